@@ -10,7 +10,8 @@ use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
 use resync_hub::config::Config;
 use resync_hub::operator::{Audit, By, Size};
-use resync_hub::store::{self, BackupError, Copied, Header, StoreError};
+use resync_hub::store::{self, BackupError, Copied, Credentials, Header, StoreError};
+use resync_hub::topics::Tokens;
 use tempfile::Builder;
 
 use super::ask::Admin;
@@ -38,6 +39,10 @@ pub(super) struct Backup {
 pub(super) struct Restore {
     /// The backup; - for standard input, where a part of one restores nothing
     file: PathBuf,
+    /// Leave out the publishers' tokens and the key of the status URLs: for a backup that others have had in their hands. Publishers
+    /// then need new tokens, and the URLs that were given out open nothing any more
+    #[arg(long)]
+    without_credentials: bool,
     #[command(flatten)]
     hub: WhichHub,
 }
@@ -138,17 +143,18 @@ fn ask(config: &Config, admin: Option<SocketAddr>, out: &mut impl Write) -> Resu
 }
 
 pub(super) fn restore(command: Restore) -> Result<(), Failure> {
-    let Restore { file, hub } = command;
+    let Restore { file, without_credentials, hub } = command;
     let config = hub.load()?;
     if config.data_dir.exists() {
         is_ours(&config)?;
     }
     let keys = config.secrets.keyring().map_err(Failure::new)?;
     let (engine, directory) = (config.store.engine, &config.data_dir);
+    let credentials = if without_credentials { Credentials::LeftOut } else { Credentials::Restored };
     let restored = if file == Path::new("-") {
-        store::restore_stream(engine, directory, &keys, io::stdin().lock())
+        store::restore_stream(engine, directory, &keys, credentials, io::stdin().lock())
     } else {
-        store::restore(engine, directory, &keys, &file)
+        store::restore(engine, directory, &keys, credentials, &file)
     };
     let (header, found) = restored.map_err(Failure::new)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
@@ -161,6 +167,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
         header.begun,
         config.store.engine
     ));
+    name_tokens(&config)?;
     if found.faults.is_empty() {
         return Ok(());
     }
@@ -169,4 +176,17 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
          `resync-hub fsck --repair` mends them",
         found.faults.len()
     )))
+}
+
+/// Whoever made the backup may have put in a token of its own: the operator sees who may publish from now on.
+fn name_tokens(config: &Config) -> Result<(), Failure> {
+    let tokens = Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)?;
+    for (name, info) in tokens.list() {
+        complain(&format!(
+            "with it comes the publishers' token {name:?} for topics that begin with {}: `resync-hub token revoke` ends one that you \
+             do not know",
+            info.topic_prefixes.join(" or ")
+        ));
+    }
+    Ok(())
 }

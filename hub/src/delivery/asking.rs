@@ -197,6 +197,7 @@ mod tests {
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
         let (topic, now) = ("http://source.example/t".parse().unwrap(), DateTime::now());
         let request = NewRequest {
+            client: None,
             topic,
             callback: callback.parse().unwrap(),
             intent: Intent::Subscribe { lease: None, secret: None },

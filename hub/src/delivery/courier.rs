@@ -419,7 +419,7 @@ mod tests {
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
-    use crate::store::{self, Ahead, Engine, Keyring, NotificationLinks, Subscription};
+    use crate::store::{self, Ahead, Credentials, Engine, Keyring, NotificationLinks, Subscription};
     use crate::topics::{BodyBudget, CatchUp};
 
     fn recipient(secret: Option<&str>) -> Arc<Recipient> {
@@ -606,7 +606,7 @@ mod tests {
             store.append(store::posted(&url, "1"), Duration::ZERO).await.unwrap();
         }
         store.back_up(Vec::new(), Box::new(std::fs::File::create(&file).unwrap())).await.unwrap();
-        store::restore(Engine::Fjall, &new, &Keyring::none(), &file).unwrap();
+        store::restore(Engine::Fjall, &new, &Keyring::none(), Credentials::Restored, &file).unwrap();
         let restored = store::open(Engine::Fjall, &new, Keyring::none(), 0).unwrap();
         let (topic, courier) = (store.topic(&url).await.unwrap().unwrap().id, courier(Arc::clone(&restored)));
         let pages = CatchUp::new(Arc::clone(&restored), BodyBudget::new(1_000_000));

@@ -66,10 +66,7 @@ pub fn public(state: EndpointState, own: SelfService) -> Router {
         .route("/websub/", any(endpoint))
         .route("/websub/notifications", get(catch_up::read))
         .route("/websub/notifications.xml", get(catch_up::read))
-        .route(
-            "/websub/notifications/{id}",
-            get(notifications::status).with_state(state.publish.statuses.clone()),
-        )
+        .route("/websub/notifications/{id}", get(notifications::status))
         .route("/", get(|state: State<EndpointState>| async move { about(&state.hub_url) }))
         .method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
         .fallback(|| async { text(StatusCode::NOT_FOUND, "nothing here: the hub's endpoint is /websub/") })
@@ -101,7 +98,7 @@ async fn post(state: EndpointState, peer: SocketAddr, request: Request<Body>) ->
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
     if !form {
-        return state.publish.content(&head.headers, body, taking).await;
+        return state.publish.content(client, &head.headers, body, taking).await;
     }
     let bodies = &state.publish.bodies;
     match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, &bodies.forms).await {

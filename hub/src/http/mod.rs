@@ -20,6 +20,7 @@ mod self_service;
 mod server;
 mod shield;
 mod tls;
+mod turns;
 
 pub use admin::{AdminState, AdminToken, Door, Sessions, admin};
 pub use body::{Bodies, Pace};

@@ -1,17 +1,24 @@
 //! Accepted notifications: how each of them fares.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::response::Response;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use resync_core::websub::NotificationId;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
 
-use super::reply::{json, refuse, unavailable};
+use super::endpoint::{EndpointState, too_many};
+use super::reply::{json, later, refuse, unavailable};
+use super::turns::{NoTurn, Turns};
 use crate::store::{Offset, Standing, Store, StoreError, TopicId};
 use crate::topics::Tickets;
+
+/// How long somebody waits for a turn, and when to come back after that, in seconds.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+const TURN_RETRY: u64 = 5;
 
 /// Tells how notifications fare.
 #[derive(Clone, Debug)]
@@ -20,7 +27,7 @@ pub struct Statuses {
     tickets: Tickets,
     hub_url: Arc<str>,
     /// Counting reads every subscription of a topic: one at a time, so that nobody can keep the disk busy by asking.
-    turn: Arc<Semaphore>,
+    turns: Turns,
 }
 
 /// What a publisher sees of its notification; no callback, and no subscription by itself.
@@ -48,7 +55,7 @@ pub(super) struct Ticket {
 impl Statuses {
     /// `hub_url` is what the URLs of statuses begin with.
     pub fn new(store: Arc<dyn Store>, tickets: Tickets, hub_url: Arc<str>) -> Self {
-        Self { store, tickets, hub_url, turn: Arc::new(Semaphore::new(1)) }
+        Self { store, tickets, hub_url, turns: Turns::new() }
     }
 
     /// Where the status of a notification is.
@@ -56,8 +63,19 @@ impl Statuses {
         format!("{}notifications/{id}?ticket={}", self.hub_url, self.tickets.of(id))
     }
 
-    /// The status of a notification, for somebody who may see it.
-    pub(super) async fn show(&self, id: NotificationId) -> Response {
+    /// The status of a notification, for a client that may see it, in its turn.
+    pub(super) async fn show(&self, client: IpAddr, id: NotificationId) -> Response {
+        let _turn = match self.turns.take(client, TURN_TIMEOUT).await {
+            Ok(turn) => turn,
+            Err(NoTurn::Crowded) => {
+                let why = "too many requests for statuses from this address wait: ask for one after the other";
+                return later(StatusCode::TOO_MANY_REQUESTS, TURN_RETRY, why);
+            }
+            Err(NoTurn::Late) => {
+                let why = "too many ask for statuses now: try again after the seconds in Retry-After";
+                return later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why);
+            }
+        };
         match self.status(id).await {
             Ok(Some(status)) => json(StatusCode::OK, &status),
             Ok(None) => refuse(StatusCode::GONE, "the log no longer holds this notification"),
@@ -69,8 +87,6 @@ impl Statuses {
         let (topic, offset) = (TopicId(id.topic), Offset(id.offset));
         let found = self.store.notification_from(topic, offset).await?;
         let Some(notification) = found.filter(|found| found.offset == offset) else { return Ok(None) };
-        // Nobody ever closes the semaphore.
-        let _turn = self.turn.acquire().await;
         let Standing { delivered, owing, skipped } = self.store.standing(topic, offset).await?;
         Ok(Some(Status {
             notification: id.to_string(),
@@ -83,12 +99,19 @@ impl Statuses {
 
 /// `GET /websub/notifications/ID?ticket=…`. Without its ticket a notification does not even exist.
 pub(super) async fn status(
-    State(statuses): State<Statuses>,
+    State(state): State<EndpointState>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Path(id): Path<String>,
     Query(Ticket { ticket }): Query<Ticket>,
+    headers: HeaderMap,
 ) -> Response {
+    let client = state.proxies.client(peer.ip(), &headers);
+    if let Err(early) = state.limits.client(client, Instant::now()) {
+        return too_many(early);
+    }
+    let statuses = &state.publish.statuses;
     match id.parse() {
-        Ok(id) if statuses.tickets.admits(&ticket, id) => statuses.show(id).await,
+        Ok(id) if statuses.tickets.admits(&ticket, id) => statuses.show(client, id).await,
         Ok(_) | Err(_) => refuse(
             StatusCode::NOT_FOUND,
             "no such notification, or not with this ticket: use the Location that the hub answered to the post",

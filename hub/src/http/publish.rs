@@ -84,10 +84,18 @@ impl PublishState {
     }
 
     /// Notes what becomes of posted content.
-    pub(super) async fn content(&self, headers: &HeaderMap, body: Body, taking: Arc<Taking>) -> Response {
-        let mut span = None;
-        let taken = self.take_content(headers, body, taking, &mut span).await;
-        let response = taken.unwrap_or_else(|refusal| refusal);
+    pub(super) async fn content(
+        &self,
+        client: IpAddr,
+        headers: &HeaderMap,
+        body: Body,
+        taking: Arc<Taking>,
+    ) -> Response {
+        let (mut span, mut note) = (None, String::new());
+        let response = match self.take_content(headers, body, taking, (&mut span, &mut note)).await {
+            Ok(id) => accepted(&self.statuses, client, id, &note, headers).await,
+            Err(refusal) => refusal,
+        };
         self.meters.post(response.status());
         answered(span, response.status());
         response
@@ -139,12 +147,12 @@ impl PublishState {
         headers: &HeaderMap,
         body: Body,
         taking: Arc<Taking>,
-        span: &mut Option<OpenSpan>,
-    ) -> Result<Response, Response> {
+        (span, note): (&mut Option<OpenSpan>, &mut String),
+    ) -> Result<NotificationId, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
         let mut opened = self.begin(headers, "content");
         opened.note("websub.topic", || announced.topic().as_str().to_owned());
-        let note = other_hub(&announced, &self.hub_url);
+        *note = other_hub(&announced, &self.hub_url);
         let read = body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await;
         let (body, room) = match read {
             Ok(read) => read,
@@ -165,7 +173,7 @@ impl PublishState {
         let id = posted.map_err(|refused| refuse_content(&refused))?;
         span.note("websub.notification", || id.to_string());
         self.meters.stored(bytes, begun.elapsed());
-        Ok(accepted(&self.statuses, id, &note, headers).await)
+        Ok(id)
     }
 }
 
@@ -180,8 +188,14 @@ fn answered(span: Option<OpenSpan>, status: StatusCode) {
 }
 
 /// 202, or the status if that is asked for and to be had: whatever else becomes of it, the notification is accepted.
-async fn accepted(statuses: &Statuses, id: NotificationId, note: &str, headers: &HeaderMap) -> Response {
-    let status = async { timeout(REPRESENTATION_TIMEOUT, statuses.show(id)).await.ok() };
+async fn accepted(
+    statuses: &Statuses,
+    client: IpAddr,
+    id: NotificationId,
+    note: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let status = async { timeout(REPRESENTATION_TIMEOUT, statuses.show(client, id)).await.ok() };
     let shown = if wants_representation(headers) { status.await } else { None };
     let mut response = match shown.filter(|shown| shown.status() == StatusCode::OK) {
         Some(mut shown) => {
@@ -286,9 +300,10 @@ mod tests {
             Statuses::new(store, Tickets::new(Secret::random()), "http://hub.example/websub/".into());
         // As if the log had let it go already.
         let id = NotificationId { topic: 7, offset: 1 };
-        assert_eq!(statuses.show(id).await.status(), StatusCode::GONE);
+        let client = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(statuses.show(client, id).await.status(), StatusCode::GONE);
         let headers = HeaderMap::from_iter([(PREFER, HeaderValue::from_static(REPRESENTATION))]);
-        let answer = accepted(&statuses, id, "", &headers).await;
+        let answer = accepted(&statuses, client, id, "", &headers).await;
         assert_eq!(answer.status(), StatusCode::ACCEPTED);
         assert!(
             answer.headers().contains_key(LOCATION) && !answer.headers().contains_key(PREFERENCE_APPLIED)

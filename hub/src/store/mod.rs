@@ -29,7 +29,7 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-pub use backup::{BackupError, Copied, Header};
+pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
 #[cfg(test)]
 pub(crate) use conformance::{posted, subscribe};
 #[cfg(test)]
@@ -119,7 +119,8 @@ pub fn verify(backup: impl Read) -> std::result::Result<(Header, Copied), Backup
 }
 
 /// Makes the store in `directory` anew from a backup, whatever engine that comes from. The whole backup is read before anything is
-/// written, and again while it is written. A restore that was not finished leaves a folder that no hub opens.
+/// written, and again while it is written. A restore that was not finished leaves a folder that no hub opens. Beside the store it makes
+/// files of [`BESIDE`] only.
 ///
 /// # Errors
 /// [`BackupError`]; [`BackupError::NotEmpty`] where there is something already, [`StoreError::SecretsKey`] where a key that the
@@ -128,9 +129,10 @@ pub fn restore(
     engine: Engine,
     directory: &Path,
     keys: &Keyring,
+    credentials: Credentials,
     backup: &Path,
 ) -> std::result::Result<(Header, Findings), BackupError> {
-    embedded::restore(engine, directory, keys, backup)
+    embedded::restore(engine, directory, (keys, credentials), backup)
 }
 
 /// The same from what can be read once only. A part of a backup leaves nothing.
@@ -141,9 +143,10 @@ pub fn restore_stream(
     engine: Engine,
     directory: &Path,
     keys: &Keyring,
+    credentials: Credentials,
     backup: impl Read,
 ) -> std::result::Result<(Header, Findings), BackupError> {
-    embedded::restore_stream(engine, directory, keys, backup)
+    embedded::restore_stream(engine, directory, (keys, credentials), backup)
 }
 
 /// What the hub needs of its storage.
@@ -232,8 +235,11 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Requests that were acknowledged and not yet verified.
 
-    /// Remembers a request before it is acknowledged. It replaces an older one for the same topic and callback (D-17).
+    /// Remembers a request before it is acknowledged. It replaces an older one of the same client for the same topic and callback
+    /// (D-17), and none of others: they may not mean what its subscriber means.
     async fn put_request(&self, request: NewRequest) -> Result<PendingRequest>;
+    /// One that waits, as long as it does.
+    async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>>;
     /// Forgets a request that failed verification. One that was replaced meanwhile is left alone.
     async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
     /// All that wait, oldest first; read at start.
@@ -241,12 +247,14 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Denials that were acknowledged and not yet told.
 
-    /// Ends the subscription of the pair and forgets its waiting request, and remembers that the callback has to be told. `None`
+    /// Ends the subscription of the pair and forgets what waits for it, and remembers that the callback has to be told. `None`
     /// when there is neither, or when the request that is denied no longer waits, confirmed or not: nothing was changed. Denying a request leaves
     /// a subscription in force as it is (W-062): the request is forgotten, and `None` says that there is nothing to tell.
     async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>>;
     /// Forgets a denial that was told. One that was replaced meanwhile is left alone.
     async fn remove_denial(&self, denial: &Denial) -> Result<()>;
+    /// That of the pair which waits to be told.
+    async fn denial(&self, pair: Pair) -> Result<Option<Denial>>;
     /// All that wait, oldest first; read at start.
     async fn denials(&self) -> Result<Vec<Denial>>;
 

@@ -1,6 +1,5 @@
 //! Denials: a subscription that is not accepted, or no longer, ends at once, and its callback is told (W-098 to W-102).
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +10,15 @@ use http::header::USER_AGENT;
 use http_body_util::Full;
 use resync_core::websub;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::queues::Queues;
+use super::line::{Event, Line};
 use super::verification::Ways;
 use crate::delivery::Halts;
 use crate::egress::{self, EgressError, ReadLimit};
-use crate::places::{self, Asker, Place};
-use crate::store::{Denial, NewDenial, Shard, Store, StoreError, SubscriptionId, TopicId};
+use crate::places::{Asker, Here, Lane, Place, Places};
+use crate::store::{Denial, DenialId, NewDenial, Pair, Shard, Store, StoreError, SubscriptionId, TopicId};
 
 /// An answer means nothing, so little of it is read.
 const ANSWER_READ: usize = 4 * 1024;
@@ -34,10 +32,12 @@ const AGAIN_AFTER: [Duration; 5] = [
 ];
 /// A callback that never confirmed anything is not asked for more than a verification would (B-33).
 const AGAIN_WHERE_NEVER_CONFIRMED: usize = 1;
-/// Callbacks of one kind that are told, or wait to be told again, at once; others wait before.
-const AT_ONCE: usize = 4_096;
 /// When the store does not answer, it is asked again.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What a denial that waits to be told takes here; as much again in the books of places ([`crate::places`]).
+const ENTRY_BYTES: usize = 96;
+const _: () = assert!(size_of::<(u64, Entry)>() <= ENTRY_BYTES);
 
 /// Denies subscriptions.
 #[derive(Clone, Debug)]
@@ -54,13 +54,13 @@ pub struct ToTell {
     /// Who asked for what was denied: it is told by that client's share. An operator and a restart have none.
     client: Option<IpAddr>,
     /// That of the request that was denied: what waits to be told counts with what waits to be verified.
-    _place: Option<Place>,
+    place: Option<Place>,
 }
 
 impl ToTell {
     /// A denial that an earlier life left untold.
     pub fn left(denial: Denial) -> Self {
-        Self { denial, client: None, _place: None }
+        Self { denial, client: None, place: None }
     }
 }
 
@@ -76,7 +76,9 @@ impl Denials {
     /// # Errors
     /// [`StoreError`] when it cannot be made durable; then nothing has changed.
     pub async fn deny(&self, denial: NewDenial) -> Result<bool, StoreError> {
-        self.deny_for(None, denial, &mut None).await
+        let Some(denial) = self.put(denial).await? else { return Ok(false) };
+        self.tell(denial, None, None);
+        Ok(true)
     }
 
     /// Ends a subscription whose record cannot be read, as far as that goes: it gets nothing any more, and is not in the way of a new one,
@@ -102,14 +104,9 @@ impl Denials {
         Ok(ended)
     }
 
-    /// Denies for a request of this client, whose place is kept until its callback was told.
-    pub(super) async fn deny_for(
-        &self,
-        client: Option<IpAddr>,
-        denial: NewDenial,
-        place: &mut Option<Place>,
-    ) -> Result<bool, StoreError> {
-        let Some(denial) = self.store.deny(denial).await? else { return Ok(false) };
+    /// Denies, and leaves it to the caller to have that told.
+    pub(super) async fn put(&self, denial: NewDenial) -> Result<Option<Denial>, StoreError> {
+        let Some(denial) = self.store.deny(denial).await? else { return Ok(None) };
         if let Some((shard, _, subscription)) = denial.ended {
             self.halts.halt(shard, subscription).await;
         }
@@ -119,9 +116,13 @@ impl Denials {
             reason = denial.reason,
             "denied"
         );
+        Ok(Some(denial))
+    }
+
+    /// Has the callback told in the share of this client, whose place among what waits is kept until then.
+    pub(super) fn tell(&self, denial: Denial, client: Option<IpAddr>, place: Option<Place>) {
         // At shutdown nobody listens any more; the denial is durable and waits for the next start.
-        let _ = self.telling.send(ToTell { denial, client, _place: place.take() });
-        Ok(true)
+        let _ = self.telling.send(ToTell { denial, client, place });
     }
 }
 
@@ -131,18 +132,33 @@ impl Denials {
 pub struct Telling {
     store: Arc<dyn Store>,
     ways: Ways,
-    queues: Queues,
+    queues: Places,
 }
 
-/// What is told, and what waits for that.
-#[derive(Debug, Default)]
-struct Lane {
-    tasks: JoinSet<()>,
-    backlog: VecDeque<ToTell>,
+/// A denial that waits to be told: all that is kept of it in memory.
+#[derive(Debug)]
+struct Entry {
+    pair: Pair,
+    asker: Asker,
+    here: Here,
+    /// How often its callback could not be reached.
+    failures: u8,
+    _waiting: Option<Place>,
 }
+
+/// What follows from a turn.
+#[derive(Debug)]
+enum After {
+    /// Nothing: it was told, or never will be.
+    Done,
+    /// The same after a pause, with this of the place, if it is kept; a failure of the callback's leaves it.
+    Again(Duration, Option<Place>),
+}
+
+type Waiters = Line<Entry, After>;
 
 impl Telling {
-    pub(super) fn new(store: Arc<dyn Store>, ways: Ways, queues: Queues) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, ways: Ways, queues: Places) -> Self {
         Self { store, ways, queues }
     }
 
@@ -156,42 +172,93 @@ impl Telling {
 
     /// The channel closes when the hub stops; what waits then, waits in the store.
     async fn tell_all(&self, mut denials: mpsc::UnboundedReceiver<ToTell>) {
-        let (mut ended, mut refused) = (Lane::default(), Lane::default());
-        loop {
-            let lane = tokio::select! {
-                told = denials.recv() => {
-                    let Some(to_tell) = told else { break };
-                    let lane = if to_tell.denial.ended.is_some() { &mut ended } else { &mut refused };
-                    lane.backlog.push_back(to_tell);
-                    lane
-                }
-                Some(_) = ended.tasks.join_next() => &mut ended,
-                Some(_) = refused.tasks.join_next() => &mut refused,
-            };
-            lane.fill(self);
+        let mut line = Waiters::new();
+        let mut is_open = true;
+        while is_open || !line.is_empty() {
+            tokio::select! {
+                come = denials.recv(), if is_open => match come {
+                    Some(to_tell) => self.take_in(to_tell, &mut line),
+                    None => is_open = false,
+                },
+                event = line.next() => self.go_on(event, &mut line),
+            }
         }
-        while ended.tasks.join_next().await.is_some() {}
-        while refused.tasks.join_next().await.is_some() {}
     }
 
-    async fn tell(&self, denial: &Denial, client: Option<IpAddr>) {
-        let again = if denial.ended.is_some() { AGAIN_AFTER.len() } else { AGAIN_WHERE_NEVER_CONFIRMED };
-        let mut pauses = AGAIN_AFTER.iter().take(again);
-        while self.is_true_still(denial).await {
-            let Err(why) = self.tell_once(denial, client).await else { break };
-            let origin = denial.callback.origin();
-            let Some(pause) = pauses.next() else {
-                warn!(
-                    topic = denial.topic.as_str(),
-                    origin, why, "denied, but the callback could not be told"
-                );
-                break;
-            };
-            debug!(topic = denial.topic.as_str(), origin, why, "the callback is told again later");
-            sleep(*pause).await;
+    fn take_in(&self, to_tell: ToTell, line: &mut Waiters) {
+        let ToTell { denial, client, place } = to_tell;
+        let lane = if denial.ended.is_some() { Lane::Known } else { Lane::Stranger };
+        let (asker, here) = (Asker { client, lane }, self.queues.here(&denial.callback.origin()));
+        let pair = Pair::of(&denial.topic, &denial.callback);
+        line.entries.insert(denial.id.0, Entry { pair, asker, here, failures: 0, _waiting: place });
+        self.queues.line_up(asker, here, &line.turns, denial.id.0);
+    }
+
+    fn go_on(&self, event: Event<After>, line: &mut Waiters) {
+        match event {
+            Event::Turn(number, place) => {
+                let Some(Entry { pair, failures, .. }) = line.entries.get(&number) else { return };
+                let (telling, pair, failures) = (self.clone(), *pair, *failures);
+                line.run(number, async move { telling.tell(DenialId(number), pair, failures, place).await });
+            }
+            Event::Over(number, Some(After::Again(pause, place))) => {
+                if let (Some(entry), None) = (line.entries.get_mut(&number), &place) {
+                    entry.failures += 1;
+                }
+                line.pause(number, pause, place);
+            }
+            Event::Rested(number, Some(place)) => place.line_up(&line.turns, number),
+            Event::Rested(number, None) => {
+                if let Some(Entry { asker, here, .. }) = line.entries.get(&number) {
+                    self.queues.line_up(*asker, *here, &line.turns, number);
+                }
+            }
+            // After a fault it stays in the store for the next start.
+            Event::Over(number, Some(After::Done) | None) => {
+                line.forget(number);
+            }
         }
-        while let Err(error) = self.store.remove_denial(denial).await {
+    }
+
+    /// A denial whose turn has come; one that was replaced meanwhile is told by the newer one.
+    async fn tell(&self, id: DenialId, pair: Pair, failures: u8, place: Place) -> After {
+        let Some(denial) = self.read(pair).await.filter(|denial| denial.id == id) else { return After::Done };
+        if self.is_true_still(&denial).await {
+            let pauses = if denial.ended.is_some() { AGAIN_AFTER.len() } else { AGAIN_WHERE_NEVER_CONFIRMED };
+            match self.tell_once(&denial).await {
+                Ok(()) => {}
+                Err(Untold::Crowded(pause)) => {
+                    place.give_way();
+                    return After::Again(pause, Some(place));
+                }
+                Err(Untold::Failed(why)) => {
+                    let (topic, origin) = (denial.topic.as_str(), denial.callback.origin());
+                    if let Some(pause) = AGAIN_AFTER[..pauses].get(usize::from(failures)) {
+                        debug!(topic, origin, why, "the callback is told again later");
+                        return After::Again(*pause, None);
+                    }
+                    warn!(topic, origin, why, "denied, but the callback could not be told");
+                }
+            }
+        }
+        while let Err(error) = self.store.remove_denial(&denial).await {
             tracing::error!(%error, "the store does not take that a denial was told, trying again");
+            sleep(STORE_AGAIN_AFTER).await;
+        }
+        After::Done
+    }
+
+    /// The newest denial of the pair. One that is damaged is not read for ever.
+    async fn read(&self, pair: Pair) -> Option<Denial> {
+        loop {
+            match self.store.denial(pair).await {
+                Ok(denial) => return denial,
+                Err(error @ StoreError::Damaged { .. }) => {
+                    tracing::error!(%error, "a denial cannot be read: its callback is not told");
+                    return None;
+                }
+                Err(error) => tracing::error!(%error, "a denial waits for the store"),
+            }
             sleep(STORE_AGAIN_AFTER).await;
         }
     }
@@ -208,7 +275,7 @@ impl Telling {
     }
 
     /// Any answer will do (D-08); otherwise why there was none.
-    async fn tell_once(&self, denial: &Denial, client: Option<IpAddr>) -> Result<(), String> {
+    async fn tell_once(&self, denial: &Denial) -> Result<(), Untold> {
         let request = match telling(denial) {
             Ok(request) => request,
             Err(error) => {
@@ -216,36 +283,24 @@ impl Telling {
                 return Ok(());
             }
         };
-        let lane = if denial.ended.is_some() { places::Lane::Known } else { places::Lane::Stranger };
-        let mut place = self.queues.place(Asker { client, lane }, &denial.callback).await;
-        loop {
-            match self.ways.of(lane).send(request.clone(), ReadLimit::Discard(ANSWER_READ)).await {
-                Ok(_) => return Ok(()),
-                Err(EgressError::Forbidden(forbidden)) => {
-                    warn!(origin = denial.callback.origin(), %forbidden, "the callback is not told");
-                    return Ok(());
-                }
-                // Nothing was asked, so it is no failure of the callback's.
-                Err(EgressError::Crowded(wait)) => place.step_aside(wait.max(AGAIN_AFTER[0])).await,
-                Err(error) => return Err(error.to_string()),
+        let lane = if denial.ended.is_some() { Lane::Known } else { Lane::Stranger };
+        match self.ways.of(lane).send(request, ReadLimit::Discard(ANSWER_READ)).await {
+            Ok(_) => Ok(()),
+            Err(EgressError::Forbidden(forbidden)) => {
+                warn!(origin = denial.callback.origin(), %forbidden, "the callback is not told");
+                Ok(())
             }
+            Err(EgressError::Crowded(wait)) => Err(Untold::Crowded(wait.max(AGAIN_AFTER[0]))),
+            Err(error) => Err(Untold::Failed(error.to_string())),
         }
     }
 }
 
-impl Lane {
-    fn fill(&mut self, telling: &Telling) {
-        while self.tasks.len() < AT_ONCE
-            && let Some(next) = self.backlog.pop_front()
-        {
-            let telling = telling.clone();
-            self.tasks.spawn(async move {
-                // Its place is free once it is told, and not before.
-                let ToTell { denial, client, _place } = next;
-                telling.tell(&denial, client).await;
-            });
-        }
-    }
+/// Why a callback was not told.
+enum Untold {
+    /// Nothing was asked, so it is no failure of the callback's.
+    Crowded(Duration),
+    Failed(String),
 }
 
 fn telling(denial: &Denial) -> Result<Request<Full<Bytes>>, http::Error> {

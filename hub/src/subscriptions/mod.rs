@@ -4,6 +4,7 @@ mod acquaintances;
 mod denial;
 mod intent;
 mod lease;
+mod line;
 mod meters;
 mod policy;
 mod queues;

@@ -14,8 +14,8 @@ use crate::egress::{self, Forbidden, Guard};
 use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::store::{Intent, NewRequest, PendingRequest, Store, StoreError};
 
-/// Requests that may wait for verification, each of which takes about a kilobyte of memory: in all, for callbacks on one host,
-/// and of one client.
+/// Requests that may wait for verification: in all, for callbacks on one host, and of one client. Each is a few records of
+/// fixed sizes, some 500 bytes together (see `verification`, `places/books` and the store's memory); its texts wait in the store.
 const WAITING: Share = Share { most: 50_000, strangers: 40_000 };
 const AT_ONE_HOST: Share = Share { most: 20_000, strangers: 5_000 };
 const OF_ONE_CLIENT: Share = Share { most: 10_000, strangers: 1_000 };
@@ -49,7 +49,7 @@ pub enum NotAccepted {
 /// everything it is counted from there on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquaintance {
-    /// The client's network; a restart forgets it.
+    /// The client's network.
     pub client: Option<IpAddr>,
     /// The request is about a subscription in force.
     pub in_force: bool,
@@ -161,7 +161,8 @@ impl Requests {
         }
         let host = callback.url().host_str().unwrap_or_default();
         let place = self.places.try_place(who.asker(), host).ok_or(NotAccepted::Busy)?;
-        let request = NewRequest { topic, callback, intent, received_at: DateTime::now() };
+        let received_at = DateTime::now();
+        let request = NewRequest { client: who.client, topic, callback, intent, received_at };
         let request = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
         let _ = self.verification.send(Waiting { request, acquaintance: Some(who), place: Some(place) });

@@ -6,32 +6,40 @@ use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::Challenge;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::denial::{Denials, Telling};
 use super::intent::{ANSWER_READ, NotAsked, Reply, asking, reply};
 use super::lease::LeasePolicy;
+use super::line::{Event, Line};
 use super::meters::{Ending, VerificationMeters};
 use super::policy::{TopicPolicy, Verdict};
-use super::queues::Queues;
+use super::queues::queues;
 use super::requests::{Acquaintance, Waiting};
 use super::resting::Resting;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::egress::{Answer, EgressClient, EgressError};
-use crate::places::{Lane, Place};
-use crate::store::{Activation, Intent, NewDenial, PendingRequest, Refusal, Store, StoreError};
+use crate::places::{Lane, Place, Places};
+use crate::store::{
+    Activation, Denial, Intent, NewDenial, PendingRequest, Refusal, RequestId, Store, StoreError,
+};
 
 /// An unreachable callback is asked once more after this pause; an answer, whatever it says, is final (C-08).
 const SECOND_TRY_AFTER: Duration = Duration::from_secs(5);
 /// How often a known client's topic is looked at, with that pause between, before what cannot be told counts as not verified.
-const POLICY_TRIES: usize = 3;
+const POLICY_TRIES: u8 = 3;
 /// How long a renewal waits for policy. Its topic was accepted when it began, and what cannot be told refuses nothing.
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(30);
+/// Renewals that wait for that at once; of those beyond, nothing is told.
+const RENEWALS_JUDGED: usize = 1_024;
 /// When the store does not take the result, it is offered again.
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What a request that waits takes here; as much again in the books of places ([`crate::places`]) and of the store.
+const ENTRY_BYTES: usize = 48;
+const _: () = assert!(size_of::<(u64, Entry)>() <= ENTRY_BYTES);
 
 /// The ways out to callbacks. Each counts its connections by network, and strangers use up nothing of the others (B-33).
 #[derive(Clone, Debug)]
@@ -59,10 +67,56 @@ pub struct Verification {
     leases: LeasePolicy,
     resting: Resting,
     policy: Arc<dyn TopicPolicy>,
-    queues: Queues,
+    /// Places to ask callbacks, and to ask name servers where topics are.
+    queues: Places,
+    lookups: Places,
+    renewals: Arc<Semaphore>,
     meters: VerificationMeters,
     pause: Duration,
 }
+
+/// A request that waits: all that is kept of it in memory.
+#[derive(Debug)]
+struct Entry {
+    turn: Turn,
+    /// That of what waits in all.
+    waiting: Option<Place>,
+}
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    who: Acquaintance,
+    step: Step,
+    /// How often this step came to nothing.
+    tries: u8,
+}
+
+/// What is done for a request, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// To find where its topic is.
+    Find,
+    /// To look at its topic.
+    Look,
+    /// To ask its callback.
+    Ask,
+}
+
+/// What follows from a turn.
+#[derive(Debug)]
+enum After {
+    /// Nothing: the request no longer waits.
+    Done,
+    /// This step at this place on the network.
+    Next(Step, String),
+    /// The same once more after a pause, with what is kept of the place; where the hub is to blame, that counts as no try.
+    Again { pause: Duration, place: Place, counts: bool },
+    /// Its callback has to be told that it was denied.
+    Tell(Denial),
+}
+
+type Waiters = Line<Entry, After>;
 
 impl Verification {
     /// With `by_client` no client has more than its share of what is asked at once.
@@ -74,9 +128,11 @@ impl Verification {
         policy: Arc<dyn TopicPolicy>,
         by_client: bool,
     ) -> Self {
-        let queues = Queues::new(by_client);
+        let (queues, lookups) = (queues(by_client), queues(by_client));
         let meters = VerificationMeters::default();
-        Self { store, ways, leases, resting, policy, queues, meters, pause: SECOND_TRY_AFTER }
+        let renewals = Arc::new(Semaphore::new(RENEWALS_JUDGED));
+        let pause = SECOND_TRY_AFTER;
+        Self { store, ways, leases, resting, policy, queues, lookups, renewals, meters, pause }
     }
 
     /// What verifications come to.
@@ -103,111 +159,204 @@ impl Verification {
         }
     }
 
+    /// Whoever got its 202 is asked however long that takes (W-097), in the share of its client, so that each client has its turn.
     async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<Waiting>, denials: &Denials) {
-        let mut tasks = JoinSet::new();
-        while let Some(waiting) = requests.recv().await {
-            self.queues.newest(&waiting.request, waiting.acquaintance.map(|who| who.asker()));
-            let (verification, denials) = (self.clone(), denials.clone());
-            tasks.spawn(async move { verification.judge(waiting, &denials).await });
-            while tasks.try_join_next().is_some() {}
+        let mut line = Waiters::new();
+        let mut is_open = true;
+        while is_open || !line.is_empty() {
+            tokio::select! {
+                come = requests.recv(), if is_open => match come {
+                    Some(waiting) => self.take_in(waiting, &mut line).await,
+                    None => is_open = false,
+                },
+                event = line.next() => self.go_on(event, &mut line, denials),
+            }
         }
-        while tasks.join_next().await.is_some() {}
     }
 
     /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). But everybody may unsubscribe, and where a
     /// subscription is in force its callback comes first: only its subscriber makes the hub look at the topic again, and only
     /// its subscriber can end it by a request (W-062, W-102).
-    async fn judge(&self, waiting: Waiting, denials: &Denials) {
-        let Waiting { request, acquaintance, mut place } = waiting;
+    async fn take_in(&self, waiting: Waiting, line: &mut Waiters) {
+        let Waiting { request, acquaintance, place } = waiting;
         let who = match acquaintance {
             Some(who) => who,
             None => self.acquaintance(&request).await,
         };
-        if who.in_force || request.intent == Intent::Unsubscribe {
-            return self.verify(request, who, denials).await;
-        }
-        let reason = match self.verdict(&request, who).await {
-            Verdict::Accepted => return self.verify(request, who, denials).await,
-            Verdict::Refused(reason) => reason,
-            Verdict::Unknown => {
-                self.queues.done(&request);
-                self.meters.ended(Ending::Topic);
-                return self.give_up(&request, "the topic cannot be judged").await;
-            }
+        let at_once = || self.policy.at_once(&request.topic, who.asker()) == Some(Verdict::Accepted);
+        let (step, here) = if who.in_force || request.intent == Intent::Unsubscribe || at_once() {
+            (Step::Ask, request.callback.origin())
+        } else {
+            (Step::Find, request.topic.url().host_str().unwrap_or_default().to_owned())
         };
-        let (topic, origin) = (request.topic.as_str(), request.callback.origin());
-        debug!(topic, origin, reason, "request refused by policy");
-        self.queues.done(&request);
-        self.meters.ended(Ending::Topic);
-        let PendingRequest { id, topic, callback, .. } = request;
-        let denial = NewDenial { topic, callback: callback.clone(), reason, refusal: Refusal::Request(id) };
-        let mut told = false;
-        while let Err(error) =
-            denials.deny_for(who.client, denial.clone(), &mut place).await.map(|denied| told = denied)
-        {
-            self.store_again(&error).await;
-        }
-        if told {
-            // Nobody there has confirmed anything, and it is asked for nothing more often than a verification would.
-            self.resting.failed(who.client, &callback, Instant::now());
-        }
+        let entry = Entry { turn: Turn { who, step, tries: 0 }, waiting: place };
+        line.entries.insert(request.id.0, entry);
+        self.line_up(request.id.0, who, (step, &here), line);
     }
 
     /// What a restart leaves of it.
     async fn acquaintance(&self, request: &PendingRequest) -> Acquaintance {
         let found =
             self.until_stored(|| self.store.find_subscription(&request.topic, &request.callback)).await;
-        Acquaintance { client: None, in_force: found.is_some(), confirmed: false }
+        Acquaintance { client: request.client, in_force: found.is_some(), confirmed: false }
     }
 
-    async fn verdict(&self, request: &PendingRequest, who: Acquaintance) -> Verdict {
-        for _ in 1..if who.confirmed { POLICY_TRIES } else { 1 } {
-            match self.policy.judge(&request.topic, who.asker()).await {
-                Verdict::Unknown if self.queues.is_newest(request) => sleep(self.pause).await,
-                verdict => return verdict,
+    fn line_up(&self, number: u64, who: Acquaintance, (step, here): (Step, &str), line: &Waiters) {
+        let places = match (step, self.policy.places()) {
+            (Step::Look, Some(places)) => places,
+            (Step::Look, None) | (Step::Find, _) => &self.lookups,
+            (Step::Ask, _) => &self.queues,
+        };
+        places.line_up(who.asker(), places.here(here), &line.turns, number);
+    }
+
+    fn go_on(&self, event: Event<After>, line: &mut Waiters, denials: &Denials) {
+        match event {
+            Event::Turn(number, place) => {
+                let Some(Entry { turn, .. }) = line.entries.get(&number) else { return };
+                let (verification, denials, turn) = (self.clone(), denials.clone(), *turn);
+                let taking = async move { verification.take_turn(RequestId(number), turn, place, &denials).await };
+                line.run(number, taking);
+            }
+            Event::Rested(number, Some(place)) => place.line_up(&line.turns, number),
+            Event::Over(number, Some(After::Next(step, here))) => {
+                let Some(entry) = line.entries.get_mut(&number) else { return };
+                entry.turn = Turn { step, tries: 0, ..entry.turn };
+                let who = entry.turn.who;
+                self.line_up(number, who, (step, &here), line);
+            }
+            Event::Over(number, Some(After::Again { pause, place, counts })) => {
+                if let Some(entry) = line.entries.get_mut(&number) {
+                    entry.turn.tries += u8::from(counts);
+                }
+                line.pause(number, pause, Some(place));
+            }
+            Event::Over(number, Some(After::Tell(denial))) => {
+                // Its place is free once it is told, and not before: what waits to be told counts with what waits to be verified.
+                if let Some(Entry { turn, waiting }) = line.forget(number) {
+                    denials.tell(denial, turn.who.client, waiting);
+                }
+            }
+            // After a fault it stays in the store for the next start.
+            Event::Over(number, Some(After::Done) | None) | Event::Rested(number, None) => {
+                line.forget(number);
             }
         }
-        self.policy.judge(&request.topic, who.asker()).await
+    }
+
+    /// A request whose turn has come. What was replaced meanwhile, by a newer one of the same client for the same pair, is gone from
+    /// the store.
+    async fn take_turn(&self, id: RequestId, turn: Turn, mut place: Place, denials: &Denials) -> After {
+        let request = match self.until_readable(id).await {
+            Ok(Some(request)) => request,
+            Ok(None) => {
+                debug!(id = id.0, "a newer request for the same pair has come in");
+                return After::Done;
+            }
+            Err(error) => {
+                tracing::error!(%error, "a request cannot be read: it is not verified");
+                return After::Done;
+            }
+        };
+        if turn.step == Step::Ask {
+            return self.ask_in_turn(request, turn, place, denials).await;
+        }
+        let topic = &request.topic;
+        let verdict = match (self.policy.at_once(topic, turn.who.asker()), turn.step) {
+            (Some(verdict), _) => verdict,
+            (None, Step::Find) if self.policy.places().is_some() => {
+                return After::Next(Step::Look, self.policy.whereabouts(topic).await);
+            }
+            (None, _) => self.policy.look(topic, Some(&mut place)).await,
+        };
+        self.judged(request, turn, verdict, place, denials).await
+    }
+
+    async fn judged(
+        &self,
+        request: PendingRequest,
+        turn: Turn,
+        verdict: Verdict,
+        place: Place,
+        denials: &Denials,
+    ) -> After {
+        let reason = match verdict {
+            Verdict::Accepted => return After::Next(Step::Ask, request.callback.origin()),
+            Verdict::Unknown if turn.who.confirmed && turn.tries + 1 < POLICY_TRIES => {
+                place.give_way();
+                return After::Again { pause: self.pause, place, counts: true };
+            }
+            Verdict::Unknown => {
+                self.meters.ended(Ending::Topic);
+                self.give_up(&request, "the topic cannot be judged").await;
+                return After::Done;
+            }
+            Verdict::Refused(reason) => reason,
+        };
+        debug!(topic = request.topic.as_str(), origin = request.callback.origin(), reason, "request refused by policy");
+        self.meters.ended(Ending::Topic);
+        let PendingRequest { id, topic, callback, .. } = request;
+        let denial = NewDenial { topic, callback: callback.clone(), reason, refusal: Refusal::Request(id) };
+        match self.until_stored(|| denials.put(denial.clone())).await {
+            Some(denial) => {
+                // Nobody there has confirmed anything, and it is asked for nothing more often than a verification would.
+                self.resting.failed(turn.who.client, &callback, Instant::now());
+                After::Tell(denial)
+            }
+            None => After::Done,
+        }
     }
 
     /// Asks the callback, and acts upon what it says.
-    async fn verify(&self, request: PendingRequest, who: Acquaintance, denials: &Denials) {
+    async fn ask_in_turn(&self, request: PendingRequest, turn: Turn, place: Place, denials: &Denials) -> After {
+        let who = turn.who;
         let lease = match &request.intent {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
             Intent::Unsubscribe => None,
         };
-        let Some((asked_at, reply)) = self.ask_patiently(&request, who, lease).await else {
-            return debug!(topic = request.topic.as_str(), "a newer request for the same pair has come in");
+        let asked_at = DateTime::now();
+        let again = |pause, counts, place: Place| {
+            place.give_way();
+            After::Again { pause, place, counts }
         };
-        self.queues.done(&request);
+        let reply = match self.ask(&request, who, lease, &place).await {
+            Ok(Reply::Unreachable(_)) if turn.tries == 0 => return again(self.pause, true, place),
+            Ok(reply) => reply,
+            // The shortage is here, so it does not count as the callback's answer.
+            Err(NotAsked::Exhausted) => {
+                warn!("verification waits: no file descriptor is left");
+                return again(self.pause, false, place);
+            }
+            Err(NotAsked::Crowded(wait)) => return again(wait.max(self.pause), false, place),
+        };
         self.meters.ended(Ending::of(&reply));
         match reply {
             Reply::Confirmed(peer) => {
                 self.resting.confirmed(who.client, &request.callback);
-                match self.ends_renewal(&request, who).await {
-                    None => self.put_in_force(request, lease, asked_at, peer).await,
-                    Some(reason) => {
-                        let PendingRequest { id, topic, callback, .. } = request;
-                        let refusal = Refusal::Confirmed(id);
-                        let denial = NewDenial { topic, callback, reason, refusal };
-                        while let Err(error) = denials.deny_for(who.client, denial.clone(), &mut None).await {
-                            self.store_again(&error).await;
-                        }
-                    }
-                }
+                let Some(reason) = self.ends_renewal(&request, who, &place).await else {
+                    self.put_in_force(request, lease, asked_at, peer).await;
+                    return After::Done;
+                };
+                let PendingRequest { id, topic, callback, .. } = request;
+                let denial = NewDenial { topic, callback, reason, refusal: Refusal::Confirmed(id) };
+                self.until_stored(|| denials.put(denial.clone())).await.map_or(After::Done, After::Tell)
             }
             Reply::Refused(why) | Reply::Unreachable(why) => {
                 self.resting.failed(who.client, &request.callback, Instant::now());
                 self.give_up(&request, &why).await;
+                After::Done
             }
         }
     }
 
     /// Why the renewal that its subscriber has just confirmed ends the subscription instead.
-    async fn ends_renewal(&self, request: &PendingRequest, who: Acquaintance) -> Option<String> {
+    async fn ends_renewal(&self, request: &PendingRequest, who: Acquaintance, place: &Place) -> Option<String> {
         if !who.in_force || request.intent == Intent::Unsubscribe {
             return None;
         }
+        let Ok(_judged) = self.renewals.try_acquire() else { return None };
+        // A slow topic holds up no other callback.
+        place.give_way();
         match timeout(RENEWAL_PATIENCE, self.policy.judge(&request.topic, who.asker())).await {
             Ok(Verdict::Refused(reason)) => Some(reason),
             Ok(Verdict::Accepted | Verdict::Unknown) | Err(_) => None,
@@ -220,43 +369,11 @@ impl Verification {
         self.until_stored(|| self.store.remove_request(request)).await;
     }
 
-    /// Asks when it is this origin's turn, and an unreachable callback once more. Whoever got its 202 is asked however long that
-    /// takes (W-097): who waits keeps its client's place, so that each client has its turn. `None`: a newer request for the same
-    /// pair has come in, which is asked about instead.
-    async fn ask_patiently(
-        &self,
-        request: &PendingRequest,
-        who: Acquaintance,
-        lease: Option<Duration>,
-    ) -> Option<(DateTime, Reply)> {
-        let by = self.ways.of(who.asker().lane);
-        let mut place = self.queues.turn(request, who.asker()).await;
-        let mut first = true;
-        while self.queues.is_newest(request) {
-            let asked_at = DateTime::now();
-            let pause = match self.ask(by, request, lease, &place).await {
-                Ok(Reply::Unreachable(_)) if first => {
-                    first = false;
-                    self.pause
-                }
-                Ok(reply) => return Some((asked_at, reply)),
-                // The shortage is here, so it does not count as the callback's answer.
-                Err(NotAsked::Exhausted) => {
-                    warn!("verification waits: no file descriptor is left");
-                    self.pause
-                }
-                Err(NotAsked::Crowded(wait)) => wait.max(self.pause),
-            };
-            place.step_aside(pause).await;
-        }
-        None
-    }
-
     /// One verification request with a challenge of its own (W-186).
     async fn ask(
         &self,
-        by: &EgressClient,
         request: &PendingRequest,
+        who: Acquaintance,
         lease: Option<Duration>,
         place: &Place,
     ) -> Result<Reply, NotAsked> {
@@ -265,7 +382,7 @@ impl Verification {
             Ok(asking) => asking,
             Err(error) => return Ok(Reply::Refused(format!("the callback cannot be asked: {error}"))),
         };
-        let answer = by.send(asking, ANSWER_READ).await;
+        let answer = self.ways.of(who.asker().lane).send(asking, ANSWER_READ).await;
         note(&answer, place);
         reply(answer, &challenge)
     }
@@ -309,8 +426,19 @@ impl Verification {
         }
     }
 
+    /// The request, if it still waits. One that is damaged is not read for ever.
+    async fn until_readable(&self, id: RequestId) -> Result<Option<PendingRequest>, StoreError> {
+        loop {
+            match self.store.request(id).await {
+                Err(error @ StoreError::Damaged { .. }) => return Err(error),
+                Err(error) => self.store_again(&error).await,
+                read => return read,
+            }
+        }
+    }
+
     async fn store_again(&self, error: &StoreError) {
-        tracing::error!(%error, "the result of a verification is not stored, trying again");
+        tracing::error!(%error, "a verification waits for the store, trying again");
         sleep(STORE_AGAIN_AFTER).await;
     }
 }
@@ -333,14 +461,15 @@ mod tests {
     use resync_core::websub::{CallbackUrl, TopicUrl};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
 
+    use super::super::queues::OF_ONE_CLIENT;
     use super::*;
     use crate::config::LeaseConfig;
     use crate::delivery::Halts;
     use crate::egress::{Crowds, Guard};
     use crate::places::Asker;
     use crate::store::{self, Engine, Keyring, NewRequest};
-    use crate::subscriptions::queues::OF_ONE_CLIENT;
     use crate::subscriptions::{EveryTopic, ToTell};
 
     /// Agrees to everything.
@@ -395,16 +524,22 @@ mod tests {
         async fn ask(&self, callback: &CallbackUrl) -> PendingRequest {
             let intent = Intent::Subscribe { lease: None, secret: None };
             let (topic, callback, received_at) = (topic(), callback.clone(), DateTime::now());
-            let request = self.store.put_request(NewRequest { topic, callback, intent, received_at }).await;
+            let request = self.store.put_request(NewRequest { client: None, topic, callback, intent, received_at }).await;
             request.unwrap()
         }
 
         async fn judge(&self, request: PendingRequest, client: u8) {
             let client = Some(IpAddr::from([192, 0, 2, client]));
             let in_force = self.is_in_force(&request.callback).await;
-            let acquaintance = Some(Acquaintance { client, in_force, confirmed: false });
-            self.verification.queues.newest(&request, None);
-            self.verification.judge(Waiting { request, acquaintance, place: None }, &self.denials).await;
+            self.judge_as(request, Acquaintance { client, in_force, confirmed: false }).await;
+        }
+
+        /// Until it no longer waits.
+        async fn judge_as(&self, request: PendingRequest, who: Acquaintance) {
+            let (asking, asked) = mpsc::unbounded_channel();
+            asking.send(Waiting { request, acquaintance: Some(who), place: None }).unwrap();
+            drop(asking);
+            self.verification.verify_all(asked, &self.denials).await;
         }
 
         async fn is_in_force(&self, callback: &CallbackUrl) -> bool {
@@ -438,8 +573,20 @@ mod tests {
 
     #[async_trait::async_trait]
     impl TopicPolicy for NoTopic {
-        async fn judge(&self, _: &TopicUrl, _: Asker) -> Verdict {
-            Verdict::Refused("not here".to_owned())
+        fn at_once(&self, _: &TopicUrl, _: Asker) -> Option<Verdict> {
+            Some(Verdict::Refused("not here".to_owned()))
+        }
+
+        fn places(&self) -> Option<&Places> {
+            None
+        }
+
+        async fn whereabouts(&self, _: &TopicUrl) -> String {
+            String::new()
+        }
+
+        async fn look(&self, _: &TopicUrl, _: Option<&mut Place>) -> Verdict {
+            Verdict::Unknown
         }
     }
 
@@ -461,10 +608,10 @@ mod tests {
         for listener in &hanging {
             told.push(listener.accept().await.unwrap());
         }
-        let elsewhere = "http://127.0.8.1/".parse().unwrap();
+        let elsewhere = "http://127.0.8.1";
         let may_ask = |last: u8| {
             let asker = Asker { client: Some(IpAddr::from([192, 0, 2, last])), lane: Lane::Stranger };
-            verification.queues.place(asker, &elsewhere).now_or_never().is_some()
+            verification.queues.place(asker, elsewhere).now_or_never().is_some()
         };
         assert!(!may_ask(1) && may_ask(2));
         telling.abort();
@@ -472,12 +619,12 @@ mod tests {
 
     #[tokio::test]
     async fn b33_what_was_not_asked_and_who_is_not_there_is_neither_slow_nor_quick() {
-        let queues = Queues::new(true);
+        let queues = queues(true);
         let asker = Asker { client: Some(IpAddr::from([192, 0, 2, 1])), lane: Lane::Known };
-        let (minute, callback) = (Duration::from_secs(60), "http://a.example/".parse().unwrap());
+        let (minute, callback) = (Duration::from_secs(60), "http://a.example");
         let nothing =
             || [EgressError::Crowded(minute), EgressError::Exhausted, EgressError::Network("refused".into())];
-        let place = queues.place(asker, &callback).await;
+        let place = queues.place(asker, callback).await;
         for error in nothing() {
             note(&Err(error), &place);
         }
@@ -487,10 +634,10 @@ mod tests {
             note(&Err(error), &place);
         }
         let nobody = Asker { client: None, ..asker };
-        assert!(queues.place(nobody, &callback).await.is_slow());
-        let elsewhere = "http://b.example/".parse().unwrap();
-        assert!(queues.place(asker, &elsewhere).await.is_slow(), "names cost nothing");
-        assert!(!queues.place(nobody, &elsewhere).await.is_slow());
+        assert!(queues.place(nobody, callback).await.is_slow());
+        let elsewhere = "http://b.example";
+        assert!(queues.place(asker, elsewhere).await.is_slow(), "names cost nothing");
+        assert!(!queues.place(nobody, elsewhere).await.is_slow());
     }
 
     /// Refuses every topic, after another request for the same pair has come in.
@@ -499,9 +646,21 @@ mod tests {
 
     #[async_trait::async_trait]
     impl TopicPolicy for Refusing {
-        async fn judge(&self, topic: &TopicUrl, _: Asker) -> Verdict {
+        fn at_once(&self, _: &TopicUrl, _: Asker) -> Option<Verdict> {
+            None
+        }
+
+        fn places(&self) -> Option<&Places> {
+            None
+        }
+
+        async fn whereabouts(&self, _: &TopicUrl) -> String {
+            String::new()
+        }
+
+        async fn look(&self, topic: &TopicUrl, _: Option<&mut Place>) -> Verdict {
             let (topic, callback, received_at) = (topic.clone(), self.1.clone(), DateTime::now());
-            let newer = NewRequest { topic, callback, intent: Intent::Unsubscribe, received_at };
+            let newer = NewRequest { client: None, topic, callback, intent: Intent::Unsubscribe, received_at };
             self.0.put_request(newer).await.unwrap();
             Verdict::Refused("not here".to_owned())
         }
@@ -527,14 +686,11 @@ mod tests {
         let callback = subscriber().await;
         room.judge(room.ask(&callback).await, 1).await;
         let refuses = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let elsewhere = format!("http://{}/", refuses.local_addr().unwrap()).parse().unwrap();
+        let elsewhere: CallbackUrl = format!("http://{}/", refuses.local_addr().unwrap()).parse().unwrap();
         drop(refuses);
         room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
-        let request = PendingRequest { callback: elsewhere, ..room.ask(&callback).await };
-        room.verification.queues.newest(&request, None);
-        let who = Acquaintance { client: None, in_force: true, confirmed: false };
-        let waiting = Waiting { request, acquaintance: Some(who), place: None };
-        room.verification.judge(waiting, &room.denials).await;
+        let request = room.ask(&elsewhere).await;
+        room.judge_as(request, Acquaintance { client: None, in_force: true, confirmed: false }).await;
         let waits = room.store.requests().await.unwrap();
         assert!(
             waits.iter().all(|request| request.intent != Intent::Unsubscribe),

@@ -94,7 +94,7 @@ impl ClosedHub {
         Self { allowed, client, hub_url, checks: Places::new(bounds), found: Arc::new(Found::new()) }
     }
 
-    async fn look(&self, topic: &TopicUrl, place: &mut Place) -> Verdict {
+    async fn look_at(&self, topic: &TopicUrl, place: &mut Place) -> Verdict {
         match self.client.get(topic.url(), None, &mut Unmeasured, place).await {
             Ok(Some(fetched)) => self.read(topic, &fetched).await,
             Ok(None) => Verdict::Refused(UNSEEN.to_owned()),
@@ -131,20 +131,24 @@ impl ClosedHub {
 
 #[async_trait]
 impl TopicPolicy for ClosedHub {
-    async fn judge(&self, topic: &TopicUrl, asker: Asker) -> Verdict {
+    fn at_once(&self, topic: &TopicUrl, asker: Asker) -> Option<Verdict> {
         if self.allowed.cover(topic) {
-            return Verdict::Accepted;
+            return Some(Verdict::Accepted);
         }
-        if let Some(found) = self.found.get(topic, asker) {
-            return found;
-        }
-        let here = self.client.whereabouts(topic.url()).await;
-        let mut place = self.checks.place(asker, &here).await;
-        // Somebody else may have looked meanwhile.
-        if let Some(found) = self.found.get(topic, asker) {
-            return found;
-        }
-        let verdict = self.look(topic, &mut place).await;
+        self.found.get(topic, asker)
+    }
+
+    fn places(&self) -> Option<&Places> {
+        Some(&self.checks)
+    }
+
+    async fn whereabouts(&self, topic: &TopicUrl) -> String {
+        self.client.whereabouts(topic.url()).await
+    }
+
+    async fn look(&self, topic: &TopicUrl, place: Option<&mut Place>) -> Verdict {
+        let Some(place) = place else { return Verdict::Unknown };
+        let verdict = self.look_at(topic, place).await;
         if verdict != Verdict::Unknown {
             self.found.put(topic, &verdict);
         }

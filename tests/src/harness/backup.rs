@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 const MAGIC: &[u8] = b"resync-hub backup\n";
 const HEADER: u8 = 1;
 const CHANGES: u8 = 2;
+const FILE: u8 = 3;
 const END: u8 = 4;
 
 /// A backup that was read, as it is written again: with checksums that are right for whatever is in it.
@@ -46,6 +47,15 @@ impl Backup {
         let digest = Sha256::digest(&bytes);
         put(&mut bytes, END, &digest);
         fs::write(path, bytes).expect("the backup can be written");
+    }
+
+    /// Adds a file beside the store.
+    ///
+    /// # Panics
+    /// When the name is longer than a name.
+    pub fn plant(&mut self, name: &str, bytes: &[u8]) {
+        let length = u16::try_from(name.len()).expect("names are short").to_be_bytes();
+        self.frames.push((FILE, [&length, name.as_bytes(), bytes].concat()));
     }
 
     /// Replaces a text in what it says of itself.

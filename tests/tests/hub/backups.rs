@@ -193,6 +193,35 @@ async fn a_backup_of_a_stopped_hub_holds_tokens_and_acts_and_not_the_operators_t
 }
 
 #[tokio::test]
+async fn a_backup_with_a_planted_operators_token_restores_nothing_and_planted_publishers_are_named() {
+    let folder = tempdir().unwrap();
+    let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));
+    let mut hub = HubProcess::start(&data).await;
+    hub.add_token("library", "http://source.example/").await;
+    hub.stop().await;
+    let backup = file.to_str().unwrap();
+    well(&data, &[], &["backup", backup]).await;
+    for name in ["admin-token", "../admin-token", "/tmp/admin-token", "engine", "fjall", "hub.toml", ""] {
+        let mut crafted = Backup::read(&file);
+        crafted.plant(name, b"known-to-whoever-made-the-backup");
+        let planted = folder.path().join("crafted");
+        crafted.write(&planted);
+        let (done, said) = run(&elsewhere, &[], &["restore", planted.to_str().unwrap()]).await;
+        assert!(!done && said.contains("which no hub puts into one"), "{name}: {said}");
+        assert!(!elsewhere.exists(), "{name}: nothing is made of it");
+    }
+    assert!(!folder.path().join("admin-token").exists());
+
+    let said = well(&elsewhere, &[], &["restore", backup]).await;
+    assert!(said.contains("\"library\"") && said.contains("http://source.example/"), "{said}");
+    assert!(!elsewhere.join("admin-token").exists(), "the hub makes its own");
+    let without = folder.path().join("three");
+    well(&without, &[], &["restore", backup, "--without-credentials"]).await;
+    assert!(!well(&without, &[], &["token", "list"]).await.contains("library"));
+    assert!(!without.join("ticket-key").exists());
+}
+
+#[tokio::test]
 async fn a_backup_goes_to_standard_output_too_and_the_exit_code_says_whether_it_is_whole() {
     let folder = tempdir().unwrap();
     let [data, elsewhere, file] = ["one", "two", "hub.backup"].map(|name| folder.path().join(name));

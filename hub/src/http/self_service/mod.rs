@@ -5,7 +5,6 @@
 //! for it, so that nobody can be made a victim by asking. Its scripts are none, and what strangers chose is text.
 
 mod page;
-mod turns;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,13 +22,13 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use self::turns::Turns;
 use super::body::{self, Bodies};
 use super::client::TrustedProxies;
 use super::cookies::cookie;
 use super::dress;
 use super::limits::Limits;
 use super::shield::shield;
+use super::turns::Turns;
 use crate::buckets::{SharedBuckets, network};
 use crate::config::Rate;
 use crate::operator::{Desk, Failed, PageId};
@@ -197,7 +196,7 @@ impl SelfService {
     }
 
     async fn view(&self, id: PageId, client: IpAddr) -> Response {
-        let Some(_turn) = self.turns.take(client, TURN_TIMEOUT).await else {
+        let Ok(_turn) = self.turns.take(client, TURN_TIMEOUT).await else {
             let why = "Too many look at their pages now.";
             return self.later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why);
         };

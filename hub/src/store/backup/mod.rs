@@ -37,6 +37,37 @@ const CHANGES: u8 = 2;
 const FILE: u8 = 3;
 const END: u8 = 4;
 
+/// The files beside the store that a backup may hold. A restore takes no others: whoever could plant the operator's token would own the
+/// restored hub.
+pub const BESIDE: [&str; 5] =
+    ["publisher-tokens.json", "publisher-tokens.used.json", TICKET_KEY, "status-pages.json", "audit.jsonl"];
+/// The key of the URLs by which publishers follow their notifications.
+const TICKET_KEY: &str = "ticket-key";
+/// Those of them by which somebody may do something at the restored hub.
+const CREDENTIALS: [&str; 2] = ["publisher-tokens.json", TICKET_KEY];
+
+/// What becomes of the credentials in a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// They are restored: who made the backup is trusted.
+    Restored,
+    /// They are left out: others have had the backup in their hands.
+    LeftOut,
+}
+
+impl Credentials {
+    /// Whether this file of a backup is restored.
+    ///
+    /// # Errors
+    /// [`BackupError::Planted`]
+    pub(super) fn admit(self, name: &str) -> Result<bool, BackupError> {
+        if !BESIDE.contains(&name) {
+            return Err(BackupError::Planted { name: name.to_owned() });
+        }
+        Ok(self == Self::Restored || !CREDENTIALS.contains(&name))
+    }
+}
+
 /// What a backup says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
@@ -99,6 +130,15 @@ pub enum BackupError {
         at: u64,
         /// What is wrong.
         reason: &'static str,
+    },
+    /// It holds a file that no hub has put there.
+    #[error(
+        "the backup holds a file {name:?}, which no hub puts into one: somebody else has made or changed it, and nothing of it is \
+         restored"
+    )]
+    Planted {
+        /// The name that the file is given.
+        name: String,
     },
     /// Nothing is written over.
     #[error("{path} is not empty ({found} is in it): restore into an empty data folder")]

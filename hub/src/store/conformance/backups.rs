@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 
 use super::{Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic};
 use crate::store::{
-    BackupError, Engine, Keyring, NewNotification, Offset, Store, StoreError, Topic, back_up, check, open,
+    BESIDE, BackupError, Credentials, Engine, Keyring, NewNotification, Offset, Store, StoreError, Topic, back_up, check, open,
     restore, verify,
 };
 use crate::telemetry::TraceContext;
@@ -23,6 +23,8 @@ on_every_engine!(
     nothing_is_written_of_a_backup_that_is_damaged_or_cut_off,
     secrets_stay_under_their_key,
     files_beside_the_store_come_along,
+    a_backup_in_which_somebody_planted_a_file_restores_nothing,
+    credentials_are_left_out_where_the_backup_is_not_trusted,
 );
 
 /// Where tests keep their backups, and restore them to.
@@ -49,7 +51,7 @@ impl Elsewhere {
 }
 
 fn whole(engine: Engine, data: &Path, backup: &Path) {
-    let (_, found) = restore(engine, data, &Keyring::none(), backup).unwrap();
+    let (_, found) = restore(engine, data, &Keyring::none(), Credentials::Restored, backup).unwrap();
     assert_eq!(found.faults, []);
 }
 
@@ -187,7 +189,7 @@ async fn a_store_that_is_closed_is_backed_up_without_its_keys(place: Place) {
     drop(store);
     back_up(place.engine, place.directory.path(), &[], &mut File::create(elsewhere.backup()).unwrap())
         .unwrap();
-    let (_, found) = restore(place.engine, &elsewhere.data(), &keys, &elsewhere.backup()).unwrap();
+    let (_, found) = restore(place.engine, &elsewhere.data(), &keys, Credentials::Restored, &elsewhere.backup()).unwrap();
     assert_eq!(found.faults, []);
     let nowhere = back_up(place.engine, elsewhere.0.path(), &[], &mut Vec::new()).unwrap_err();
     assert!(nowhere.to_string().contains("there is no store"), "{nowhere}");
@@ -200,7 +202,7 @@ async fn nothing_is_restored_over_anything(place: Place) {
     elsewhere.take(&*store).await;
     drop(store);
     let error =
-        restore(place.engine, place.directory.path(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
+        restore(place.engine, place.directory.path(), &Keyring::none(), Credentials::Restored, &elsewhere.backup()).unwrap_err();
     assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
     assert_eq!(the(&*place.open(), &topic("t")).await.head, Offset(1));
 }
@@ -217,7 +219,7 @@ async fn only_what_a_restore_makes_is_removed_where_one_was_not_finished(place: 
     fs::write(into.join("engine"), "restoring 2\n").unwrap();
     fs::write(left.join("of-before"), "half").unwrap();
     let refused =
-        |backup: &Path| restore(place.engine, &into, &Keyring::none(), backup).unwrap_err().to_string();
+        |backup: &Path| restore(place.engine, &into, &Keyring::none(), Credentials::Restored, backup).unwrap_err().to_string();
     for copied in [into.join("hub.backup"), left.join("hub.backup")] {
         fs::copy(elsewhere.backup(), &copied).unwrap();
         let said = refused(&copied);
@@ -227,7 +229,7 @@ async fn only_what_a_restore_makes_is_removed_where_one_was_not_finished(place: 
     let said = refused(&elsewhere.backup());
     assert!(said.contains("(hub.backup is in it)") && into.join("hub.backup").exists(), "{said}");
     fs::remove_file(into.join("hub.backup")).unwrap();
-    restore(place.engine, &into, &Keyring::none(), &elsewhere.backup()).unwrap();
+    restore(place.engine, &into, &Keyring::none(), Credentials::Restored, &elsewhere.backup()).unwrap();
     assert!(!left.join("of-before").exists(), "what was left of the other one is gone");
 }
 
@@ -244,7 +246,7 @@ async fn nothing_is_written_of_a_backup_that_is_damaged_or_cut_off(place: Place)
     {
         fs::write(elsewhere.backup(), damaged).unwrap();
         let error =
-            restore(place.engine, &elsewhere.data(), &Keyring::none(), &elsewhere.backup()).unwrap_err();
+            restore(place.engine, &elsewhere.data(), &Keyring::none(), Credentials::Restored, &elsewhere.backup()).unwrap_err();
         assert!(error.to_string().contains(told), "{error}");
         assert!(!elsewhere.data().exists());
     }
@@ -261,10 +263,10 @@ async fn secrets_stay_under_their_key(place: Place) {
     assert!(!held.windows(needle.len()).any(|window| window == needle));
 
     let other = Keyring::parse(&Keyring::generate()).unwrap();
-    let error = restore(place.engine, &elsewhere.data(), &other, &elsewhere.backup()).unwrap_err();
+    let error = restore(place.engine, &elsewhere.data(), &other, Credentials::Restored, &elsewhere.backup()).unwrap_err();
     assert!(matches!(error, BackupError::Store(StoreError::SecretsKey { .. })), "{error}");
     assert!(!elsewhere.data().exists(), "the key is asked for first");
-    restore(place.engine, &elsewhere.data(), &keys, &elsewhere.backup()).unwrap();
+    restore(place.engine, &elsewhere.data(), &keys, Credentials::Restored, &elsewhere.backup()).unwrap();
     let restored = open(place.engine, &elsewhere.data(), keys, 0).unwrap();
     let kept = restored.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
     assert_eq!(kept.secret, Some(secret("first secret")));
@@ -275,7 +277,7 @@ async fn files_beside_the_store_come_along(place: Place) {
     let elsewhere = Elsewhere::new();
     let [there, missing] = ["ticket-key", "audit.jsonl"].map(|name| place.directory.path().join(name));
     fs::write(&there, "ticket").unwrap();
-    let large = place.directory.path().join("large");
+    let large = place.directory.path().join("publisher-tokens.json");
     fs::write(&large, (0..70_000_000_u32).map(|number| number.to_le_bytes()[0]).collect::<Vec<_>>()).unwrap();
     store
         .back_up(vec![there, missing, large.clone()], Box::new(File::create(elsewhere.backup()).unwrap()))
@@ -284,7 +286,35 @@ async fn files_beside_the_store_come_along(place: Place) {
     whole(place.engine, &elsewhere.data(), &elsewhere.backup());
     assert_eq!(fs::read_to_string(elsewhere.data().join("ticket-key")).unwrap(), "ticket");
     assert!(!elsewhere.data().join("audit.jsonl").exists());
-    let restored = fs::read(elsewhere.data().join("large")).unwrap();
+    let restored = fs::read(elsewhere.data().join("publisher-tokens.json")).unwrap();
     assert!(restored == fs::read(&large).unwrap(), "larger than a frame may be");
     assert_eq!(check(place.engine, &elsewhere.data(), &Keyring::none()).unwrap().faults, []);
+}
+
+async fn a_backup_in_which_somebody_planted_a_file_restores_nothing(place: Place) {
+    let store = place.open();
+    let elsewhere = Elsewhere::new();
+    for name in ["admin-token", "engine", "hub.toml", ".ssh", "ticket-key.draft"] {
+        let planted = elsewhere.0.path().join(name);
+        fs::write(&planted, "of whoever made the backup").unwrap();
+        let out = File::create(elsewhere.backup()).unwrap();
+        store.back_up(vec![planted], Box::new(out)).await.unwrap();
+        let error =
+            restore(place.engine, &elsewhere.data(), &Keyring::none(), Credentials::Restored, &elsewhere.backup())
+                .unwrap_err();
+        assert!(matches!(&error, BackupError::Planted { name: found } if found == name), "{error}");
+        assert!(!elsewhere.data().exists(), "nothing was made for it");
+    }
+}
+
+async fn credentials_are_left_out_where_the_backup_is_not_trusted(place: Place) {
+    let store = place.open();
+    let elsewhere = Elsewhere::new();
+    let beside = BESIDE.map(|name| elsewhere.0.path().join(name));
+    beside.iter().for_each(|file| fs::write(file, "{}").unwrap());
+    store.back_up(beside.to_vec(), Box::new(File::create(elsewhere.backup()).unwrap())).await.unwrap();
+    let (data, backup) = (elsewhere.data(), elsewhere.backup());
+    restore(place.engine, &data, &Keyring::none(), Credentials::LeftOut, &backup).unwrap();
+    let restored: Vec<_> = BESIDE.into_iter().filter(|name| data.join(name).exists()).collect();
+    assert_eq!(restored, ["publisher-tokens.used.json", "status-pages.json", "audit.jsonl"]);
 }

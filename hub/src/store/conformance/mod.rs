@@ -11,6 +11,7 @@ mod retention;
 mod secrets;
 mod subscribing;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,9 +141,18 @@ fn secret(text: &str) -> Secret {
 }
 
 async fn ask(store: &dyn Store, topic: &TopicUrl, callback: &CallbackUrl, intent: Intent) -> PendingRequest {
-    let request =
-        NewRequest { topic: topic.clone(), callback: callback.clone(), intent, received_at: DateTime::now() };
-    store.put_request(request).await.unwrap()
+    ask_from(store, None, topic, callback, intent).await
+}
+
+async fn ask_from(
+    store: &dyn Store,
+    client: Option<IpAddr>,
+    topic: &TopicUrl,
+    callback: &CallbackUrl,
+    intent: Intent,
+) -> PendingRequest {
+    let (topic, callback, received_at) = (topic.clone(), callback.clone(), DateTime::now());
+    store.put_request(NewRequest { client, topic, callback, intent, received_at }).await.unwrap()
 }
 
 async fn ask_to_subscribe(

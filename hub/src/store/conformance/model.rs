@@ -269,6 +269,7 @@ impl Model {
         let intent =
             if subscribe { Intent::Subscribe { lease: Some(9), secret: None } } else { Intent::Unsubscribe };
         let new = NewRequest {
+            client: None,
             topic: topic_of(pair.0),
             callback: callback_of(pair.1),
             intent,

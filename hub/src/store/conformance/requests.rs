@@ -1,9 +1,9 @@
 //! What was acknowledged and still has to be done: pings and requests.
 
 use super::{
-    Place, activate, ask, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret, topic,
+    Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret, topic,
 };
-use crate::store::{Activation, Intent, NewRequest, Ping};
+use crate::store::{Activation, Intent, NewDenial, NewRequest, Ping, Refusal};
 use crate::telemetry::TraceContext;
 
 on_every_engine!(
@@ -17,6 +17,8 @@ on_every_engine!(
     a_request_is_gone_once_it_was_applied,
     a_replaced_request_changes_nothing_even_after_the_newer_one_was_applied_d17,
     a_removed_request_changes_nothing,
+    requests_of_other_clients_for_a_pair_wait_beside_each_other,
+    a_denied_pair_forgets_what_everybody_asked_for_it,
 );
 
 async fn pings_wait_until_they_are_removed(place: Place) {
@@ -66,7 +68,7 @@ async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
     let mut requests = Vec::new();
     for (number, intent) in (0..).zip(intents) {
         let callback = callback(&format!("%7E{number}"));
-        let new = NewRequest { topic: topic("t"), callback, intent, received_at: at(number) };
+        let new = NewRequest { client: Some([192, 0, 2, 1].into()), topic: topic("t"), callback, intent, received_at: at(number) };
         requests.push(store.put_request(new).await.unwrap());
     }
     let store = place.reopen(store);
@@ -134,4 +136,44 @@ async fn a_removed_request_changes_nothing(place: Place) {
     store.remove_request(&request).await.unwrap();
     assert!(matches!(activate(&*store, &request, at(0)).await, Activation::Superseded));
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
+}
+
+async fn requests_of_other_clients_for_a_pair_wait_beside_each_other(place: Place) {
+    let store = place.open();
+    let (topic, callback) = (topic("t"), callback("d"));
+    let [subscriber, stranger] = [1, 2].map(|last| Some([192, 0, 2, last].into()));
+    let subscribe = |key| Intent::Subscribe { lease: None, secret: Some(secret(key)) };
+    let older = ask_from(&*store, subscriber, &topic, &callback, subscribe("older")).await;
+    let others = ask_from(&*store, stranger, &topic, &callback, Intent::Unsubscribe).await;
+    let newer = ask_from(&*store, subscriber, &topic, &callback, subscribe("newer")).await;
+    let store = place.reopen(store);
+    assert_eq!(store.requests().await.unwrap(), [others.clone(), newer.clone()]);
+    assert_eq!(store.request(older.id).await.unwrap(), None, "it was replaced by its own client");
+    assert_eq!(store.request(newer.id).await.unwrap().as_ref(), Some(&newer));
+    store.remove_request(&others).await.unwrap();
+    assert!(matches!(activate(&*store, &newer, at(0)).await, Activation::Done));
+    assert!(matches!(deactivate(&*store, &others).await, Activation::Superseded), "it was refused");
+    let last = ask_from(&*store, stranger, &topic, &callback, Intent::Unsubscribe).await;
+    assert!(matches!(deactivate(&*store, &last).await, Activation::Done), "what is confirmed last counts");
+}
+
+async fn a_denied_pair_forgets_what_everybody_asked_for_it(place: Place) {
+    let store = place.open();
+    let (topic, callback) = (topic("t"), callback("d"));
+    for last in [1, 2, 3] {
+        let client = Some([192, 0, 2, last].into());
+        ask_from(&*store, client, &topic, &callback, Intent::Unsubscribe).await;
+    }
+    let one = ask_from(&*store, Some([192, 0, 2, 1].into()), &topic, &callback, Intent::Unsubscribe).await;
+    let denial = |refusal| NewDenial {
+        topic: topic.clone(),
+        callback: callback.clone(),
+        reason: String::new(),
+        refusal,
+    };
+    assert!(store.deny(denial(Refusal::Request(one.id))).await.unwrap().is_some());
+    assert_eq!(store.requests().await.unwrap().len(), 2, "those of others wait");
+    assert!(store.deny(denial(Refusal::Pair)).await.unwrap().is_some());
+    let store = place.reopen(store);
+    assert!(store.requests().await.unwrap().is_empty());
 }

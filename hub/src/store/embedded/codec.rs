@@ -21,12 +21,15 @@ use crate::store::{Result, StoreError};
 use crate::telemetry::TraceContext;
 
 /// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions, version 2 no
-/// traces.
-const VERSION: u8 = 3;
+/// traces, version 3
+/// no clients in requests.
+const VERSION: u8 = 4;
 /// The first version with the addresses at which callbacks have confirmed.
 pub(super) const WITH_ADDRESSES: u8 = 2;
 /// The first version in which notifications and pings may end with their place in a trace.
 const WITH_TRACES: u8 = 3;
+/// The first version with the networks of clients in requests.
+pub(super) const WITH_CLIENTS: u8 = 4;
 const CHECKSUM_BYTES: usize = 4;
 
 /// How a secret is marked. The first two are those of an option.
@@ -498,10 +501,11 @@ mod tests {
 
     #[test]
     fn a_newer_record_is_refused_by_its_version() {
-        let mut kept = vec![4, 0];
+        let mut kept = vec![VERSION + 1, 0];
         let checksum = checksum(Space::Pings, b"key", &kept);
         kept.extend_from_slice(&checksum.to_be_bytes());
         let error = open::<Sample>(&Keyring::none(), b"key", &kept.into()).unwrap_err();
-        assert!(error.to_string().contains("its version is 4, this hub reads up to 3"), "{error}");
+        let told = format!("its version is {}, this hub reads up to {VERSION}", VERSION + 1);
+        assert!(error.to_string().contains(&told), "{error}");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Both hold exactly what is durable: they change after a commit has succeeded and never before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 use super::codec;
 use super::engine::{Engine, Keys, Space};
@@ -87,8 +88,8 @@ impl Topics {
 /// What the writer knows without asking the engine.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    /// The newest waiting request of each pair.
-    pub(super) pending: HashMap<Pair, RequestId>,
+    /// The waiting requests of each pair, of each client at most one, by its network.
+    pub(super) pending: BTreeMap<(Pair, RequestId), Option<IpAddr>>,
     pub(super) counters: Counters,
     /// The newest epoch of each shard that was ever claimed.
     pub(super) epochs: HashMap<Shard, Epoch>,
@@ -106,11 +107,11 @@ impl Ledger {
                 epochs.insert(shard, epoch);
             }
         }
-        let mut pending = HashMap::new();
+        let mut pending = BTreeMap::new();
         for record in engine.scan(Space::Requests, &Keys::all()) {
             let (key, value) = record?;
             let request: PendingRequest = codec::open(keys, &key, &value)?;
-            pending.insert(pair(&request.topic, &request.callback), request.id);
+            pending.insert((pair(&request.topic, &request.callback), request.id), request.client);
         }
         Ok(Self { pending, counters, epochs, floor })
     }

@@ -65,7 +65,7 @@ use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,
     Keyring, Meters, Missed, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair,
-    PendingRequest, Ping, Recipient, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError,
+    PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError,
     StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
@@ -354,6 +354,10 @@ impl Store for Embedded {
         self.writer.run(Kind::Growing, SMALL, move |transaction| Ok(transaction.put_request(request))).await
     }
 
+    async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>> {
+        self.shared.get(&key::request(id))
+    }
+
     async fn remove_request(&self, request: &PendingRequest) -> Result<()> {
         let request = request.clone();
         self.writer
@@ -375,6 +379,10 @@ impl Store for Embedded {
     async fn remove_denial(&self, denial: &Denial) -> Result<()> {
         let denial = denial.clone();
         self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.remove_denial(&denial)).await
+    }
+
+    async fn denial(&self, pair: Pair) -> Result<Option<Denial>> {
+        self.shared.get(pair.as_bytes())
     }
 
     async fn denials(&self) -> Result<Vec<Denial>> {

@@ -14,7 +14,7 @@ use super::codec::Record;
 use super::engine::{Batch, Engine, Keys, Space};
 use super::layout::{Empty, Encryption, Floor, LogRecord, TopicState, TopicWatermark};
 use super::{check, codec, directory, key, widen};
-use crate::store::backup::{Content, Reader};
+use crate::store::backup::{Content, Credentials, Reader};
 use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, Laggard, StoreError, Watermark};
 
 type Result<T> = std::result::Result<T, BackupError>;
@@ -34,7 +34,7 @@ pub(in crate::store) fn verify(backup: impl Read) -> Result<(Header, Copied)> {
 pub(in crate::store) fn restore(
     engine: store::Engine,
     directory: &Path,
-    keys: &Keyring,
+    keys: (&Keyring, Credentials),
     backup: &Path,
 ) -> Result<(Header, Findings)> {
     refuse_what_is_there(directory, |_| true)?;
@@ -47,7 +47,7 @@ pub(in crate::store) fn restore(
 pub(in crate::store) fn restore_stream(
     engine: store::Engine,
     directory: &Path,
-    keys: &Keyring,
+    keys: (&Keyring, Credentials),
     backup: impl Read,
 ) -> Result<(Header, Findings)> {
     refuse_what_is_there(directory, |_| true)?;
@@ -89,7 +89,7 @@ fn from_its_beginning(kept: &File) -> Result<File> {
 fn make_anew(
     engine: store::Engine,
     directory: &Path,
-    keys: &Keyring,
+    (keys, credentials): (&Keyring, Credentials),
     open: impl Fn() -> Result<File>,
 ) -> Result<(Header, Findings)> {
     // All of it is read before the first byte is written, and the keys are asked for before that, too.
@@ -98,7 +98,9 @@ fn make_anew(
         let changes = match content {
             Content::Changes(changes) => changes,
             Content::File { name, .. } => {
-                beside.insert(OsString::from(name));
+                if credentials.admit(&name)? {
+                    beside.insert(OsString::from(name));
+                }
                 return Ok(());
             }
         };
@@ -127,10 +129,11 @@ fn make_anew(
                     change(&mut batch, space, &key, value)?;
                 }
             }
-            Content::File { name, bytes } => {
+            Content::File { name, bytes } if credentials.admit(&name)? => {
                 put_file(directory, &name, &bytes, began.contains(&name))?;
                 began.insert(name);
             }
+            Content::File { .. } => {}
         }
         if bytes >= COMMIT {
             opened.commit(&std::mem::take(&mut batch))?;
@@ -259,11 +262,8 @@ fn refuse_from_within(directory: &Path, backup: &Path) -> Result<()> {
     Err(BackupError::Input(format!("{backup} is in {within}, which is to be made anew: put it elsewhere")))
 }
 
-/// Puts a file beside the store, where there is none of this name, for the hub's user only; or what follows in one that was begun.
+/// Puts a file of a known name beside the store, where there is none, for the hub's user only; or what follows in one that was begun.
 fn put_file(directory: &Path, name: &str, bytes: &[u8], began: bool) -> Result<()> {
-    if Path::new(name).file_name().is_none_or(|last| last != name) {
-        return Err(BackupError::Damaged { at: 0, reason: "a file is to go elsewhere" });
-    }
     let path = directory.join(name);
     let mut file = OpenOptions::new()
         .append(true)

@@ -52,7 +52,7 @@ fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
 }
 
 fn asked(intent: Intent) -> NewRequest {
-    NewRequest { topic: topic(), callback: callback(), intent, received_at: DateTime::now() }
+    NewRequest { client: None, topic: topic(), callback: callback(), intent, received_at: DateTime::now() }
 }
 
 const SUBSCRIBE: Intent = Intent::Subscribe { lease: None, secret: None };

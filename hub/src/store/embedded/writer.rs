@@ -320,10 +320,10 @@ fn follow(ledger: &mut Ledger, staged: Staged) {
     }
     ledger.epochs.extend(staged.epochs);
     ledger.floor = staged.floor.unwrap_or(ledger.floor);
-    for (pair, request) in staged.pending {
-        match request {
-            Some(id) => ledger.pending.insert(pair, id),
-            None => ledger.pending.remove(&pair),
+    for (request, client) in staged.pending {
+        match client {
+            Some(client) => ledger.pending.insert(request, client),
+            None => ledger.pending.remove(&request),
         };
     }
 }

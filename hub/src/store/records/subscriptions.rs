@@ -32,6 +32,8 @@ pub enum Intent {
 /// A request before it has an identity.
 #[derive(Clone, Debug)]
 pub struct NewRequest {
+    /// The network of the client that sent it; `None` is nobody in particular.
+    pub client: Option<IpAddr>,
     /// The topic as the subscriber wrote it.
     pub topic: TopicUrl,
     /// The callback as the subscriber wrote it.
@@ -47,6 +49,8 @@ pub struct NewRequest {
 pub struct PendingRequest {
     /// Which request of its pair this is.
     pub id: RequestId,
+    /// The network of the client that sent it; earlier hubs did not keep it.
+    pub client: Option<IpAddr>,
     /// The topic as the subscriber wrote it.
     pub topic: TopicUrl,
     /// The callback as the subscriber wrote it.
@@ -81,8 +85,8 @@ pub enum Refusal {
     Pair,
     /// This request, and only that: anybody can send one in a subscriber's name, so what is in force stays (W-062).
     Request(RequestId),
-    /// This request, which its subscriber has confirmed, and the subscription with it. Nothing where a newer request waits, whose
-    /// word counts instead (D-17).
+    /// This request, which its subscriber has confirmed, and the subscription with it. Nothing where a newer request of the same
+    /// client waits, whose word counts instead (D-17).
     Confirmed(RequestId),
 }
 
@@ -106,7 +110,7 @@ pub struct Denial {
 pub enum Activation {
     /// It is in force.
     Done,
-    /// It no longer waits, usually because a newer request for the same pair took its place: nothing was changed (D-17).
+    /// It no longer waits, usually because a newer request of its client for the same pair took its place: nothing was changed (D-17).
     Superseded,
 }
 

@@ -1,1 +1,148 @@
 //! Requests that wait cost what they say, and nobody supersedes those of others (M1, L2).
+
+use std::fs;
+use std::net::Ipv4Addr;
+
+use http::Method;
+use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, post};
+use tempfile::tempdir;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use url::form_urlencoded::Serializer;
+
+/// A hub as an operator runs it, behind a proxy, so that a test can be many clients.
+const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
+const TOPIC: &str = "http://source.example/topic";
+
+async fn ask(hub: std::net::SocketAddr, client: Ipv4Addr, parameters: &[(&str, &str)]) -> Answer {
+    let client = client.to_string();
+    let headers =
+        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
+    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
+    post(hub, &headers, body.as_bytes()).await.unwrap()
+}
+
+/// Hosts to which one can connect, and that never answer.
+async fn hanging(count: u8) -> Vec<TcpListener> {
+    let mut hosts = Vec::new();
+    for number in 1..=count {
+        hosts.push(TcpListener::bind((Ipv4Addr::new(127, 1, number, 1), 0)).await.unwrap());
+    }
+    hosts
+}
+
+/// Each of these clients asks for forty subscriptions, each at another host.
+async fn forty_each(hub: &HubProcess, clients: std::ops::Range<u16>, hosts: &[TcpListener]) {
+    let addresses: Vec<_> = hosts.iter().map(|host| host.local_addr().unwrap()).collect();
+    let mut asking = JoinSet::new();
+    for number in clients {
+        let (hub, addresses) = (hub.address, addresses.clone());
+        let [high, low] = number.to_be_bytes();
+        let client = Ipv4Addr::new(10, 0, high, low);
+        asking.spawn(async move {
+            for nth in 0..40 {
+                let host = addresses[(usize::from(number) * 40 + nth) % addresses.len()];
+                let callback = format!("http://{host}/{number}/{nth}");
+                let topic = format!("http://source.example/{number}/{nth}");
+                let parameters = [
+                    ("hub.mode", "subscribe"),
+                    ("hub.topic", topic.as_str()),
+                    ("hub.callback", callback.as_str()),
+                ];
+                let answer = ask(hub, client, &parameters).await;
+                assert_eq!(answer.status, 202, "{}", answer.text());
+            }
+        });
+        if asking.len() == 20 {
+            asking.join_next().await.unwrap().unwrap();
+        }
+    }
+    while let Some(asked) = asking.join_next().await {
+        asked.unwrap();
+    }
+}
+
+/// What the process has in memory, in bytes.
+fn resident(hub: &mut HubProcess) -> u64 {
+    let process = hub.process().pid().as_raw_nonzero();
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    resident.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1_024
+}
+
+#[tokio::test]
+async fn b33_a_request_that_waits_for_verification_takes_less_than_two_kilobytes() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_public(folder.path(), &[PROXY]).await;
+    let hosts = hanging(200).await;
+    // As many as are asked at once, with their tasks and connections, and what a hub takes once.
+    forty_each(&hub, 0..50, &hosts).await;
+    let before = resident(&mut hub);
+    forty_each(&hub, 50..200, &hosts).await;
+    let each = resident(&mut hub).saturating_sub(before) / (150 * 40);
+    assert!(each < 2_048, "{each} bytes for each request that waits");
+}
+
+fn is_asked(seen: &Seen, mode: &str) -> bool {
+    seen.method == Method::GET && seen.parameter("hub.mode").as_deref() == Some(mode)
+}
+
+#[tokio::test]
+async fn b33_whoever_knows_a_callback_cannot_keep_it_from_subscribing_with_the_opposite_mode() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_public(folder.path(), &[PROXY]).await;
+    let (subscriber, stranger) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 66));
+    let (destination, decided) = (Receiver::start().await, std::sync::Arc::new(Notify::new()));
+    let callback = destination.url("/known");
+    let later = std::sync::Arc::clone(&decided);
+    destination.behave(move |seen| match is_asked(seen, "subscribe") {
+        true => Reply::After(std::sync::Arc::clone(&later), Box::new(Reply::Agree)),
+        false => Reply::Status(404, String::new()),
+    });
+    let of = |mode| [("hub.mode", mode), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
+    assert_eq!(ask(hub.address, subscriber, &of("subscribe")).await.status, 202);
+    destination.until_verified(1).await;
+    assert_eq!(ask(hub.address, stranger, &of("unsubscribe")).await.status, 202);
+    destination.until("the stranger's word is asked about", |seen| seen.len() == 2).await;
+    hub.process().line("request not verified").await;
+    decided.notify_waiters();
+    hub.until_subscribed(1).await;
+}
+
+#[tokio::test]
+async fn b33_whoever_knows_a_callback_supersedes_none_of_its_requests_not_even_over_a_crash() {
+    let folder = tempdir().unwrap();
+    let mut hub = HubProcess::start_public(folder.path(), &[PROXY]).await;
+    let destination = Receiver::start().await;
+    destination.behave(|_| Reply::Hang);
+    let callback = destination.url("/known");
+    let subscribe = |secret, lease| {
+        [
+            ("hub.mode", "subscribe"),
+            ("hub.topic", TOPIC),
+            ("hub.callback", callback.as_str()),
+            ("hub.secret", secret),
+            ("hub.lease_seconds", lease),
+        ]
+    };
+    let own = ask(hub.address, Ipv4Addr::new(192, 0, 2, 1), &subscribe("own", "7200")).await;
+    assert_eq!(own.status, 202);
+    destination.until_verified(1).await;
+    for (last, lease) in [(66, "86400"), (67, "172800")] {
+        let others = ask(hub.address, Ipv4Addr::new(192, 0, 2, last), &subscribe("another", lease)).await;
+        assert_eq!(others.status, 202);
+    }
+    hub.kill().await;
+    // It knows how long a lease it has asked for.
+    destination.behave(|seen| match seen.parameter("hub.lease_seconds") {
+        Some(lease) if lease.parse().is_ok_and(|seconds: u64| seconds > 7_200) => {
+            Reply::Status(404, String::new())
+        }
+        _ => Reply::Agree,
+    });
+    hub.restart().await;
+    hub.until_subscribed(1).await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    assert!(destination.until_delivered(1).await[0].is_signed_with("own"));
+}

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use resync_core::websub::TopicUrl;
 
 use super::Decoded;
-use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES};
+use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES, WITH_CLIENTS};
 use crate::store::embedded::engine::Space;
 use crate::store::{
     Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, Recipient, RequestId,
@@ -28,6 +28,7 @@ impl Record for PendingRequest {
                 out.secret(secret.as_ref());
             }
         }
+        out.option(self.client, Encoder::address);
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
@@ -40,6 +41,10 @@ impl Record for PendingRequest {
                 0 => Intent::Unsubscribe,
                 1 => Intent::Subscribe { lease: fields.option(Decoder::number)?, secret: fields.secret()? },
                 other => return Err(format!("intent {other} is unknown")),
+            },
+            client: match fields.version() {
+                WITH_CLIENTS.. => fields.option(Decoder::address)?,
+                _ => None,
             },
         })
     }

@@ -9,7 +9,8 @@ mod progress;
 mod retention;
 mod subscriptions;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -45,8 +46,8 @@ pub(super) struct Staged {
     /// How many subscriptions more they have, or fewer.
     pub(super) subscriptions: HashMap<TopicId, i64>,
     new_topics: HashMap<Box<str>, TopicId>,
-    /// `None`: no request of the pair waits any more.
-    pub(super) pending: HashMap<Pair, Option<RequestId>>,
+    /// `None`: the request no longer waits.
+    pub(super) pending: BTreeMap<(Pair, RequestId), Option<Option<IpAddr>>>,
     pub(super) counters: Option<Counters>,
     pub(super) epochs: HashMap<Shard, Epoch>,
     pub(super) floor: Option<Floor>,

@@ -1,5 +1,8 @@
 //! Commands on requests and subscriptions: who is subscribed, since when, and whose word counts.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 
@@ -18,30 +21,31 @@ impl Transaction<'_> {
         let counters = self.counters();
         counters.request += 1;
         let id = RequestId(counters.request);
-        let NewRequest { topic, callback, intent, received_at } = new;
+        let NewRequest { client, topic, callback, intent, received_at } = new;
         let pair = pair(&topic, &callback);
-        self.forget_pending(pair);
-        let request = PendingRequest { id, topic, callback, intent, received_at };
+        let older = self.pending(pair).into_iter().filter(|(_, of)| *of == client);
+        older.for_each(|(older, _)| self.forget_pending(pair, older));
+        let request = PendingRequest { id, client, topic, callback, intent, received_at };
         self.put(key::request(id), &request);
-        self.staged.pending.insert(pair, Some(id));
+        self.staged.pending.insert((pair, id), Some(client));
         request
     }
 
     pub(in super::super) fn remove_request(&mut self, request: &PendingRequest) {
         let pair = pair(&request.topic, &request.callback);
-        if self.pending(pair) == Some(request.id) {
-            self.forget_pending(pair);
+        if self.is_pending(pair, request.id) {
+            self.forget_pending(pair, request.id);
         }
     }
 
     pub(in super::super) fn activate(&mut self, verified: &VerifiedSubscription) -> Result<Activation> {
         let request = verified.request();
         let pair = pair(&request.topic, &request.callback);
-        if self.pending(pair) != Some(request.id) {
+        if !self.is_pending(pair, request.id) {
             return Ok(Activation::Superseded);
         }
         let known = self.addressed(pair)?;
-        self.forget_pending(pair);
+        self.forget_pending(pair, request.id);
         let (shard, subscription) = match known {
             Some((address, known)) => (address.shard, renewed(&known, verified)),
             None => self.begun(pair, verified),
@@ -56,11 +60,11 @@ impl Transaction<'_> {
     pub(in super::super) fn deactivate(&mut self, verified: &VerifiedUnsubscription) -> Result<Activation> {
         let request = verified.request();
         let pair = pair(&request.topic, &request.callback);
-        if self.pending(pair) != Some(request.id) {
+        if !self.is_pending(pair, request.id) {
             return Ok(Activation::Superseded);
         }
         let address = self.get::<Address>(&pair)?;
-        self.forget_pending(pair);
+        self.forget_pending(pair, request.id);
         if let Some(address) = address {
             self.remove_subscription(Some(pair), address);
         }
@@ -102,7 +106,7 @@ impl Transaction<'_> {
             && self.get::<Address>(&pair)? == Some(address)
         {
             entry = Some(pair);
-            self.forget_pending(pair);
+            self.forget_all_pending(pair);
         }
         self.remove_subscription(entry, address);
         Ok(true)
@@ -111,17 +115,19 @@ impl Transaction<'_> {
     pub(in super::super) fn deny(&mut self, new: NewDenial) -> Result<Option<Denial>> {
         let NewDenial { topic, callback, reason, refusal } = new;
         let pair = pair(&topic, &callback);
-        let waiting = self.pending(pair);
-        if let Refusal::Request(id) | Refusal::Confirmed(id) = refusal
-            && waiting != Some(id)
-        {
-            return Ok(None);
-        }
+        let waiting = match refusal {
+            Refusal::Pair => !self.pending(pair).is_empty(),
+            Refusal::Request(id) | Refusal::Confirmed(id) if self.is_pending(pair, id) => true,
+            Refusal::Request(_) | Refusal::Confirmed(_) => return Ok(None),
+        };
         let known = self.addressed(pair)?;
-        if waiting.is_none() && known.is_none() {
+        if !waiting && known.is_none() {
             return Ok(None);
         }
-        self.forget_pending(pair);
+        match refusal {
+            Refusal::Pair => self.forget_all_pending(pair),
+            Refusal::Request(id) | Refusal::Confirmed(id) => self.forget_pending(pair, id),
+        }
         // Anybody can send a request in a subscriber's name, so a refused one must not end what that subscriber has confirmed.
         if matches!(refusal, Refusal::Request(_)) && known.is_some() {
             return Ok(None);
@@ -149,19 +155,34 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The newest waiting request of the pair.
-    fn pending(&self, pair: Pair) -> Option<RequestId> {
-        match self.staged.pending.get(&pair) {
-            Some(staged) => *staged,
-            None => self.ledger.pending.get(&pair).copied(),
+    /// The waiting requests of the pair, with the clients that sent them.
+    fn pending(&self, pair: Pair) -> BTreeMap<RequestId, Option<IpAddr>> {
+        let of_pair = (pair, RequestId(0))..=(pair, RequestId(u64::MAX));
+        let kept = self.ledger.pending.range(of_pair.clone()).map(|((_, id), client)| (*id, *client));
+        let mut pending: BTreeMap<_, _> = kept.collect();
+        for ((_, id), staged) in self.staged.pending.range(of_pair) {
+            match staged {
+                Some(client) => pending.insert(*id, *client),
+                None => pending.remove(id),
+            };
+        }
+        pending
+    }
+
+    fn is_pending(&self, pair: Pair, id: RequestId) -> bool {
+        match self.staged.pending.get(&(pair, id)) {
+            Some(staged) => staged.is_some(),
+            None => self.ledger.pending.contains_key(&(pair, id)),
         }
     }
 
-    fn forget_pending(&mut self, pair: Pair) {
-        if let Some(id) = self.pending(pair) {
-            self.batch.remove(Space::Requests, key::request(id));
-            self.staged.pending.insert(pair, None);
-        }
+    fn forget_pending(&mut self, pair: Pair, id: RequestId) {
+        self.batch.remove(Space::Requests, key::request(id));
+        self.staged.pending.insert((pair, id), None);
+    }
+
+    fn forget_all_pending(&mut self, pair: Pair) {
+        self.pending(pair).into_keys().for_each(|id| self.forget_pending(pair, id));
     }
 
     fn addressed(&self, pair: Pair) -> Result<Option<(Address, Subscription)>> {

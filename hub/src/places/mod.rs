@@ -2,26 +2,18 @@
 //!
 //! Some of each are kept for those whom the hub knows, so that strangers hold up no subscription in force and no publisher
 //! with a token. To be known takes one confirmation, so both kinds share few where the hub was last made to wait in vain (B-33).
+//!
+//! Whoever waits is a line in the books ([`books`]) of a fixed size, without a task and without a text.
 
-use std::collections::HashMap;
-use std::hash::{Hash, RandomState};
+mod books;
+
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use lru::LruCache;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::buckets::site;
-
-/// A place where the hub waited in vain counts as slow for so long.
-const SLOW_FOR: Duration = Duration::from_secs(600);
-/// Clients of one IPv6 site, each with a network of its own, that have a full share together.
-const CLIENTS_OF_ONE_SITE: usize = 4;
-/// Slow places remembered; beyond that, those that were slow longest ago are forgotten.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::new(20_000).expect("twenty thousand is not zero");
+use self::books::{Books, Granted, NOBODY, Number, Turn};
+pub(crate) use self::books::Here;
 
 /// How many may ask at once.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +50,7 @@ pub(crate) struct Slow {
 /// On whose behalf somebody is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// The client's network; `None` is nobody in particular, as after a restart.
+    /// The client's network; `None` is nobody in particular.
     pub client: Option<IpAddr>,
     /// How well the hub knows it.
     pub lane: Lane,
@@ -73,235 +65,145 @@ pub enum Lane {
     Stranger,
 }
 
-/// All places.
-#[derive(Clone, Debug)]
-pub(crate) struct Places(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    bounds: Bounds,
-    all: Shared,
-    slow: [Arc<Semaphore>; 2],
-    shares: Mutex<HashMap<Key, Arc<Shared>>>,
-    slow_of_late: Mutex<LruCache<Key, Instant, RandomState>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
-    Client(IpAddr),
-    Site(IpAddr),
-    Here(String),
-}
-
-#[derive(Debug)]
-struct Shared {
-    most: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
-}
-
-/// The right to ask now, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    places: Places,
-    asker: Asker,
-    all: Option<InAll>,
-    here: Option<Seat>,
-    client: Vec<Seat>,
-}
-
-type Permits = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
-type InAll = (Permits, Option<OwnedSemaphorePermit>);
-
-/// A share of what one client or its site, or one place on the network, has. The permits go first.
-#[derive(Debug)]
-struct Seat {
-    _permits: Permits,
-    entry: Entry,
-}
-
-/// A line in the books, which goes with the last one who needs it.
-#[derive(Debug)]
-struct Entry {
-    places: Places,
-    key: Key,
-    shared: Arc<Shared>,
-}
-
 impl Share {
     fn times(self, factor: usize) -> Self {
         Self { most: self.most * factor, strangers: self.strangers * factor }
     }
 }
 
-impl Shared {
-    fn new(share: Share) -> Self {
-        let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        Self { most: semaphore(share.most), strangers: semaphore(share.strangers) }
-    }
+/// All places.
+#[derive(Clone, Debug)]
+pub struct Places(Arc<Mutex<Books>>);
 
-    /// A stranger waits among strangers first, so that it takes nobody else's place meanwhile.
-    async fn acquire(&self, lane: Lane) -> Permits {
-        let strange = match lane {
-            Lane::Stranger => Some(permit(&self.strangers).await),
-            Lane::Known => None,
-        };
-        (permit(&self.most).await, strange)
-    }
+/// Where somebody who waits without a task is told that its turn has come: by the number under which it waits.
+pub(crate) type Turns = mpsc::UnboundedSender<(u64, Place)>;
 
-    fn try_acquire(&self, lane: Lane) -> Option<Permits> {
-        let strange = match lane {
-            Lane::Stranger => Some(Arc::clone(&self.strangers).try_acquire_owned().ok()?),
-            Lane::Known => None,
-        };
-        Some((Arc::clone(&self.most).try_acquire_owned().ok()?, strange))
-    }
-}
-
-async fn permit(semaphore: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    Arc::clone(semaphore).acquire_owned().await.expect("no semaphore of this room is ever closed")
+/// The right to ask now, until this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Places,
+    number: Number,
 }
 
 impl Places {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self(Arc::new(Inner {
-            bounds,
-            all: Shared::new(bounds.all),
-            slow: [bounds.slow.known, bounds.slow.strangers].map(|permits| Arc::new(Semaphore::new(permits))),
-            shares: Mutex::default(),
-            slow_of_late: Mutex::new(LruCache::with_hasher(REMEMBERED, RandomState::new())),
-        }))
+        Self(Arc::new(Mutex::new(Books::new(bounds))))
     }
 
     /// Waits for a place to ask somebody `here`. Who waits for its own client's others, or for a slow host, takes nobody else's
     /// place.
     pub(crate) async fn place(&self, asker: Asker, here: &str) -> Place {
-        let mut place = Place { places: self.clone(), asker, all: None, here: None, client: Vec::new() };
-        for entry in self.client_entries(asker) {
-            place.client.push(entry.seat(asker.lane).await);
-        }
-        place.move_to(here).await;
+        let (turn, come) = oneshot::channel();
+        let (number, granted) = {
+            let mut books = self.books();
+            let here = books.here(here);
+            let number = books.enter(asker, here);
+            (number, books.line_up(number, Turn::Awaited(turn)))
+        };
+        let place = Place { places: self.clone(), number };
+        self.hand_over(granted);
+        // Its sender is kept until the turn has come, which it does as long as the place is kept.
+        let _ = come.await;
         place
+    }
+
+    /// Has somebody wait for a place `here` whose turn is told to `turns` under this number. Where nobody listens there any more,
+    /// the place goes to the next one.
+    pub(crate) fn line_up(&self, asker: Asker, here: Here, turns: &Turns, number: u64) {
+        let granted = {
+            let mut books = self.books();
+            let entered = books.enter(asker, here);
+            books.line_up(entered, Turn::Told(turns.clone(), number))
+        };
+        self.hand_over(granted);
+    }
+
+    /// The same `here` as a number, so that who waits keeps no text.
+    pub(crate) fn here(&self, here: &str) -> Here {
+        self.books().here(here)
     }
 
     /// A place that is free now.
     pub(crate) fn try_place(&self, asker: Asker, here: &str) -> Option<Place> {
-        let client =
-            self.client_entries(asker).map(|entry| entry.try_seat(asker.lane)).collect::<Option<_>>()?;
-        let here = self.entry(Key::Here(here.to_owned())).try_seat(asker.lane)?;
-        let all = (self.0.all.try_acquire(asker.lane)?, None);
-        Some(Place { places: self.clone(), asker, all: Some(all), here: Some(here), client })
+        let mut books = self.books();
+        let here = books.here(here);
+        let number = books.try_enter(asker, here)?;
+        Some(Place { places: self.clone(), number })
     }
 
-    /// The client's own first, so that it waits for its site with nothing of anybody else's.
-    fn client_entries(&self, asker: Asker) -> impl Iterator<Item = Entry> {
-        let client = self.0.bounds.client.and(asker.client);
-        let keys = [client.map(Key::Client), client.and_then(site).map(Key::Site)];
-        keys.into_iter().flatten().map(|key| self.entry(key))
+    /// Tells those whose turn has come. A place that nobody takes is free for the next one.
+    fn hand_over(&self, mut granted: Vec<Granted>) {
+        while let Some(Granted { number, turn }) = granted.pop() {
+            match turn {
+                // Whoever has stopped waiting has left by itself, or does so now.
+                Turn::Awaited(turn) => drop(turn.send(())),
+                Turn::Told(turns, _) if turns.is_closed() => granted.extend(self.books().leave(number)),
+                Turn::Told(turns, told) => {
+                    let _ = turns.send((told, Place { places: self.clone(), number }));
+                }
+            }
+        }
     }
 
-    fn entry(&self, key: Key) -> Entry {
-        let bounds = self.0.bounds;
-        let of_client = bounds.client.unwrap_or(bounds.all);
-        let share = match key {
-            Key::Client(_) => of_client,
-            Key::Site(_) => of_client.times(CLIENTS_OF_ONE_SITE),
-            Key::Here(_) => bounds.here,
-        };
-        let shared =
-            Arc::clone(self.shares().entry(key.clone()).or_insert_with(|| Arc::new(Shared::new(share))));
-        Entry { places: self.clone(), key, shared }
-    }
-
-    async fn among_all(&self, lane: Lane, slow: bool) -> InAll {
-        let [known, strangers] = &self.0.slow;
-        let slow = match lane {
-            _ if !slow => None,
-            Lane::Known => Some(permit(known).await),
-            Lane::Stranger => Some(permit(strangers).await),
-        };
-        (self.0.all.acquire(lane).await, slow)
-    }
-
-    fn shares(&self) -> MutexGuard<'_, HashMap<Key, Arc<Shared>>> {
-        self.0.shares.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn slow_of_late(&self) -> MutexGuard<'_, LruCache<Key, Instant, RandomState>> {
-        self.0.slow_of_late.lock().unwrap_or_else(PoisonError::into_inner)
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Place {
     /// Goes on `here`: with the place that it has where that is the same, else when it is its turn there.
     pub(crate) async fn move_to(&mut self, here: &str) {
-        if self.all.is_some() && self.here() == Some(here) {
-            return;
-        }
-        (self.all, self.here) = (None, None);
-        self.here = Some(self.places.entry(Key::Here(here.to_owned())).seat(self.asker.lane).await);
-        self.all = Some(self.places.among_all(self.asker.lane, self.is_slow()).await);
+        let (turn, come) = oneshot::channel();
+        let granted = {
+            let mut books = self.places.books();
+            let here = books.here(here);
+            if books.is_placed(self.number, here) {
+                return;
+            }
+            books.move_to(self.number, here, Turn::Awaited(turn))
+        };
+        self.places.hand_over(granted);
+        let _ = come.await;
     }
 
-    /// Lets others go first for so long, and waits for its turn again. What its client and this place on the network have is
-    /// kept, so that nobody gets further by asking for more.
-    pub(crate) async fn step_aside(&mut self, pause: Duration) {
-        self.all = None;
-        sleep(pause).await;
-        self.all = Some(self.places.among_all(self.asker.lane, self.is_slow()).await);
+    /// Lets others go first. What its client and this place on the network have is kept, so that nobody gets further by asking for
+    /// more.
+    pub(crate) fn give_way(&self) {
+        let granted = self.places.books().give_way(self.number);
+        self.places.hand_over(granted);
+    }
+
+    /// Waits for its turn again, as in [`Places::line_up`], with what it has kept.
+    pub(crate) fn line_up(mut self, turns: &Turns, number: u64) {
+        // The books keep it from here on.
+        let own = std::mem::replace(&mut self.number, NOBODY);
+        let granted = self.places.books().line_up(own, Turn::Told(turns.clone(), number));
+        self.places.hand_over(granted);
     }
 
     /// Remembers whether the hub waited here in vain.
     pub(crate) fn note_slow(&self, slow: bool) {
-        let Some(here) = &self.here else { return };
-        let mut slow_of_late = self.places.slow_of_late();
-        if slow {
-            slow_of_late.put(here.entry.key.clone(), Instant::now());
-        } else {
-            slow_of_late.pop(&here.entry.key);
-        }
+        self.places.books().note_slow(self.number, slow);
     }
 
     /// Remembers that this client had the hub wait in vain, wherever that was: a host has any number of names. Only time mends
     /// that, since whoever has the hub wait can also have it answered.
     pub(crate) fn note_slow_client(&self) {
-        let mut slow_of_late = self.places.slow_of_late();
-        for seat in &self.client {
-            slow_of_late.put(seat.entry.key.clone(), Instant::now());
-        }
+        self.places.books().note_slow_client(self.number);
     }
 
     /// Whether the hub waited in vain of late, here or for this client.
+    #[cfg(test)]
     pub(crate) fn is_slow(&self) -> bool {
-        let slow_of_late = self.places.slow_of_late();
-        let keys = self.client.iter().chain(&self.here).map(|seat| &seat.entry.key);
-        keys.filter_map(|key| slow_of_late.peek(key)).any(|since| since.elapsed() < SLOW_FOR)
-    }
-
-    fn here(&self) -> Option<&str> {
-        match &self.here.as_ref()?.entry.key {
-            Key::Here(here) => Some(here),
-            Key::Client(_) | Key::Site(_) => None,
-        }
+        self.places.books().is_slow(self.number)
     }
 }
 
-impl Entry {
-    async fn seat(self, lane: Lane) -> Seat {
-        Seat { _permits: self.shared.acquire(lane).await, entry: self }
-    }
-
-    fn try_seat(self, lane: Lane) -> Option<Seat> {
-        let permits = self.shared.try_acquire(lane)?;
-        Some(Seat { _permits: permits, entry: self })
-    }
-}
-
-impl Drop for Entry {
+impl Drop for Place {
     fn drop(&mut self) {
-        let mut shares = self.places.shares();
-        // Two: the books and this. A permit counts for nobody, it holds its semaphore only.
-        if shares.get(&self.key).is_some_and(|shared| Arc::strong_count(shared) == 2) {
-            shares.remove(&self.key);
+        if self.number != NOBODY {
+            let granted = self.places.books().leave(self.number);
+            self.places.hand_over(granted);
         }
     }
 }
@@ -310,15 +212,20 @@ impl Drop for Entry {
 mod tests {
     use futures_util::FutureExt;
 
+    use super::books::CLIENTS_OF_ONE_SITE;
     use super::*;
 
     const STRANGER: Asker = Asker { client: None, lane: Lane::Stranger };
     const KNOWN: Asker = Asker { client: None, lane: Lane::Known };
 
-    fn places() -> Places {
+    fn bounds() -> Bounds {
         let share = |most, strangers| Share { most, strangers };
         let slow = Slow { known: 1, strangers: 1 };
-        Places::new(Bounds { all: share(5, 4), slow, here: share(3, 2), client: Some(share(2, 1)) })
+        Bounds { all: share(5, 4), slow, here: share(3, 2), client: Some(share(2, 1)) }
+    }
+
+    fn places() -> Places {
+        Places::new(bounds())
     }
 
     fn of(last: u8, lane: Lane) -> Asker {
@@ -373,7 +280,7 @@ mod tests {
             let places = Places::new(Bounds {
                 all: Share { most: 99, strangers: 99 },
                 here: Share { most: 99, strangers: 99 },
-                ..places().0.bounds
+                ..bounds()
             });
             let at = |site: u16, network: u16| Asker {
                 client: Some(IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 0])),
@@ -438,21 +345,48 @@ mod tests {
         assert!(now(&places, "start", STRANGER).is_some(), "it has left");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn who_steps_aside_keeps_only_what_is_its_own() {
+    #[test]
+    fn who_gives_way_keeps_only_what_is_its_own_and_waits_for_its_turn() {
         let places = places();
-        let mut crowded = now(&places, "a", of(1, Lane::Stranger)).unwrap();
+        let (turns, mut come) = mpsc::unbounded_channel();
+        let crowded = now(&places, "a", of(1, Lane::Stranger)).unwrap();
         let _others: Vec<_> =
             ["b", "b", "c"].into_iter().map(|here| now(&places, here, STRANGER).unwrap()).collect();
         assert!(now(&places, "d", STRANGER).is_none());
-        let mut aside = Box::pin(crowded.step_aside(Duration::from_secs(5)));
-        assert!(aside.as_mut().now_or_never().is_none());
+        crowded.give_way();
         let other = now(&places, "d", STRANGER);
         assert!(other.is_some() && now(&places, "e", of(1, Lane::Stranger)).is_none());
-        sleep(Duration::from_secs(6)).await;
-        assert!(aside.as_mut().now_or_never().is_none(), "it waits for its turn");
+        crowded.line_up(&turns, 7);
+        assert!(come.try_recv().is_err(), "it waits for its turn");
         drop(other);
-        aside.await;
+        assert_eq!(come.try_recv().unwrap().0, 7);
+    }
+
+    #[test]
+    fn who_waits_without_a_task_is_told_in_its_turn_and_who_is_gone_is_passed_over() {
+        let places = places();
+        let ((turns, mut come), (gone, _)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let taken: Vec<_> = (0..2).map(|_| now(&places, "a", STRANGER).unwrap()).collect();
+        let here = places.here("a");
+        places.line_up(STRANGER, here, &gone, 1);
+        places.line_up(STRANGER, here, &turns, 2);
+        places.line_up(KNOWN, here, &turns, 3);
+        assert_eq!(come.try_recv().unwrap().0, 3, "a place is kept for the known");
+        assert!(come.try_recv().is_err());
+        drop(taken);
+        assert_eq!(come.try_recv().unwrap().0, 2);
+        assert!(places.books().are_empty(), "nobody kept its place");
+    }
+
+    #[test]
+    fn many_who_wait_for_somebody_gone_are_passed_over_one_after_the_other() {
+        let places = places();
+        let (gone, _) = mpsc::unbounded_channel();
+        let taken: Vec<_> = (0..2).map(|_| now(&places, "a", STRANGER).unwrap()).collect();
+        let here = places.here("a");
+        (0..100_000).for_each(|number| places.line_up(STRANGER, here, &gone, number));
+        drop(taken);
+        assert!(places.books().are_empty());
     }
 
     #[test]
@@ -464,6 +398,6 @@ mod tests {
         assert!(now(&places, "in vain", of(9, Lane::Stranger)).is_none());
         assert!(places.try_place(of(9, Lane::Stranger), "in vain").is_none());
         drop(taken);
-        assert!(places.shares().is_empty());
+        assert!(places.books().are_empty());
     }
 }
