@@ -113,6 +113,7 @@ mod tests {
             topic: "http://source.example/framework/".parse().unwrap(),
             callback: "http://a.example/cb".parse().unwrap(),
             intent: Intent::Unsubscribe,
+            client: None,
             received_at: DateTime::now(),
         }
     }

@@ -395,7 +395,10 @@ mod tests {
         async fn ask(&self, callback: &CallbackUrl) -> PendingRequest {
             let intent = Intent::Subscribe { lease: None, secret: None };
             let (topic, callback, received_at) = (topic(), callback.clone(), DateTime::now());
-            let request = self.store.put_request(NewRequest { topic, callback, intent, received_at }).await;
+            let request = self
+                .store
+                .put_request(NewRequest { topic, callback, intent, received_at, client: None })
+                .await;
             request.unwrap()
         }
 
@@ -501,7 +504,8 @@ mod tests {
     impl TopicPolicy for Refusing {
         async fn judge(&self, topic: &TopicUrl, _: Asker) -> Verdict {
             let (topic, callback, received_at) = (topic.clone(), self.1.clone(), DateTime::now());
-            let newer = NewRequest { topic, callback, intent: Intent::Unsubscribe, received_at };
+            let newer =
+                NewRequest { topic, callback, intent: Intent::Unsubscribe, received_at, client: None };
             self.0.put_request(newer).await.unwrap();
             Verdict::Refused("not here".to_owned())
         }

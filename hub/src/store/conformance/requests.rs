@@ -66,7 +66,7 @@ async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
     let mut requests = Vec::new();
     for (number, intent) in (0..).zip(intents) {
         let callback = callback(&format!("%7E{number}"));
-        let new = NewRequest { topic: topic("t"), callback, intent, received_at: at(number) };
+        let new = NewRequest { topic: topic("t"), callback, intent, received_at: at(number), client: None };
         requests.push(store.put_request(new).await.unwrap());
     }
     let store = place.reopen(store);
