@@ -29,13 +29,13 @@ use crate::pulse::Pulse;
 use crate::sockets::Sockets;
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
-    Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
+    Bounds, Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
     VerificationMeters, Waiting, Ways,
 };
 use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
-    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, FanOut, Fetching, Intake, Pinged, Pings, Tickets,
-    TokensError, TopicClient, keep_trimming,
+    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, FanOut, Fetching, Intake, Pinged, Pings, SharedLog,
+    Tickets, TokensError, TopicClient, keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.
@@ -168,7 +168,8 @@ impl Hub {
         let (requests, denials, verifying) =
             start_verification(config, &store, &guard, (delivery.halts(), policy), &stopped, &mut tasks)
                 .await?;
-        let fetching = (&url, &budgets.fetches, &fan_out, &tracer);
+        let shared = SharedLog::new(Arc::clone(&store), authority.clone(), config.retention.size);
+        let fetching = (shared, &url, &budgets.fetches, &fan_out, &tracer);
         let pings = start_fetching(config, &store, &guard, fetching, &stopped, &mut tasks).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
@@ -345,7 +346,9 @@ async fn start_verification(
     queue(&sender, store.requests().await?.into_iter().map(Waiting::left));
     let meters = verification.meters();
     tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
-    Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender, limited), denials, meters))
+    let bounds = Bounds::new(&config.limits);
+    let requests = Requests::new(Arc::clone(store), guard.clone(), resting, bounds, sender, limited);
+    Ok((requests, denials, meters))
 }
 
 fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>) -> Arc<dyn TopicPolicy> {
@@ -367,14 +370,14 @@ async fn start_fetching(
     config: &Config,
     store: &Arc<dyn Store>,
     guard: &Guard,
-    (url, budget, fan_out, tracer): (&Arc<str>, &BodyBudget, &FanOut, &Tracer),
+    (log, url, budget, fan_out, tracer): (SharedLog, &Arc<str>, &BodyBudget, &FanOut, &Tracer),
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Pings, StoreError> {
     let client = topic_client(config, guard);
     let limited = config.limits.enabled;
     let (budget, url, fan_out) = (budget.clone(), Arc::clone(url), fan_out.clone());
-    let fetching = Fetching::new(Arc::clone(store), client, budget, url, fan_out, limited, tracer.clone());
+    let fetching = Fetching::new(log, client, budget, url, fan_out, limited, tracer.clone());
     let (sender, receiver) = mpsc::unbounded_channel();
     queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
     tasks.spawn(fetching.run(receiver, stopped.clone()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::{Config, LeaseConfig, PublishConfig, TelemetryConfig};
+use super::{Config, LeaseConfig, LimitsConfig, PublishConfig, TelemetryConfig};
 
 const LARGEST_BODY: u64 = 1 << 30;
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
@@ -104,6 +104,7 @@ impl Config {
                 humantime::format_duration(horizon)
             ),
         );
+        found.extend(self.limits.mistakes());
         found.extend(self.telemetry.mistakes());
         found
     }
@@ -126,6 +127,24 @@ impl Config {
         unfit
             .map(|(key, value, _, most)| {
                 format!("{key} must be more than 0 and at most {most}, it is {value:?}")
+            })
+            .collect()
+    }
+}
+
+impl LimitsConfig {
+    fn mistakes(&self) -> Vec<String> {
+        let bounds = [
+            ("most_subscriptions", self.most_subscriptions_of_client, self.most_subscriptions),
+            ("most_topics", self.most_topics_of_client, self.most_topics),
+            ("most_callback_hosts", self.most_callback_hosts_of_client, self.most_callback_hosts),
+        ];
+        let unfit = bounds.into_iter().filter(|(_, of_client, in_all)| *of_client == 0 || of_client > in_all);
+        unfit
+            .map(|(key, of_client, in_all)| {
+                format!(
+                    "limits.{key}_of_client must be at least 1 and at most limits.{key}, they are {of_client} and {in_all}"
+                )
             })
             .collect()
     }

@@ -326,6 +326,18 @@ pub struct LimitsConfig {
     /// Requests to one network whose addresses have not confirmed under the names that lead there.
     #[serde(deserialize_with = "values::parsed")]
     pub unconfirmed: Rate,
+    /// Subscriptions that one client has in force.
+    pub most_subscriptions_of_client: u64,
+    /// Topics with subscriptions that one client was the first to name.
+    pub most_topics_of_client: u64,
+    /// Callback origins that one client was the first to name.
+    pub most_callback_hosts_of_client: u64,
+    /// Subscriptions in force, in all.
+    pub most_subscriptions: u64,
+    /// Topics with subscriptions, in all.
+    pub most_topics: u64,
+    /// Callback origins, in all.
+    pub most_callback_hosts: u64,
 }
 
 /// `[secrets]`

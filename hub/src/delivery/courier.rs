@@ -25,7 +25,7 @@ use super::schedule::Outcome;
 use super::spans::describe;
 use crate::egress::{self, EgressClient, EgressError, HeldBack, ReadLimit, Way};
 use crate::store::{
-    Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, SubscriptionId, TopicId,
+    Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, SubscriptionId, Topic, TopicId,
 };
 use crate::telemetry::{SpanKind, TRACEPARENT, TraceContext, Tracer};
 use crate::topics::Prefixes;
@@ -163,9 +163,15 @@ impl Courier {
             let found = match self.store.notification_from(attempt.topic, sought).await {
                 Ok(Some(found)) => found,
                 Ok(None) => {
-                    let head = self.store.topic(topic).await?.map(|topic| topic.head);
-                    let passed = head.filter(|head| *head >= sought).map(Offset::next);
-                    return Ok(Err(passed.map_or(Finished::Postponed, |next| Finished::Passed { next })));
+                    let Some(log) = self.store.topic(topic).await? else {
+                        return Ok(Err(Finished::Postponed));
+                    };
+                    return Ok(Err(match log {
+                        // All of it had to make room, the newest too.
+                        Topic { first, .. } if first > sought => Finished::Gap { from: sought, next: first },
+                        Topic { head, .. } if head >= sought => Finished::Passed { next: head.next() },
+                        Topic { .. } => Finished::Postponed,
+                    }));
                 }
                 Err(error @ StoreError::Damaged { .. }) => {
                     let first = self.first(topic, sought).await?;
@@ -419,7 +425,9 @@ mod tests {
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
-    use crate::store::{self, Ahead, Credentials, Engine, Keyring, NotificationLinks, Subscription};
+    use crate::store::{
+        self, Ahead, Credentials, Engine, Keyring, NotificationLinks, Shares, Subscription,
+    };
     use crate::topics::{BodyBudget, CatchUp};
 
     fn recipient(secret: Option<&str>) -> Arc<Recipient> {
@@ -551,7 +559,13 @@ mod tests {
         for _ in 0..posts {
             topic = TopicId(store.append(store::posted(&url, "1"), Duration::ZERO).await.unwrap().id().topic);
         }
-        store.trim(DateTime::from_system_time(SystemTime::UNIX_EPOCH), left as u64).await.unwrap();
+        store
+            .trim(
+                DateTime::from_system_time(SystemTime::UNIX_EPOCH),
+                Shares { publishers: left as u64, strangers: 0 },
+            )
+            .await
+            .unwrap();
         drop(store);
         store::damage_log(directory.path());
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();

@@ -22,7 +22,7 @@ use super::reply::{later, method_not_allowed, refuse, text, unavailable};
 use super::self_service::{self, SelfService};
 use super::{body, catch_up, notifications};
 use crate::operator::Drain;
-use crate::subscriptions::{Acquaintance, NotAccepted, Requests};
+use crate::subscriptions::{Acquaintance, Full, NotAccepted, Requests};
 use crate::topics::CatchUp;
 
 /// A form holds three URLs and a secret at most; everything beyond this is refused unread.
@@ -178,6 +178,13 @@ fn accepted(result: Result<(), NotAccepted>, note: &str) -> Response {
         Err(NotAccepted::Store(error)) => unavailable(&error),
         Err(error @ NotAccepted::Resting { wait }) => {
             later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs().max(1), error)
+        }
+        Err(NotAccepted::Full(full)) => {
+            let status = match full {
+                Full::Client(_) => StatusCode::TOO_MANY_REQUESTS,
+                Full::Hub(_) => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            later(status, full.wait().as_secs(), full)
         }
         Err(error @ NotAccepted::Busy) => later(StatusCode::SERVICE_UNAVAILABLE, BUSY_RETRY, error),
         Err(error) => refuse(StatusCode::BAD_REQUEST, error),

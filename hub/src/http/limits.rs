@@ -123,6 +123,12 @@ mod tests {
             ping_host: rate("1/s, burst 1"),
             ping_fan_out: 1,
             unconfirmed: rate("1/s, burst 1"),
+            most_subscriptions_of_client: 1,
+            most_topics_of_client: 1,
+            most_callback_hosts_of_client: 1,
+            most_subscriptions: 1,
+            most_topics: 1,
+            most_callback_hosts: 1,
         })
     }
 

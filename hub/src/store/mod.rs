@@ -19,6 +19,7 @@ mod records;
 mod conformance;
 
 use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,11 +40,12 @@ pub use findings::{Fault, Findings, Mended, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use records::{
-    Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended, Epoch, FailureClass,
-    Gap, Intent, Interval, Keep, Laggard, Leap, Missed, NewDenial, NewNotification, NewRequest, Notification,
-    NotificationLinks, Offset, Pair, PendingRequest, Ping, PingId, Recipient, Refusal, Replayed, RequestId,
-    Rule, Shard, ShardState, Skip, Slot, Standing, StoreEvent, Subscription, SubscriptionId, Sweep, Topic,
-    TopicId, Trimmed, Uptime, Usage, Validators, Watermark,
+    Account, Accounted, Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended,
+    Epoch, FailureClass, Founded, Gap, Intent, Interval, Keep, Laggard, Leap, Missed, NewDenial,
+    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Pair, Payer, PendingRequest, Ping,
+    PingId, Recipient, Refusal, Replayed, RequestId, Rule, Shard, ShardState, Shares, Skip, Slot, Standing,
+    StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
+    Watermark,
 };
 
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
@@ -201,12 +203,17 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The first offset whose notification came in at this moment or later, by the clock as it was then: one that was set back
     /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
-    /// Forgets notifications received before `older_than`, then the oldest ones of whichever topic takes most until at most
-    /// `max_bytes` of bodies remain, first of topics without subscriptions.
-    /// The newest notification of each topic with a subscription is kept. A topic without one of which nothing is left, nor any
+    /// Forgets notifications received before `older_than`, then those that have to make room until no more bytes of bodies remain
+    /// than the shares allow. Of topics that a publisher speaks for these are the oldest of whichever topic takes most, first of topics
+    /// without subscriptions; the newest notification of each topic with a subscription is kept. Of all others see
+    /// [`Store::make_room`]. A topic without one of which nothing is left, nor any
     /// idempotency key, is forgotten unless it is paused: should it come back, it has another identity and its log begins behind
     /// the last offset of all that were forgotten. Gaps that were found before `older_than` are forgotten too.
-    async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed>;
+    async fn trim(&self, older_than: DateTime, shares: Shares) -> Result<Trimmed>;
+    /// Forgets notifications of topics that no publisher speaks for, if these take more than their share: the oldest of the topic that
+    /// takes most, of the host that takes most, on the network that takes most. Where nothing else is left, the newest of a topic
+    /// goes too.
+    async fn make_room(&self, shares: Shares) -> Result<Trimmed>;
     /// When the hub was up, as it was written down last; `None` in a store that never knew.
     async fn uptime(&self) -> Result<Option<Uptime>>;
     /// Writes down when the hub was up.
@@ -260,6 +267,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     // Subscriptions.
 
+    /// What this client has the hub keep, and all clients together, and whether a subscription to this topic at this callback would
+    /// bring a topic or a callback origin that the hub does not know. Asks nothing of the disk.
+    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> Accounted;
     /// Puts a verified subscription in force: new, or in the place of the one with the same topic and callback, which keeps
     /// its identity and its cursor (W-061). A new one starts at the offset that the topic's log has at this moment.
     ///

@@ -1,6 +1,7 @@
 //! Subscriptions: from a request over verification of intent to a lease in force.
 
 mod acquaintances;
+mod bounds;
 mod denial;
 mod intent;
 mod lease;
@@ -13,6 +14,7 @@ mod resting;
 mod verification;
 mod verified;
 
+pub use bounds::{Beyond, Bounds, Counted, Full};
 pub use denial::{Denials, Telling, ToTell};
 pub(crate) use intent::{ANSWER_READ, NotAsked, Reply, asking, reply};
 pub use lease::LeasePolicy;

@@ -8,10 +8,11 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe};
 use tokio::sync::mpsc;
 
+use super::bounds::{self, Bounds, Full};
 use super::resting::Resting;
 use crate::buckets::network;
 use crate::egress::{self, Forbidden, Guard};
-use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
+use crate::places::{self, Asker, Lane, Place, Places, Share, Slow};
 use crate::store::{Intent, NewRequest, PendingRequest, Store, StoreError};
 
 /// Requests that may wait for verification: in all, for callbacks on one host, and of one client. Each is a few records of
@@ -40,6 +41,9 @@ pub enum NotAccepted {
     /// More requests wait for verification than the hub can hold, at all or for this client or host.
     #[error("too many requests wait for verification: try again later")]
     Busy,
+    /// The client, or all clients, have as much as the hub keeps for them.
+    #[error(transparent)]
+    Full(#[from] Full),
     /// It could not be made durable, so it is not acknowledged.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -72,6 +76,7 @@ pub struct Requests {
     store: Arc<dyn Store>,
     guard: Guard,
     resting: Resting,
+    bounds: Bounds,
     verification: mpsc::UnboundedSender<Waiting>,
     places: Places,
 }
@@ -99,14 +104,15 @@ impl Requests {
         store: Arc<dyn Store>,
         guard: Guard,
         resting: Resting,
+        bounds: Bounds,
         verification: mpsc::UnboundedSender<Waiting>,
         by_client: bool,
     ) -> Self {
         let client = by_client.then_some(OF_ONE_CLIENT);
         // Who waits is asked nothing, and keeps nobody waiting.
         let slow = Slow { known: WAITING.most, strangers: WAITING.strangers };
-        let bounds = Bounds { all: WAITING, slow, here: AT_ONE_HOST, client };
-        Self { store, guard, resting, verification, places: Places::new(bounds) }
+        let places = places::Bounds { all: WAITING, slow, here: AT_ONE_HOST, client };
+        Self { store, guard, resting, bounds, verification, places: Places::new(places) }
     }
 
     /// How well the hub knows this client as one who asks about this callback.
@@ -159,10 +165,13 @@ impl Requests {
         {
             return Err(NotAccepted::Resting { wait });
         }
+        if !who.in_force && intent != Intent::Unsubscribe {
+            self.bounds.check(self.store.as_ref(), who.client, &topic, &callback)?;
+        }
         let host = callback.url().host_str().unwrap_or_default();
         let place = self.places.try_place(who.asker(), host).ok_or(NotAccepted::Busy)?;
-        let received_at = DateTime::now();
-        let request = NewRequest { client: who.client, topic, callback, intent, received_at };
+        let (received_at, client) = (DateTime::now(), bounds::payer(who.client));
+        let request = NewRequest { client, topic, callback, intent, received_at };
         let request = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
         let _ = self.verification.send(Waiting { request, acquaintance: Some(who), place: Some(place) });

@@ -165,6 +165,12 @@ impl Authority {
         if grant.covers(topic) { Ok(()) } else { Err(Denied::OtherTopics) }
     }
 
+    /// Whether anybody has a token for this topic.
+    pub fn is_spoken_for(&self, topic: &TopicUrl) -> bool {
+        let stamp = stamp(&self.path);
+        self.holders(stamp, Instant::now()).values().any(|holder| holder.prefixes.cover(topic))
+    }
+
     /// What this token is good for; `None` for one that is unknown or revoked. For requests about many topics: to look for a token
     /// costs more than to compare topics.
     pub fn grant(&self, token: Option<&str>) -> Option<Grant> {
@@ -387,6 +393,21 @@ mod tests {
             Err(Denied::NoToken)
         );
         assert_eq!(authority.allows(None, &topic("http://source.example/")), Err(Denied::NoToken));
+    }
+
+    #[test]
+    fn a_topic_is_spoken_for_as_long_as_there_is_a_token_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.json");
+        let authority = Authority::new(PublishPolicy::Open, &path).unwrap();
+        let of_library = topic("http://source.example/framework/");
+        assert!(!authority.is_spoken_for(&of_library), "that everybody may post makes nobody speak for it");
+        Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
+        assert!(
+            authority.is_spoken_for(&of_library) && !authority.is_spoken_for(&topic("http://other.example/"))
+        );
+        Tokens::revoke(&path, "library").unwrap();
+        assert!(!authority.is_spoken_for(&of_library));
     }
 
     #[test]

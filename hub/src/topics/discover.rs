@@ -42,7 +42,7 @@ fn discover(url: &Url, headers: &HeaderMap, body: &Bytes) -> Discovered {
 
 /// The same, without holding up other tasks while a large body is looked through.
 pub(super) async fn discover_in(fetched: &Fetched) -> Discovered {
-    let Fetched { url, answer } = fetched;
+    let Fetched { url, answer, .. } = fetched;
     if answer.body.len() <= LARGE {
         return discover(url, &answer.headers, &answer.body);
     }

@@ -24,11 +24,12 @@ use super::discover::discover_in;
 use super::fan_out::FanOut;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::intake::{self, Refused};
+use super::shares::SharedLog;
 use super::turns::Turns;
 use crate::egress::EgressError;
 use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::store::{
-    NewNotification, Notification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic,
+    NewNotification, Notification, NotificationLinks, Offset, Payer, Ping, Rule, Store, StoreError, Topic,
     Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
@@ -130,6 +131,7 @@ impl Pings {
 #[derive(Clone, Debug)]
 pub struct Fetching {
     store: Arc<dyn Store>,
+    log: SharedLog,
     client: TopicClient,
     budget: BodyBudget,
     public_hub: Arc<str>,
@@ -204,7 +206,7 @@ impl Fetching {
     /// `public_hub` stands in deliveries of topics that name no hub (D-12). `fan_out` bounds what pings without a token have sent.
     /// With `by_client` no client has more than its share of what is fetched at once.
     pub fn new(
-        store: Arc<dyn Store>,
+        log: SharedLog,
         client: TopicClient,
         budget: BodyBudget,
         public_hub: Arc<str>,
@@ -215,7 +217,8 @@ impl Fetching {
         let client_share = by_client.then_some(FOR_ONE_CLIENT);
         let bounds = Bounds { all: ALL, slow: SLOW, here: ON_ONE_NETWORK, client: client_share };
         let (turns, places) = (Turns::default(), Places::new(bounds));
-        Self { store, client, budget, public_hub, turns, places, fan_out, tracer }
+        let store = Arc::clone(log.store());
+        Self { store, log, client, budget, public_hub, turns, places, fan_out, tracer }
     }
 
     /// Fetches whatever is pinged, until `stop` turns true.
@@ -332,8 +335,13 @@ impl Fetching {
             warn!(topic = topic.as_str(), %refused, "topic fetched: what is there is not what is posted, and is not sent");
             return Ok(());
         }
-        let bytes = fetched.answer.body.len();
-        let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched, now).await };
+        let (bytes, payer) = (fetched.answer.body.len(), self.log.payer(topic, fetched.from));
+        if let Err(too_large) = self.log.fits(known.posted.0 > 0, payer, bytes) {
+            warn!(topic = topic.as_str(), %too_large, "topic fetched: there is no room in the log for what is there, and it is not sent");
+            return Ok(());
+        }
+        let found = self.notification(topic, fetched, now).await;
+        let new = NewNotification { trace: span.context(), payer, ..found };
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(new, Duration::ZERO).await;
         append.end_with(&appended);
@@ -342,6 +350,10 @@ impl Fetching {
         // Not before: what could not be written is fetched again, and goes out once.
         self.fan_out.take(topic, known.id, bytes, askers).await;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
+        // Before the next fetch gets this one's place: what is beyond the share is what these places hold at most.
+        if let Err(error) = self.log.make_room().await {
+            warn!(%error, "strangers have more than their share of the log: the next fetch makes room");
+        }
         Ok(())
     }
 
@@ -387,7 +399,7 @@ impl Fetching {
     ) -> NewNotification {
         let mut found = discover_in(&fetched).await;
         let content_type = Bytes::copy_from_slice(content_type(&fetched));
-        let Fetched { url, answer } = fetched;
+        let Fetched { url, answer, .. } = fetched;
         if found.hubs.is_empty() {
             found.hubs.push(self.public_hub.to_string());
         }
@@ -401,6 +413,7 @@ impl Fetching {
             },
             body: answer.body,
             rule: Rule::Latest,
+            payer: Payer::Strangers(None),
             idempotency_key: None,
             interval: None,
             validators: Some(validators),
@@ -445,10 +458,12 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::config::PublishPolicy;
     use crate::delivery::Operator;
     use crate::egress::{EgressClient, Guard};
     use crate::metrics::Meters as _;
     use crate::store::{self, Engine, Keyring};
+    use crate::topics::Authority;
 
     #[test]
     fn a_ping_is_never_given_up_for_what_the_hub_itself_lacks() {
@@ -531,8 +546,9 @@ mod tests {
 
         let short = Duration::from_secs(5);
         let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
+        let authority = Authority::new(PublishPolicy::Open, &folder.path().join("tokens")).unwrap();
         let fetching = Fetching::new(
-            Arc::clone(&store),
+            SharedLog::new(store, authority, 1_000_000),
             TopicClient::new(client, 1_024),
             BodyBudget::new(1_000_000),
             "http://hub.example/websub/".into(),

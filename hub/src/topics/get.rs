@@ -1,5 +1,7 @@
 //! Getting a topic: a GET that follows redirects within bounds, and asks only for what is new.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http::header::{
     ACCEPT, CACHE_CONTROL, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, USER_AGENT,
@@ -30,6 +32,8 @@ pub struct TopicClient {
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) url: Url,
+    /// Who was asked first, and may have sent the hub elsewhere.
+    pub(super) from: IpAddr,
     pub(super) answer: Answer,
 }
 
@@ -80,7 +84,7 @@ impl TopicClient {
     ) -> Result<Option<Fetched>, Unfetched> {
         let limit = self.client.total();
         let (deadline, late) = (Instant::now() + limit, || EgressError::Timeout(limit));
-        let mut url = topic.clone();
+        let (mut url, mut from) = (topic.clone(), None);
         for _ in 0..REQUESTS {
             let known = known.filter(|known| known.url == url.as_str());
             let request = asking(&url, known).body(Full::new(Bytes::new()))?;
@@ -89,8 +93,9 @@ impl TopicClient {
             let answer = answer.unwrap_or_else(|_| Err(late()));
             note(&answer, asked_at.elapsed() >= limit / REQUESTS, place);
             let answer = answer?;
+            let from = *from.get_or_insert(answer.peer);
             match answer.status {
-                StatusCode::OK => return Ok(Some(Fetched { url, answer })),
+                StatusCode::OK => return Ok(Some(Fetched { url, from, answer })),
                 StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
                 StatusCode::MOVED_PERMANENTLY
                 | StatusCode::FOUND

@@ -15,7 +15,7 @@ use tracing::info;
 
 use super::authority::{Authority, Denied, Grant};
 use crate::egress::coding;
-use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Rule, Store, StoreError};
+use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Payer, Rule, Store, StoreError};
 use crate::telemetry::{OpenSpan, SpanKind};
 
 /// The header by which a publisher marks the repetition of a post.
@@ -230,6 +230,7 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
         links,
         body,
         rule,
+        payer: Payer::Publishers,
         idempotency_key,
         interval,
         validators: None,

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use crate::config::RetentionConfig;
 use crate::leap::{NOTED_EVERY, leapt, leapt_while_down};
-use crate::store::{Leap, Store, StoreError, Uptime};
+use crate::store::{Leap, Shares, Store, StoreError, Uptime};
 
 /// How often the log is trimmed. Each time it is written down that the hub is up.
 const EVERY: Duration = NOTED_EVERY;
@@ -58,7 +58,7 @@ async fn trim(
     let oldest = DateTime::from_system_time(age.oldest_kept(wall, monotonic));
     // Before anything is forgotten: what this life holds back, the next one must not take.
     store.put_uptime(age.uptime()).await?;
-    let trimmed = store.trim(oldest, config.size).await?;
+    let trimmed = store.trim(oldest, Shares::of(config.size)).await?;
     if trimmed.notifications > 0 {
         info!(notifications = trimmed.notifications, bytes = trimmed.bytes, "log trimmed");
     }

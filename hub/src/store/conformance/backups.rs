@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::{Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic};
+use super::{
+    Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic, within,
+};
 use crate::store::{
     BESIDE, BackupError, Credentials, Engine, Keyring, NewNotification, Offset, Store, StoreError, Topic, back_up, check, open,
     restore, verify,
@@ -84,7 +86,7 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
             let found = restored.notification_from(subscription.topic, offset).await.unwrap().unwrap();
             assert_eq!(found.offset, next, "what is leaped over is passed");
         }
-        restored.trim(at(4_000_000_000), 0).await.unwrap();
+        restored.trim(at(4_000_000_000), within(0)).await.unwrap();
         drop(restored);
         let left = check(engine, &data, &Keyring::none()).unwrap();
         assert_eq!(left.faults, [], "retention passes it too");
@@ -121,7 +123,7 @@ impl Write for Meddling {
                 let url = topic(&format!("t{}", number % 5));
                 append(&*store, posted(&url, vec![b'y'; number * 100])).await;
                 subscribe(&*store, &url, &callback(&number.to_string())).await;
-                store.trim(at(0), 2_000_000).await.unwrap();
+                store.trim(at(0), within(2_000_000)).await.unwrap();
             });
         }
         self.file.write(bytes)

@@ -2,7 +2,7 @@
 
 use super::{
     Place, activate, append, ask_to_subscribe, at, behind, callback, gone, on_every_engine, posted,
-    subscribe, the, topic,
+    subscribe, the, topic, within,
 };
 use crate::store::{
     Checkpoint, Epoch, FailureClass, Gap, Laggard, Missed, Offset, Replayed, Shard, Skip, Standing,
@@ -292,7 +292,7 @@ async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place
     assert_eq!(store.gaps(None, 10).await.unwrap(), gaps);
     assert_eq!(store.gaps(None, 2).await.unwrap(), gaps[..2]);
     assert_eq!(store.gaps(Some(gaps[1]), 10).await.unwrap(), gaps[2..]);
-    store.trim(at(30), u64::MAX).await.unwrap();
+    store.trim(at(30), within(u64::MAX)).await.unwrap();
     assert_eq!(store.gaps(None, 10).await.unwrap(), gaps[2..]);
     drop(store);
     assert_eq!(place.faults(), []);

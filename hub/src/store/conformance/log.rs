@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use super::{
     DAY, Place, append, at, callback, is_new, named, on_every_engine, posted, read, subscribe, the, told,
-    topic,
+    topic, within,
 };
 use crate::store::{
     Chain, ChainBreak, Interval, NewNotification, NotificationLinks, Offset, Rule, StoreEvent, TopicId,
@@ -285,6 +285,6 @@ async fn the_first_since_a_moment_is_found_although_the_clock_was_set_back(place
     for (since, expected) in [(0, 1), (20, 2), (21, 3), (55, 3), (7_235, 4), (9_000, 8)] {
         assert_eq!(store.first_since(id, at(since)).await.unwrap(), Offset(expected), "{since}");
     }
-    store.trim(at(0), 0).await.unwrap();
+    store.trim(at(0), within(0)).await.unwrap();
     assert_eq!(store.first_since(id, at(0)).await.unwrap(), Offset(7));
 }

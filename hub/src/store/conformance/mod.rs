@@ -9,6 +9,7 @@ mod opening;
 mod requests;
 mod retention;
 mod secrets;
+mod shares;
 mod subscribing;
 
 use std::net::IpAddr;
@@ -22,8 +23,8 @@ use tempfile::TempDir;
 
 use super::{
     Activation, Appended, Ended, Engine, FailureClass, Fault, Intent, Keyring, Laggard, NewNotification,
-    NewRequest, Notification, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreEvent,
-    Subscription, Topic, TopicId,
+    NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Store,
+    StoreEvent, Subscription, Topic, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -105,12 +106,18 @@ pub(crate) fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotificatio
         },
         body: body.into(),
         rule: Rule::Every,
+        payer: Payer::Publishers,
         idempotency_key: None,
         interval: None,
         validators: None,
         received_at: DateTime::now(),
         trace: None,
     }
+}
+
+/// A log of topics that publishers speak for.
+fn within(publishers: u64) -> Shares {
+    Shares { publishers, strangers: 0 }
 }
 
 fn named(notification: NewNotification, key: &str, received_at: DateTime) -> NewNotification {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use super::{LEASE, Place, at, behind, gone, posted, read, topic};
+use super::{LEASE, Place, at, behind, gone, posted, read, topic, within};
 use crate::store::{
     Activation, Appended, Checkpoint, Engine, Epoch, Fault, Intent, Laggard, NewNotification, NewRequest,
     Offset, PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription, SubscriptionId,
@@ -216,7 +216,7 @@ impl Model {
     }
 
     async fn trim(&mut self, store: &dyn Store, older_than: i64, max_bytes: u64) {
-        let trimmed = store.trim(at(START + older_than), max_bytes).await.unwrap();
+        let trimmed = store.trim(at(START + older_than), within(max_bytes)).await.unwrap();
         let (mut notifications, mut bytes, mut early) = (0, 0, 0);
         let mut shortened = BTreeMap::new();
         let subscribed: BTreeSet<_> = self.subscriptions.keys().map(|(topic, _)| *topic).collect();
@@ -274,6 +274,7 @@ impl Model {
             callback: callback_of(pair.1),
             intent,
             received_at: at(START + self.now),
+            client: None,
         };
         let request = store.put_request(new).await.unwrap();
         self.asked.entry(pair).or_default().push(request.clone());

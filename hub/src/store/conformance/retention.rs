@@ -7,9 +7,10 @@ use resync_core::websub::TopicUrl;
 
 use super::{
     Place, append, at, callback, gone, is_new, named, on_every_engine, posted, read, subscribe, the, topic,
+    within,
 };
 use crate::store::{
-    Checkpoint, FailureClass, Leap, NewNotification, Offset, Shard, Skip, Store, StoreEvent, TopicId,
+    Checkpoint, FailureClass, Leap, NewNotification, Offset, Shard, Shares, Skip, Store, StoreEvent, TopicId,
     Trimmed, Uptime, Watermark,
 };
 
@@ -31,7 +32,7 @@ on_every_engine!(
     when_the_hub_was_up_is_found_again_after_reopening,
 );
 
-const EVERYTHING: u64 = u64::MAX;
+const EVERYTHING: Shares = Shares { publishers: u64::MAX, strangers: u64::MAX };
 
 async fn append_at(store: &dyn Store, topic: &TopicUrl, seconds: i64, bytes: usize) -> TopicId {
     let new = NewNotification { received_at: at(seconds), ..posted(topic, vec![7; bytes]) };
@@ -72,7 +73,7 @@ async fn the_newest_of_each_topic_with_a_subscription_is_kept(place: Place) {
         append_at(&*store, &topic(name), 1, 10).await;
         ids.push(append_at(&*store, &topic(name), 2, 10).await);
     }
-    let trimmed = store.trim(DateTime::now(), 0).await.unwrap();
+    let trimmed = store.trim(DateTime::now(), within(0)).await.unwrap();
     assert_eq!(trimmed.notifications, 2);
     for id in ids {
         assert_eq!(held(&*store, id, 1..=2).await, [2]);
@@ -87,13 +88,13 @@ async fn what_nobody_is_subscribed_to_makes_room_first_and_grows_old(place: Plac
     let owed = append_at(&*store, &topic("owed"), 1, 500).await;
     append_at(&*store, &topic("owed"), 2, 500).await;
     let left = append_at(&*store, &topic("left"), 3, 100).await;
-    store.trim(at(0), 1_000).await.unwrap();
+    store.trim(at(0), within(1_000)).await.unwrap();
     assert_eq!((held(&*store, owed, 1..=2).await, held(&*store, left, 1..=1).await), (vec![2], vec![1]));
     let shard = Shard::of(&callback("d"), store.shards());
     append_at(&*store, &topic("owed"), 4, 500).await;
     store.end(shard, ended.topic, ended.id, gone(&ended)).await.unwrap();
     let store = place.reopen(store);
-    let trimmed = store.trim(at(0), 1_000).await.unwrap();
+    let trimmed = store.trim(at(0), within(1_000)).await.unwrap();
     assert_eq!(trimmed, Trimmed { notifications: 1, bytes: 100, early: 1 });
     assert_eq!(held(&*store, owed, 2..=3).await, [2, 3]);
 
@@ -171,15 +172,15 @@ async fn the_largest_log_makes_room_first(place: Place) {
     for second in 3..=7 {
         greedy = append_at(&*store, &topic("greedy"), second, 100).await;
     }
-    let trimmed = store.trim(at(0), 550).await.unwrap();
+    let trimmed = store.trim(at(0), within(550)).await.unwrap();
     assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 200, early: 2 });
     assert_eq!(held(&*store, greedy, 1..=5).await, [3, 4, 5]);
     assert_eq!(held(&*store, quiet, 1..=2).await, [1, 2]);
     // Of equals it is the one with the oldest notification, and what is old goes before anything else.
-    store.trim(at(0), 350).await.unwrap();
+    store.trim(at(0), within(350)).await.unwrap();
     assert_eq!(held(&*store, greedy, 1..=5).await, [4, 5]);
     assert_eq!(held(&*store, quiet, 1..=2).await, [2]);
-    let trimmed = store.trim(at(7), 200).await.unwrap();
+    let trimmed = store.trim(at(7), within(200)).await.unwrap();
     assert_eq!(trimmed, Trimmed { notifications: 1, bytes: 100, early: 0 });
 }
 
@@ -209,9 +210,9 @@ async fn more_than_one_slice_is_forgotten_at_once(place: Place) {
 
 async fn trimming_an_empty_store_does_nothing(place: Place) {
     let store = place.open();
-    assert_eq!(store.trim(DateTime::now(), 0).await.unwrap(), Trimmed::default());
+    assert_eq!(store.trim(DateTime::now(), within(0)).await.unwrap(), Trimmed::default());
     subscribe(&*store, &topic("t"), &callback("d")).await;
-    assert_eq!(store.trim(DateTime::now(), 0).await.unwrap(), Trimmed::default());
+    assert_eq!(store.trim(DateTime::now(), within(0)).await.unwrap(), Trimmed::default());
     assert_eq!(the(&*store, &topic("t")).await.first, Offset(1));
 }
 
@@ -230,7 +231,10 @@ async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
         store.trim(at(3), EVERYTHING).await.unwrap(),
         Trimmed { notifications: 1, bytes: 100, early: 0 }
     );
-    assert_eq!(store.trim(at(0), 199).await.unwrap(), Trimmed { notifications: 1, bytes: 100, early: 1 });
+    assert_eq!(
+        store.trim(at(0), within(199)).await.unwrap(),
+        Trimmed { notifications: 1, bytes: 100, early: 1 }
+    );
     assert_eq!(held(&*store, topic.id, 1..=4).await, [4]);
 }
 
@@ -241,7 +245,7 @@ async fn offsets_go_on_after_trimming(place: Place) {
     for second in 1..=3 {
         append_at(&*store, &url, second, 1).await;
     }
-    store.trim(DateTime::now(), 0).await.unwrap();
+    store.trim(DateTime::now(), within(0)).await.unwrap();
     let store = place.reopen(store);
     let mut events = store.watch();
     append_at(&*store, &url, 4, 1).await;
@@ -297,7 +301,7 @@ async fn idempotency_keys_outlive_their_notifications(place: Place) {
     let day = Duration::from_secs(86_400);
     let first = store.append(named(posted(&url, "x"), "key", now), day).await.unwrap();
     append(&*store, posted(&url, "y")).await;
-    store.trim(at(0), 0).await.unwrap();
+    store.trim(at(0), within(0)).await.unwrap();
     assert!(read(&*store, TopicId(first.id().topic), Offset(1)).await.is_none());
     let again = store.append(named(posted(&url, "x"), "key", now), day).await.unwrap();
     assert!(!is_new(again));

@@ -21,15 +21,14 @@ use crate::store::{Result, StoreError};
 use crate::telemetry::TraceContext;
 
 /// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions, version 2 no
-/// traces, version 3
-/// no clients in requests.
+/// traces, version 3 did not say by whose share anything is counted.
 const VERSION: u8 = 4;
 /// The first version with the addresses at which callbacks have confirmed.
 pub(super) const WITH_ADDRESSES: u8 = 2;
 /// The first version in which notifications and pings may end with their place in a trace.
 const WITH_TRACES: u8 = 3;
-/// The first version with the networks of clients in requests.
-pub(super) const WITH_CLIENTS: u8 = 4;
+/// The first version that says by whose share topics, requests and subscriptions are counted.
+pub(super) const WITH_SHARES: u8 = 4;
 const CHECKSUM_BYTES: usize = 4;
 
 /// How a secret is marked. The first two are those of an option.
@@ -194,8 +193,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// The last field of a record, which is not there without a trace. So nothing can follow it: version 4 must say explicitly, by an
-    /// option's 0 or 1, whether there is one.
+    /// The last field of a record, which is not there without a trace. So nothing can follow it: a version in which
+    /// something does must say explicitly, by an option's 0 or 1, whether there is one.
     pub(super) fn last_trace(&mut self, trace: Option<TraceContext>) {
         if let Some(trace) = trace {
             self.bytes(&trace.to_bytes());

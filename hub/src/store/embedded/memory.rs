@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use super::accounts::{Accounts, Changes};
 use super::codec;
 use super::engine::{Engine, Keys, Space};
 use super::key::{self, Pair, pair};
-use super::layout::{Counters, Encryption, Floor, Foundation, TopicState};
+use super::layout::{Counters, Encryption, Floor, Foundation, TopicState, brought_by};
 use crate::store::keyring::Keyring;
-use crate::store::{Epoch, PendingRequest, RequestId, Result, Shard, TopicId};
+use crate::store::{Account, Epoch, Payer, PendingRequest, RequestId, Result, Shard, TopicId};
 
 /// Every topic, and how many subscriptions it has.
 #[derive(Debug, Default)]
@@ -19,26 +20,58 @@ pub(super) struct Topics {
     by_key: HashMap<Box<str>, TopicId>,
     /// Only those that have any.
     subscriptions: HashMap<TopicId, u64>,
+    /// All of them together.
+    subscribed: u64,
+    taken: Taken,
+    pub(super) accounts: Accounts,
+}
+
+/// What the bodies of all topics take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Of those that a publisher speaks for.
+    pub(super) publishers: u64,
+    /// Of all others.
+    pub(super) strangers: u64,
+}
+
+impl Taken {
+    fn of(&mut self, payer: Payer) -> &mut u64 {
+        match payer {
+            Payer::Publishers => &mut self.publishers,
+            Payer::Strangers(_) => &mut self.strangers,
+        }
+    }
 }
 
 impl Topics {
     pub(super) fn load(engine: &dyn Engine) -> Result<Self> {
-        let mut topics = Self::default();
+        let (mut topics, none) = (Self::default(), Keyring::none());
         for record in engine.scan(Space::Topics, &Keys::all()) {
             let (key, value) = record?;
-            topics.put(codec::open(&Keyring::none(), &key, &value)?);
+            topics.put(codec::open(&none, &key, &value)?);
         }
         for record in engine.scan(Space::Subscriptions, &Keys::all()) {
+            let (key, value) = record?;
             // Also one that cannot be read is a subscription.
-            if let Some(topic) = key::topic_of_subscription(&record?.0) {
+            if let Some(topic) = key::topic_of_subscription(&key) {
                 topics.count(topic, 1);
+            }
+            let account = codec::open_beginning(&none, Space::Subscriptions, &key, &value, brought_by);
+            if let Ok((origin, client, founded)) = account {
+                let mut changes = Changes::default();
+                changes.begin(client, topics.accounts.host(&origin), founded);
+                topics.accounts.follow(&mut changes);
             }
         }
         Ok(topics)
     }
 
     pub(super) fn put(&mut self, state: TopicState) {
+        *self.taken.of(state.payer) += state.bytes;
         if let Some(known) = self.by_id.get_mut(&state.topic.id) {
+            let before = self.taken.of(known.payer);
+            *before = before.saturating_sub(known.bytes);
             *known = state;
         } else {
             self.by_key.insert(state.topic.url.key().into(), state.topic.id);
@@ -47,7 +80,9 @@ impl Topics {
     }
 
     pub(super) fn remove(&mut self, id: TopicId) {
-        let Some(TopicState { topic, .. }) = self.by_id.remove(&id) else { return };
+        let Some(TopicState { topic, bytes, payer, .. }) = self.by_id.remove(&id) else { return };
+        let before = self.taken.of(payer);
+        *before = before.saturating_sub(bytes);
         // The URL may be another topic's already, which came after this one.
         if self.id(topic.url.key()) == Some(id) {
             self.by_key.remove(topic.url.key());
@@ -58,6 +93,7 @@ impl Topics {
     pub(super) fn count(&mut self, topic: TopicId, change: i64) {
         let count = self.subscriptions.entry(topic).or_default();
         *count = count.saturating_add_signed(change);
+        self.subscribed = self.subscribed.saturating_add_signed(change);
         if *count == 0 {
             self.subscriptions.remove(&topic);
         }
@@ -65,6 +101,17 @@ impl Topics {
 
     pub(super) fn subscriptions(&self, id: TopicId) -> u64 {
         self.subscriptions.get(&id).copied().unwrap_or_default()
+    }
+
+    /// What all topics take in the logs.
+    pub(super) fn taken(&self) -> Taken {
+        self.taken
+    }
+
+    /// What all clients together have the hub keep.
+    pub(super) fn in_all(&self) -> Account {
+        let topics = self.subscriptions.len() as u64;
+        Account { subscriptions: self.subscribed, topics, hosts: self.accounts.hosts() }
     }
 
     pub(super) fn get(&self, id: TopicId) -> Option<&TopicState> {

@@ -5,13 +5,14 @@
 //! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
 //! | `directory`, `journals` | lock and format of the data directory; what crashes leave of fjall's journals |
 //! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
-//! | `memory`, `cache`, `shared`, `standing` | what is held in memory, and reading |
+//! | `memory`, `accounts`, `cache`, `shared`, `standing` | what is held in memory, and reading |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
 //! | `check` | whether every record can be read, and agrees with the others |
 //! | `repair` | mending what `check` finds |
 //! | `tap`, `copy`, `restore` | backups: of a store that changes meanwhile, of one that is closed, and back |
 //! | `room` | how much the disk can still take |
 
+mod accounts;
 mod cache;
 mod check;
 mod codec;
@@ -35,19 +36,22 @@ mod transaction;
 mod writer;
 
 #[cfg(test)]
+mod fairness;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use resync_core::datetime::DateTime;
-use resync_core::websub::TopicUrl;
+use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::mpsc;
 
 pub(super) use self::check::check;
@@ -61,12 +65,14 @@ use self::room::Room;
 use self::shared::Shared;
 #[cfg(test)]
 pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index};
+use self::transaction::Slice;
 use self::writer::{Kind, Writer};
 use super::{
-    Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,
-    Keyring, Meters, Missed, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair,
-    PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError,
-    StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
+    Accounted, Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch,
+    Gap, Keep, Keyring, Meters, Missed, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair,
+    PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Shares, Skip, Slot, Standing,
+    Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage,
+    Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
@@ -163,6 +169,26 @@ impl Embedded {
             next = self.writer.run(Kind::Essential, SMALL, move |t| command(t, from)).await?;
         }
         Ok(())
+    }
+
+    /// Removes notifications from logs until there are no more to remove, and what was skipped of them.
+    async fn remove_slices<F>(&self, remove: F) -> Result<Trimmed>
+    where
+        F: Fn(&mut transaction::Transaction<'_>) -> Result<Slice> + Copy + Send + 'static,
+    {
+        let mut trimmed = Trimmed::default();
+        loop {
+            let slice = self.writer.run(Kind::Essential, SMALL, remove).await?;
+            trimmed.notifications += slice.trimmed.notifications;
+            trimmed.bytes += slice.trimmed.bytes;
+            trimmed.early += slice.trimmed.early;
+            for (topic, first) in slice.topics {
+                self.in_slices(move |t, from| t.forget_skips(topic, first, &from, SLICE)).await?;
+            }
+            if !slice.more {
+                return Ok(trimmed);
+            }
+        }
     }
 
     /// Reads that may take long run where they hold up nobody.
@@ -273,23 +299,8 @@ impl Store for Embedded {
         self.read(move |shared| shared.first_since(topic, since)).await
     }
 
-    async fn trim(&self, older_than: DateTime, max_bytes: u64) -> Result<Trimmed> {
-        let mut trimmed = Trimmed::default();
-        loop {
-            let slice = self
-                .writer
-                .run(Kind::Essential, SMALL, move |t| t.trim(older_than, max_bytes, SLICE))
-                .await?;
-            trimmed.notifications += slice.trimmed.notifications;
-            trimmed.bytes += slice.trimmed.bytes;
-            trimmed.early += slice.trimmed.early;
-            for (topic, first) in slice.topics {
-                self.in_slices(move |t, from| t.forget_skips(topic, first, &from, SLICE)).await?;
-            }
-            if !slice.more {
-                break;
-            }
-        }
+    async fn trim(&self, older_than: DateTime, shares: Shares) -> Result<Trimmed> {
+        let trimmed = self.remove_slices(move |t| t.trim(older_than, shares, SLICE)).await?;
         self.in_slices(move |t, from| t.forget_gaps(older_than, from, SLICE)).await?;
         let now = DateTime::now();
         self.in_slices(move |t, from| t.forget_idempotency(now, from, SLICE)).await?;
@@ -297,6 +308,13 @@ impl Store for Embedded {
             self.writer.run(Kind::Essential, SMALL, move |t| t.forget_topics(&topics, SLICE)).await?;
         }
         Ok(trimmed)
+    }
+
+    async fn make_room(&self, shares: Shares) -> Result<Trimmed> {
+        if self.shared.topics().taken().strangers <= shares.strangers {
+            return Ok(Trimmed::default());
+        }
+        self.remove_slices(move |t| t.make_room(shares, SLICE)).await
     }
 
     async fn uptime(&self) -> Result<Option<Uptime>> {
@@ -397,6 +415,10 @@ impl Store for Embedded {
 
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation> {
         self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.deactivate(&verified)).await
+    }
+
+    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> Accounted {
+        self.shared.accounted(client, topic, callback)
     }
 
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()> {

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
-use resync_core::websub::TopicUrl;
+use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::{mpsc, watch};
 
 use super::cache::{Notifications, Recipients, Turn};
@@ -17,12 +18,13 @@ use super::key::{self, Pair};
 use super::layout::{
     Address, Body, Empty, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
 };
-use super::memory::Topics;
+use super::memory::{Taken, Topics};
 use super::tap::Tap;
 use super::transaction::Staged;
 use crate::store::{
-    self, Ahead, Keep, Keyring, Laggard, Notification, Offset, Recipient, Result, Shard, ShardState, Slot,
-    StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Usage,
+    self, Account, Accounted, Ahead, Founded, Keep, Keyring, Laggard, Notification, Offset, Recipient,
+    Result, Shard, ShardState, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId,
+    Usage,
 };
 
 /// A commit that takes longer than this means that the log cannot keep up.
@@ -190,6 +192,7 @@ impl Shared {
             }
         }
         staged.subscriptions.drain().for_each(|(topic, change)| topics.count(topic, change));
+        topics.accounts.follow(&mut staged.accounts);
         drop(topics);
         staged.notifications.drain(..).for_each(|notification| self.notifications.put(notification));
         self.recipients.forget(&staged.changed_subscriptions);
@@ -427,10 +430,30 @@ impl Shared {
 
     pub(super) fn usage(&self) -> Usage {
         let topics = self.topics();
+        let Taken { publishers, strangers } = topics.taken();
         Usage {
             topics: topics.len(),
-            log_bytes: topics.iter().map(|state| state.bytes).sum(),
+            log_bytes: publishers + strangers,
+            strangers_bytes: strangers,
             oldest: topics.iter().filter_map(|state| state.oldest).min(),
+        }
+    }
+
+    /// What a client has the hub keep, as one more subscription would find it.
+    pub(super) fn accounted(
+        &self,
+        client: Option<IpAddr>,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Accounted {
+        let topics = self.topics();
+        let subscribed = topics.id(topic.key()).map_or(0, |id| topics.subscriptions(id));
+        let accounts = &topics.accounts;
+        let at_host = accounts.at(accounts.host(callback.origin().as_bytes()));
+        Accounted {
+            of_client: client.map_or_else(Account::default, |client| accounts.of(client)),
+            in_all: topics.in_all(),
+            founds: Founded { topic: subscribed == 0, host: at_host == 0 },
         }
     }
 

@@ -21,8 +21,8 @@ use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall, sled::Sled};
 use crate::store::{
     Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
-    NewRequest, NotificationLinks, Offset, PendingRequest, Rule, Shard, Store, StoreError, StoreEvent,
-    TopicId,
+    NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Store, StoreError,
+    StoreEvent, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -43,6 +43,7 @@ fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
         links: NotificationLinks::default(),
         body: body.into(),
         rule: Rule::Every,
+        payer: Payer::Publishers,
         idempotency_key: key.map(Into::into),
         interval: None,
         validators: None,
@@ -291,7 +292,7 @@ async fn a_disk_that_is_nearly_full_takes_nothing_new_and_keeps_the_progress_of_
     assert!(matches!(store.health(), Err(StoreError::Full { .. })));
     assert!(matches!(store.put_request(asked(SUBSCRIBE)).await, Err(StoreError::Full { .. })));
     store.checkpoint(Shard(0), epoch, Checkpoint::default()).await.unwrap();
-    store.trim(DateTime::now(), 0).await.unwrap();
+    store.trim(DateTime::now(), Shares::of(0)).await.unwrap();
     free.store(100, Ordering::SeqCst);
     until_well(&store).await;
     store.append(posted("3", None), DAY).await.unwrap();
@@ -344,7 +345,7 @@ async fn retention_leaves_nothing_behind() {
         let new = NewNotification { received_at: long_ago, ..posted(body, Some("key")) };
         store.append(new, Duration::ZERO).await.unwrap();
     }
-    let trimmed = store.trim(DateTime::now(), u64::MAX).await.unwrap();
+    let trimmed = store.trim(DateTime::now(), Shares::of(u64::MAX)).await.unwrap();
     assert_eq!((trimmed.notifications, trimmed.bytes), (3, 300_020));
     for space in Space::ALL.into_iter().filter(|space| *space != Space::Meta) {
         assert_eq!(engine.scan(space, &Keys::all()).count(), 0, "{space:?}");
@@ -360,7 +361,7 @@ async fn each_slice_of_retention_begins_where_the_one_before_it_ended() {
         let new = NewNotification { received_at: long_ago, ..posted("", Some(&number.to_string())) };
         store.append(new, Duration::ZERO).await.unwrap();
     }
-    store.trim(long_ago, u64::MAX).await.unwrap();
+    store.trim(long_ago, Shares::of(u64::MAX)).await.unwrap();
     assert_eq!(engine.scan(Space::Idempotency, &Keys::all()).count(), 0);
     let scans = engine.scans(Space::IdempotencyExpiry);
     assert_eq!(scans.len(), 4);
@@ -376,7 +377,7 @@ async fn large_notifications_are_forgotten_in_smaller_slices() {
         store.append(posted(vec![1; Body::PART], None), DAY).await.unwrap();
     }
     let before = engine.commits();
-    let trimmed = store.trim(DateTime::from_unix_millis(0).unwrap(), 0).await.unwrap();
+    let trimmed = store.trim(DateTime::from_unix_millis(0).unwrap(), Shares::of(0)).await.unwrap();
     assert_eq!(trimmed.notifications, 200);
     assert!(engine.commits() - before >= 3, "12.5 MiB were read in one command");
 }
@@ -490,8 +491,9 @@ async fn retention_goes_on_over_a_notification_that_cannot_be_read() {
         drop(store);
         damage(open_engine(directory.path()).as_ref(), Space::Log);
         let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
-        let trimmed =
-            store.trim(DateTime::from_unix_millis(i64::from(u32::MAX) * 1000).unwrap(), u64::MAX).await;
+        let trimmed = store
+            .trim(DateTime::from_unix_millis(i64::from(u32::MAX) * 1000).unwrap(), Shares::of(u64::MAX))
+            .await;
         assert_eq!(trimmed.unwrap().notifications, 4);
         assert!(store.topics().await.unwrap().iter().all(|topic| topic.first == topic.head));
         assert_eq!(store.usage().log_bytes, 70_009);

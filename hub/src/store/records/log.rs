@@ -1,5 +1,6 @@
 //! Records of topics and their logs: notifications, what is known of them, and what retention has to know.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,6 +45,35 @@ pub struct NotificationLinks {
     pub resourcesync: Option<String>,
 }
 
+/// Whose share of the log a topic's notifications take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payer {
+    /// That of topics that a publisher speaks for.
+    Publishers,
+    /// That of topics that anybody's ping has fetched: of the network with this first address, where that is known.
+    Strangers(Option<IpAddr>),
+}
+
+/// How many bytes of bodies the logs may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Of topics that a publisher speaks for.
+    pub publishers: u64,
+    /// Of all other topics.
+    pub strangers: u64,
+}
+
+impl Shares {
+    /// Strangers have this part of all: a tenth.
+    const STRANGERS_PART: u64 = 10;
+
+    /// The shares of a log of this size.
+    pub fn of(size: u64) -> Self {
+        let strangers = size / Self::STRANGERS_PART;
+        Self { publishers: size - strangers, strangers }
+    }
+}
+
 /// A notification that is about to be appended.
 #[derive(Clone, Debug)]
 pub struct NewNotification {
@@ -57,6 +87,8 @@ pub struct NewNotification {
     pub body: Bytes,
     /// Whether every one counts or only the newest.
     pub rule: Rule,
+    /// Whose share it takes; what is posted takes the publishers'.
+    pub payer: Payer,
     /// What the publisher calls this notification, so that its repetition is recognised.
     pub idempotency_key: Option<String>,
     /// The time that a Change Notification is about; its topic's chain is watched (CN-008).
@@ -204,6 +236,8 @@ pub struct Usage {
     pub topics: usize,
     /// Bytes of bodies in all logs.
     pub log_bytes: u64,
+    /// What of that is the strangers'.
+    pub strangers_bytes: u64,
     /// When the oldest notification of all came in; `None` when there is none.
     pub oldest: Option<DateTime>,
 }

@@ -13,12 +13,12 @@ pub use self::delivery::{
     Checkpoint, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Sweep, Watermark,
 };
 pub use self::log::{
-    Appended, Chain, ChainBreak, Interval, Leap, NewNotification, Notification, NotificationLinks, Ping,
-    PingId, Standing, Topic, Trimmed, Uptime, Usage, Validators,
+    Appended, Chain, ChainBreak, Interval, Leap, NewNotification, Notification, NotificationLinks, Payer,
+    Ping, PingId, Shares, Standing, Topic, Trimmed, Uptime, Usage, Validators,
 };
 pub use self::subscriptions::{
-    Activation, Ahead, Denial, DenialId, Ended, Intent, Keep, NewDenial, NewRequest, PendingRequest,
-    Recipient, Refusal, RequestId, Slot, Subscription,
+    Account, Accounted, Activation, Ahead, Denial, DenialId, Ended, Founded, Intent, Keep, NewDenial,
+    NewRequest, PendingRequest, Recipient, Refusal, RequestId, Slot, Subscription,
 };
 
 /// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length

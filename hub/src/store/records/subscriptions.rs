@@ -42,6 +42,8 @@ pub struct NewRequest {
     pub intent: Intent,
     /// When it came in.
     pub received_at: DateTime,
+    /// By whose share what comes of it is counted.
+    pub client: Option<IpAddr>,
 }
 
 /// A request that was acknowledged and waits for verification of intent.
@@ -59,6 +61,8 @@ pub struct PendingRequest {
     pub intent: Intent,
     /// When it came in.
     pub received_at: DateTime,
+    /// By whose share what comes of it is counted.
+    pub client: Option<IpAddr>,
 }
 
 /// A denial's identity; requests and denials are counted together.
@@ -133,12 +137,47 @@ pub struct Subscription {
     pub lease_end: DateTime,
     /// Where the callback confirmed it last, if it names no address itself.
     pub address: Option<IpAddr>,
+    /// Who asked for it first, by whose share it is counted; `None` where no hub wrote that down.
+    pub client: Option<IpAddr>,
+    /// What it brought.
+    pub founded: Founded,
     /// The log's newest offset when the subscription began: only later notifications are owed.
     pub start: Offset,
     /// When it was first verified.
     pub created_at: DateTime,
     /// When it was last verified.
     pub verified_at: DateTime,
+}
+
+/// What was new to the hub when a subscription began: it counts for its client until the subscription ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Founded {
+    /// Nobody was subscribed to its topic.
+    pub topic: bool,
+    /// Nobody was subscribed with a callback at its origin.
+    pub host: bool,
+}
+
+/// How much there is of what is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Subscriptions in force.
+    pub subscriptions: u64,
+    /// Topics with a subscription; of one client, those that it was the first to name.
+    pub topics: u64,
+    /// Callback origins; of one client, those that it was the first to name.
+    pub hosts: u64,
+}
+
+/// What a client has the hub keep, as one more subscription would find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accounted {
+    /// Of this client.
+    pub of_client: Account,
+    /// Of all.
+    pub in_all: Account,
+    /// What the subscription would bring.
+    pub founds: Founded,
 }
 
 /// What a delivery to a subscription needs of its record. The rest is not even decoded: of many subscriptions this is read once

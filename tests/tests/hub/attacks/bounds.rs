@@ -1,1 +1,140 @@
 //! How much one network of clients may have the hub remember: subscriptions, topics, callback hosts.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use resync_tests::harness::{Answer, HubProcess, Receiver, post};
+use tempfile::tempdir;
+use url::form_urlencoded::Serializer;
+
+/// A hub as an operator runs it, behind a proxy, so that a test can be many clients.
+pub(super) const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
+
+const STRANGER: &str = "192.0.2.1";
+const OTHER: &str = "192.0.2.2";
+
+/// A number of the hub's own.
+pub(super) async fn metric(hub: &HubProcess, name: &str) -> u64 {
+    let text = hub.admin("/metrics").await.text();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    format!("{:.0}", value.unwrap_or_else(|| panic!("no {name} in {text}"))).parse().unwrap()
+}
+
+async fn ask(hub: &HubProcess, mode: &str, client: &str, topic: &str, callback: &str) -> Answer {
+    let parameters = [("hub.mode", mode), ("hub.topic", topic), ("hub.callback", callback)];
+    let headers = [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client)];
+    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
+    post(hub.address, &headers, body.as_bytes()).await.unwrap()
+}
+
+async fn subscribe(hub: &HubProcess, client: &str, topic: &str, callback: &str, count: usize) {
+    let answer = ask(hub, "subscribe", client, topic, callback).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    hub.until_subscribed(count).await;
+}
+
+async fn is_refused(
+    hub: &HubProcess,
+    client: &str,
+    topic: &str,
+    callback: &str,
+    status: u16,
+    words: [&str; 3],
+) {
+    let answer = ask(hub, "subscribe", client, topic, callback).await;
+    assert_eq!(answer.status, status, "{}", answer.text());
+    assert_eq!(answer.header("retry-after"), Some("3600"));
+    for word in words {
+        assert!(answer.text().contains(word), "{word}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_client_has_so_many_subscriptions_also_after_a_restart_and_gets_back_what_it_gives_up() {
+    let folder = tempdir().unwrap();
+    let keys = [PROXY, ("LIMITS_MOST_SUBSCRIPTIONS_OF_CLIENT", "3")];
+    let mut hub = HubProcess::start_public(folder.path(), &keys).await;
+    let destination = Receiver::start().await;
+    let (topic, callback) = ("http://example.com/topic", |number: u8| destination.url(&format!("/{number}")));
+    for number in 1..=3 {
+        subscribe(&hub, STRANGER, topic, &callback(number), number.into()).await;
+    }
+    let words = ["3 subscriptions", "unsubscribe", "most_subscriptions_of_client"];
+    is_refused(&hub, STRANGER, topic, &callback(4), 429, words).await;
+    subscribe(&hub, OTHER, topic, &callback(5), 4).await;
+    assert_eq!(
+        ask(&hub, "subscribe", STRANGER, topic, &callback(1)).await.status,
+        202,
+        "a renewal goes through"
+    );
+    destination.until_verified(5).await;
+
+    hub.kill().await;
+    hub.restart().await;
+    is_refused(&hub, STRANGER, topic, &callback(4), 429, words).await;
+    assert_eq!(ask(&hub, "unsubscribe", STRANGER, topic, &callback(2)).await.status, 202);
+    hub.until_subscribed(3).await;
+    subscribe(&hub, STRANGER, topic, &callback(4), 4).await;
+    is_refused(&hub, STRANGER, topic, &callback(2), 429, words).await;
+}
+
+#[tokio::test]
+async fn topics_and_callback_hosts_count_for_the_client_that_names_them_first() {
+    let folder = tempdir().unwrap();
+    let keys = [PROXY, ("LIMITS_MOST_TOPICS_OF_CLIENT", "2"), ("LIMITS_MOST_CALLBACK_HOSTS_OF_CLIENT", "2")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let topic = |name: &str| format!("http://example.com/{name}");
+    let (one, two, three) = (Receiver::start().await, Receiver::start().await, Receiver::start().await);
+    subscribe(&hub, STRANGER, &topic("a"), &one.url("/a"), 1).await;
+    subscribe(&hub, STRANGER, &topic("b"), &two.url("/b"), 2).await;
+    let topics = ["2 topics", "first to name", "most_topics_of_client"];
+    is_refused(&hub, STRANGER, &topic("c"), &one.url("/c"), 429, topics).await;
+    let hosts = ["2 callback hosts", "first to name", "most_callback_hosts_of_client"];
+    is_refused(&hub, STRANGER, &topic("a"), &three.url("/a"), 429, hosts).await;
+
+    subscribe(&hub, OTHER, &topic("c"), &three.url("/c"), 3).await;
+    subscribe(&hub, STRANGER, &topic("c"), &three.url("/d"), 4).await;
+    assert_eq!(ask(&hub, "unsubscribe", STRANGER, &topic("b"), &two.url("/b")).await.status, 202);
+    hub.until_subscribed(3).await;
+    let four = Receiver::start().await;
+    subscribe(&hub, STRANGER, &topic("d"), &four.url("/d"), 4).await;
+}
+
+#[tokio::test]
+async fn the_networks_of_an_ipv6_site_are_one_client() {
+    let folder = tempdir().unwrap();
+    let keys = [PROXY, ("LIMITS_MOST_SUBSCRIPTIONS_OF_CLIENT", "1")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let (topic, destination) = ("http://example.com/topic", Receiver::start().await);
+    subscribe(&hub, "2001:db8:1:1::1", topic, &destination.url("/1"), 1).await;
+    let words = ["1 subscriptions", "unsubscribe", "most_subscriptions_of_client"];
+    is_refused(&hub, "2001:db8:1:2::2", topic, &destination.url("/2"), 429, words).await;
+    subscribe(&hub, "2001:db8:2:1::1", topic, &destination.url("/3"), 2).await;
+}
+
+#[tokio::test]
+async fn a_hub_that_is_full_says_so_and_goes_on_for_those_who_are_there() {
+    let folder = tempdir().unwrap();
+    let of_client = ("LIMITS_MOST_SUBSCRIPTIONS_OF_CLIENT", "2");
+    let keys = [PROXY, of_client, ("LIMITS_MOST_SUBSCRIPTIONS", "3")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let (topic, destination) = ("http://example.com/topic", Receiver::start().await);
+    for (number, client) in [(1, STRANGER), (2, STRANGER), (3, OTHER)] {
+        subscribe(&hub, client, topic, &destination.url(&format!("/{number}")), number).await;
+    }
+    let words = ["this hub has 3 subscriptions", "try again", "[limits] most_subscriptions"];
+    is_refused(&hub, "192.0.2.3", topic, &destination.url("/4"), 503, words).await;
+    assert_eq!(ask(&hub, "subscribe", OTHER, topic, &destination.url("/3")).await.status, 202);
+    hub.publish(topic, "news").await.unwrap();
+    destination.until_delivered(3).await;
+}
+
+#[tokio::test]
+async fn without_limits_a_client_has_as_many_as_it_likes() {
+    let folder = tempdir().unwrap();
+    let keys = [("LIMITS_ENABLED", "false"), ("LIMITS_MOST_SUBSCRIPTIONS_OF_CLIENT", "1")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let (topic, destination) = ("http://example.com/topic", Receiver::start().await);
+    for number in 1..=3 {
+        hub.subscribe(topic, &destination.url(&format!("/{number}")), &[], number).await;
+    }
+}

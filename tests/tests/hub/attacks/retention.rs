@@ -1,1 +1,208 @@
 //! What strangers have the hub keep is taken from their own share of the log (H1).
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use resync_tests::harness::{HubProcess, Receiver, Reply, post, refusing};
+use tempfile::tempdir;
+use url::form_urlencoded::Serializer;
+
+use super::bounds::{PROXY, metric};
+
+const SIZE: u64 = 4 * 1024 * 1024;
+/// What strangers have of it.
+const SHARE: u64 = SIZE / 10;
+const TOPIC: &str = "http://publisher.example/framework/";
+const NOTIFICATIONS: usize = 6;
+/// What the store takes for less than that of notifications: its journals, and what it has not yet tidied up.
+const STORE: u64 = 64 * 1024 * 1024;
+
+async fn ask(hub: &HubProcess, client: u8, parameters: &[(&str, &str)]) {
+    let client = Ipv4Addr::new(192, 0, 2, client).to_string();
+    let headers =
+        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
+    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
+    let answer = post(hub.address, &headers, body.as_bytes()).await.unwrap();
+    assert!(matches!(answer.status, 202 | 204), "{}: {}", answer.status, answer.text());
+}
+
+async fn start(data: &Path) -> HubProcess {
+    HubProcess::start_public(data, &[PROXY, ("RETENTION_SIZE", "4 MiB")]).await
+}
+
+/// A publisher whose subscriber is behind.
+async fn publish(hub: &HubProcess) -> Receiver {
+    let destination = Receiver::start().await;
+    destination.behave(refusing(503));
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+    for number in 0..NOTIFICATIONS {
+        let body = format!("{number} {}", "x".repeat(2_000));
+        assert_eq!(hub.publish(TOPIC, &body).await.unwrap().status, 202);
+    }
+    destination
+}
+
+/// It comes back and gets every one.
+async fn is_owed_nothing(hub: &HubProcess, destination: &Receiver) {
+    let topics = hub.admin("/api/v1/topics").await.text();
+    assert!(topics.contains("\"first\":1,\"head\":6,"), "its log was shortened: {topics}");
+    let before = destination.deliveries().len();
+    destination.behave(|_| Reply::Agree);
+    hub.admin_post(&format!("/api/v1/deliveries/retry?topic={TOPIC}"), "").await;
+    let all = destination.until_delivered(before + NOTIFICATIONS).await;
+    let numbers = all[before..].iter().map(|seen| seen.text().split(' ').next().unwrap().to_owned());
+    assert_eq!(numbers.collect::<Vec<_>>(), ["0", "1", "2", "3", "4", "5"]);
+    assert_eq!(metric(hub, "websub_gap_total").await, 0);
+}
+
+/// Strangers' topics of so many bytes each, every one on a network of its own, and one that takes what they say.
+async fn strangers(hub: &HubProcess, count: u8, bytes: usize) -> (Vec<Receiver>, Receiver) {
+    let accomplice = Receiver::start_at(Ipv4Addr::new(127, 0, 19, 1).into()).await;
+    let mut hosts = Vec::new();
+    for number in 0..count {
+        let host = Receiver::start_at(Ipv4Addr::new(127, 0, 20 + number, 1).into()).await;
+        show(&host, "first", bytes);
+        let (topic, callback) = (host.url("/topic"), accomplice.url(&format!("/{number}")));
+        let subscribe =
+            [("hub.mode", "subscribe"), ("hub.topic", topic.as_str()), ("hub.callback", callback.as_str())];
+        ask(hub, 100 + number / 5, &subscribe).await;
+        hosts.push(host);
+    }
+    hub.until_subscribed(usize::from(count) + 1).await;
+    (hosts, accomplice)
+}
+
+fn show(host: &Receiver, version: &str, bytes: usize) {
+    let page = format!("{version} {}", "x".repeat(bytes - version.len() - 1));
+    host.behave(move |_| Reply::Page(200, vec![("Content-Type", "text/plain".to_owned())], page.clone()));
+}
+
+async fn ping(hub: &HubProcess, client: u8, topic: &str) {
+    ask(hub, client, &[("hub.mode", "publish"), ("hub.url", topic)]).await;
+}
+
+fn folder_size(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().filter_map(Result::ok);
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => folder_size(&entry.path()),
+        Ok(found) => found.len(),
+        // Removed meanwhile.
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+#[tokio::test]
+async fn strangers_whose_topics_would_fill_the_log_take_nothing_from_a_publisher_whose_subscriber_is_late() {
+    const STRANGERS: u8 = 28;
+    const BYTES: usize = 150_000;
+    let folder = tempdir().unwrap();
+    let mut hub = start(folder.path()).await;
+    let destination = publish(&hub).await;
+    let (hosts, accomplice) = strangers(&hub, STRANGERS, BYTES).await;
+    let mut delivered = 0;
+    for round in ["first", "second"] {
+        for (number, host) in (0..).zip(&hosts) {
+            show(host, round, BYTES);
+            ping(&hub, 100 + number / 5, &host.url("/topic")).await;
+            delivered += 1;
+            accomplice.until_delivered(delivered).await;
+            assert!(metric(&hub, "websub_log_bytes").await <= SIZE + BYTES as u64);
+        }
+        // Retention looks when a hub starts, too.
+        hub.stop().await;
+        hub.restart().await;
+    }
+    assert!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await <= SHARE);
+    assert!(metric(&hub, "websub_log_share_bytes{share=\"publishers\"}").await > 12_000);
+    is_owed_nothing(&hub, &destination).await;
+    let taken = folder_size(folder.path());
+    assert!(taken <= STORE, "{taken} bytes on the disk");
+}
+
+#[tokio::test]
+async fn a_strangers_topic_larger_than_the_share_of_all_strangers_is_not_taken_and_the_log_says_what_to_do() {
+    let folder = tempdir().unwrap();
+    let mut hub = start(folder.path()).await;
+    let destination = publish(&hub).await;
+    let (hosts, accomplice) = strangers(&hub, 7, 600_000).await;
+    for host in &hosts {
+        ping(&hub, 100, &host.url("/topic")).await;
+    }
+    let said = hub.process().line_number("there is no room in the log for what is there", 7).await;
+    assert!(said.contains("600000 bytes") && said.contains("token add"), "{said}");
+    assert_eq!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await, 0);
+    assert_eq!(accomplice.deliveries().len(), 0);
+    is_owed_nothing(&hub, &destination).await;
+}
+
+#[tokio::test]
+async fn a_stranger_with_many_topics_takes_nothing_from_one_with_a_single_topic_whose_subscriber_is_late() {
+    const BYTES: usize = 60_000;
+    let folder = tempdir().unwrap();
+    let hub = start(folder.path()).await;
+    let (blog, reader) = (Receiver::start_at([127, 0, 9, 1].into()).await, Receiver::start().await);
+    reader.behave(refusing(503));
+    hub.subscribe(&blog.url("/feed"), &reader.url("/cb"), &[], 1).await;
+    show(&blog, "news", BYTES);
+    ping(&hub, 7, &blog.url("/feed")).await;
+    reader.until_delivered(1).await;
+
+    let (greedy, accomplice) = (Receiver::start_at([127, 0, 10, 1].into()).await, Receiver::start().await);
+    show(&greedy, "more", BYTES);
+    for number in 0..20 {
+        let (topic, callback) = (greedy.url(&format!("/{number}")), accomplice.url(&format!("/{number}")));
+        let subscribe =
+            [("hub.mode", "subscribe"), ("hub.topic", topic.as_str()), ("hub.callback", callback.as_str())];
+        ask(&hub, 100 + number / 5, &subscribe).await;
+    }
+    hub.until_subscribed(21).await;
+    for number in 0..20 {
+        ping(&hub, 100, &greedy.url(&format!("/{number}"))).await;
+        accomplice.until_delivered(usize::from(number) + 1).await;
+    }
+    assert!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await <= SHARE);
+    reader.behave(|_| Reply::Agree);
+    let before = reader.deliveries().len();
+    hub.admin_post(&format!("/api/v1/deliveries/retry?topic={}", blog.url("/feed")), "").await;
+    assert!(reader.until_delivered(before + 1).await[before].text().starts_with("news "));
+    assert_eq!(metric(&hub, "websub_gap_total").await, 0);
+}
+
+#[tokio::test]
+async fn a_topic_that_somebody_has_a_token_for_takes_the_publishers_share_also_when_a_stranger_pings_it() {
+    let folder = tempdir().unwrap();
+    let hub = start(folder.path()).await;
+    let (library, reader) = (Receiver::start().await, Receiver::start().await);
+    hub.add_token("library", &library.url("/")).await;
+    hub.subscribe(&library.url("/feed"), &reader.url("/cb"), &[], 1).await;
+    show(&library, "news", 600_000);
+    ping(&hub, 7, &library.url("/feed")).await;
+    reader.until_delivered(1).await;
+    assert_eq!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await, 0);
+    assert!(metric(&hub, "websub_log_share_bytes{share=\"publishers\"}").await >= 600_000);
+}
+
+#[tokio::test]
+async fn a_subscriber_whose_strangers_topic_had_to_make_room_is_told_of_the_gap() {
+    let folder = tempdir().unwrap();
+    let hub = start(folder.path()).await;
+    let (greedy, reader) = (Receiver::start().await, Receiver::start().await);
+    reader.behave(|seen| if seen.path() == "/late" { refusing(503)(seen) } else { Reply::Agree });
+    for (number, path) in [(1, "/late"), (2, "/quick")] {
+        hub.subscribe(&greedy.url(path), &reader.url(path), &[], number).await;
+    }
+    for path in ["/late", "/quick"] {
+        show(&greedy, path, 300_000);
+        ping(&hub, 7, &greedy.url(path)).await;
+        reader.until(path, |seen| seen.iter().any(|seen| seen.method == "POST" && seen.path() == path)).await;
+    }
+    hub.admin_post(&format!("/api/v1/deliveries/retry?topic={}", greedy.url("/late")), "").await;
+    resync_tests::harness::eventually("the gap is counted", || async {
+        metric(&hub, "websub_gap_total").await == 1
+    })
+    .await;
+    assert!(hub.admin("/api/v1/deliveries/gaps").await.text().contains("/late"));
+}

@@ -16,8 +16,8 @@ use super::super::testing::Fragile;
 use super::*;
 use crate::store::embedded::{codec, key};
 use crate::store::{
-    Checkpoint, FailureClass, Intent, Laggard, NewNotification, NewRequest, NotificationLinks, Offset, Rule,
-    Shard, Store, Subscription, Watermark,
+    Checkpoint, FailureClass, Intent, Laggard, NewNotification, NewRequest, NotificationLinks, Offset, Payer,
+    Rule, Shard, Store, Subscription, Watermark,
 };
 use crate::subscriptions::VerifiedSubscription;
 use crate::telemetry::TraceContext;
@@ -43,6 +43,7 @@ async fn append(store: &Embedded, body: Vec<u8>) {
         links: NotificationLinks::default(),
         body: body.into(),
         rule: Rule::Every,
+        payer: Payer::Publishers,
         idempotency_key: Some("key".into()),
         interval: None,
         validators: None,
@@ -77,6 +78,7 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         callback: callback(9),
         intent: Intent::Unsubscribe,
         received_at: DateTime::now(),
+        client: None,
     };
     store.put_request(request).await.unwrap();
     store.put_ping(topic(), Some(TraceContext::begin())).await.unwrap();

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 
 use super::Decoded;
-use crate::store::embedded::codec::{Decoder, Encoder, Record};
+use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_SHARES};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Ping, PingId, Rule, SubscriptionId, Topic,
-    TopicId, Uptime, Validators,
+    Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Payer, Ping, PingId, Rule, SubscriptionId,
+    Topic, TopicId, Uptime, Validators,
 };
 use crate::telemetry::TraceContext;
 
@@ -131,6 +131,8 @@ pub(in super::super) struct TopicState {
     pub(in super::super) bytes: u64,
     /// When its oldest notification came in; `None` when it holds none.
     pub(in super::super) oldest: Option<DateTime>,
+    /// Whose share it takes.
+    pub(in super::super) payer: Payer,
 }
 
 impl Record for TopicState {
@@ -146,6 +148,13 @@ impl Record for TopicState {
         out.number(posted.0);
         out.number(self.bytes);
         out.option(self.oldest, Encoder::time);
+        match self.payer {
+            Payer::Publishers => out.byte(0),
+            Payer::Strangers(network) => {
+                out.byte(1);
+                out.option(network, Encoder::address);
+            }
+        }
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
@@ -157,7 +166,28 @@ impl Record for TopicState {
             latest: Offset(fields.number()?),
             posted: Offset(fields.number()?),
         };
-        Ok(Self { topic, bytes: fields.number()?, oldest: fields.option(Decoder::time)? })
+        let (bytes, oldest) = (fields.number()?, fields.option(Decoder::time)?);
+        let payer = payer_of(fields, &topic)?;
+        Ok(Self { topic, bytes, oldest, payer })
+    }
+}
+
+/// Where no hub wrote it down, what was posted tells that a publisher speaks for the topic.
+fn payer_of(fields: &mut Decoder, topic: &Topic) -> Decoded<Payer> {
+    if fields.version() < WITH_SHARES {
+        return Ok(TopicState::payer_by_log(topic));
+    }
+    match fields.byte()? {
+        0 => Ok(Payer::Publishers),
+        1 => fields.option(Decoder::address).map(Payer::Strangers),
+        other => Err(format!("payer {other} is unknown")),
+    }
+}
+
+impl TopicState {
+    /// Whose share a topic takes by what is in its log.
+    pub(in super::super) fn payer_by_log(topic: &Topic) -> Payer {
+        if topic.posted > Offset(0) { Payer::Publishers } else { Payer::Strangers(None) }
     }
 }
 

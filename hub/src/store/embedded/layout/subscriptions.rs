@@ -2,14 +2,15 @@
 
 use std::net::IpAddr;
 
+use bytes::Bytes;
 use resync_core::websub::TopicUrl;
 
 use super::Decoded;
-use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES, WITH_CLIENTS};
+use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES, WITH_SHARES};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, Recipient, RequestId,
-    Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
+    Denial, DenialId, FailureClass, Founded, Gap, Intent, Laggard, Offset, PendingRequest, Recipient,
+    RequestId, Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
 };
 
 impl Record for PendingRequest {
@@ -42,10 +43,7 @@ impl Record for PendingRequest {
                 1 => Intent::Subscribe { lease: fields.option(Decoder::number)?, secret: fields.secret()? },
                 other => return Err(format!("intent {other} is unknown")),
             },
-            client: match fields.version() {
-                WITH_CLIENTS.. => fields.option(Decoder::address)?,
-                _ => None,
-            },
+            client: client_of(fields)?,
         })
     }
 }
@@ -83,6 +81,8 @@ impl Record for Subscription {
         out.number(self.start.0);
         out.time(self.lease_end);
         out.option(self.address, Encoder::address);
+        out.option(self.client, Encoder::address);
+        out.byte(u8::from(self.founded.topic) | u8::from(self.founded.host) << 1);
         out.text(self.callback.as_str());
         out.text(self.topic_url.as_str());
         out.secret(self.secret.as_ref());
@@ -93,12 +93,15 @@ impl Record for Subscription {
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
         let slot = slot_of(fields)?;
+        let (client, founded) = account_of(fields)?;
         Ok(Self {
             id: slot.id,
             topic: slot.topic,
             start: slot.start,
             lease_end: slot.lease_end,
             address: slot.address,
+            client,
+            founded,
             callback: fields.callback_url()?,
             topic_url: fields.topic_url()?,
             secret: fields.secret()?,
@@ -128,6 +131,33 @@ fn address_of(fields: &mut Decoder) -> Decoded<Option<IpAddr>> {
     }
 }
 
+fn client_of(fields: &mut Decoder) -> Decoded<Option<IpAddr>> {
+    match fields.version() {
+        WITH_SHARES.. => fields.option(Decoder::address),
+        _ => Ok(None),
+    }
+}
+
+/// For whom a subscription is counted, and what it brought: what follows [`slot_of`] in its record.
+fn account_of(fields: &mut Decoder) -> Decoded<(Option<IpAddr>, Founded)> {
+    if fields.version() < WITH_SHARES {
+        return Ok((None, Founded::default()));
+    }
+    let client = client_of(fields)?;
+    match fields.byte()? {
+        brought @ 0..=3 => Ok((client, Founded { topic: brought & 1 != 0, host: brought & 2 != 0 })),
+        other => Err(format!("what it brought is unknown: {other}")),
+    }
+}
+
+/// The origin of a subscription's callback, for whom it is counted, and what it brought.
+pub(in super::super) fn brought_by(fields: &mut Decoder) -> Decoded<(Bytes, Option<IpAddr>, Founded)> {
+    let (_id, _topic, origin) = (fields.number()?, fields.number()?, fields.bytes()?);
+    let (_start, _lease_end, _address) = (fields.number()?, fields.time()?, address_of(fields)?);
+    let (client, founded) = account_of(fields)?;
+    Ok((origin, client, founded))
+}
+
 /// What a delivery needs of a subscription's record; `topic_url` is what the topic is called most of the time. The callback is
 /// read as a URL by whoever makes a request of it.
 pub(in super::super) fn recipient_of(
@@ -137,6 +167,7 @@ pub(in super::super) fn recipient_of(
     let (id, topic) = (SubscriptionId(fields.number()?), TopicId(fields.number()?));
     let (_origin, _start, _lease_end, _address) =
         (fields.bytes()?, fields.number()?, fields.time()?, address_of(fields)?);
+    account_of(fields)?;
     Ok(Recipient {
         id,
         topic,

@@ -13,8 +13,8 @@ use super::super::codec::{Decoder, Encoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard, Leap,
-    NotificationLinks, Offset, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
+    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Founded, Gap, Intent, Keyring, Laggard, Leap,
+    NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
     Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
 use crate::telemetry::TraceContext;
@@ -59,10 +59,12 @@ prop_compose! {
         id in any::<u64>(), topic in any::<u64>(), start in any::<u64>(), callback in callback_url(),
         topic_url in topic_url(), secret in secret(), lease in any::<u32>(), times in (time(), time(), time()),
         address in any::<Option<IpAddr>>(),
+        client in any::<Option<IpAddr>>(), brought in any::<(bool, bool)>(),
     ) -> Subscription {
         Subscription {
             id: SubscriptionId(id), topic: TopicId(topic), callback, topic_url, secret,
-            lease: Duration::from_secs(lease.into()), lease_end: times.0, address, start: Offset(start),
+            lease: Duration::from_secs(lease.into()), lease_end: times.0, address, client, founded: Founded { topic: brought.0, host: brought.1 },
+            start: Offset(start),
             created_at: times.1, verified_at: times.2,
         }
     }
@@ -127,10 +129,11 @@ prop_compose! {
 prop_compose! {
     fn topic_state()(
         numbers in any::<(u64, u64, u64, u64, u64)>(), url in topic_url(), oldest in prop::option::of(time()),
+        payer in any::<Option<Option<IpAddr>>>(),
     ) -> TopicState {
         let (id, first, head, latest, bytes) = numbers;
         let topic = Topic { id: TopicId(id), url, first: Offset(first), head: Offset(head), latest: Offset(latest), posted: Offset(head) };
-        TopicState { topic, bytes, oldest }
+        TopicState { topic, bytes, oldest, payer: payer.map_or(Payer::Publishers, Payer::Strangers) }
     }
 }
 
@@ -249,6 +252,39 @@ proptest! {
         });
         let slot = slot_of(&mut Decoder::over_version(1, written, &keys)).unwrap();
         prop_assert_eq!(slot, Slot { id, topic, origin: origin.into(), start, lease_end, address: None });
+    }
+
+    #[test]
+    fn what_a_store_of_the_third_version_knows_is_counted_for_nobody_and_what_was_posted_for_publishers(
+        subscription in subscription(), state in topic_state(),
+    ) {
+        let keys = Keyring::none();
+        let Subscription { id, topic, start, lease_end, address, .. } = subscription;
+        let written = Encoder::fields(&keys, |out| {
+            out.number(id.0);
+            out.number(topic.0);
+            out.text(&subscription.callback.origin());
+            out.number(start.0);
+            out.time(lease_end);
+            out.option(address, Encoder::address);
+        });
+        let (_, client, founded) = brought_by(&mut Decoder::over_version(3, written, &keys)).unwrap();
+        prop_assert_eq!((client, founded), (None, Founded::default()));
+
+        let TopicState { topic, bytes, oldest, .. } = state;
+        for posted in [0, 1] {
+            let topic = Topic { posted: Offset(posted), ..topic.clone() };
+            let written = Encoder::fields(&keys, |out| {
+                out.number(topic.id.0);
+                out.text(topic.url.as_str());
+                [topic.first, topic.head, topic.latest, topic.posted].iter().for_each(|offset| out.number(offset.0));
+                out.number(bytes);
+                out.option(oldest, Encoder::time);
+            });
+            let read = TopicState::decode(&mut Decoder::over_version(3, written, &keys)).unwrap();
+            let payer = if posted == 0 { Payer::Strangers(None) } else { Payer::Publishers };
+            prop_assert_eq!(read, TopicState { topic, bytes, oldest, payer });
+        }
     }
 
     #[test]

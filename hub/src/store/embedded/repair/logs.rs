@@ -11,7 +11,7 @@ use crate::store::embedded::codec::open;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{Body, Empty, LogRecord, Part, TopicState, TopicWatermark};
-use crate::store::{Laggard, Offset, Result, Rule, Subscription, Topic, TopicId};
+use crate::store::{Laggard, Offset, Payer, Result, Rule, Subscription, Topic, TopicId};
 
 /// What is left of a log.
 #[derive(Debug, Default)]
@@ -90,7 +90,8 @@ impl Mender<'_> {
             let first = self.left(*id)?.first().unwrap_or(noted.next());
             let (latest, posted) = Default::default();
             let topic = Topic { id: *id, url: url.clone(), first, head: noted, latest, posted };
-            self.put(key::topic(*id), &TopicState { topic, bytes: 0, oldest: None })?;
+            let payer = Payer::Strangers(None);
+            self.put(key::topic(*id), &TopicState { topic, bytes: 0, oldest: None, payer })?;
             self.rebuilt(format!("topic {}", url.as_str()));
         }
         self.done()?;
@@ -190,7 +191,12 @@ impl Mender<'_> {
         };
         let bytes = kept().map(|(_, whole)| whole.bytes).sum();
         let oldest = kept().next().map(|(_, whole)| whole.received_at);
-        let mended = TopicState { topic, bytes, oldest };
+        // Who has posted speaks for it, whatever was noted.
+        let payer = match TopicState::payer_by_log(&topic) {
+            Payer::Publishers => Payer::Publishers,
+            Payer::Strangers(_) => state.payer,
+        };
+        let mended = TopicState { topic, bytes, oldest, payer };
         if mended != *state {
             if missing.is_empty() {
                 self.rebuilt(format!("what topic {} notes of its log", url.as_str()));

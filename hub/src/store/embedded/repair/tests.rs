@@ -7,7 +7,7 @@ use tokio::runtime;
 use super::*;
 use crate::store::embedded::check::tests::{callback, change, filled, over, records, subscribe, topic};
 use crate::store::embedded::testing::{Fragile, damage};
-use crate::store::{Offset, Store};
+use crate::store::{Offset, Shares, Store};
 
 fn mended(engine: &Fragile) -> Vec<String> {
     let repaired = mend(engine, &Keyring::none(), AT_ONCE).unwrap();
@@ -46,7 +46,7 @@ async fn of_a_log_only_what_is_missing_is_lost_and_it_is_named() {
     }
     let lost = store.notification_from(state.id, Offset(2)).await.unwrap_err();
     assert!(lost.to_string().contains("a repair found it damaged"), "{lost}");
-    store.trim(DateTime::from_unix_millis(4_000_000_000_000).unwrap(), 0).await.unwrap();
+    store.trim(DateTime::from_unix_millis(4_000_000_000_000).unwrap(), Shares::of(0)).await.unwrap();
     let state = store.topic(&topic()).await.unwrap().unwrap();
     assert_eq!(state.first, Offset(4), "retention passes what is lost");
     drop(store);

@@ -12,8 +12,8 @@ use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{Body, Expiry, LogRecord, Part, Remembered, Stated};
 use crate::store::{
-    Appended, Chain, NewNotification, Notification, Offset, Ping, PingId, Result, Rule, StoreEvent, TopicId,
-    Validators,
+    Appended, Chain, NewNotification, Notification, Offset, Payer, Ping, PingId, Result, Rule, StoreEvent,
+    TopicId, Validators,
 };
 use crate::telemetry::TraceContext;
 
@@ -120,6 +120,8 @@ impl Transaction<'_> {
             Rule::Latest => state.topic.latest = offset,
             Rule::Every => state.topic.posted = offset,
         }
+        // Whoever has posted speaks for the topic, also when it is fetched.
+        state.payer = if state.topic.posted > Offset(0) { Payer::Publishers } else { new.payer };
         state.bytes += new.body.len() as u64;
         state.oldest.get_or_insert(new.received_at);
         (state.topic.id, offset)

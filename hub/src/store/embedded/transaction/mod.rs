@@ -7,7 +7,10 @@ mod encryption;
 mod log;
 mod progress;
 mod retention;
+mod strangers;
 mod subscriptions;
+
+pub(super) use retention::Slice;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -18,13 +21,14 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
+use super::accounts::Changes;
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Space};
 use super::key::{self, Pair};
 use super::layout::{Counters, Floor, TopicState};
 use super::memory::{Ledger, Topics};
 use crate::store::{
-    Epoch, Keyring, Notification, Offset, RequestId, Result, Shard, StoreEvent, SubscriptionId, Topic,
+    Epoch, Keyring, Notification, Offset, Payer, RequestId, Result, Shard, StoreEvent, SubscriptionId, Topic,
     TopicId,
 };
 
@@ -45,6 +49,7 @@ pub(super) struct Staged {
     pub(super) topics: HashMap<TopicId, Option<TopicState>>,
     /// How many subscriptions more they have, or fewer.
     pub(super) subscriptions: HashMap<TopicId, i64>,
+    pub(super) accounts: Changes,
     new_topics: HashMap<Box<str>, TopicId>,
     /// `None`: the request no longer waits.
     pub(super) pending: BTreeMap<(Pair, RequestId), Option<Option<IpAddr>>>,
@@ -192,7 +197,7 @@ fn empty(id: TopicId, url: &TopicUrl, floor: Offset) -> TopicState {
         latest: Offset(0),
         posted: Offset(0),
     };
-    TopicState { topic, bytes: 0, oldest: None }
+    TopicState { topic, bytes: 0, oldest: None, payer: Payer::Strangers(None) }
 }
 
 /// `by` later; at most the last moment that can be written down.

@@ -10,7 +10,8 @@ use super::Transaction;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{Floor, LogRecord, Remembered, TopicState};
-use crate::store::{Offset, Result, Shard, StoreError, Topic, TopicId, Trimmed, Uptime};
+use crate::store::embedded::memory::Taken;
+use crate::store::{Offset, Payer, Result, Shard, Shares, StoreError, Topic, TopicId, Trimmed, Uptime};
 
 /// What one command removed.
 #[derive(Debug, Default)]
@@ -24,12 +25,14 @@ pub(in super::super) struct Slice {
 
 /// What is about to be removed.
 #[derive(Debug, Default)]
-struct Cut {
-    /// What all bodies take then.
-    bytes: u64,
-    changed: HashMap<TopicId, TopicState>,
+pub(super) struct Cut {
+    /// What all bodies of topics take then that a publisher speaks for.
+    publishers: u64,
+    /// And those of all others.
+    pub(super) strangers: u64,
+    pub(super) changed: HashMap<TopicId, TopicState>,
     victims: Vec<Victim>,
-    trimmed: Trimmed,
+    pub(super) trimmed: Trimmed,
     /// What the first notifications of shortened logs take.
     firsts: HashMap<TopicId, Extent>,
     /// Bytes of records that were read.
@@ -38,7 +41,7 @@ struct Cut {
 
 impl Cut {
     /// Whether one command may not remove any more.
-    fn is_full(&self, limit: usize) -> bool {
+    pub(super) fn is_full(&self, limit: usize) -> bool {
         self.victims.len() == limit || self.read >= READ
     }
 }
@@ -46,6 +49,9 @@ impl Cut {
 /// Bytes of records that are read in one command, and about what one takes without a body, or its removal.
 const READ: u64 = 4 * 1024 * 1024;
 const RECORD: u64 = 512;
+
+/// Whether a topic's bodies are there for nobody, how much they take, and of equals which has the oldest notification.
+pub(super) type BySize = (bool, u64, Reverse<DateTime>, TopicId);
 
 /// A notification that may go.
 #[derive(Debug)]
@@ -56,43 +62,79 @@ struct Victim {
 }
 
 impl Transaction<'_> {
-    /// Removes at most `limit` notifications: those received before `older_than`, and while bodies take more than `max_bytes` the
-    /// oldest ones of the topic whose bodies take most, first of topics without subscriptions: nobody's log shall be short because
-    /// another's is long. The newest of each topic with a subscription stays.
+    /// Removes at most `limit` notifications: those received before `older_than`, then those that have to make room. Of topics that a
+    /// publisher speaks for these are the oldest ones of the topic whose bodies take most, first of topics without subscriptions:
+    /// nobody's log shall be short because another's is long. The newest of each topic with a subscription stays.
     pub(in super::super) fn trim(
         &mut self,
         older_than: DateTime,
-        max_bytes: u64,
+        shares: Shares,
         limit: usize,
     ) -> Result<Slice> {
-        let mut cut = Cut { bytes: self.states().map(|state| state.bytes).sum(), ..Cut::default() };
-        let mut more = false;
+        let mut cut = self.begin_to_cut();
+        let more = self.remove_old(&mut cut, older_than, limit)?
+            || self.make_publishers_room(&mut cut, shares.publishers, limit)?
+            || self.make_strangers_room(&mut cut, shares.strangers, limit)?;
+        Ok(self.carry_out(cut, more))
+    }
+
+    /// Removes at most `limit` notifications of strangers, if theirs take more than their share.
+    pub(in super::super) fn make_room(&mut self, shares: Shares, limit: usize) -> Result<Slice> {
+        let mut cut = self.begin_to_cut();
+        let more = self.make_strangers_room(&mut cut, shares.strangers, limit)?;
+        Ok(self.carry_out(cut, more))
+    }
+
+    fn begin_to_cut(&self) -> Cut {
+        let Taken { mut publishers, mut strangers } = self.topics.taken();
+        for (id, state) in &self.staged.topics {
+            for (known, is_now) in [(self.topics.get(*id), false), (state.as_ref(), true)] {
+                let Some(known) = known else { continue };
+                let share = match known.payer {
+                    Payer::Publishers => &mut publishers,
+                    Payer::Strangers(_) => &mut strangers,
+                };
+                *share = if is_now { *share + known.bytes } else { share.saturating_sub(known.bytes) };
+            }
+        }
+        Cut { publishers, strangers, ..Cut::default() }
+    }
+
+    fn remove_old(&self, cut: &mut Cut, older_than: DateTime, limit: usize) -> Result<bool> {
         let old = |state: &TopicState| state.oldest.is_some_and(|oldest| oldest < older_than);
         let mut oldest: BinaryHeap<_> =
             self.states().filter(|state| old(state)).filter_map(|state| self.by_age(state)).collect();
-        while !more && let Some(Reverse((_, topic))) = oldest.pop() {
-            more = cut.is_full(limit);
-            if !more {
-                let left = Some(self.shorten(&mut cut, topic)?).filter(|state| old(state));
-                oldest.extend(left.and_then(|state| self.by_age(state)));
+        while let Some(Reverse((_, topic))) = oldest.pop() {
+            if cut.is_full(limit) {
+                return Ok(true);
             }
+            let left = Some(self.shorten(cut, topic)?).filter(|state| old(state));
+            oldest.extend(left.and_then(|state| self.by_age(state)));
         }
-        let mut largest = BinaryHeap::new();
-        if cut.bytes > max_bytes && !more {
-            let states = self.states().map(|state| cut.changed.get(&state.topic.id).unwrap_or(state));
-            largest.extend(states.filter_map(|state| self.by_size(state)));
+        Ok(false)
+    }
+
+    fn make_publishers_room(&self, cut: &mut Cut, most: u64, limit: usize) -> Result<bool> {
+        if cut.publishers <= most {
+            return Ok(false);
         }
-        while !more
-            && cut.bytes > max_bytes
+        let states = self.states().map(|state| cut.changed.get(&state.topic.id).unwrap_or(state));
+        let spoken_for = states.filter(|state| state.payer == Payer::Publishers);
+        let mut largest: BinaryHeap<_> = spoken_for.filter_map(|state| self.by_size(state)).collect();
+        while cut.publishers > most
             && let Some((.., topic)) = largest.pop()
         {
-            more = cut.is_full(limit);
-            if !more {
-                let left = self.shorten(&mut cut, topic)?;
-                largest.extend(self.by_size(left));
-                cut.trimmed.early += 1;
+            if cut.is_full(limit) {
+                return Ok(true);
             }
+            let left = self.shorten(cut, topic)?;
+            largest.extend(self.by_size(left));
+            cut.trimmed.early += 1;
         }
+        Ok(false)
+    }
+
+    fn carry_out(&mut self, cut: Cut, more: bool) -> Slice {
         let Cut { changed, victims, mut trimmed, .. } = cut;
         trimmed.notifications = victims.len() as u64;
         let topics = changed.iter().map(|(id, state)| (*id, state.topic.first)).collect();
@@ -100,7 +142,7 @@ impl Transaction<'_> {
         for victim in victims {
             self.remove_notification(&victim);
         }
-        Ok(Slice { trimmed, topics, more })
+        Slice { trimmed, topics, more }
     }
 
     pub(in super::super) fn put_uptime(&mut self, uptime: &Uptime) {
@@ -235,28 +277,27 @@ impl Transaction<'_> {
     }
 
     /// Every topic as this group leaves it.
-    fn states(&self) -> impl Iterator<Item = &TopicState> {
+    pub(super) fn states(&self) -> impl Iterator<Item = &TopicState> {
         let untouched = self.topics.iter().filter(|state| !self.staged.topics.contains_key(&state.topic.id));
         untouched.chain(self.staged.topics.values().flatten())
     }
 
     /// When the oldest notification of the topic came in, if it may go: the newest may only where nobody is subscribed.
     fn by_age(&self, state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
-        let Topic { id, first, head, .. } = state.topic;
+        let Topic { id, head, .. } = state.topic;
         let stays = if self.is_subscribed(id) { state.topic.newest() } else { head.next() };
-        let oldest = state.oldest.filter(|_| first < stays)?;
-        Some(Reverse((oldest, id)))
+        oldest(state, stays)
     }
 
-    /// Whether the topic's bodies are there for nobody, how much they take, and of equals which has the oldest notification.
-    fn by_size(&self, state: &TopicState) -> Option<(bool, u64, Reverse<DateTime>, TopicId)> {
+    /// What the topic's bodies take, if any may go.
+    fn by_size(&self, state: &TopicState) -> Option<BySize> {
         let Reverse((oldest, id)) = self.by_age(state)?;
         let for_nobody = state.bytes > 0 && !self.is_subscribed(id);
         Some((for_nobody, state.bytes, Reverse(oldest), id))
     }
 
     /// Takes the oldest notification from a topic's log.
-    fn shorten<'c>(&self, cut: &'c mut Cut, topic: TopicId) -> Result<&'c TopicState> {
+    pub(super) fn shorten<'c>(&self, cut: &'c mut Cut, topic: TopicId) -> Result<&'c TopicState> {
         let known = cut.changed.remove(&topic).or_else(|| self.topic_state(topic).cloned());
         let mut state = known.ok_or_else(|| StoreError::Damaged {
             space: Space::Topics.name(),
@@ -274,7 +315,11 @@ impl Transaction<'_> {
         cut.read += if parts > 0 { parts * RECORD } else { removed + RECORD };
         cut.victims.push(Victim { topic, offset, parts });
         cut.trimmed.bytes += removed;
-        cut.bytes = cut.bytes.saturating_sub(before.saturating_sub(state.bytes));
+        let share = match state.payer {
+            Payer::Publishers => &mut cut.publishers,
+            Payer::Strangers(_) => &mut cut.strangers,
+        };
+        *share = share.saturating_sub(before.saturating_sub(state.bytes));
         Ok(cut.changed.entry(topic).or_insert(state))
     }
 
@@ -329,6 +374,12 @@ impl Transaction<'_> {
             self.batch.remove(Space::Bodies, key::body(topic, offset, part));
         }
     }
+}
+
+/// When the oldest notification of the topic came in, if it is before what stays.
+pub(super) fn oldest(state: &TopicState, stays: Offset) -> Option<Reverse<(DateTime, TopicId)>> {
+    let oldest = state.oldest.filter(|_| state.topic.first < stays)?;
+    Some(Reverse((oldest, state.topic.id)))
 }
 
 /// What a record of a log takes: bytes of body, parts of it elsewhere, places in the log.

@@ -11,8 +11,8 @@ use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
 use crate::store::{
-    Activation, Denial, DenialId, Ended, Intent, NewDenial, NewRequest, PendingRequest, Refusal, RequestId,
-    Result, Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
+    Activation, Denial, DenialId, Ended, Founded, Intent, NewDenial, NewRequest, PendingRequest, Refusal,
+    RequestId, Result, Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -66,7 +66,10 @@ impl Transaction<'_> {
         let address = self.get::<Address>(&pair)?;
         self.forget_pending(pair, request.id);
         if let Some(address) = address {
-            self.remove_subscription(Some(pair), address);
+            let key = key::subscription(address.shard, address.topic, address.id);
+            // Of one that cannot be read nobody knows for whom it was counted.
+            let known = self.get(&key).ok().flatten();
+            self.remove_subscription(Some(pair), address, known.as_ref());
         }
         Ok(Activation::Done)
     }
@@ -90,7 +93,7 @@ impl Transaction<'_> {
             return Ok(());
         }
         let pair = pair(&subscription.topic_url, &subscription.callback);
-        self.remove_subscription(Some(pair), Address { shard, topic, id });
+        self.remove_subscription(Some(pair), Address { shard, topic, id }, Some(&subscription));
         Ok(())
     }
 
@@ -108,7 +111,7 @@ impl Transaction<'_> {
             entry = Some(pair);
             self.forget_all_pending(pair);
         }
-        self.remove_subscription(entry, address);
+        self.remove_subscription(entry, address, None);
         Ok(true)
     }
 
@@ -138,7 +141,7 @@ impl Transaction<'_> {
         let denial = match known {
             None => Denial { id, topic, callback, reason, ended: None },
             Some((address, known)) => {
-                self.remove_subscription(Some(pair), address);
+                self.remove_subscription(Some(pair), address, Some(&known));
                 let ended = Some((address.shard, address.topic, address.id));
                 Denial { id, topic: known.topic_url, callback: known.callback, reason, ended }
             }
@@ -202,6 +205,10 @@ impl Transaction<'_> {
         let id = counters.subscription;
         let topic = &self.topic_mut(&request.topic).topic;
         let (topic, start) = (topic.id, topic.head);
+        let host = self.topics.accounts.host(request.callback.origin().as_bytes());
+        let at_host = self.topics.accounts.at(host).saturating_add_signed(self.staged.accounts.at(host));
+        let founded = Founded { topic: !self.is_subscribed(topic), host: at_host == 0 };
+        self.staged.accounts.begin(request.client, host, founded);
         *self.staged.subscriptions.entry(topic).or_default() += 1;
         let shard = Shard::of(&request.callback, self.shards);
         self.put(pair.to_vec(), &Address { shard, topic, id });
@@ -214,6 +221,8 @@ impl Transaction<'_> {
             lease: verified.lease(),
             lease_end: after(verified.asked_at(), verified.lease()),
             address: verified.address(),
+            client: request.client,
+            founded,
             start,
             created_at: verified.asked_at(),
             verified_at: verified.asked_at(),
@@ -222,7 +231,7 @@ impl Transaction<'_> {
     }
 
     /// Its entry in the index goes with it, if there is one.
-    fn remove_subscription(&mut self, entry: Option<Pair>, address: Address) {
+    fn remove_subscription(&mut self, entry: Option<Pair>, address: Address, known: Option<&Subscription>) {
         let Address { shard, topic, id } = address;
         let key = key::subscription(shard, topic, id);
         if let Some(pair) = entry {
@@ -231,6 +240,10 @@ impl Transaction<'_> {
         self.batch.remove(Space::Laggards, key.clone());
         self.batch.remove(Space::Subscriptions, key);
         *self.staged.subscriptions.entry(topic).or_default() -= 1;
+        if let Some(known) = known {
+            let host = self.topics.accounts.host(known.callback.origin().as_bytes());
+            self.staged.accounts.end(known.client, host, known.founded);
+        }
         self.staged.changed_subscriptions.push((shard, topic, id));
         self.staged.events.push(StoreEvent::Unsubscribed { shard, topic, id });
     }
@@ -264,6 +277,8 @@ fn renewed(known: &Subscription, verified: &VerifiedSubscription) -> Subscriptio
         verified_at: verified.asked_at(),
         id: known.id,
         topic: known.topic,
+        client: known.client,
+        founded: known.founded,
         start: known.start,
         created_at: known.created_at,
     }

@@ -1,0 +1,144 @@
+//! Topics that a publisher speaks for and those that strangers have fetched do not take each other's room.
+
+use std::net::IpAddr;
+
+use super::{Place, append, at, callback, gone, on_every_engine, posted, subscribe, topic};
+use crate::store::{
+    Account, Accounted, Founded, NewNotification, Offset, Payer, Rule, Shard, Shares, Store, Trimmed,
+};
+
+on_every_engine!(
+    strangers_take_no_room_from_publishers_nor_they_from_strangers,
+    of_strangers_who_takes_most_makes_room_by_network_then_by_host,
+    where_strangers_have_too_much_their_newest_goes_too,
+    who_posts_speaks_for_the_topic_from_then_on,
+    what_each_takes_is_known_after_reopening,
+    what_a_client_has_is_known_after_reopening_and_given_back,
+);
+
+const MUCH: u64 = u64::MAX;
+
+async fn fetch(store: &dyn Store, name: &str, network: u8, second: i64, bytes: usize) -> Offset {
+    let url = format!("https://{name}.example/t").parse().unwrap();
+    let payer = Payer::Strangers(Some(IpAddr::from([192, 0, network, 0])));
+    let fetched = NewNotification {
+        rule: Rule::Latest,
+        payer,
+        received_at: at(second),
+        ..posted(&url, vec![7; bytes])
+    };
+    append(store, fetched).await.1
+}
+
+async fn first(store: &dyn Store, name: &str) -> u64 {
+    let url = format!("https://{name}.example/t").parse().unwrap();
+    store.topic(&url).await.unwrap().unwrap().first.0
+}
+
+async fn strangers_take_no_room_from_publishers_nor_they_from_strangers(place: Place) {
+    let store = place.open();
+    let spoken_for = topic("t");
+    subscribe(&*store, &spoken_for, &callback("d")).await;
+    for second in 1..=6 {
+        append(&*store, NewNotification { received_at: at(second), ..posted(&spoken_for, vec![7; 100]) })
+            .await;
+    }
+    for number in 0..9 {
+        fetch(&*store, &format!("s{number}"), 1, 10 + number, 1_000).await;
+    }
+    store.trim(at(0), Shares { publishers: 600, strangers: 2_000 }).await.unwrap();
+    let usage = store.usage();
+    assert_eq!((usage.log_bytes - usage.strangers_bytes, usage.strangers_bytes), (600, 1_000));
+    assert_eq!(store.topic(&spoken_for).await.unwrap().unwrap().first, Offset(1));
+    let trimmed = store.trim(at(0), Shares { publishers: 350, strangers: 2_000 }).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 3, bytes: 300, early: 3 });
+    assert_eq!(store.usage().strangers_bytes, 1_000);
+}
+
+async fn of_strangers_who_takes_most_makes_room_by_network_then_by_host(place: Place) {
+    let store = place.open();
+    fetch(&*store, "quiet", 1, 1, 300).await;
+    fetch(&*store, "neighbour", 2, 2, 200).await;
+    for second in 3..=9 {
+        fetch(&*store, "greedy", 2, second, 300).await;
+    }
+    let shares = Shares { publishers: 0, strangers: 1_600 };
+    let trimmed = store.make_room(shares).await.unwrap();
+    // A sixteenth is made free beyond the share.
+    assert_eq!(trimmed, Trimmed { notifications: 4, bytes: 1_200, early: 4 });
+    assert_eq!(first(&*store, "greedy").await, 5);
+    assert_eq!((first(&*store, "quiet").await, first(&*store, "neighbour").await), (1, 1));
+    assert_eq!(store.make_room(shares).await.unwrap(), Trimmed::default(), "now there is room");
+}
+
+async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
+    let store = place.open();
+    let url = "https://greedy.example/t".parse().unwrap();
+    subscribe(&*store, &url, &callback("d")).await;
+    fetch(&*store, "greedy", 1, 1, 900).await;
+    store.make_room(Shares { publishers: MUCH, strangers: 800 }).await.unwrap();
+    let topic = store.topic(&url).await.unwrap().unwrap();
+    assert_eq!((topic.first, topic.head, store.usage().log_bytes), (Offset(2), Offset(1), 0));
+    assert_eq!(fetch(&*store, "greedy", 1, 2, 100).await, Offset(2), "it goes on behind that");
+    let store = place.reopen(store);
+    assert_eq!(store.usage().strangers_bytes, 100);
+    drop(store);
+    assert_eq!(place.faults(), []);
+}
+
+async fn who_posts_speaks_for_the_topic_from_then_on(place: Place) {
+    let store = place.open();
+    fetch(&*store, "t", 1, 1, 100).await;
+    assert_eq!(store.usage().strangers_bytes, 100);
+    append(&*store, posted(&"https://t.example/t".parse().unwrap(), vec![7; 10])).await;
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (110, 0));
+    fetch(&*store, "t", 1, 2, 100).await;
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (210, 0));
+}
+
+async fn what_each_takes_is_known_after_reopening(place: Place) {
+    let store = place.open();
+    append(&*store, posted(&topic("t"), vec![7; 10])).await;
+    for (name, network) in [("a", 1), ("b", 1), ("c", 2)] {
+        fetch(&*store, name, network, 1, 100).await;
+    }
+    let store = place.reopen(store);
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (310, 300));
+    store.make_room(Shares { publishers: 0, strangers: 299 }).await.unwrap();
+    assert_eq!(first(&*store, "c").await, 1, "the network is known, too");
+    assert_eq!(store.usage().strangers_bytes, 200);
+}
+
+async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place) {
+    let client = Some(IpAddr::from([192, 0, 2, 1]));
+    let of = |store: &dyn Store| store.accounted(client, &topic("t"), &callback("d"));
+    let store = place.open();
+    assert_eq!(of(&*store).founds, Founded { topic: true, host: true });
+    let mut subscriptions = Vec::new();
+    for (topic, at) in [(topic("t"), callback("d")), (topic("t"), callback("e")), (topic("u"), callback("d"))]
+    {
+        let intent = crate::store::Intent::Subscribe { lease: None, secret: None };
+        let (callback, received_at) = (at.clone(), super::DateTime::now());
+        let new = super::NewRequest { topic: topic.clone(), callback, intent, received_at, client };
+        let request = store.put_request(new).await.unwrap();
+        super::activate(&*store, &request, super::DateTime::now()).await;
+        subscriptions.push(store.find_subscription(&topic, &at).await.unwrap().unwrap());
+    }
+    let account = Account { subscriptions: 3, topics: 2, hosts: 1 };
+    let all = Accounted { of_client: account, in_all: account, founds: Founded::default() };
+    assert_eq!(of(&*store), all);
+    let store = place.reopen(store);
+    assert_eq!(of(&*store), all);
+    let shard = Shard::of(&callback("d"), store.shards());
+    for subscription in &subscriptions {
+        store.end(shard, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
+    }
+    let none = Accounted {
+        of_client: Account::default(),
+        in_all: Account::default(),
+        founds: Founded { topic: true, host: true },
+    };
+    assert_eq!(of(&*store), none);
+    drop(store);
+    assert_eq!(place.faults(), []);
+}

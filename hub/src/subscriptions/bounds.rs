@@ -1,0 +1,330 @@
+//! How many subscriptions, topics and callback hosts the hub keeps: for the clients of one network, and for all together.
+//!
+//! A subscription in force is renewed whatever the counts are. Requests that wait for verification come on top: of them each client has
+//! its share of places.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use resync_core::websub::{CallbackUrl, TopicUrl};
+
+use crate::buckets::{network, site};
+use crate::config::LimitsConfig;
+use crate::store::{Account, Accounted, Founded, Store};
+
+/// When to come back: leases end, and the shortest that a hub grants by default lasts so long.
+const AGAIN_AFTER: Duration = Duration::from_secs(3_600);
+
+/// The bounds of a hub.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// `None`: there are none.
+    most: Option<Most>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    of_client: Account,
+    in_all: Account,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Subscriptions in force.
+    Subscriptions,
+    /// Topics that somebody is subscribed to.
+    Topics,
+    /// Origins of callbacks.
+    Hosts,
+}
+
+/// A bound that one more subscription would pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beyond {
+    counted: Counted,
+    most: u64,
+}
+
+/// Whose bound it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    /// That of the clients on one network.
+    #[error(
+        "this client's network has {}, which is its share of this hub: unsubscribe what is no longer needed or wait for leases to end, and subscribe again; the hub's operator can raise [limits] {}_of_client",
+        .0.of_client(), .0.key()
+    )]
+    Client(Beyond),
+    /// That of all.
+    #[error(
+        "this hub has {}, which is all that it keeps: try again when leases have ended, or subscribe at another hub of the topic; its operator can raise [limits] {}",
+        .0, .0.key()
+    )]
+    Hub(Beyond),
+}
+
+impl Full {
+    /// When to come back.
+    pub fn wait(&self) -> Duration {
+        AGAIN_AFTER
+    }
+}
+
+impl Beyond {
+    fn key(&self) -> &'static str {
+        match self.counted {
+            Counted::Subscriptions => "most_subscriptions",
+            Counted::Topics => "most_topics",
+            Counted::Hosts => "most_callback_hosts",
+        }
+    }
+
+    fn of_client(&self) -> String {
+        let first = match self.counted {
+            Counted::Subscriptions => "",
+            Counted::Topics | Counted::Hosts => " that it was the first to name",
+        };
+        format!("{self}{first}")
+    }
+}
+
+impl fmt::Display for Beyond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.counted {
+            Counted::Subscriptions => "subscriptions",
+            Counted::Topics => "topics with subscriptions",
+            Counted::Hosts => "callback hosts",
+        };
+        write!(f, "{} {what}", self.most)
+    }
+}
+
+impl Bounds {
+    /// The bounds of a configuration.
+    pub fn new(config: &LimitsConfig) -> Self {
+        let of_client = Account {
+            subscriptions: config.most_subscriptions_of_client,
+            topics: config.most_topics_of_client,
+            hosts: config.most_callback_hosts_of_client,
+        };
+        let in_all = Account {
+            subscriptions: config.most_subscriptions,
+            topics: config.most_topics,
+            hosts: config.most_callback_hosts,
+        };
+        Self { most: config.enabled.then_some(Most { of_client, in_all }) }
+    }
+
+    /// Whether this client may have one more subscription, which is not in force yet.
+    ///
+    /// # Errors
+    /// [`Full`]
+    pub(super) fn check(
+        &self,
+        store: &dyn Store,
+        client: Option<IpAddr>,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Result<(), Full> {
+        let Some(most) = &self.most else { return Ok(()) };
+        let Accounted { of_client, in_all, founds } = store.accounted(payer(client), topic, callback);
+        beyond(&of_client, &most.of_client, founds).map_or(Ok(()), |beyond| Err(Full::Client(beyond)))?;
+        beyond(&in_all, &most.in_all, founds).map_or(Ok(()), |beyond| Err(Full::Hub(beyond)))
+    }
+}
+
+/// By whom a client's subscriptions are counted: a customer is given a /48 of IPv6 at most, which is as many clients as it likes.
+pub(super) fn payer(client: Option<IpAddr>) -> Option<IpAddr> {
+    client.map(|client| site(client).unwrap_or(network(client)))
+}
+
+fn beyond(now: &Account, most: &Account, founds: Founded) -> Option<Beyond> {
+    let counts = [
+        (Counted::Subscriptions, true, now.subscriptions, most.subscriptions),
+        (Counted::Topics, founds.topic, now.topics, most.topics),
+        (Counted::Hosts, founds.host, now.hosts, most.hosts),
+    ];
+    let full = counts.into_iter().find(|(_, one_more, now, most)| *one_more && now >= most);
+    full.map(|(counted, .., most)| Beyond { counted, most })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use resync_core::datetime::DateTime;
+
+    use super::*;
+    use crate::config;
+    use crate::store::{self, Ended, Engine, Intent, Keyring, NewRequest, Shard};
+    use crate::subscriptions::VerifiedSubscription;
+
+    const MOST: Account = Account { subscriptions: 3, topics: 2, hosts: 2 };
+
+    #[test]
+    fn only_what_a_subscription_brings_is_counted() {
+        let now = Account { subscriptions: 2, topics: 2, hosts: 2 };
+        let beyond = |topic, host| beyond(&now, &MOST, Founded { topic, host }).map(|beyond| beyond.counted);
+        assert_eq!(beyond(false, false), None, "it knows a topic and a host that are there already");
+        assert_eq!(beyond(true, false), Some(Counted::Topics));
+        assert_eq!(beyond(false, true), Some(Counted::Hosts));
+        let full = Account { subscriptions: 3, ..Account::default() };
+        let counted = super::beyond(&full, &MOST, Founded::default()).map(|beyond| beyond.counted);
+        assert_eq!(counted, Some(Counted::Subscriptions));
+    }
+
+    #[test]
+    fn a_refusal_says_whose_share_is_used_up_and_what_to_do() {
+        let client = Full::Client(Beyond { counted: Counted::Topics, most: 7 }).to_string();
+        assert!(client.contains("7 topics with subscriptions that it was the first to name"), "{client}");
+        assert!(client.contains("unsubscribe") && client.contains("most_topics_of_client"), "{client}");
+        let hub = Full::Hub(Beyond { counted: Counted::Hosts, most: 9 }).to_string();
+        assert!(hub.contains("9 callback hosts") && hub.ends_with("[limits] most_callback_hosts"), "{hub}");
+    }
+
+    #[test]
+    fn all_networks_of_an_ipv6_site_are_one_client_and_each_ipv4_address_is_its_own() {
+        let payer = |text: &str| payer(Some(text.parse().unwrap())).unwrap().to_string();
+        assert_eq!(payer("2001:db8:1:2::7"), payer("2001:db8:1:9::8"));
+        assert_ne!(payer("2001:db8:1::"), payer("2001:db8:2::"));
+        assert_ne!(payer("192.0.2.1"), payer("192.0.2.2"));
+        assert_eq!(payer("::ffff:192.0.2.1"), "192.0.2.1");
+    }
+
+    /// A client, a topic and a callback host by their numbers.
+    type Place = (u8, u8, u8);
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Subscribe(Place),
+        End(u8),
+        Reopen,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0..3_u8, 0..5_u8, 0..5_u8).prop_map(Step::Subscribe),
+            3 => any::<u8>().prop_map(Step::End),
+            1 => Just(Step::Reopen),
+        ]
+    }
+
+    fn names((client, topic, host): Place) -> (Option<IpAddr>, TopicUrl, CallbackUrl) {
+        let topic = format!("http://source.example/{topic}").parse().unwrap();
+        let callback = format!("http://d{host}.example/{client}").parse().unwrap();
+        (Some(IpAddr::from([192, 0, 2, client])), topic, callback)
+    }
+
+    /// The subscriptions in force, with what each of them brought.
+    #[derive(Default)]
+    struct Model(BTreeMap<Place, Founded>);
+
+    impl Model {
+        fn accounted(&self, (client, topic, host): Place) -> Accounted {
+            let own = || self.0.iter().filter(|((of, ..), _)| *of == client).map(|(_, founded)| founded);
+            let count = |is: fn(&Founded) -> bool| own().filter(|founded| is(founded)).count() as u64;
+            let (topics, hosts): (BTreeSet<_>, BTreeSet<_>) =
+                self.0.keys().map(|(_, topic, host)| (*topic, *host)).unzip();
+            Accounted {
+                of_client: Account {
+                    subscriptions: count(|_| true),
+                    topics: count(|founded| founded.topic),
+                    hosts: count(|founded| founded.host),
+                },
+                in_all: Account {
+                    subscriptions: self.0.len() as u64,
+                    topics: topics.len() as u64,
+                    hosts: hosts.len() as u64,
+                },
+                founds: Founded { topic: !topics.contains(&topic), host: !hosts.contains(&host) },
+            }
+        }
+
+        fn admits(&self, place: Place, of_client: &Account, all: &Account) -> bool {
+            let Accounted { of_client: own, in_all, founds } = self.accounted(place);
+            let fits = |now: &Account, most: &Account| {
+                now.subscriptions < most.subscriptions
+                    && (!founds.topic || now.topics < most.topics)
+                    && (!founds.host || now.hosts < most.hosts)
+            };
+            fits(&own, of_client) && fits(&in_all, all)
+        }
+    }
+
+    async fn subscribe(store: &dyn Store, place: Place) {
+        let (client, topic, callback) = names(place);
+        let (intent, received_at) = (Intent::Subscribe { lease: None, secret: None }, DateTime::now());
+        let new = NewRequest { topic, callback, intent, received_at, client: payer(client) };
+        let request = store.put_request(new).await.unwrap();
+        let verified = VerifiedSubscription::assumed(request, AGAIN_AFTER, DateTime::now());
+        store.activate(verified).await.unwrap();
+    }
+
+    async fn end(store: &dyn Store, place: Place) {
+        let (_, topic, callback) = names(place);
+        let known = store.find_subscription(&topic, &callback).await.unwrap().unwrap();
+        let shard = Shard::of(&callback, store.shards());
+        store.end(shard, known.topic, known.id, Ended::Gone { lease_end: known.lease_end }).await.unwrap();
+    }
+
+    async fn live(steps: Vec<Step>) {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let limits = LimitsConfig {
+            most_subscriptions_of_client: 6,
+            most_topics_of_client: 2,
+            most_callback_hosts_of_client: 3,
+            most_subscriptions: 12,
+            most_topics: 4,
+            most_callback_hosts: 4,
+            ..config::load(None, [], &Vec::new()).unwrap().limits
+        };
+        let bounds = Bounds::new(&limits);
+        let most = bounds.most.unwrap();
+        let (mut store, mut model) = (open(), Model::default());
+        for step in steps {
+            match step {
+                Step::Subscribe(place) if !model.0.contains_key(&place) => {
+                    let (client, topic, callback) = names(place);
+                    assert_eq!(store.accounted(payer(client), &topic, &callback), model.accounted(place));
+                    let admitted = bounds.check(store.as_ref(), client, &topic, &callback).is_ok();
+                    assert_eq!(admitted, model.admits(place, &most.of_client, &most.in_all));
+                    if admitted {
+                        subscribe(store.as_ref(), place).await;
+                        model.0.insert(place, model.accounted(place).founds);
+                    }
+                }
+                // A renewal is nothing new.
+                Step::Subscribe(place) => subscribe(store.as_ref(), place).await,
+                Step::End(which) if !model.0.is_empty() => {
+                    let place = *model.0.keys().nth(usize::from(which) % model.0.len()).unwrap();
+                    end(store.as_ref(), place).await;
+                    model.0.remove(&place);
+                }
+                Step::End(_) => {}
+                Step::Reopen => {
+                    drop(store);
+                    store = open();
+                }
+            }
+        }
+        for client in 0..3 {
+            let place = (client, 0, 0);
+            let (of, topic, callback) = names(place);
+            assert_eq!(store.accounted(payer(of), &topic, &callback), model.accounted(place));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn whatever_begins_and_ends_the_counts_are_those_of_what_is_in_force(steps in vec(step(), 1..60)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(live(steps));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Whose share of the log a fetched notification takes, and that it does not take more than that.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use resync_core::websub::TopicUrl;
+use tracing::warn;
+
+use super::authority::Authority;
+use crate::egress;
+use crate::store::{Payer, Shares, Store, StoreError};
+
+/// The log as those find it who bring fetched notifications.
+#[derive(Clone, Debug)]
+pub struct SharedLog {
+    store: Arc<dyn Store>,
+    authority: Authority,
+    shares: Shares,
+}
+
+/// Why a notification is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it has {bytes} bytes, and all topics for which no publisher has a token share {share}: make one with `resync-hub token add`, or raise [retention] size"
+)]
+pub(super) struct TooLarge {
+    bytes: usize,
+    share: u64,
+}
+
+impl SharedLog {
+    /// A log that may take `size` bytes of bodies.
+    pub fn new(store: Arc<dyn Store>, authority: Authority, size: u64) -> Self {
+        Self { store, authority, shares: Shares::of(size) }
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Whose share a topic takes that was fetched there. Who redirects elsewhere pays itself.
+    pub(super) fn payer(&self, topic: &TopicUrl, from: IpAddr) -> Payer {
+        if self.authority.is_spoken_for(topic) {
+            Payer::Publishers
+        } else {
+            Payer::Strangers(Some(egress::network(from).network()))
+        }
+    }
+
+    /// Whether a topic's content fits into its share at all.
+    ///
+    /// # Errors
+    /// [`TooLarge`]
+    pub(super) fn fits(&self, posted: bool, payer: Payer, bytes: usize) -> Result<(), TooLarge> {
+        let share = self.shares.strangers;
+        let fits = posted || payer == Payer::Publishers || bytes as u64 <= share;
+        if fits { Ok(()) } else { Err(TooLarge { bytes, share }) }
+    }
+
+    /// Where strangers have more than their share now, the heaviest of them lose what they have had for longest.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the next one makes room, or retention does.
+    pub(super) async fn make_room(&self) -> Result<(), StoreError> {
+        let trimmed = self.store.make_room(self.shares).await?;
+        if trimmed.notifications > 0 {
+            warn!(
+                notifications = trimmed.notifications,
+                bytes = trimmed.bytes,
+                share = self.shares.strangers,
+                "topics for which no publisher has a token take more than their share of [retention] size: those that take most make room"
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::PublishPolicy;
+    use crate::store::{self, Engine, Keyring};
+    use crate::topics::Tokens;
+
+    fn log(tokens: &Path, data: &Path) -> SharedLog {
+        let store = store::open(Engine::default(), data, Keyring::none(), 0).unwrap();
+        SharedLog::new(store, Authority::new(PublishPolicy::Token, tokens).unwrap(), 1_000)
+    }
+
+    #[tokio::test]
+    async fn whoever_has_a_token_pays_from_the_publishers_share_and_others_by_their_network() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = folder.path().join("tokens.json");
+        Tokens::add(&tokens, "library", vec!["http://library.example/".to_owned()]).unwrap();
+        let log = log(&tokens, &folder.path().join("data"));
+        let payer = |topic: &str, from: &str| log.payer(&topic.parse().unwrap(), from.parse().unwrap());
+        assert_eq!(payer("http://library.example/feed", "192.0.2.7"), Payer::Publishers);
+        let network = |text: &str| Payer::Strangers(Some(text.parse().unwrap()));
+        assert_eq!(payer("http://other.example/feed", "192.0.2.7"), network("192.0.2.0"));
+        assert_eq!(payer("http://other.example/feed", "2001:db8:1:2::7"), network("2001:db8:1::"));
+    }
+
+    #[tokio::test]
+    async fn what_would_take_more_than_the_share_of_all_strangers_is_not_taken_and_told_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(&folder.path().join("tokens.json"), &folder.path().join("data"));
+        let stranger = Payer::Strangers(None);
+        assert_eq!(log.fits(false, stranger, 100), Ok(()));
+        let told = log.fits(false, stranger, 101).unwrap_err().to_string();
+        assert!(
+            told.contains("101 bytes") && told.contains("share 100") && told.contains("token add"),
+            "{told}"
+        );
+        assert_eq!(log.fits(false, Payer::Publishers, 101), Ok(()));
+        assert_eq!(log.fits(true, stranger, 101), Ok(()), "who has posted here speaks for the topic");
+    }
+}
