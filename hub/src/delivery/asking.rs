@@ -202,7 +202,6 @@ mod tests {
             callback: callback.parse().unwrap(),
             intent: Intent::Subscribe { lease: None, secret: None },
             received_at: now,
-            client: None,
         };
         let request = store.put_request(request).await.unwrap();
         let (topic, callback) = (request.topic.clone(), request.callback.clone());

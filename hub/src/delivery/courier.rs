@@ -425,9 +425,7 @@ mod tests {
     use crate::delivery::breaker::BreakerPolicy;
     use crate::delivery::hosts::{Hosts, Lane};
     use crate::egress::Guard;
-    use crate::store::{
-        self, Ahead, Credentials, Engine, Keyring, NotificationLinks, Shares, Subscription,
-    };
+    use crate::store::{self, Ahead, Credentials, Engine, Keyring, NotificationLinks, Shares, Subscription};
     use crate::topics::{BodyBudget, CatchUp};
 
     fn recipient(secret: Option<&str>) -> Arc<Recipient> {

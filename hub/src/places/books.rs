@@ -215,7 +215,8 @@ impl Books {
             self.members[number.index()] = Some(member);
             return number;
         }
-        let number = u32::try_from(self.members.len()).expect("bounds of what may wait are far below four billion");
+        let number =
+            u32::try_from(self.members.len()).expect("bounds of what may wait are far below four billion");
         self.members.push(Some(member));
         Number(number)
     }
@@ -292,7 +293,8 @@ impl Books {
     }
 
     pub(super) fn is_slow(&self, number: Number) -> bool {
-        let keys = [Part::Client, Part::Site, Part::Here].into_iter().filter_map(|part| self.key(number, part));
+        let keys =
+            [Part::Client, Part::Site, Part::Here].into_iter().filter_map(|part| self.key(number, part));
         keys.filter_map(|key| self.slow_of_late.peek(&key)).any(|since| since.elapsed() < SLOW_FOR)
     }
 

@@ -215,7 +215,8 @@ impl Verification {
             Event::Turn(number, place) => {
                 let Some(Entry { turn, .. }) = line.entries.get(&number) else { return };
                 let (verification, denials, turn) = (self.clone(), denials.clone(), *turn);
-                let taking = async move { verification.take_turn(RequestId(number), turn, place, &denials).await };
+                let taking =
+                    async move { verification.take_turn(RequestId(number), turn, place, &denials).await };
                 line.run(number, taking);
             }
             Event::Rested(number, Some(place)) => place.line_up(&line.turns, number),
@@ -293,7 +294,12 @@ impl Verification {
             }
             Verdict::Refused(reason) => reason,
         };
-        debug!(topic = request.topic.as_str(), origin = request.callback.origin(), reason, "request refused by policy");
+        debug!(
+            topic = request.topic.as_str(),
+            origin = request.callback.origin(),
+            reason,
+            "request refused by policy"
+        );
         self.meters.ended(Ending::Topic);
         let PendingRequest { id, topic, callback, .. } = request;
         let denial = NewDenial { topic, callback: callback.clone(), reason, refusal: Refusal::Request(id) };
@@ -308,7 +314,13 @@ impl Verification {
     }
 
     /// Asks the callback, and acts upon what it says.
-    async fn ask_in_turn(&self, request: PendingRequest, turn: Turn, place: Place, denials: &Denials) -> After {
+    async fn ask_in_turn(
+        &self,
+        request: PendingRequest,
+        turn: Turn,
+        place: Place,
+        denials: &Denials,
+    ) -> After {
         let who = turn.who;
         let lease = match &request.intent {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
@@ -350,7 +362,12 @@ impl Verification {
     }
 
     /// Why the renewal that its subscriber has just confirmed ends the subscription instead.
-    async fn ends_renewal(&self, request: &PendingRequest, who: Acquaintance, place: &Place) -> Option<String> {
+    async fn ends_renewal(
+        &self,
+        request: &PendingRequest,
+        who: Acquaintance,
+        place: &Place,
+    ) -> Option<String> {
         if !who.in_force || request.intent == Intent::Unsubscribe {
             return None;
         }
@@ -524,7 +541,10 @@ mod tests {
         async fn ask(&self, callback: &CallbackUrl) -> PendingRequest {
             let intent = Intent::Subscribe { lease: None, secret: None };
             let (topic, callback, received_at) = (topic(), callback.clone(), DateTime::now());
-            let request = self.store.put_request(NewRequest { client: None, topic, callback, intent, received_at }).await;
+            let request = self
+                .store
+                .put_request(NewRequest { client: None, topic, callback, intent, received_at })
+                .await;
             request.unwrap()
         }
 
@@ -660,7 +680,8 @@ mod tests {
 
         async fn look(&self, topic: &TopicUrl, _: Option<&mut Place>) -> Verdict {
             let (topic, callback, received_at) = (topic.clone(), self.1.clone(), DateTime::now());
-            let newer = NewRequest { client: None, topic, callback, intent: Intent::Unsubscribe, received_at };
+            let newer =
+                NewRequest { client: None, topic, callback, intent: Intent::Unsubscribe, received_at };
             self.0.put_request(newer).await.unwrap();
             Verdict::Refused("not here".to_owned())
         }

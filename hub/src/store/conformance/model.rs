@@ -274,7 +274,6 @@ impl Model {
             callback: callback_of(pair.1),
             intent,
             received_at: at(START + self.now),
-            client: None,
         };
         let request = store.put_request(new).await.unwrap();
         self.asked.entry(pair).or_default().push(request.clone());

@@ -32,7 +32,7 @@ pub enum Intent {
 /// A request before it has an identity.
 #[derive(Clone, Debug)]
 pub struct NewRequest {
-    /// The network of the client that sent it; `None` is nobody in particular.
+    /// The network of the client that sent it, by whose share what comes of it is counted; `None` is nobody in particular.
     pub client: Option<IpAddr>,
     /// The topic as the subscriber wrote it.
     pub topic: TopicUrl,
@@ -42,8 +42,6 @@ pub struct NewRequest {
     pub intent: Intent,
     /// When it came in.
     pub received_at: DateTime,
-    /// By whose share what comes of it is counted.
-    pub client: Option<IpAddr>,
 }
 
 /// A request that was acknowledged and waits for verification of intent.
@@ -61,8 +59,6 @@ pub struct PendingRequest {
     pub intent: Intent,
     /// When it came in.
     pub received_at: DateTime,
-    /// By whose share what comes of it is counted.
-    pub client: Option<IpAddr>,
 }
 
 /// A denial's identity; requests and denials are counted together.
