@@ -291,6 +291,11 @@ pub(crate) fn site(client: IpAddr) -> Option<IpAddr> {
     }
 }
 
+/// By whom what a client has the hub keep is counted: a customer is given a site of IPv6, which is as many clients as it likes.
+pub(crate) fn customer(client: IpAddr) -> IpAddr {
+    site(client).unwrap_or(network(client))
+}
+
 fn beginning(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
     Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> bits))
 }

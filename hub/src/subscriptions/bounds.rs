@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use crate::buckets::{network, site};
+use crate::buckets::customer;
 use crate::config::LimitsConfig;
 use crate::store::{Account, Accounted, Founded, Store};
 
@@ -128,15 +128,10 @@ impl Bounds {
         callback: &CallbackUrl,
     ) -> Result<(), Full> {
         let Some(most) = &self.most else { return Ok(()) };
-        let Accounted { of_client, in_all, founds } = store.accounted(payer(client), topic, callback);
+        let Accounted { of_client, in_all, founds } = store.accounted(client.map(customer), topic, callback);
         beyond(&of_client, &most.of_client, founds).map_or(Ok(()), |beyond| Err(Full::Client(beyond)))?;
         beyond(&in_all, &most.in_all, founds).map_or(Ok(()), |beyond| Err(Full::Hub(beyond)))
     }
-}
-
-/// By whom a client's subscriptions are counted: a customer is given a /48 of IPv6 at most, which is as many clients as it likes.
-pub(super) fn payer(client: Option<IpAddr>) -> Option<IpAddr> {
-    client.map(|client| site(client).unwrap_or(network(client)))
 }
 
 fn beyond(now: &Account, most: &Account, founds: Founded) -> Option<Beyond> {
@@ -187,7 +182,7 @@ mod tests {
 
     #[test]
     fn all_networks_of_an_ipv6_site_are_one_client_and_each_ipv4_address_is_its_own() {
-        let payer = |text: &str| payer(Some(text.parse().unwrap())).unwrap().to_string();
+        let payer = |text: &str| customer(text.parse().unwrap()).to_string();
         assert_eq!(payer("2001:db8:1:2::7"), payer("2001:db8:1:9::8"));
         assert_ne!(payer("2001:db8:1::"), payer("2001:db8:2::"));
         assert_ne!(payer("192.0.2.1"), payer("192.0.2.2"));
@@ -257,7 +252,7 @@ mod tests {
     async fn subscribe(store: &dyn Store, place: Place) {
         let (client, topic, callback) = names(place);
         let (intent, received_at) = (Intent::Subscribe { lease: None, secret: None }, DateTime::now());
-        let new = NewRequest { topic, callback, intent, received_at, client: payer(client) };
+        let new = NewRequest { topic, callback, intent, received_at, client };
         let request = store.put_request(new).await.unwrap();
         let verified = VerifiedSubscription::assumed(request, AGAIN_AFTER, DateTime::now());
         store.activate(verified).await.unwrap();
@@ -289,7 +284,10 @@ mod tests {
             match step {
                 Step::Subscribe(place) if !model.0.contains_key(&place) => {
                     let (client, topic, callback) = names(place);
-                    assert_eq!(store.accounted(payer(client), &topic, &callback), model.accounted(place));
+                    assert_eq!(
+                        store.accounted(client.map(customer), &topic, &callback),
+                        model.accounted(place)
+                    );
                     let admitted = bounds.check(store.as_ref(), client, &topic, &callback).is_ok();
                     assert_eq!(admitted, model.admits(place, &most.of_client, &most.in_all));
                     if admitted {
@@ -314,7 +312,7 @@ mod tests {
         for client in 0..3 {
             let place = (client, 0, 0);
             let (of, topic, callback) = names(place);
-            assert_eq!(store.accounted(payer(of), &topic, &callback), model.accounted(place));
+            assert_eq!(store.accounted(of.map(customer), &topic, &callback), model.accounted(place));
         }
     }
 

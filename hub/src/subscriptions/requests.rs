@@ -8,7 +8,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe};
 use tokio::sync::mpsc;
 
-use super::bounds::{self, Bounds, Full};
+use super::bounds::{Bounds, Full};
 use super::resting::Resting;
 use crate::buckets::network;
 use crate::egress::{self, Forbidden, Guard};
@@ -170,8 +170,8 @@ impl Requests {
         }
         let host = callback.url().host_str().unwrap_or_default();
         let place = self.places.try_place(who.asker(), host).ok_or(NotAccepted::Busy)?;
-        let (received_at, client) = (DateTime::now(), bounds::payer(who.client));
-        let request = NewRequest { client, topic, callback, intent, received_at };
+        let received_at = DateTime::now();
+        let request = NewRequest { client: who.client, topic, callback, intent, received_at };
         let request = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
         let _ = self.verification.send(Waiting { request, acquaintance: Some(who), place: Some(place) });

@@ -32,7 +32,7 @@ pub enum Intent {
 /// A request before it has an identity.
 #[derive(Clone, Debug)]
 pub struct NewRequest {
-    /// The network of the client that sent it, by whose share what comes of it is counted; `None` is nobody in particular.
+    /// The network of the client that sent it; `None` is nobody in particular.
     pub client: Option<IpAddr>,
     /// The topic as the subscriber wrote it.
     pub topic: TopicUrl,

@@ -7,6 +7,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 
 use super::{Transaction, after};
+use crate::buckets::customer;
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
@@ -208,7 +209,8 @@ impl Transaction<'_> {
         let host = self.topics.accounts.host(request.callback.origin().as_bytes());
         let at_host = self.topics.accounts.at(host).saturating_add_signed(self.staged.accounts.at(host));
         let founded = Founded { topic: !self.is_subscribed(topic), host: at_host == 0 };
-        self.staged.accounts.begin(request.client, host, founded);
+        let client = request.client.map(customer);
+        self.staged.accounts.begin(client, host, founded);
         *self.staged.subscriptions.entry(topic).or_default() += 1;
         let shard = Shard::of(&request.callback, self.shards);
         self.put(pair.to_vec(), &Address { shard, topic, id });
@@ -221,7 +223,7 @@ impl Transaction<'_> {
             lease: verified.lease(),
             lease_end: after(verified.asked_at(), verified.lease()),
             address: verified.address(),
-            client: request.client,
+            client,
             founded,
             start,
             created_at: verified.asked_at(),
