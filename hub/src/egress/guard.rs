@@ -27,7 +27,7 @@ impl PublicAddress {
 
 /// Whoever has one address mostly has those around it: the /24, or the /48 of IPv6. All of IPv4 is in one /48 where a resolver
 /// translates it (NAT64), so there the address counts that stands in it.
-pub(super) fn network(address: IpAddr) -> IpNet {
+pub(crate) fn network(address: IpAddr) -> IpNet {
     let ip = match canonical(address) {
         IpAddr::V6(v6) if v6.segments().starts_with(&[0x64, 0xff9b, 0, 0, 0, 0]) => {
             let [.., a, b, c, d] = v6.octets();

@@ -22,6 +22,7 @@ pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT,
 pub use confirmed::{Confirmed, HeldBack, Question};
 pub use connector::Way;
 pub use crowds::Crowds;
+pub(crate) use guard::network as network_of;
 pub use guard::{Forbidden, Guard, PublicAddress};
 pub use resolver::{Resolver, Unresolved};
 pub use target::{RedirectError, Target, redirect, target};
