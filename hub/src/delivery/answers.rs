@@ -1,8 +1,10 @@
 //! What an answer means for one shard: who goes on, who is tried again and when, and what is given up.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::super::attempt::{Attempt, Finished};
+use super::super::hosts::HostId;
 use super::super::member::{Failing, Phase, Poison};
 use super::super::schedule::{self, Decision, Failure, GivenUp, Outcome, Row};
 use super::{Machine, Now};
@@ -17,8 +19,18 @@ const UNREADABLE: Duration = Duration::from_secs(3_600);
 const SUSPICIOUS: u16 = 4;
 
 impl Machine {
+    /// Takes in where a request went, if it got that far.
+    pub(in super::super) fn reached(&mut self, host: HostId, address: Option<IpAddr>) {
+        if let Some(address) = address {
+            self.hosts.reached(host, address);
+        }
+    }
+
     /// Takes in what became of a request.
     pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
+        if matches!(finished, Finished::Answered { outcome: Outcome::Delivered, .. }) {
+            self.hosts.delivered(attempt.host, (attempt.topic, attempt.subscription));
+        }
         self.hosts.answered(attempt.host, finished.sign(), attempt.started, now.monotonic);
         if !matches!(finished, Finished::HeldBack(_) | Finished::Undecided) {
             self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));

@@ -117,7 +117,8 @@ impl Finished {
     pub(super) fn sign(&self) -> Sign {
         match self {
             Self::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
-                FailureClass::Trouble => Sign::Trouble(failure.retry_after),
+                FailureClass::Trouble if failure.status.is_none() => Sign::Silent,
+                FailureClass::Trouble => Sign::Trouble,
                 FailureClass::Slow | FailureClass::Refused | FailureClass::Gone | FailureClass::Unsent => {
                     Sign::Alive
                 }

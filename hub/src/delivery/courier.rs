@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -120,18 +121,24 @@ impl Courier {
         }
     }
 
-    /// Makes the attempt. Never fails: whatever happens is an outcome.
-    pub(super) async fn carry(&self, shard: Shard, attempt: &Attempt) -> Finished {
-        match self.try_carry(shard, attempt).await {
-            Ok(finished) => finished,
+    /// Makes the attempt, and says whom it was sent to if it got that far. Never fails: whatever happens is an outcome.
+    pub(super) async fn carry(&self, shard: Shard, attempt: &Attempt) -> (Finished, Option<IpAddr>) {
+        let mut reached = None;
+        match self.try_carry(shard, attempt, &mut reached).await {
+            Ok(finished) => (finished, reached),
             Err(error) => {
                 warn!(%error, topic = attempt.topic.0, offset = attempt.offset.0, "delivery postponed: store unreadable");
-                Finished::Postponed
+                (Finished::Postponed, reached)
             }
         }
     }
 
-    async fn try_carry(&self, shard: Shard, attempt: &Attempt) -> Result<Finished, StoreError> {
+    async fn try_carry(
+        &self,
+        shard: Shard,
+        attempt: &Attempt,
+        reached: &mut Option<IpAddr>,
+    ) -> Result<Finished, StoreError> {
         let Attempt { topic, subscription, ahead, keep, .. } = *attempt;
         let recipient = match self.store.recipient(shard, topic, subscription, ahead, keep).await {
             Ok(Some(recipient)) => recipient,
@@ -149,7 +156,7 @@ impl Courier {
             Err(without) => return Ok(without),
         };
         let body = self.editions.body(self.store.as_ref(), &recipient, &notification).await?;
-        Ok(self.send(shard, attempt, &recipient, &notification, body).await)
+        Ok(self.send(shard, attempt, &recipient, &notification, body, reached).await)
     }
 
     /// The notification that this attempt is about; what the attempt comes to where there is none that can be read.
@@ -222,12 +229,13 @@ impl Courier {
         recipient: &Arc<Recipient>,
         notification: &Notification,
         body: Bytes,
+        reached: &mut Option<IpAddr>,
     ) -> Finished {
         let number = attempt.number;
         let answered = |outcome| Finished::Answered { offset: notification.offset, outcome };
         let mut span = self.tracer.begin_below(notification.trace, "deliver", SpanKind::Client);
         let content = Content { notification, body, trace: span.passed_on() };
-        let (begun, answer) = match self.request_from(shard, attempt, recipient, content).await {
+        let (begun, answer) = match self.request_from(shard, attempt, recipient, content, reached).await {
             Ok(Some(asked)) => asked,
             Ok(None) => return Finished::Vanished,
             Err(error) => {
@@ -270,13 +278,15 @@ impl Courier {
         attempt: &Attempt,
         recipient: &Arc<Recipient>,
         content: Content<'_>,
+        reached: &mut Option<IpAddr>,
     ) -> Result<Option<(Instant, Result<egress::Answer, EgressError>)>, Unaddressable> {
         let Attempt { keep, number, .. } = *attempt;
         let mut way = Way::Asking(recipient.id.0);
         for _ in 0..=QUESTIONS {
             let (addressed, request) = self.request(recipient, keep, content.clone(), number)?;
             let begun = Instant::now();
-            let question = match self.client.send_to(&addressed.target, request, ANSWER_READ, way).await {
+            let sent = self.client.send_to(&addressed.target, request, ANSWER_READ, way, reached).await;
+            let question = match sent {
                 Err(EgressError::Unasked(question)) => question,
                 answer => return Ok(Some((begun, answer))),
             };
@@ -423,7 +433,7 @@ mod tests {
 
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
-    use crate::delivery::hosts::{Hosts, Lane};
+    use crate::delivery::hosts::{Hosts, Lane, Neighbours};
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Credentials, Engine, Keyring, NotificationLinks, Shares, Subscription};
     use crate::topics::{BodyBudget, CatchUp};
@@ -541,7 +551,7 @@ mod tests {
             probe: false,
             ahead: Ahead::Topic,
             keep: Keep::Ready,
-            host: Hosts::new(1, breaker).join(&"http://destination.example".into()),
+            host: Hosts::new(1, breaker, Neighbours::of(1, 1)).join(&"http://destination.example".into(), None),
             confirmations: 0,
             lease_end: DateTime::now(),
             started: Instant::now(),
@@ -592,7 +602,7 @@ mod tests {
         store::damage_subscription(directory.path());
         let courier = courier(open());
         let attempt = Attempt { subscription: id, ..attempt(topic, 1) };
-        assert_eq!(courier.carry(shard, &attempt).await, Finished::Unreadable);
+        assert_eq!(courier.carry(shard, &attempt).await, (Finished::Unreadable, None));
         assert!(!courier.unreadable.is_news(topic, id), "it was told");
     }
 

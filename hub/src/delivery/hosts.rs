@@ -3,11 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::breaker::{Breaker, BreakerPolicy, Change, Sign};
-use super::waiting::Waiting;
+use super::breaker::{Breaker, BreakerPolicy, Change, Permits, Sign};
+use super::host::Host;
+use super::networks::Networks;
+use super::slowness::{Peers, SLOW};
 use crate::store::{SubscriptionId, TopicId};
 
 /// An origin, as a small number.
@@ -17,8 +20,10 @@ pub(super) struct HostId(u32);
 /// A subscription that waits for its host.
 pub(super) type Waiter = (TopicId, SubscriptionId);
 
-/// A host whose answers take longer than this, or will, is a slow one.
-const SLOW: Duration = Duration::from_secs(3);
+/// Hosts that may not be served now and are passed by in one look for one that may.
+const PASSED_BY: usize = 64;
+/// Hosts that are looked at for one that finds no place and is not to blame for that.
+const LOOKED_AT: usize = 4;
 
 /// What kind of work a request is. Each has a share of all requests under way, so that none can crowd out the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,24 +49,52 @@ impl Lane {
     }
 }
 
-/// The lanes that have a place left.
+/// The lanes that have a place left, and the places that are kept for networks with few requests where none has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OpenLanes([bool; 3]);
+pub(super) struct OpenLanes {
+    open: [bool; 3],
+    scarce: bool,
+    spare: usize,
+}
 
 impl OpenLanes {
     #[cfg(test)]
-    pub(super) const ALL: Self = Self([true; 3]);
+    pub(super) const ALL: Self = Self { open: [true; 3], scarce: false, spare: 0 };
 
     pub(super) fn new(has_place: impl Fn(Lane) -> bool) -> Self {
-        Self(Lane::ALL.map(has_place))
+        Self { open: Lane::ALL.map(has_place), scarce: false, spare: 0 }
+    }
+
+    /// The same where all places but these are taken. A network may have one of them while it has fewer under way than are left, so
+    /// that there is always one for who has none.
+    pub(super) fn with_spare(self, spare: usize) -> Self {
+        Self { scarce: true, spare, ..self }
     }
 
     pub(super) fn any(self) -> bool {
-        self.0.contains(&true)
+        self.open.contains(&true)
     }
 
     pub(super) fn has(self, lane: Lane) -> bool {
-        self.0[lane as usize]
+        self.open[lane as usize]
+    }
+
+    pub(super) fn spare(self) -> usize {
+        self.spare
+    }
+}
+
+/// What the shards of a worker have in common, since they share its places.
+#[derive(Clone, Debug)]
+pub(super) struct Neighbours {
+    networks: Networks,
+    peers: Peers,
+}
+
+impl Neighbours {
+    /// Of a worker with so many places, of which one host may have `per_host`.
+    pub(super) fn of(places: usize, per_host: usize) -> Self {
+        Self { networks: Networks::new(places, per_host), peers: Peers::default() }
     }
 }
 
@@ -85,28 +118,11 @@ pub(super) struct Hosts {
     under_way: BTreeMap<(Instant, HostId), u32>,
     /// Breakers that opened, for the log.
     opened: Vec<(String, Duration)>,
+    neighbours: Neighbours,
+    /// What a host may take at most not to be a slow one, where others find no place.
+    bound: Option<u32>,
     /// When hosts were woken last.
     now: Instant,
-}
-
-#[derive(Debug)]
-struct Host {
-    origin: Arc<str>,
-    /// Subscriptions with this origin.
-    subscriptions: u32,
-    in_flight: u32,
-    /// So many of these have been under way for longer than a quick answer takes.
-    hanging: u32,
-    /// How often it has confirmed anything.
-    confirmations: u32,
-    first: Waiting,
-    again: Waiting,
-    in_ready: [bool; 3],
-    /// It has been slow, and is until so many more answers have come quickly, one after the other.
-    quick_owed: u32,
-    next_again: bool,
-    /// How often it has answered, be it with a refusal.
-    answers: u32,
 }
 
 /// A host that is left alone.
@@ -121,7 +137,7 @@ pub struct OpenHost {
 }
 
 impl Hosts {
-    pub(super) fn new(limit: usize, policy: BreakerPolicy) -> Self {
+    pub(super) fn new(limit: usize, policy: BreakerPolicy, neighbours: Neighbours) -> Self {
         Self {
             limit: limit.max(1),
             policy,
@@ -134,13 +150,15 @@ impl Hosts {
             pauses: BinaryHeap::new(),
             under_way: BTreeMap::new(),
             opened: Vec::new(),
+            neighbours,
+            bound: None,
             now: Instant::now(),
         }
     }
 
-    /// The number of this origin, for one more subscription.
-    pub(super) fn join(&mut self, origin: &Arc<str>) -> HostId {
-        let id = self.by_origin.get(origin).copied().unwrap_or_else(|| self.add(origin));
+    /// The number of this origin, for one more subscription, which was confirmed at this address.
+    pub(super) fn join(&mut self, origin: &Arc<str>, address: Option<IpAddr>) -> HostId {
+        let id = self.by_origin.get(origin).copied().unwrap_or_else(|| self.add(origin, address));
         self.host(id).subscriptions += 1;
         id
     }
@@ -151,8 +169,9 @@ impl Hosts {
         self.forget_if_unused(id);
     }
 
-    fn add(&mut self, origin: &Arc<str>) -> HostId {
-        let host = Host::new(Arc::clone(origin));
+    fn add(&mut self, origin: &Arc<str>, address: Option<IpAddr>) -> HostId {
+        let address = address.or_else(|| literal(origin));
+        let host = Host::new(Arc::clone(origin), address, self.neighbours.networks.of(address));
         let id = if let Some(id) = self.free.pop() {
             *self.host(id) = host;
             id
@@ -166,7 +185,7 @@ impl Hosts {
 
     fn forget_if_unused(&mut self, id: HostId) {
         let host = self.host(id);
-        if host.subscriptions == 0 && host.in_flight == 0 && host.in_ready == [false; 3] {
+        if host.is_unused() {
             let origin = Arc::clone(&host.origin);
             host.first.clear();
             host.again.clear();
@@ -181,37 +200,122 @@ impl Hosts {
     /// Puts a subscription behind those of its topic that wait for its host; `again` if it failed before.
     pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, again: bool) {
         let now = self.now;
-        let host = self.host(id);
-        let queue = if again { &mut host.again } else { &mut host.first };
-        queue.push(waiter, now);
+        self.host(id).wait(waiter, again, now);
         self.mark_ready(id);
+    }
+
+    /// Something was delivered to this one, which therefore tells best how the host is.
+    pub(super) fn delivered(&mut self, id: HostId, waiter: Waiter) {
+        self.host(id).delivered(waiter);
+    }
+
+    /// A request to this host went to this address.
+    pub(super) fn reached(&mut self, id: HostId, address: IpAddr) {
+        if self.states[id.0 as usize].address != Some(address) {
+            let network = self.neighbours.networks.of(Some(address));
+            self.host(id).moves(address, network);
+        }
     }
 
     /// The next subscription whose host and lane have a free place, which it takes. Lanes take turns, and so do hosts.
     pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Lane, Waiter)> {
+        if open.scarce {
+            self.note_who_finds_no_place();
+        }
         for step in 0..Lane::ALL.len() {
             let index = (self.turn + step) % Lane::ALL.len();
-            if !open.0[index] {
+            let lane = Lane::ALL[index];
+            let spare = if open.has(lane) { None } else { Some(open.spare) };
+            if spare == Some(0) || (spare.is_some() && lane == Lane::Slow) {
                 continue;
             }
-            let lane = Lane::ALL[index];
-            while let Some(id) = self.ready[index].pop_front() {
-                let limit = self.at_once(id);
-                let host = self.host(id);
-                host.in_ready[index] = false;
-                if (host.in_flight as usize) < limit
-                    && let Some(waiter) = host.pop(lane)
-                {
+            let mut left = PASSED_BY.min(self.ready[index].len());
+            while left > 0
+                && let Some(id) = self.ready[index].pop_front()
+            {
+                if !self.has_room(id, spare) {
+                    left -= 1;
+                    self.ready[index].push_back(id);
+                    continue;
+                }
+                self.host(id).in_ready[index] = false;
+                if let Some(waiter) = self.pop(id, lane) {
+                    let host = &mut self.states[id.0 as usize];
                     host.in_flight += 1;
+                    host.network.add(1);
                     *self.under_way.entry((self.now, id)).or_default() += 1;
                     self.turn = (index + 1) % Lane::ALL.len();
                     self.mark_ready(id);
                     return Some((id, lane, waiter));
                 }
+                // It may have become slow, or quick again, since it came here.
+                self.mark_ready(id);
                 self.forget_if_unused(id);
             }
         }
         None
+    }
+
+    fn pop(&mut self, id: HostId, lane: Lane) -> Option<Waiter> {
+        let permits = self.permits(id);
+        let host = &mut self.states[id.0 as usize];
+        let (in_flight, is_slow) = (host.in_flight as usize, host.is_slow(self.bound));
+        match permits {
+            Permits::Many(limit) if in_flight < limit => host.pop(lane, is_slow),
+            Permits::One(candidates, limit) if in_flight < limit => {
+                let (waiter, chosen) = host.choose(candidates, lane, is_slow)?;
+                if let Some(breaker) = self.breakers.get_mut(&id) {
+                    breaker.sent(chosen);
+                }
+                Some(waiter)
+            }
+            Permits::Many(_) | Permits::One(..) => None,
+        }
+    }
+
+    /// Whether its network may have one more place: one of `spare`, where no others are left.
+    pub(super) fn has_room(&self, id: HostId, spare: Option<usize>) -> bool {
+        let host = &self.states[id.0 as usize];
+        let networks = &self.neighbours.networks;
+        match spare {
+            None => !networks.gives_way(&host.network, self.now),
+            Some(spare) => {
+                host.network.in_flight() < spare
+                    && !networks.has_its_share(&host.network)
+                    && !host.is_slow(self.bound)
+            }
+        }
+    }
+
+    /// Whether somebody who is taken up for this host would be sent something at once with one of so many places, or has another lane to
+    /// wait in.
+    pub(super) fn may_spare(&mut self, id: HostId, spare: usize) -> bool {
+        self.note_no_place(id);
+        if self.states[id.0 as usize].is_slow(self.bound) {
+            return true;
+        }
+        let limit = match self.permits(id) {
+            Permits::Many(limit) => limit,
+            Permits::One(..) => 0,
+        };
+        let host = &self.states[id.0 as usize];
+        (host.in_flight as usize) < limit && host.first.is_empty() && self.has_room(id, Some(spare))
+    }
+
+    /// Places are scarce: who waits for a first attempt, is quick and has no more than its network's share, finds none because of others.
+    fn note_who_finds_no_place(&mut self) {
+        let waiting = &self.ready[Lane::First as usize];
+        let first: [Option<HostId>; LOOKED_AT] = std::array::from_fn(|at| waiting.get(at).copied());
+        first.into_iter().flatten().for_each(|id| self.note_no_place(id));
+    }
+
+    fn note_no_place(&mut self, id: HostId) {
+        let (host, Neighbours { networks, peers }) = (&self.states[id.0 as usize], &self.neighbours);
+        if !host.is_slow(Some(peers.bound())) && !networks.has_its_share(&host.network) {
+            networks.wait(&host.network, self.now);
+            peers.crowd(self.now);
+            self.bound = Some(peers.bound());
+        }
     }
 
     /// The host has confirmed where its name leads now.
@@ -245,7 +349,11 @@ impl Hosts {
         };
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
+        host.network.subtract(1);
         host.hanging = host.hanging.saturating_sub(u32::from(has_hung));
+        if let Some(breaker) = self.breaker(id) {
+            breaker.returned();
+        }
         self.mark_ready(id);
         self.forget_if_unused(id);
     }
@@ -255,8 +363,12 @@ impl Hosts {
         if sign != Sign::None {
             // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
             let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
+            let took = now.saturating_duration_since(begun);
+            self.neighbours.peers.answered(took);
+            let bound = self.neighbours.peers.bound();
             let host = self.host(id);
-            host.quick_owed = if is_long(begun, now) { row } else { host.quick_owed.saturating_sub(1) };
+            host.pace.answered(took, bound);
+            host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
             self.record(id, sign, now);
         }
         self.release(id, begun);
@@ -267,14 +379,23 @@ impl Hosts {
             let host = self.host(id);
             host.answers = host.answers.wrapping_add(1);
         }
-        if sign == Sign::Alive && !self.breakers.contains_key(&id) {
+        let host = &mut self.states[id.0 as usize];
+        if sign == Sign::Alive && !host.in_trouble {
             return;
         }
-        let breaker = self.breakers.entry(id).or_insert_with(|| Breaker::new(now));
+        host.in_trouble = true;
+        let was_well = host.has_been_well();
+        let breaker = self.breakers.entry(id).or_insert_with(|| Breaker::new(was_well));
         match breaker.record(sign, self.limit, &self.policy, now) {
             Change::Nothing => {}
-            Change::Well => drop(self.breakers.remove(&id)),
+            Change::Well => {
+                self.breakers.remove(&id);
+                self.host(id).in_trouble = false;
+            }
+            Change::Asks(from) => self.pauses.push(Reverse((from, id))),
             Change::Opened(until) => {
+                let asks_from = breaker.asks_from();
+                self.pauses.extend(asks_from.map(|from| Reverse((from, id))));
                 self.pauses.push(Reverse((until, id)));
                 let origin = self.host(id).origin.to_string();
                 self.opened.push((origin, until - now));
@@ -285,6 +406,7 @@ impl Hosts {
     /// Lets hosts whose pause is over have a probe, and sees who keeps requests waiting.
     pub(super) fn wake(&mut self, now: Instant) {
         self.now = now;
+        self.bound = self.neighbours.peers.bound_where_crowded(now);
         self.note_hanging(now);
         while let Some(Reverse((until, id))) = self.pauses.peek().copied() {
             if until > now {
@@ -292,10 +414,11 @@ impl Hosts {
             }
             self.pauses.pop();
             // The number may be another host's by now, and the pause another one.
-            if let Some(breaker) = self.breakers.get_mut(&id)
-                && breaker.until() == Some(until)
-            {
+            let Some(breaker) = self.breakers.get_mut(&id) else { continue };
+            if breaker.until() == Some(until) {
                 breaker.probe();
+                self.mark_ready(id);
+            } else if breaker.asks_from() == Some(until) {
                 self.mark_ready(id);
             }
         }
@@ -303,7 +426,9 @@ impl Hosts {
 
     /// A host that lets requests hang is a slow one long before they end: until then it would take places from the others.
     fn note_hanging(&mut self, now: Instant) {
-        while let Some(oldest) = self.under_way.first_entry().filter(|oldest| is_long(oldest.key().0, now)) {
+        let patience = self.bound.map_or(SLOW, |bound| Duration::from_micros(bound.into()).min(SLOW));
+        let hangs = |begun: Instant| now.saturating_duration_since(begun) > patience;
+        while let Some(oldest) = self.under_way.first_entry().filter(|oldest| hangs(oldest.key().0)) {
             let ((_, id), requests) = oldest.remove_entry();
             self.host(id).hanging += requests;
             self.mark_ready(id);
@@ -379,20 +504,26 @@ impl Hosts {
         all - left_alone.map(|(id, _)| waiting(&self.states[id.0 as usize])).sum::<usize>()
     }
 
-    fn at_once(&self, id: HostId) -> usize {
-        self.breakers.get(&id).map_or(self.limit, |breaker| breaker.at_once(self.limit))
+    fn permits(&self, id: HostId) -> Permits {
+        let in_trouble = self.states[id.0 as usize].in_trouble;
+        let breaker = if in_trouble { self.breakers.get(&id) } else { None };
+        breaker.map_or(Permits::Many(self.limit), |breaker| breaker.permits(self.limit, self.now))
+    }
+
+    fn breaker(&mut self, id: HostId) -> Option<&mut Breaker> {
+        if self.states[id.0 as usize].in_trouble { self.breakers.get_mut(&id) } else { None }
     }
 
     fn mark_ready(&mut self, id: HostId) {
-        let limit = if self.breakers.is_empty() { self.limit } else { self.at_once(id) };
+        let permits = self.permits(id);
         let host = &mut self.states[id.0 as usize];
-        if host.in_flight as usize >= limit {
-            return;
-        }
-        let waits = if host.is_slow() {
-            [false, false, !(host.first.is_empty() && host.again.is_empty())]
-        } else {
-            [!host.first.is_empty(), !host.again.is_empty(), false]
+        let is_slow = host.is_slow(self.bound);
+        let waits = match permits {
+            Permits::Many(limit) if (host.in_flight as usize) < limit => host.lanes(is_slow),
+            Permits::One(candidates, limit) if (host.in_flight as usize) < limit => {
+                host.lanes_of(candidates, is_slow)
+            }
+            Permits::Many(_) | Permits::One(..) => return,
         };
         for (index, waits) in waits.into_iter().enumerate() {
             if waits && !host.in_ready[index] {
@@ -407,48 +538,13 @@ impl Hosts {
     }
 }
 
-impl Host {
-    fn new(origin: Arc<str>) -> Self {
-        Self {
-            origin,
-            subscriptions: 0,
-            in_flight: 0,
-            hanging: 0,
-            confirmations: 0,
-            first: Waiting::new(),
-            again: Waiting::new(),
-            in_ready: [false; 3],
-            quick_owed: 0,
-            next_again: false,
-            answers: 0,
-        }
+/// The address that an origin names itself.
+fn literal(origin: &str) -> Option<IpAddr> {
+    match url::Url::parse(origin).ok()?.host()? {
+        url::Host::Ipv4(address) => Some(address.into()),
+        url::Host::Ipv6(address) => Some(address.into()),
+        url::Host::Domain(_) => None,
     }
-
-    fn is_slow(&self) -> bool {
-        self.quick_owed > 0 || self.hanging > 0
-    }
-
-    /// The next one of a lane. A host may have become slow, or quick again, since it got into its queue.
-    fn pop(&mut self, lane: Lane) -> Option<Waiter> {
-        match lane {
-            Lane::First if !self.is_slow() => self.first.pop(),
-            Lane::Again if !self.is_slow() => self.again.pop(),
-            Lane::Slow if self.is_slow() => {
-                self.next_again = !self.next_again;
-                let (one, other) = if self.next_again {
-                    (&mut self.again, &mut self.first)
-                } else {
-                    (&mut self.first, &mut self.again)
-                };
-                one.pop().or_else(|| other.pop())
-            }
-            Lane::First | Lane::Again | Lane::Slow => None,
-        }
-    }
-}
-
-fn is_long(begun: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(begun) > SLOW
 }
 
 #[cfg(test)]
@@ -458,7 +554,7 @@ mod tests {
     fn hosts(limit: usize) -> Hosts {
         let policy =
             BreakerPolicy { failures: 2, open: Duration::from_secs(30), open_max: Duration::from_secs(60) };
-        Hosts::new(limit, policy)
+        Hosts::new(limit, policy, Neighbours::of(1_000, limit))
     }
 
     /// Who is next, whatever the lane.
@@ -479,7 +575,7 @@ mod tests {
     #[test]
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
         let mut hosts = hosts(2);
-        let host = hosts.join(&"https://a.example".into());
+        let host = hosts.join(&"https://a.example".into(), None);
         (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
@@ -493,7 +589,7 @@ mod tests {
     fn a_busy_host_does_not_hold_up_another() {
         let mut hosts = hosts(1);
         let (slow, quick) =
-            (hosts.join(&"https://slow.example".into()), hosts.join(&"https://quick.example".into()));
+            (hosts.join(&"https://slow.example".into(), None), hosts.join(&"https://quick.example".into(), None));
         hosts.wait(slow, waiter(1), false);
         hosts.wait(slow, waiter(2), false);
         hosts.wait(quick, waiter(3), false);
@@ -505,26 +601,26 @@ mod tests {
     #[test]
     fn a_host_is_forgotten_with_its_last_subscription_and_its_last_request() {
         let mut hosts = hosts(1);
-        let first = hosts.join(&"https://a.example".into());
+        let first = hosts.join(&"https://a.example".into(), None);
         hosts.wait(first, waiter(1), false);
         next(&mut hosts);
         hosts.leave(first);
-        assert_ne!(hosts.join(&"https://b.example".into()), first, "a request is still under way");
+        assert_ne!(hosts.join(&"https://b.example".into(), None), first, "a request is still under way");
         hosts.release(first, hosts.now);
-        assert_eq!(hosts.join(&"https://c.example".into()), first, "the number is free again");
+        assert_eq!(hosts.join(&"https://c.example".into(), None), first, "the number is free again");
         assert_eq!(hosts.count(), 2);
     }
 
     #[test]
     fn a_host_in_trouble_is_left_alone_and_then_probed_once() {
         let mut hosts = hosts(4);
-        let (host, now) = (hosts.join(&"https://a.example".into()), Instant::now());
+        let (host, now) = (hosts.join(&"https://a.example".into(), None), Instant::now());
         (1..=6).for_each(|id| hosts.wait(host, waiter(id), false));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
         }
         for _ in 0..2 {
-            answer(&mut hosts, host, Sign::Trouble(None), 0);
+            answer(&mut hosts, host, Sign::Trouble, 0);
         }
         assert_eq!(next(&mut hosts), None, "the breaker is open");
         assert_eq!(hosts.open(now).len(), 1);
@@ -541,7 +637,7 @@ mod tests {
     #[test]
     fn lanes_take_turns_and_a_full_one_holds_up_no_other() {
         let mut hosts = hosts(8);
-        let host = hosts.join(&"https://a.example".into());
+        let host = hosts.join(&"https://a.example".into(), None);
         (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
         (4..=6).for_each(|id| hosts.wait(host, waiter(id), true));
         let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
@@ -555,7 +651,7 @@ mod tests {
     #[test]
     fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
         let mut hosts = hosts(1);
-        let host = hosts.join(&"https://a.example".into());
+        let host = hosts.join(&"https://a.example".into(), None);
         (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
@@ -570,7 +666,7 @@ mod tests {
     #[test]
     fn a_host_that_answers_quickly_now_and_then_stays_a_slow_one() {
         let mut hosts = hosts(4);
-        let host = hosts.join(&"https://a.example".into());
+        let host = hosts.join(&"https://a.example".into(), None);
         (1..=20).for_each(|id| hosts.wait(host, waiter(id), false));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         for _ in 0..4 {
@@ -588,7 +684,7 @@ mod tests {
     #[test]
     fn a_host_that_lets_a_request_hang_is_a_slow_one_until_that_ends() {
         let mut hosts = hosts(4);
-        let (host, begun) = (hosts.join(&"https://a.example".into()), hosts.now);
+        let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
         (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
@@ -608,7 +704,7 @@ mod tests {
     #[test]
     fn the_same_origin_is_the_same_host() {
         let mut hosts = hosts(1);
-        assert_eq!(hosts.join(&"https://a.example".into()), hosts.join(&"https://a.example".into()));
-        assert_ne!(hosts.join(&"https://a.example".into()), hosts.join(&"https://a.example:8443".into()));
+        assert_eq!(hosts.join(&"https://a.example".into(), None), hosts.join(&"https://a.example".into(), None));
+        assert_ne!(hosts.join(&"https://a.example".into(), None), hosts.join(&"https://a.example:8443".into(), None));
     }
 }

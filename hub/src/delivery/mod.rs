@@ -5,6 +5,8 @@
 //! `courier` make the requests, and saves the progress.
 
 mod addressed;
+#[cfg(test)]
+mod adversaries;
 mod asking;
 mod attempt;
 mod breaker;
@@ -13,10 +15,13 @@ mod counters;
 mod courier;
 mod editions;
 mod feed;
+mod host;
 mod hosts;
+mod lanes;
 mod losses;
 mod member;
 mod meters;
+mod networks;
 mod notes;
 mod operator;
 mod pressure;
@@ -24,6 +29,7 @@ mod round;
 mod schedule;
 mod shard;
 mod slots;
+mod slowness;
 mod spans;
 mod sweep;
 mod waiting;
@@ -54,6 +60,7 @@ use crate::telemetry::Tracer;
 use crate::topics::Prefixes;
 use clock::Clock;
 use courier::Courier;
+use hosts::Neighbours;
 use operator::Order;
 use shard::{Limits, Machine, Now};
 use worker::{Halt, Owned, Worker};
@@ -138,7 +145,10 @@ impl Delivery {
         // Before the shards are read, so that nothing is missed.
         let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
         let doubted_until = doubt_at_start(store.as_ref()).await?;
-        let mut by_worker = take_over_all(&store, &settings, doubted_until, count).await?;
+        let places = settings.max_in_flight.div_ceil(count);
+        let neighbours: Vec<_> =
+            (0..count).map(|_| Neighbours::of(places, settings.per_host)).collect();
+        let mut by_worker = take_over_all(&store, &settings, doubted_until, &neighbours).await?;
         for (index, events) in events.into_iter().enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);
             for Owned { shard, machine, .. } in &owned {
@@ -156,7 +166,7 @@ impl Delivery {
                 counters: Arc::clone(&counters),
                 meters: meters.clone(),
                 notes: notes.clone(),
-                max_in_flight: settings.max_in_flight.div_ceil(count),
+                max_in_flight: places,
                 max_connections: settings.max_connections.div_ceil(count),
                 owned,
                 events,
@@ -250,13 +260,15 @@ async fn take_over_all(
     store: &Arc<dyn Store>,
     settings: &Settings,
     doubted_until: Option<Instant>,
-    workers: usize,
+    neighbours: &[Neighbours],
 ) -> Result<Vec<Vec<Owned>>, StoreError> {
+    let workers = neighbours.len();
     let mut by_worker: Vec<_> = (0..workers).map(|_| Vec::new()).collect();
     let mut taken = stream::iter((0..store.shards()).map(Shard))
         .map(|shard| {
             let (store, settings) = (Arc::clone(store), settings.clone());
-            tokio::spawn(async move { take_over(&store, shard, &settings, doubted_until).await })
+            let neighbours = neighbours[usize::from(shard.0) % workers].clone();
+            tokio::spawn(async move { take_over(&store, shard, &settings, doubted_until, neighbours).await })
         })
         .buffered(workers);
     while let Some(owned) = taken.next().await {
@@ -271,6 +283,7 @@ async fn take_over(
     shard: Shard,
     settings: &Settings,
     doubted_until: Option<Instant>,
+    neighbours: Neighbours,
 ) -> Result<Owned, StoreError> {
     let epoch = store.claim(shard).await?;
     let state = store.load_shard(shard).await?;
@@ -283,6 +296,7 @@ async fn take_over(
         retry: settings.retry.clone(),
         breaker: settings.breaker,
         steps: STEPS,
+        neighbours,
     };
     let now = Now::read();
     Ok(Owned {

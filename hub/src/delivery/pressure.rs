@@ -70,6 +70,14 @@ impl Pressure {
     }
 }
 
+#[cfg(test)]
+impl Pressure {
+    /// One that allows all of so many.
+    pub(super) fn at_most(most: usize) -> Self {
+        Self { allowed: most, ..Self::new(most) }
+    }
+}
+
 /// The processor time of one turn through all that is ready on this thread, some time from now.
 async fn turn() -> Duration {
     sleep(LOOK_EVERY).await;

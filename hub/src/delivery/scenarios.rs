@@ -475,14 +475,14 @@ pub(super) fn deliver_all(world: &mut World) -> Vec<Offset> {
 }
 
 /// Somebody subscribes for long, with a number and at a host of the scenario's own.
-fn join(world: &mut World, topic: TopicId, id: u64, origin: &str) {
+pub(super) fn join(world: &mut World, topic: TopicId, id: u64, origin: &str) {
     let (id, origin, lease_end) = (SubscriptionId(id), origin.into(), world.lease(LONG));
     let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address: None };
     let known = Box::new(world.topic(topic));
     world.machine.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
 }
 
-fn append(world: &mut World, topic: TopicId, rule: Rule) {
+pub(super) fn append(world: &mut World, topic: TopicId, rule: Rule) {
     world.durable.logs.entry(topic).or_default().push(rule);
     let offset = world.topic(topic).head;
     world.machine.apply(&StoreEvent::Appended { topic, offset, rule, bytes: 0 });

@@ -11,7 +11,7 @@ use resync_core::datetime::DateTime;
 use super::attempt::Attempt;
 use super::breaker::BreakerPolicy;
 use super::clock::Clock;
-use super::hosts::{HostId, Hosts, Lane, OpenLanes};
+use super::hosts::{HostId, Hosts, Lane, Neighbours, OpenLanes};
 use super::member::{Failing, Phase};
 use super::round::Round;
 use super::schedule::{GivenUp, RetryPolicy};
@@ -50,6 +50,8 @@ pub(super) struct Limits {
     pub(super) breaker: BreakerPolicy,
     /// Subscriptions that are looked at in one call, so that none takes long.
     pub(super) steps: usize,
+    /// What it shares with the other shards of its worker.
+    pub(super) neighbours: Neighbours,
 }
 
 /// What the shard has counted since it was asked last.
@@ -106,6 +108,9 @@ const PAST_DUE: Duration = Duration::from_secs(60);
 /// How long the end of a subscription may take before it is asked for again.
 const ENDING: Duration = Duration::from_secs(5);
 
+/// Subscriptions that are looked at in one call for such as may have one of the last places.
+const SPARES: usize = 8;
+
 /// More subscriptions than this are not kept ready for the next notification: as many again, in each shard, are what the
 /// recipients of smaller topics take.
 const MANY: usize = 2_048;
@@ -118,7 +123,7 @@ impl Machine {
         let mut machine = Self {
             shard,
             clock,
-            hosts: Hosts::new(limits.per_host, limits.breaker),
+            hosts: Hosts::new(limits.per_host, limits.breaker, limits.neighbours.clone()),
             limits,
             topics: BTreeMap::new(),
             round: Round::default(),
@@ -221,11 +226,16 @@ impl Machine {
         let sweeps = open.has(Lane::First);
         // Each call takes up something new before it serves who waits, so that neither starves the other.
         if sweeps {
-            self.sweep_one(now, &mut steps);
+            self.sweep_one(now, &mut steps, None);
         }
+        // Nor where the last places are kept for few: only who gets one of them at once is taken up.
+        let mut spares = if open.spare() > 0 { SPARES } else { 0 };
         for _ in 0..self.limits.steps {
             let Some((host, lane, (topic, id))) = self.hosts.take(open) else {
-                if sweeps && self.sweep_one(now, &mut steps) {
+                if sweeps && self.sweep_one(now, &mut steps, None) {
+                    continue;
+                }
+                if self.sweep_one(now, &mut spares, Some(open.spare())) {
                     continue;
                 }
                 self.interrupted |= steps == 0;
@@ -381,7 +391,7 @@ impl Machine {
 
     fn put_slot(&mut self, slot: &Slot) {
         let Some(topic) = self.topics.get_mut(&slot.topic) else { return };
-        let host = self.hosts.join(&slot.origin);
+        let host = self.hosts.join(&slot.origin, slot.address);
         match topic.put_slot(slot.id, slot, host) {
             Some(before) => self.hosts.leave(before.host),
             None => self.subscriptions += 1,
@@ -430,13 +440,17 @@ impl Machine {
         self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now.monotonic)
     }
 
-    /// Lets the next topic in turn take up one subscription; tells whether anything moved. `steps` says at how many it may look.
-    fn sweep_one(&mut self, now: Now, steps: &mut usize) -> bool {
+    /// Lets the next topic in turn take up one subscription; tells whether anything moved. `steps` says at how many it may look, and
+    /// `spare` how many places there are, if they are not for everybody.
+    fn sweep_one(&mut self, now: Now, steps: &mut usize, spare: Option<usize>) -> bool {
         while *steps > 0
             && let Some(id) = self.round.next(|id| self.topics.get(&id).map_or(0, TopicState::bytes))
         {
             let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
-            match topic.map(|topic| topic.step(self.limits.window, self.checkpoints, now.monotonic, steps)) {
+            let hosts = &mut self.hosts;
+            let may = |host| spare.is_none_or(|spare| hosts.may_spare(host, spare));
+            let (window, checkpoint) = (self.limits.window, self.checkpoints);
+            match topic.map(|topic| topic.step(window, checkpoint, now.monotonic, steps, may)) {
                 Some(Step::Wait(host, subscription)) => {
                     self.touched.insert(id);
                     self.hosts.wait(host, (id, subscription), false);
@@ -454,6 +468,7 @@ impl Machine {
                     self.round.pass();
                     return false;
                 }
+                Some(Step::Busy) => self.round.pass(),
                 Some(Step::Blocked) => {
                     *steps = steps.saturating_sub(1);
                     self.round.leave();

@@ -19,6 +19,8 @@ use crate::store::{Laggard, Offset, Topic, Uptime, Watermark};
 mod clock_scenarios;
 #[path = "scenarios.rs"]
 mod scenarios;
+#[path = "tenants.rs"]
+mod tenants;
 
 const TOPICS: u64 = 4;
 /// A topic whose content is fetched: only the newest version counts.
@@ -103,7 +105,7 @@ fn limits() -> Limits {
         gone_confirm_after: second,
     };
     let breaker = BreakerPolicy { failures: 3, open: 2 * second, open_max: 10 * second };
-    Limits { per_host: 3, window: 5, retry, breaker, steps: 256 }
+    Limits { per_host: 3, window: 5, retry, breaker, steps: 256, neighbours: Neighbours::of(1_000, 3) }
 }
 
 impl World {

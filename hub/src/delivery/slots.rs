@@ -159,7 +159,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::hosts::Hosts;
+    use super::super::hosts::{Hosts, Neighbours};
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
 
@@ -169,7 +169,7 @@ mod tests {
             open: std::time::Duration::ZERO,
             open_max: std::time::Duration::ZERO,
         };
-        Hosts::new(1, policy).join(&"http://d.example".into())
+        Hosts::new(1, policy, Neighbours::of(1, 1)).join(&"http://d.example".into(), None)
     }
 
     fn slot(start: u64) -> HotSlot {

@@ -68,6 +68,8 @@ pub(super) enum Step {
     Later(Instant, SubscriptionId),
     /// As many have been looked at as may be.
     Interrupted,
+    /// The next one's host may not be sent anything now.
+    Busy,
     /// Nothing to take up until members move on.
     Blocked,
 }
@@ -404,8 +406,15 @@ impl TopicState {
     }
 
     /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval, and each
-    /// subscription that is looked at is one of the `steps`.
-    pub(super) fn step(&mut self, window: usize, checkpoint: u32, now: Instant, steps: &mut usize) -> Step {
+    /// subscription that is looked at is one of the `steps`. Whose host may not have anything now is left for later.
+    pub(super) fn step(
+        &mut self,
+        window: usize,
+        checkpoint: u32,
+        now: Instant,
+        steps: &mut usize,
+        mut may: impl FnMut(HostId) -> bool,
+    ) -> Step {
         let Some(pass) = &mut self.pass else { return Step::Blocked };
         if self.attached.len() >= window {
             return Step::Blocked;
@@ -415,7 +424,7 @@ impl TopicState {
                 return Step::Interrupted;
             }
             *steps -= 1;
-            pass.position = id;
+            let before = std::mem::replace(&mut pass.position, id);
             if slot.start >= pass.target {
                 continue;
             }
@@ -431,6 +440,10 @@ impl TopicState {
                 }
                 member.phase = Phase::Waiting;
                 return Step::Again(slot.host, id);
+            }
+            if !may(slot.host) {
+                pass.position = before;
+                return Step::Busy;
             }
             self.members.insert(id, Member::waiting(self.done.max(slot.start), checkpoint));
             self.attached.insert(id);

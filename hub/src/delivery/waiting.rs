@@ -57,6 +57,21 @@ impl Waiting {
         Some((topic, id))
     }
 
+    /// Takes this one out of the queue, wherever it stands; tells whether it stood there.
+    pub(super) fn remove(&mut self, waiter: Waiter) -> bool {
+        if self.alone.take_if(|(alone, _)| *alone == waiter).is_some() {
+            return true;
+        }
+        let (topic, id) = waiter;
+        let Some(queue) = self.by_topic.get_mut(&topic) else { return false };
+        let place = queue.iter().position(|(waiting, _)| *waiting == id);
+        let removed = place.and_then(|place| queue.remove(place)).is_some();
+        if queue.is_empty() {
+            self.by_topic.remove(&topic);
+        }
+        removed
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.alone.is_none() && self.by_topic.is_empty()
     }
@@ -97,6 +112,18 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| waiting.pop()).map(|(_, id)| id.0).collect();
         assert_eq!(order, [1, 6, 2, 7, 3, 4, 5]);
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_taken_out_leaves_the_others_in_their_order() {
+        let (mut waiting, now) = (Waiting::new(), Instant::now());
+        let waiter = |id| (TopicId(1), SubscriptionId(id));
+        waiting.push(waiter(1), now);
+        assert!(!waiting.remove(waiter(2)));
+        assert!(waiting.remove(waiter(1)) && waiting.is_empty());
+        (1..=3).for_each(|id| waiting.push(waiter(id), now));
+        assert!(waiting.remove(waiter(2)) && !waiting.remove(waiter(2)));
+        assert_eq!([waiting.pop(), waiting.pop(), waiting.pop()], [Some(waiter(1)), Some(waiter(3)), None]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One core's share of delivery: a loop that feeds its shards' machines, makes their requests and saves their progress.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::future::{pending, ready};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,10 +20,10 @@ use tracing::{error, info, warn};
 use super::attempt::{Attempt, Finished};
 use super::counters::Counters;
 use super::courier::Courier;
-use super::hosts::{HostId, Lane, OpenLanes};
+use super::hosts::{HostId, Lane};
+use super::lanes::Lanes;
 use super::losses::Losses;
 use super::operator::Order;
-use super::pressure::Pressure;
 use super::shard::{Machine, Now};
 use crate::egress::Confirmed;
 use crate::store::{
@@ -48,6 +49,8 @@ const LAST_PAUSE: Duration = Duration::from_millis(300);
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How often it is counted what is past due.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
+/// How often places that are kept for networks with few requests are offered to the shards, while there are no others.
+const SPARE_EVERY: Duration = Duration::from_millis(1);
 /// Events and answers taken in at once before new requests are made.
 const BATCH: usize = 256;
 
@@ -68,8 +71,17 @@ enum Save {
 struct UnderWay {
     index: usize,
     attempt: Attempt,
-    carried: Pin<Box<dyn Future<Output = Finished>>>,
+    carried: Pin<Box<dyn Future<Output = (Finished, Option<IpAddr>)>>>,
     waker: Option<Waker>,
+}
+
+/// What became of one.
+struct Carried {
+    index: usize,
+    attempt: Attempt,
+    finished: Finished,
+    /// Whom it was sent to, if it got that far.
+    reached: Option<IpAddr>,
 }
 
 /// The wish that nothing is under way to a subscription that has ended.
@@ -81,11 +93,14 @@ pub(super) struct Halt {
 }
 
 impl Future for UnderWay {
-    type Output = (usize, Attempt, Finished);
+    type Output = Carried;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.carried.as_mut().poll(context) {
-            Poll::Ready(finished) => Poll::Ready((self.index, self.attempt, finished)),
+            Poll::Ready((finished, reached)) => {
+                let (index, attempt) = (self.index, self.attempt);
+                Poll::Ready(Carried { index, attempt, finished, reached })
+            }
             Poll::Pending => {
                 self.waker.get_or_insert_with(|| context.waker().clone());
                 Poll::Pending
@@ -97,7 +112,7 @@ impl Future for UnderWay {
 impl UnderWay {
     /// Drops the request, which closes its connection, or its stream where it shares one.
     fn halt(&mut self) {
-        self.carried = Box::pin(ready(Finished::Vanished));
+        self.carried = Box::pin(ready((Finished::Vanished, None)));
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -127,47 +142,8 @@ pub(super) struct Worker {
     save_began: Instant,
     /// The last checkpoint failed: what is delivered now would be delivered again after a restart, so nothing is.
     cannot_save: bool,
-}
-
-/// The requests under way, by lane.
-struct Lanes {
-    max: usize,
-    /// Of those to slow hosts nobody expects that they keep the worker busy: it bounds the others.
-    pressure: Pressure,
-    taken: [usize; 3],
-}
-
-impl Lanes {
-    fn new(max: usize) -> Self {
-        let max = max.max(1);
-        Self { max, pressure: Pressure::new(max), taken: [0; 3] }
-    }
-
-    fn open(&self) -> OpenLanes {
-        let full = self.taken.iter().sum::<usize>() >= self.max;
-        let allowed = self.pressure.allowed();
-        let pressed = self.taken(Lane::First) + self.taken(Lane::Again) >= allowed;
-        OpenLanes::new(|lane| {
-            let (closed, share) = match lane {
-                Lane::First => (pressed, allowed * 9 / 10),
-                Lane::Again => (pressed, allowed / 4),
-                Lane::Slow => (false, self.max / 5),
-            };
-            !full && !closed && self.taken(lane) < share.max(1)
-        })
-    }
-
-    fn taken(&self, lane: Lane) -> usize {
-        self.taken[lane as usize]
-    }
-
-    fn take(&mut self, lane: Lane) {
-        self.taken[lane as usize] += 1;
-    }
-
-    fn release(&mut self, lane: Lane) {
-        self.taken[lane as usize] -= 1;
-    }
+    /// When the shards were asked last who may have one of the last places.
+    spared: std::time::Instant,
 }
 
 impl Worker {
@@ -197,6 +173,7 @@ impl Worker {
             delivered_since_save: 0,
             save_began: Instant::now(),
             cannot_save: false,
+            spared: std::time::Instant::now(),
         }
     }
 
@@ -374,14 +351,15 @@ impl Worker {
         }
     }
 
-    fn take_answers(&mut self, first: (usize, Attempt, Finished)) {
+    fn take_answers(&mut self, first: Carried) {
         let now = Now::read();
         let mut taken = 0;
         let mut next = Some(first);
-        while let Some((index, attempt, finished)) = next {
+        while let Some(Carried { index, attempt, finished, reached }) = next {
             self.delivered_since_save += 1;
             self.lanes.release(attempt.lane);
             if let Some(owned) = self.owned.get_mut(index) {
+                owned.machine.reached(attempt.host, reached);
                 owned.machine.finished(&attempt, finished, now);
             }
             taken += 1;
@@ -393,11 +371,20 @@ impl Worker {
     fn start_requests(&mut self) {
         let now = Now::read();
         let mut idle = 0;
-        while self.may_start() && idle < self.owned.len() {
+        // Asking for each answer who may have one of the last places would be in vain nearly always.
+        let spares = now.monotonic.saturating_duration_since(self.spared) >= SPARE_EVERY;
+        while idle < self.owned.len() && self.is_saving_in_time() {
+            let open = self.lanes.open();
+            if !(open.any() || spares && open.spare() > 0) {
+                break;
+            }
+            if !open.any() {
+                self.spared = now.monotonic;
+            }
             self.turn = (self.turn + 1) % self.owned.len();
             let index = self.turn;
             let owned = &mut self.owned[index];
-            match owned.machine.next(now, self.lanes.open()) {
+            match owned.machine.next(now, open) {
                 None => idle += 1,
                 Some(attempt) => {
                     idle = 0;
@@ -415,9 +402,13 @@ impl Worker {
 
     /// Whether there is a place for another request, and progress is being saved fast enough to make it.
     fn may_start(&self) -> bool {
+        self.lanes.open().any() && self.is_saving_in_time()
+    }
+
+    fn is_saving_in_time(&self) -> bool {
         let slow = self.saving.is_some()
             && (self.delivered_since_save >= CHECKPOINT_AFTER || self.save_began.elapsed() > SLOW_SAVE);
-        !self.cannot_save && !slow && self.lanes.open().any()
+        !self.cannot_save && !slow
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -425,8 +416,9 @@ impl Worker {
     }
 
     fn tell_in_flight(&mut self) {
-        self.counters.move_in_flight(self.told, self.lanes.taken);
-        self.told = self.lanes.taken;
+        let taken = self.lanes.all_taken();
+        self.counters.move_in_flight(self.told, taken);
+        self.told = taken;
     }
 
     fn count_past_due(&mut self) {

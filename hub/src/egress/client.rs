@@ -193,10 +193,12 @@ impl EgressClient {
         limit: ReadLimit,
         room: &mut impl Room,
     ) -> Result<Answer, EgressError> {
-        self.exchange(&Target::of(request.uri())?, request, limit, (Way::Plain, room)).await
+        let target = Target::of(request.uri())?;
+        self.exchange(&target, request, limit, (Way::Plain, room), &mut None).await
     }
 
-    /// The same for a target that was taken apart before, which the request need not name.
+    /// The same for a target that was taken apart before, which the request need not name. `reached` becomes whom it was sent to,
+    /// also where no answer comes.
     ///
     /// # Errors
     /// As [`EgressClient::send`]; [`EgressError::Unasked`] with [`Way::Asking`] only.
@@ -206,8 +208,9 @@ impl EgressClient {
         request: Request<Full<Bytes>>,
         limit: ReadLimit,
         way: Way,
+        reached: &mut Option<IpAddr>,
     ) -> Result<Answer, EgressError> {
-        self.exchange(target, request, limit, (way, &mut Unmeasured)).await
+        self.exchange(target, request, limit, (way, &mut Unmeasured), reached).await
     }
 
     /// Sends a request to the address that the question is for, over a connection of its own. What becomes of it the caller
@@ -235,9 +238,10 @@ impl EgressClient {
         request: Request<Full<Bytes>>,
         limit: ReadLimit,
         (way, room): (Way, &mut impl Room),
+        reached: &mut Option<IpAddr>,
     ) -> Result<Answer, EgressError> {
         let (deadline, request) = self.begin(target, request, limit);
-        let sent = self.pool.send(target, request, way, deadline).await;
+        let sent = self.pool.send(target, request, way, deadline, reached).await;
         let (answer, connection) = self.read(sent, limit, room, deadline).await?;
         if let Some(connection) = connection {
             self.pool.put(target, connection, &answer.headers);

@@ -84,13 +84,14 @@ impl Pool {
     }
 
     /// Sends the request over a connection that stands, or over a new one, until this moment. A connection that turns out to be
-    /// closed before anything was sent is passed over.
+    /// closed before anything was sent is passed over. `reached` becomes where it leads.
     pub(super) async fn send(
         &self,
         target: &Target,
         mut request: Request<Full<Bytes>>,
         way: Way,
         deadline: Instant,
+        reached: &mut Option<IpAddr>,
     ) -> Result<(Response<Incoming>, Connection), Failed> {
         let body = length(request.body());
         let mut held_back = None;
@@ -103,6 +104,7 @@ impl Pool {
                 break;
             }
             let mut connection = idle.connection;
+            *reached = Some(connection.peer());
             let unsent = match connection.try_send(request, deadline).await {
                 Ok(response) => return Ok((response, connection)),
                 Err(unsent) => unsent,
@@ -122,6 +124,7 @@ impl Pool {
             }
             (failed, _) => failed,
         })?;
+        *reached = Some(connection.peer());
         self.offer(target, &connection);
         let sent = Box::pin(connection.send(request, deadline)).await;
         let response = sent.inspect_err(|_| self.forget(target, &connection))?;
@@ -402,7 +405,7 @@ mod tests {
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.uri_mut() = peer.target.path.clone();
         let deadline = Instant::now() + Duration::from_secs(5);
-        let (response, connection) = pool.send(&peer.target, request, Way::Plain, deadline).await.unwrap();
+        let (response, connection) = pool.send(&peer.target, request, Way::Plain, deadline, &mut None).await.unwrap();
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         pool.put(&peer.target, connection, response.headers());
     }

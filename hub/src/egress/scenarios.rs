@@ -66,7 +66,7 @@ impl Scene {
     async fn send(&self, way: Way) -> Result<Answer, EgressError> {
         let request = self.request();
         let target = Target::of(request.uri()).unwrap();
-        self.client.send_to(&target, request, ReadLimit::Discard(0), way).await
+        self.client.send_to(&target, request, ReadLimit::Discard(0), way, &mut None).await
     }
 
     fn request(&self) -> Request<Full<Bytes>> {

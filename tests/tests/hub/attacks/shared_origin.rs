@@ -1,1 +1,56 @@
 //! One path of a shared origin that fails holds up no other path (H3).
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen};
+use tempfile::tempdir;
+
+const HONEST: &str = "http://example.com/honest";
+/// As many failures in a row as the release configuration lets a breaker open after, and some more.
+const FAILING: usize = 8;
+
+/// Whoever verifies is agreed with. One tenant of the origin answers deliveries with an error and a wish for an hour's peace.
+fn one_tenant_fails(seen: &Seen) -> Reply {
+    if seen.method == Method::POST && seen.path() == "/failing" {
+        Reply::With(503, "retry-after", "3600".to_owned())
+    } else {
+        Reply::Agree
+    }
+}
+
+fn of_path<'a>(seen: &'a [Seen], path: &'a str) -> impl Iterator<Item = &'a Seen> {
+    seen.iter().filter(move |seen| seen.method == Method::POST && seen.path() == path)
+}
+
+#[tokio::test]
+async fn h3_a_path_that_fails_and_asks_for_an_hour_holds_up_no_other_path_of_its_origin() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_public(folder.path(), &[]).await;
+    let origin = Receiver::start().await;
+    origin.behave(one_tenant_fails);
+    hub.subscribe(HONEST, &origin.url("/honest"), &[], 1).await;
+    hub.subscribe("http://example.com/other", &origin.url("/other"), &[], 2).await;
+    let mut subscriptions = 2;
+    for round in 1..=3 {
+        // Each failing subscription gets its hour, so that the attacker makes new ones.
+        for number in 0..FAILING {
+            subscriptions += 1;
+            let callback = origin.url(&format!("/failing?{round}.{number}"));
+            hub.subscribe("http://example.com/attack", &callback, &[], subscriptions).await;
+        }
+        hub.publish("http://example.com/attack", "to fail at").await.unwrap();
+        origin
+            .until("the attack is on", |seen| of_path(seen, "/failing").count() >= 5 * round)
+            .await;
+        for topic in [HONEST, "http://example.com/other"] {
+            let began = Instant::now();
+            hub.publish(topic, "news").await.unwrap();
+            let path = if topic == HONEST { "/honest" } else { "/other" };
+            origin.until("the honest one gets its news", |seen| of_path(seen, path).count() >= round).await;
+            assert!(began.elapsed() < Duration::from_secs(10), "{path} waited for {:?}", began.elapsed());
+        }
+    }
+}

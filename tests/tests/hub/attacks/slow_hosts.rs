@@ -1,1 +1,92 @@
 //! Callbacks just below every threshold of slowness take their own network's places only (H2).
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use http::Method;
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, post};
+use tempfile::tempdir;
+use url::form_urlencoded::Serializer;
+
+/// A hub behind a proxy, so that a test can be many clients.
+const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
+/// The constant above which a host is a slow one whatever its peers do is three seconds.
+const JUST_BELOW: Duration = Duration::from_millis(2_900);
+const SLOW_HOSTS: u8 = 64;
+const OF_EACH: usize = 8;
+const HEALTHY: usize = 100;
+/// Fewer than the slow ones would take, as the default is for an attacker with four times as many hosts.
+const FEW_PLACES: [(&str, &str); 1] = [("DELIVERY_MAX_IN_FLIGHT", "256")];
+
+async fn subscribe(hub: &HubProcess, client: usize, topic: &str, callback: &str) {
+    let client = Ipv4Addr::from(0xc000_0200 + u32::try_from(client).unwrap()).to_string();
+    let headers =
+        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
+    let parameters = [("hub.mode", "subscribe"), ("hub.topic", topic), ("hub.callback", callback)];
+    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
+    let answer = post(hub.address, &headers, body.as_bytes()).await.unwrap();
+    assert_eq!(answer.status, 202, "{}", answer.text());
+}
+
+fn agrees_late(seen: &Seen) -> Reply {
+    if seen.method == Method::POST { Reply::Late(JUST_BELOW) } else { Reply::Agree }
+}
+
+/// Hosts that agree to be subscribed and take their time for deliveries, the n-th at this address.
+async fn slow_hosts(address: impl Fn(u8) -> Ipv4Addr) -> Vec<Receiver> {
+    let hosts = join_all((0..SLOW_HOSTS).map(|number| Receiver::start_at(address(number).into()))).await;
+    hosts.iter().for_each(|host| host.behave(agrees_late));
+    hosts
+}
+
+/// How long a post to a hundred healthy subscribers takes while every place that slow hosts can get is theirs, and how many of
+/// the deliveries to these were done by then.
+async fn healthy_ones_wait(slow: &[Receiver], keys: &[(&str, &str)]) -> (Duration, usize) {
+    let folder = tempdir().unwrap();
+    let keys: Vec<_> = keys.iter().copied().chain([PROXY]).collect();
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let (attacked, honest) = ("http://example.com/attack", "http://example.com/honest");
+    let healthy =
+        join_all((0..4).map(|host| Receiver::start_at(Ipv4Addr::new(127, 99, host, 1).into()))).await;
+    for number in 0..OF_EACH {
+        for (client, host) in slow.iter().enumerate() {
+            subscribe(&hub, client, attacked, &host.url(&format!("/{number}"))).await;
+        }
+    }
+    for number in 0..HEALTHY {
+        let host = &healthy[number % healthy.len()];
+        subscribe(&hub, 100 + number / 10, honest, &host.url(&format!("/{number}"))).await;
+    }
+    hub.until_subscribed(slow.len() * OF_EACH + HEALTHY).await;
+    let posts = 12;
+    for number in 0..posts {
+        hub.publish(attacked, &number.to_string()).await.unwrap();
+    }
+    for host in slow {
+        host.until("the attack is on", |seen| seen.iter().any(|seen| seen.method == Method::POST)).await;
+    }
+    let began = Instant::now();
+    hub.publish(honest, "news").await.unwrap();
+    join_all(healthy.iter().map(|host| host.until_delivered(HEALTHY / healthy.len()))).await;
+    let waited = began.elapsed();
+    let through = slow.iter().map(|host| host.look(|seen| seen.len() - OF_EACH)).sum::<usize>();
+    eprintln!("{} took {waited:?}, {through} under way or through", HEALTHY);
+    (waited, through)
+}
+
+#[tokio::test]
+async fn h2_hosts_just_below_the_threshold_on_as_many_networks_hold_up_no_healthy_one() {
+    let slow = slow_hosts(|number| Ipv4Addr::new(127, 20, number, 1)).await;
+    let (waited, _) = healthy_ones_wait(&slow, &FEW_PLACES).await;
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+}
+
+#[tokio::test]
+async fn h2_hosts_just_below_the_threshold_on_one_network_hold_up_no_healthy_one() {
+    let slow = slow_hosts(|number| Ipv4Addr::new(127, 20, 0, number + 1)).await;
+    let (waited, _) = healthy_ones_wait(&slow, &FEW_PLACES).await;
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+}

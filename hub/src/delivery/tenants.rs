@@ -1,0 +1,161 @@
+//! Tenants of one origin in the world of the simulation: what those who fail cost those whose deliveries succeed.
+
+use super::scenarios::{append, join};
+use super::*;
+
+const ORIGIN: &str = "http://shared.example";
+const HONEST: TopicId = TopicId(1);
+/// A path of the attacker's own that succeeds.
+const DECOY: TopicId = TopicId(2);
+/// The first of the attacker's topics, whose subscribers fail.
+const ATTACKED: u64 = 10;
+/// A few seconds.
+const BOUND: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_millis(250);
+
+/// A world whose limits are the release configuration's.
+fn world(seed: u64) -> World {
+    let mut world = World::new(seed);
+    let (open, open_max) = (Duration::from_secs(30), Duration::from_secs(600));
+    let mut limits = Limits { per_host: 8, breaker: BreakerPolicy { failures: 5, open, open_max }, ..limits() };
+    limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
+    limits.window = 1_024;
+    let clock = Clock::new(world.now, None);
+    world.machine = Machine::new(Shard(0), limits, ShardState::default(), clock, world.now);
+    world
+}
+
+/// Answers everything that is sent now; returns the topics of what was delivered.
+fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<Outcome>) -> Vec<TopicId> {
+    let mut delivered = Vec::new();
+    loop {
+        let attempts: Vec<_> = std::iter::from_fn(|| world.machine.next(world.now, OpenLanes::ALL)).collect();
+        if attempts.is_empty() {
+            return delivered;
+        }
+        for attempt in attempts {
+            let outcome = failure(attempt.topic).unwrap_or(Outcome::Delivered);
+            if outcome == Outcome::Delivered {
+                delivered.push(attempt.topic);
+            }
+            let answered = Finished::Answered { offset: attempt.offset, outcome };
+            world.machine.finished(&attempt, answered, world.now);
+        }
+    }
+}
+
+fn pass(world: &mut World, time: Duration) {
+    world.now.monotonic += time;
+    world.now.wall = DateTime::from_system_time(world.now.wall.to_system_time() + time);
+}
+
+/// An error, and a wish for an hour's peace.
+fn an_hour_please() -> Outcome {
+    Outcome::of_status(http::StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(3_600)))
+}
+
+fn run(seed: u64) -> usize {
+    let (mut world, mut rng) = (world(seed), Rng::with_seed(seed));
+    join(&mut world, HONEST, 1, ORIGIN);
+    join(&mut world, DECOY, 2, ORIGIN);
+    append(&mut world, HONEST, Rule::Every);
+    serve(&mut world, |_| None);
+    let (topics, mut next_id, mut opened) = (rng.u64(1..16), 3, 0);
+    let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
+    let mut posted: Option<Duration> = None;
+    for step in 0..2_400_u32 {
+        let now = STEP * step;
+        if rng.u8(0..100) == 0 {
+            // Whoever failed has its hour, so that the attacker brings new ones.
+            for topic in ATTACKED..ATTACKED + topics {
+                for _ in 0..rng.u8(0..12) {
+                    join(&mut world, TopicId(topic), next_id, ORIGIN);
+                    next_id += 1;
+                }
+                append(&mut world, TopicId(topic), Rule::Every);
+            }
+        }
+        if rng.u8(0..40) == 0 {
+            append(&mut world, DECOY, Rule::Every);
+        }
+        if posted.is_none() && rng.u8(0..40) == 0 {
+            append(&mut world, HONEST, Rule::Every);
+            posted = Some(now);
+        }
+        if serve(&mut world, failure).contains(&HONEST) {
+            posted = None;
+        }
+        let waited = posted.map_or(Duration::ZERO, |posted| now - posted);
+        assert!(waited <= BOUND, "seed {seed}: it has waited for {waited:?}, beside {topics} topics that fail");
+        let pauses = world.machine.take_opened();
+        opened += pauses.len();
+        assert!(pauses.iter().all(|(_, pause)| *pause <= Duration::from_secs(600)), "seed {seed}: {pauses:?}");
+        world.machine.checkpoint(world.now);
+        pass(&mut world, STEP);
+    }
+    opened
+}
+
+#[test]
+fn failures_of_some_tenants_never_delay_one_whose_deliveries_succeed_by_more_than_seconds() {
+    let seeds = std::env::var("RESYNC_TEST_SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(3_000) / 100;
+    let opened: usize = (0..seeds).map(run).sum();
+    assert!(opened > 10, "breakers opened {opened} times");
+}
+
+#[test]
+fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
+    let mut world = world(7);
+    join(&mut world, HONEST, 1, ORIGIN);
+    append(&mut world, HONEST, Rule::Every);
+    assert_eq!(serve(&mut world, |_| None), [HONEST]);
+    for id in 2..30 {
+        join(&mut world, TopicId(ATTACKED + id % 3), id, ORIGIN);
+    }
+    (0..3).for_each(|topic| append(&mut world, TopicId(ATTACKED + topic), Rule::Every));
+    append(&mut world, HONEST, Rule::Every);
+    let down = |_| Some(Outcome::unreachable());
+    // The outage lasts for an hour, and all tenants are tried again now and then.
+    for _ in 0..3_600 {
+        assert_eq!(serve(&mut world, down), []);
+        pass(&mut world, Duration::from_secs(1));
+    }
+    // Then some of the tenants fail still. Who is well is served at the time of its own next attempt.
+    let due = world.machine.late(None, 1, world.now.monotonic)[0].next_attempt_in.unwrap_or_default();
+    let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
+    let mut waited = Duration::ZERO;
+    while !serve(&mut world, failure).contains(&HONEST) {
+        waited += STEP;
+        pass(&mut world, STEP);
+        assert!(waited <= due + BOUND, "{due:?} was its pause, and it has waited for {waited:?}");
+    }
+    append(&mut world, HONEST, Rule::Every);
+    assert!(serve(&mut world, failure).contains(&HONEST), "and what is posted later at once");
+}
+
+#[test]
+fn who_has_not_failed_is_served_within_seconds_of_an_outage_whatever_fails_beside_it() {
+    let mut world = world(11);
+    join(&mut world, HONEST, 1, ORIGIN);
+    join(&mut world, DECOY, 2, ORIGIN);
+    for topic in [HONEST, DECOY] {
+        append(&mut world, topic, Rule::Every);
+        serve(&mut world, |_| None);
+    }
+    for id in 10..20 {
+        join(&mut world, TopicId(ATTACKED), id, ORIGIN);
+    }
+    append(&mut world, TopicId(ATTACKED), Rule::Every);
+    for _ in 0..600 {
+        serve(&mut world, |_| Some(Outcome::unreachable()));
+        pass(&mut world, Duration::from_secs(1));
+    }
+    append(&mut world, HONEST, Rule::Every);
+    let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
+    let mut waited = Duration::ZERO;
+    while !serve(&mut world, failure).contains(&HONEST) {
+        waited += STEP;
+        pass(&mut world, STEP);
+        assert!(waited <= BOUND, "{waited:?}");
+    }
+}
