@@ -416,6 +416,20 @@ mod tests {
     }
 
     #[test]
+    fn a_document_leads_to_no_url_that_is_longer_than_anybody_would_answer_to() {
+        let long = |length: usize| "x".repeat(length);
+        let base = Url::parse(&format!("http://a.example/{}/list.xml", long(3_000))).unwrap();
+        assert_eq!(led_to(&base, " /b ").unwrap().as_str(), "http://a.example/b");
+        assert!(led_to(&base, &long(1_000)).is_some());
+        assert_eq!(led_to(&base, &long(1_100)), None, "relative, and long by what it is relative to");
+        assert_eq!(led_to(&base, &format!("/{}", long(MAX_URL))), None);
+        let location = HeaderValue::from_str(&format!("/{}", long(MAX_URL))).unwrap();
+        let redirect =
+            redirect_target(&base, StatusCode::FOUND, &HeaderMap::from_iter([(LOCATION, location)]));
+        assert!(matches!(redirect, Err(FetchError::BadRedirect { .. })), "{redirect:?}");
+    }
+
+    #[test]
     fn rs200_a_redirect_stays_home_only_within_the_origin_or_up_to_https() {
         let url = |text: &str| Url::parse(text).unwrap();
         assert!(stays_home(&url("http://a.example/x"), &url("http://a.example/y")));
