@@ -4,6 +4,7 @@
 
 mod connections;
 mod gzip;
+mod places;
 
 use std::{
     collections::HashSet,
@@ -49,7 +50,7 @@ use crate::{
 /// How long open requests may take after the server was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// Connections at once; who comes later waits.
+/// Connections at once. For who comes later another one makes room: of the client that has most, first one on which nothing is asked for.
 pub const CONNECTIONS: usize = 1_024;
 
 /// How long the header of a request may take to arrive. A connection on which nothing is asked for as long is closed.

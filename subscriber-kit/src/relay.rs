@@ -202,8 +202,7 @@ fn keep_all(
     let (tell, news) = mpsc::unbounded_channel();
     let mut keeping = JoinSet::new();
     let wanted = Arc::new(Wanted::by_all(&party.subscriber, &party.subscriptions, topics.len()));
-    for (number, topic) in topics.iter().cloned().enumerate() {
-        let client = client.for_source(&topic, topics)?;
+    for (number, (topic, client)) in topics.iter().cloned().zip(client.for_each(topics)?).enumerate() {
         let subscriber = party.subscriber.with_client(client.clone());
         let (subscriptions, tell, wanted) = (party.subscriptions.clone(), tell.clone(), Arc::clone(&wanted));
         keeping.spawn(async move {

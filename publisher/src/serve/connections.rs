@@ -1,20 +1,31 @@
 //! Connections: bounded in number, in the time and size of a request's header, in the time that a client takes nothing, and ended gracefully.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulConnection, GracefulShutdown},
-    service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_io_timeout::TimeoutStream;
+
+use super::places::{Answering, Places};
+
+/// How many more than are served may be open: those that make room end a moment later, and some of those that find none are told so.
+const ENDING: usize = 32;
+
+/// How many are told at the same time that there is no room; others are closed without a word.
+const TURNED_AWAY_AT_ONCE: usize = 16;
+
+/// How long telling one may take.
+const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -22,7 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What a server gives its clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Connections at once; who comes later waits.
+    /// Connections at once; for who comes later another one makes room, or else it is told to come again.
     pub(super) connections: usize,
     /// How long the header of a request may take to arrive, from the start of the connection or the end of the request before.
     pub(super) header_time: Duration,
@@ -42,19 +53,31 @@ pub(super) async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let places = Places::new(limits.connections);
+    let sockets = Arc::new(Semaphore::new(limits.connections + ENDING));
+    let turning_away = Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE));
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
-        let (stream, place) = tokio::select! {
-            accepted = accept(&listener, &places) => accepted,
+        let (stream, client, socket) = tokio::select! {
+            accepted = accept(&listener, &sockets) => accepted,
             () = &mut shutdown => break,
         };
-        let connection = graceful.watch(connection(stream, router.clone(), limits));
+        let Some(place) = places.take(client.ip()).map(Arc::new) else {
+            turn_away(stream, &turning_away, socket);
+            continue;
+        };
+        let answering = Answering::new(router.clone(), Arc::clone(&place));
+        let connection = graceful.watch(connection(stream, answering, limits));
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
+            tokio::select! {
+                ended = connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "connection ended");
+                    }
+                }
+                () = place.is_lost() => tracing::debug!("a connection makes room for another client's"),
             }
-            drop(place);
+            drop(socket);
         });
     }
     drop(listener);
@@ -63,10 +86,13 @@ pub(super) async fn serve(
     }
 }
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(
+    listener: &TcpListener,
+    sockets: &Arc<Semaphore>,
+) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     loop {
-        let accepted = match Arc::clone(places).acquire_owned().await {
-            Ok(place) => listener.accept().await.map(|(stream, _)| (stream, place)),
+        let accepted = match Arc::clone(sockets).acquire_owned().await {
+            Ok(socket) => listener.accept().await.map(|(stream, client)| (stream, client, socket)),
             Err(closed) => Err(io::Error::other(closed)),
         };
         match accepted {
@@ -79,9 +105,33 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
     }
 }
 
+fn turn_away(stream: TcpStream, turning_away: &Arc<Semaphore>, socket: OwnedSemaphorePermit) {
+    let Ok(turn) = Arc::clone(turning_away).try_acquire_owned() else { return };
+    tokio::spawn(async move {
+        // Whoever does not take the answer in time goes without it.
+        let _ = timeout(TURN_AWAY_TIMEOUT, say_full(stream)).await;
+        drop((turn, socket));
+    });
+}
+
+/// An honest refusal without reading the request.
+async fn say_full(mut stream: TcpStream) -> io::Result<()> {
+    let text = "all connections of this server are in use: try again\n";
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await?;
+    // Closing while the client still sends would take the answer away from it.
+    tokio::io::copy(&mut stream.take(super::HEADER_LIMIT as u64), &mut tokio::io::sink()).await?;
+    Ok(())
+}
+
 fn connection(
     stream: TcpStream,
-    router: Router,
+    answering: Answering,
     limits: Limits,
 ) -> impl GracefulConnection<Error = hyper::Error> {
     // Answers are sent whole: waiting for the peer's acknowledgement of the header would delay every small file.
@@ -94,7 +144,7 @@ fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(limits.header_size)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(stream), answering)
 }
 
 #[cfg(test)]
@@ -170,13 +220,22 @@ mod tests {
         let (address, _serving) = start_with(router, limits, stopped).await;
         let mut idle = TcpStream::connect(address).await.unwrap();
         idle.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        let mut next = TcpStream::connect(address).await.unwrap();
-        next.write_all(REQUEST).await.unwrap();
-        assert!(rest(&mut next).await.ends_with("done"));
+        idle.read_exact(&mut [0; 64]).await.unwrap();
+        let next = async || {
+            let mut next = TcpStream::connect(address).await.unwrap();
+            next.write_all(REQUEST).await.unwrap();
+            rest(&mut next).await
+        };
+        let let_in = async {
+            while !next().await.ends_with("done") {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(LONG / 2, let_in).await.expect("the place is free soon");
     }
 
     #[tokio::test]
-    async fn a_connection_beyond_the_limit_waits_until_another_ends() {
+    async fn a_connection_beyond_the_limit_is_told_to_come_again_while_all_others_are_answered() {
         let (_stop, stopped) = oneshot::channel();
         let (address, mut requests, _serving) = start(Limits { connections: 1, ..limits() }, stopped).await;
         let mut first = TcpStream::connect(address).await.unwrap();
@@ -184,11 +243,47 @@ mod tests {
         let go = requests.recv().await.unwrap();
         let mut second = TcpStream::connect(address).await.unwrap();
         second.write_all(REQUEST).await.unwrap();
-        assert!(timeout(Duration::from_millis(100), requests.recv()).await.is_err(), "one at a time");
+        let told = rest(&mut second).await;
+        assert!(told.starts_with("HTTP/1.1 503") && told.contains("Retry-After"), "{told}");
         go.send(()).unwrap();
         assert!(rest(&mut first).await.ends_with("done"));
-        requests.recv().await.unwrap().send(()).unwrap();
-        assert!(rest(&mut second).await.ends_with("done"));
+    }
+
+    #[tokio::test]
+    async fn silent_connections_of_one_client_keep_no_other_out() {
+        let (_stop, stopped) = oneshot::channel();
+        let router = Router::new().route("/", get(async || "done"));
+        let (address, _serving) = start_with(router, Limits { connections: 8, ..limits() }, stopped).await;
+        let mut silent = Vec::new();
+        for _ in 0..32 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut other = socket.connect(address).await.unwrap();
+        other.write_all(REQUEST).await.unwrap();
+        assert!(rest(&mut other).await.ends_with("done"));
+    }
+
+    #[tokio::test]
+    async fn a_client_with_many_answers_under_way_makes_room_for_another_one() {
+        let (_stop, stopped) = oneshot::channel();
+        let router = Router::new()
+            .route("/large", get(async || vec![b'x'; 32 * 1024 * 1024]))
+            .route("/", get(async || "done"));
+        let (address, _serving) = start_with(router, Limits { connections: 4, ..limits() }, stopped).await;
+        let mut slow = Vec::new();
+        for _ in 0..4 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+            stream.read_exact(&mut [0; 64]).await.unwrap();
+            slow.push(stream);
+        }
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut other = socket.connect(address).await.unwrap();
+        other.write_all(REQUEST).await.unwrap();
+        assert!(rest(&mut other).await.ends_with("done"));
     }
 
     #[tokio::test]

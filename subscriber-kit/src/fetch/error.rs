@@ -35,7 +35,7 @@ pub enum FetchError {
     )]
     MixedAddresses {
         /// What was asked for.
-        url: Url,
+        url: Box<Url>,
         /// A public address.
         public: String,
         /// One that is not.
@@ -47,7 +47,7 @@ pub enum FetchError {
     )]
     TurnedName {
         /// What was asked for.
-        url: Url,
+        url: Box<Url>,
         /// Where it is now.
         address: String,
         /// Where it was at first.

@@ -8,6 +8,7 @@ mod reach;
 mod retries;
 mod turns;
 
+use std::collections::{HashMap, HashSet};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -96,6 +97,8 @@ impl Default for ClientOptions {
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
+    /// Cheap to clone too: what is large is shared.
+    tls: rustls::ClientConfig,
     options: Arc<ClientOptions>,
     judge: Arc<Judge>,
     turns: Arc<Turns>,
@@ -143,8 +146,17 @@ impl Client {
     /// # Errors
     /// [`FetchError::Setup`] when the options cannot be used, a `User-Agent` with a line break for instance.
     pub fn new(options: ClientOptions) -> Result<Self, FetchError> {
+        let turns = Arc::new(Turns::new(options.per_host, options.delay));
+        Self::with(options, tls_config()?, turns)
+    }
+
+    fn with(
+        options: ClientOptions,
+        tls: rustls::ClientConfig,
+        turns: Arc<Turns>,
+    ) -> Result<Self, FetchError> {
         let builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls_config()?)
+            .tls_backend_preconfigured(tls.clone())
             .user_agent(options.user_agent.as_str())
             // Lengths and hashes of a list speak about what is stored, so nothing may be compressed on the
             // way.
@@ -154,8 +166,7 @@ impl Client {
             .read_timeout(options.idle_timeout);
         let judge = Judge::new(options.reach.clone());
         let http = judge.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
-        let turns = Arc::new(Turns::new(options.per_host, options.delay));
-        Ok(Self { http, options: Arc::new(options), judge, turns })
+        Ok(Self { http, tls, options: Arc::new(options), judge, turns })
     }
 
     /// The bounds this client keeps.
@@ -164,19 +175,31 @@ impl Client {
         &self.options
     }
 
-    /// The same for one of several Sources: that it is near to the others opens nothing to this one.
-    pub(crate) fn for_source(&self, source: &str, all: &[String]) -> Result<Self, FetchError> {
-        let Reach::AsNearAs(given) = &self.options.reach else { return Ok(self.clone()) };
-        let url = |text: &str| Url::parse(text).ok();
-        let own = url(source);
-        let is_of_another =
-            |one: &Url| own.as_ref() != Some(one) && all.iter().any(|it| url(it).as_ref() == Some(one));
-        if !given.iter().any(is_of_another) {
-            return Ok(self.clone());
+    /// One for each of these Sources: that it is near to one host opens nothing to a Source of another.
+    pub(crate) fn for_each(&self, sources: &[String]) -> Result<Vec<Self>, FetchError> {
+        let Reach::AsNearAs(given) = &self.options.reach else {
+            return Ok(vec![self.clone(); sources.len()]);
+        };
+        let hosts: Vec<Option<String>> =
+            sources.iter().map(|source| host_of(&Url::parse(source).ok()?)).collect();
+        let of_sources: HashSet<&String> = hosts.iter().flatten().collect();
+        if of_sources.len() <= 1 {
+            return Ok(vec![self.clone(); sources.len()]);
         }
-        let given = given.iter().filter(|one| !is_of_another(one)).cloned().collect();
-        let options = ClientOptions { reach: Reach::AsNearAs(given), ..(*self.options).clone() };
-        Ok(Self { turns: Arc::clone(&self.turns), ..Self::new(options)? })
+        let mut by_host: HashMap<&Option<String>, Self> = HashMap::new();
+        for own in &hosts {
+            if !by_host.contains_key(own) {
+                let opens = |url: &&Url| {
+                    let host = host_of(url);
+                    host == *own || host.is_none_or(|host| !of_sources.contains(&host))
+                };
+                let reach = Reach::AsNearAs(given.iter().filter(opens).cloned().collect());
+                let options = ClientOptions { reach, ..(*self.options).clone() };
+                let client = Self::with(options, self.tls.clone(), Arc::clone(&self.turns))?;
+                by_host.insert(own, client);
+            }
+        }
+        Ok(hosts.iter().map(|own| by_host[own].clone()).collect())
     }
 
     /// GET with redirects; only a 200 is an answer. Of something that came in part only what is missing, if the server gives parts and still has the same; see
@@ -301,6 +324,11 @@ impl Client {
     }
 }
 
+/// The host, however the URL goes on.
+fn host_of(url: &Url) -> Option<String> {
+    url.host_str().map(str::to_owned)
+}
+
 /// Reads a document to its end.
 async fn spool(url: &Url, mut answer: Answer, folder: &Path) -> Result<Fetched, FetchError> {
     let too_large = || FetchError::TooLarge { url: url.clone(), max: MAX_DOCUMENT_BYTES };
@@ -413,6 +441,36 @@ mod tests {
         assert!(matches!(posted, Err(FetchError::NotPublic { .. })), "{posted:?}");
         nobody.set_nonblocking(true).unwrap();
         assert!(nobody.accept().is_err(), "it was not even asked");
+    }
+
+    #[test]
+    fn a_document_leads_to_no_url_that_is_longer_than_anybody_would_answer_to() {
+        let long = |length: usize| "x".repeat(length);
+        let base = Url::parse(&format!("http://a.example/{}/list.xml", long(3_000))).unwrap();
+        assert_eq!(led_to(&base, " /b ").unwrap().as_str(), "http://a.example/b");
+        assert!(led_to(&base, &long(1_000)).is_some());
+        assert_eq!(led_to(&base, &long(1_100)), None, "relative, and long by what it is relative to");
+        assert_eq!(led_to(&base, &format!("/{}", long(MAX_URL))), None);
+        let location = HeaderValue::from_str(&format!("/{}", long(MAX_URL))).unwrap();
+        let redirect =
+            redirect_target(&base, StatusCode::FOUND, &HeaderMap::from_iter([(LOCATION, location)]));
+        assert!(matches!(redirect, Err(FetchError::BadRedirect { .. })), "{redirect:?}");
+    }
+
+    #[test]
+    fn b32_what_one_of_several_sources_is_near_to_opens_nothing_to_another() {
+        let (here, away) = ("http://127.0.0.1:8090/", "http://8.8.8.8/");
+        let all = [here.to_owned(), away.to_owned()];
+        let given = all.iter().map(|url| Url::parse(url).unwrap()).collect();
+        let options = ClientOptions { reach: Reach::AsNearAs(given), ..ClientOptions::default() };
+        let both = Client::new(options).unwrap();
+        let inside = Url::parse("http://127.0.0.1:6379/").unwrap();
+        let [own, other] = both.for_each(&all).unwrap().try_into().unwrap();
+        assert!(both.judge.check(&inside).is_ok() && own.judge.check(&inside).is_ok());
+        assert!(matches!(other.judge.check(&inside), Err(FetchError::NotPublic { .. })));
+        assert!(Arc::ptr_eq(&both.turns, &other.turns), "each host has one limit");
+        let alone = both.for_each(&all[1..]).unwrap();
+        assert_eq!(alone[0].options.reach, both.options.reach, "what else was given stays");
     }
 
     #[test]

@@ -167,16 +167,18 @@ impl Judge {
 
 /// The error that a refused name is to whoever asked for this URL.
 pub(super) fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
-    let causes = std::iter::successors(error.source(), |cause| (**cause).source());
-    let refused = causes.filter_map(|cause| cause.downcast_ref::<Refused>()).next()?;
+    let mut causes = std::iter::successors(error.source(), |cause| (**cause).source());
+    let refused = causes.find_map(|cause| cause.downcast_ref::<Refused>())?;
     let url = url.clone();
     Some(match refused {
         Refused::NotPublic { address, .. } => FetchError::NotPublic { url, address: address.to_string() },
-        Refused::Mixed { public, inside, .. } => {
-            FetchError::MixedAddresses { url, public: public.to_string(), inside: inside.to_string() }
-        }
+        Refused::Mixed { public, inside, .. } => FetchError::MixedAddresses {
+            url: url.into(),
+            public: public.to_string(),
+            inside: inside.to_string(),
+        },
         Refused::Turned { address, before, .. } => {
-            FetchError::TurnedName { url, address: address.to_string(), before }
+            FetchError::TurnedName { url: url.into(), address: address.to_string(), before }
         }
     })
 }
@@ -270,7 +272,9 @@ mod tests {
         ] {
             let judge = as_near_as(&[given]);
             let host = Url::parse(given).unwrap().host_str().unwrap().to_owned();
-            answer.map(|address| judged(&judge, &host, &[address]).unwrap());
+            if let Some(address) = answer {
+                judged(&judge, &host, &[address]).unwrap();
+            }
             for url in [machine, mapped, any, link, network, public] {
                 assert_eq!(is_allowed(&judge, url), allowed.contains(&url), "from {given} to {url}");
             }

@@ -252,15 +252,15 @@ pub async fn listen_all(
 ) -> Result<(), ListenError> {
     let client = Client::new(service.client.clone())?;
     let sources: Vec<String> = copies.iter().map(|copy| copy.source.clone()).collect();
+    let clients = client.for_each(&sources)?;
     let mut states = Vec::new();
-    for copy in &copies {
+    for (copy, client) in copies.iter().zip(&clients) {
         let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
         std::fs::create_dir_all(&copy.into).map_err(no_directory)?;
         let state = Subscriptions::open(&copy.state_folder()).map_err(ListenError::OpenState)?;
-        states.push((state, client.for_source(&copy.source, &sources)?));
+        states.push((state, client.clone()));
     }
     let bind_error = |source| ListenError::Bind { address: service.listen, source };
-    let clients: Vec<Client> = states.iter().map(|(_, client)| client.clone()).collect();
     let (bound, parties) = Service::bind(service, states).await.map_err(bind_error)?;
     if let Some(first) = copies.first() {
         events(&first.into, Event::Listening { address: bound.address });

@@ -256,6 +256,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use resync_core::document::Metadata;
 
     const ONE: &str = r#"{"a":1,"list":["x"]}"#;
 
@@ -337,6 +338,30 @@ mod tests {
         let copy = r#"{"op":"copy","from":"","path":"/-"}"#.to_owned();
         assert!(is_applied(&many(40_000), std::slice::from_ref(&copy)));
         assert!(!is_applied(&many(40_000), &[copy.clone(), copy]), "values after copies");
+    }
+
+    #[test]
+    fn patches_are_remembered_up_to_so_many_bytes() {
+        let mut chains = Chains::default();
+        let long = |number: usize| format!("http://a.example/{number}{}", "x".repeat(3_900));
+        let updated = |number: usize| {
+            let patch = Link::new(Relation::Patch, long(number));
+            let patch = Link { media_type: Some(TYPES[0].to_owned()), ..patch };
+            let metadata = Metadata { change: Some(Change::Updated), ..Metadata::default() };
+            Entry { links: vec![patch], ..Entry::with_metadata(long(number), metadata) }
+        };
+        for number in 0..2_000 {
+            let url = Url::parse(&long(number)).unwrap();
+            assert_eq!(chains.next(&url, &updated(number), None).len(), 1);
+        }
+        let weighed = |(url, chain): (&Url, &Vec<PatchLink>)| {
+            url.as_str().len() + chain.iter().map(PatchLink::weight).sum::<usize>()
+        };
+        let bytes: usize = chains.by_resource.iter().map(weighed).sum();
+        assert_eq!(bytes, chains.bytes);
+        assert!(bytes <= MAX_CHAINS_BYTES && bytes > MAX_CHAINS_BYTES * 9 / 10, "{bytes}");
+        let first = Url::parse(&long(0)).unwrap();
+        assert_eq!(chains.next(&first, &updated(0), None).len(), 2, "what is remembered goes on");
     }
 
     #[test]

@@ -98,7 +98,7 @@ async fn silent_connections_of_one_client_keep_no_hub_from_the_callback() {
     let answer = ask(address, &verification).await.expect("the hub verifies soon");
     assert!(answer.ends_with("c4allenge"), "{answer}");
     destination.line("subscribed to").await;
-    let key = SigningKey::new(SignatureMethod::Sha256, &Secret::new(&field("hub.secret")).unwrap());
+    let key = SigningKey::new(SignatureMethod::Sha256, &Secret::new(field("hub.secret")).unwrap());
     for number in 0..5 {
         let body = format!("news {number}");
         let delivery = format!(
