@@ -40,7 +40,7 @@ async fn trials(trial: Trial, usual: usize, seed: u64) -> Vec<(u64, Result<Tally
 async fn survive(trial: Trial, usual: usize, seed: u64) {
     let mut faults = Vec::new();
     for (seed, outcome) in trials(trial, usual, seed).await {
-        faults.extend(outcome.err().map(|fault| format!("seed {seed}: {fault:?}")));
+        faults.extend(outcome.err().map(|fault| format!("seed {seed}: {fault}")));
     }
     assert!(faults.is_empty(), "{trial:?}: {faults:#?}");
 }
