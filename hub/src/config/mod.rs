@@ -99,6 +99,7 @@ pub struct Config {
 #[derive(Clone, Debug, Deserialize)]
 pub struct StoreConfig {
     /// The embedded engine.
+    #[serde(deserialize_with = "values::engine")]
     pub engine: Engine,
     /// Bytes that the disk must have free; with less nothing new is taken in.
     #[serde(deserialize_with = "values::size")]

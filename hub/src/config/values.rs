@@ -5,9 +5,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use serde::de::{Deserialize, Deserializer, Error};
+use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer as _};
 use url::Url;
 
+use crate::store::Engine;
 use crate::topics::Prefixes;
 
 /// The commented file that is the compiled-in default.
@@ -80,6 +81,22 @@ pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
     Ok(size.as_u64())
 }
 
+pub(super) fn engine<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Engine, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    match left_out(&name, cfg!(feature = "sled")) {
+        Some(reason) => Err(D::Error::custom(reason)),
+        None => Engine::deserialize(name.into_deserializer()),
+    }
+}
+
+/// Why there is no such engine in a program that is built with sled, or without it.
+fn left_out(engine: &str, with_sled: bool) -> Option<&'static str> {
+    (engine == "sled" && !with_sled).then_some(
+        "this program is built without sled: choose \"fjall\", to which `resync-hub backup` and `restore` move a store, or \
+         build the hub with sled (`cargo build --release -p resync-hub --features sled`)",
+    )
+}
+
 pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -106,4 +123,18 @@ pub(super) fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 fn parse_duration(value: &str) -> Result<Duration, String> {
     humantime::parse_duration(value)
         .map_err(|_| format!("\"{value}\" is no duration: write for example \"10s\", \"90m\" or \"10d\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_was_left_out_is_an_error_that_says_how_to_get_it() {
+        let reason = left_out("sled", false).unwrap();
+        assert!(reason.contains("built without sled") && reason.contains("--features sled"), "{reason}");
+        for (engine, with_sled) in [("sled", true), ("fjall", false), ("fjall", true), ("postgres", false)] {
+            assert_eq!(left_out(engine, with_sled), None, "{engine} {with_sled}");
+        }
+    }
 }

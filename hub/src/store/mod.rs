@@ -65,7 +65,18 @@ pub enum Engine {
     #[default]
     Fjall,
     /// sled 0.34: survives `kill -9`, but has lost acknowledged records in simulated power cuts.
+    #[cfg(feature = "sled")]
     Sled,
+}
+
+#[cfg(test)]
+impl Engine {
+    /// What this program is built with.
+    pub(crate) const ALL: &[Self] = &[
+        Self::Fjall,
+        #[cfg(feature = "sled")]
+        Self::Sled,
+    ];
 }
 
 /// Opens (or creates) the embedded store in `directory`. Subscribers' secrets are written with the first of `keys`, and read

@@ -34,6 +34,13 @@ pub use trap::Trap;
 /// has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The engines of the store that the hub is built with.
+pub const ENGINES: &[&str] = &[
+    "fjall",
+    #[cfg(feature = "sled")]
+    "sled",
+];
+
 /// Waits until the condition holds; the description is what a failed test says.
 ///
 /// # Panics

@@ -1,6 +1,7 @@
 //! The judge of a trial: what was acknowledged has come to everybody, in order, and only what a death excuses has come twice.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use resync_tests::harness::{HubProcess, PATIENCE, Receiver, Seen, happens_within};
@@ -22,6 +23,15 @@ pub(crate) enum Fault {
     Unreadable(String),
     /// Something that was acknowledged is gone, or came in the wrong order.
     Broken(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(said) => write!(f, "unreadable: {said}"),
+            Self::Broken(what) => write!(f, "broken: {what}"),
+        }
+    }
 }
 
 /// A subscription that lasts.

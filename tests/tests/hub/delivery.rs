@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually};
+use resync_tests::harness::{ENGINES, HubProcess, Receiver, Reply, Seen, eventually};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/framework/";
@@ -187,7 +187,7 @@ async fn the_same_post_with_the_same_idempotency_key_is_one_notification() {
 
 #[tokio::test]
 async fn b29_both_engines_deliver_and_remember_what_was_verified() {
-    for engine in ["fjall", "sled"] {
+    for engine in ENGINES {
         let folder = tempdir().unwrap();
         let mut hub = HubProcess::start_with(folder.path(), &[("STORE_ENGINE", engine)]).await;
         let destination = Receiver::start().await;

@@ -82,6 +82,7 @@ async fn a_hub_whose_disk_fills_up_loses_nothing_and_goes_on_by_itself_with_fjal
     survive("fjall", 4_711).await;
 }
 
+#[cfg(feature = "sled")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_whose_disk_fills_up_loses_nothing_and_goes_on_by_itself_with_sled() {
     survive("sled", 4_712).await;

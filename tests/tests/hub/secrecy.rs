@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use resync_tests::harness::{HubProcess, Process, Receiver, Reply, form, post};
+use resync_tests::harness::{ENGINES, HubProcess, Process, Receiver, Reply, form, post};
 use tempfile::tempdir;
 use walkdir::WalkDir;
 
@@ -60,8 +60,9 @@ async fn never_holds_a_secret(engine: &str) {
 
 #[tokio::test]
 async fn the_data_folder_never_holds_a_secret_when_there_is_a_key() {
-    never_holds_a_secret("fjall").await;
-    never_holds_a_secret("sled").await;
+    for engine in ENGINES {
+        never_holds_a_secret(engine).await;
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use resync_hub::telemetry::TraceContext;
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form, free_address, post, refusing};
+use resync_tests::harness::{ENGINES, HubProcess, Receiver, Reply, Seen, form, free_address, post, refusing};
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -103,7 +103,7 @@ async fn what_is_no_valid_traceparent_goes_nowhere() {
 
 #[tokio::test]
 async fn a_delivery_that_is_repeated_after_kill_9_is_of_the_same_trace() {
-    for engine in ["fjall", "sled"] {
+    for engine in ENGINES {
         let folder = tempdir().unwrap();
         let mut hub = HubProcess::start_with(folder.path(), &[("STORE_ENGINE", engine)]).await;
         let destination = Receiver::start().await;

@@ -12,3 +12,4 @@ mod pages;
 mod papers;
 mod peers;
 mod schemas;
+mod supply_chain;

@@ -67,7 +67,7 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
     }
     let elsewhere = Elsewhere::new();
     elsewhere.take(&*store).await;
-    for engine in [Engine::Fjall, Engine::Sled] {
+    for &engine in Engine::ALL {
         let data = elsewhere.0.path().join(format!("{engine:?}"));
         whole(engine, &data, &elsewhere.backup());
         let restored = open(engine, &data, Keyring::none(), 0).unwrap();
@@ -91,7 +91,7 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
         let left = check(engine, &data, &Keyring::none()).unwrap();
         assert_eq!(left.faults, [], "retention passes it too");
     }
-    for engine in [Engine::Fjall, Engine::Sled] {
+    for &engine in Engine::ALL {
         let data = elsewhere.0.path().join(format!("once more {engine:?}"));
         whole(engine, &data, &elsewhere.backup());
         let restored = open(engine, &data, Keyring::none(), 0).unwrap();

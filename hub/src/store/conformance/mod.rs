@@ -37,6 +37,7 @@ macro_rules! on_every_engine {
                 super::$test(crate::store::conformance::Place::new(crate::store::Engine::Fjall)).await;
             })+
         }
+        #[cfg(feature = "sled")]
         mod sled {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {

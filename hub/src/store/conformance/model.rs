@@ -447,6 +447,7 @@ proptest! {
         agrees(Engine::Fjall, operations);
     }
 
+    #[cfg(feature = "sled")]
     #[test]
     fn sled_agrees_with_the_model(operations in prop::collection::vec(operation(), 1..120)) {
         agrees(Engine::Sled, operations);

@@ -21,6 +21,8 @@ const UNFINISHED: &str = "restoring";
 const LOCK: &str = "lock";
 /// How the next mark is called until it is one.
 const DRAFT: &str = "engine.tmp";
+/// What the folders of engines are called, also of one that this program is built without.
+const FOLDERS: [&str; 2] = ["fjall", "sled"];
 /// What may be in a directory before there is anything of a store: a fresh disk has a folder of its own, and a restore that was killed
 /// at once leaves no more than this.
 const BEFORE_ALL: [&str; 3] = ["lost+found", LOCK, DRAFT];
@@ -77,7 +79,7 @@ fn is_before_all(name: &OsStr) -> bool {
 }
 
 fn is_engine(name: &OsStr) -> bool {
-    [Engine::Fjall, Engine::Sled].iter().any(|engine| name == engine.name())
+    FOLDERS.iter().any(|folder| name == *folder)
 }
 
 fn is_unfinished(directory: &Path) -> bool {
@@ -215,6 +217,7 @@ impl Engine {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Fjall => "fjall",
+            #[cfg(feature = "sled")]
             Self::Sled => "sled",
         }
     }

@@ -29,6 +29,7 @@ mod repair;
 mod restore;
 mod room;
 mod shared;
+#[cfg(feature = "sled")]
 mod sled;
 mod standing;
 mod tap;
@@ -124,6 +125,7 @@ fn open_engine(engine: super::Engine, directory: &Path) -> Result<Box<dyn Engine
     let data = directory.join(engine.name());
     Ok(match engine {
         super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
+        #[cfg(feature = "sled")]
         super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
     })
 }

@@ -16,9 +16,11 @@ use super::key;
 use super::layout::Body;
 use super::memory::{Ledger, Topics};
 use super::room::Room;
+#[cfg(feature = "sled")]
+use super::sled::Sled;
 use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
-use super::{Embedded, SHARDS, SLICE, fjall::Fjall, sled::Sled};
+use super::{Embedded, SHARDS, SLICE, fjall::Fjall};
 use crate::store::{
     Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
     NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Store, StoreError,
@@ -429,8 +431,9 @@ async fn many_who_wait_for_what_cannot_be_read_share_one_failure_and_the_next_on
 /// Opens the engine below the store that is in `directory`.
 type OpenEngine = fn(&Path) -> Box<dyn Engine>;
 
-const ENGINES: [(crate::store::Engine, OpenEngine); 2] = [
+const ENGINES: &[(crate::store::Engine, OpenEngine)] = &[
     (crate::store::Engine::Fjall, |directory| Box::new(Fjall::open(&directory.join("fjall")).unwrap())),
+    #[cfg(feature = "sled")]
     (crate::store::Engine::Sled, |directory| Box::new(Sled::open(&directory.join("sled")).unwrap())),
 ];
 
@@ -443,7 +446,7 @@ fn is_damage_of<T: std::fmt::Debug>(outcome: Result<T, StoreError>, space: &str)
 
 #[tokio::test]
 async fn a_damaged_record_is_named() {
-    for (engine, open_engine) in ENGINES {
+    for &(engine, open_engine) in ENGINES {
         let directory = tempfile::tempdir().unwrap();
         let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
         let id = store.append(posted(vec![1; 70_000], None), DAY).await.unwrap().id();
@@ -473,7 +476,7 @@ async fn a_damaged_record_is_named() {
 
 #[tokio::test]
 async fn retention_goes_on_over_a_notification_that_cannot_be_read() {
-    for (engine, open_engine) in ENGINES {
+    for &(engine, open_engine) in ENGINES {
         let directory = tempfile::tempdir().unwrap();
         let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
         let other: TopicUrl = "https://source.example/other".parse().unwrap();
@@ -504,7 +507,7 @@ async fn retention_goes_on_over_a_notification_that_cannot_be_read() {
 
 #[tokio::test]
 async fn a_missing_part_of_a_body_is_damage() {
-    for (engine, open_engine) in ENGINES {
+    for &(engine, open_engine) in ENGINES {
         let directory = tempfile::tempdir().unwrap();
         let store = super::open(engine, directory.path(), Keyring::none(), 0).unwrap();
         let id = store.append(posted(vec![1; 200_000], None), DAY).await.unwrap().id();
