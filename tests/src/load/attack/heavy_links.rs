@@ -1,0 +1,53 @@
+//! Topics whose small pages have many relative links, which a long URL makes heavy.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::task::JoinSet;
+
+use super::pinging::{self, Networks};
+use super::server::{Reply, page, status};
+use super::siege::{Siege, count};
+use crate::load::Failure;
+use crate::load::request::Request;
+
+const NETWORKS: Networks = Networks { topics: 10, clients: 11, subscribers: 12 };
+/// Where a topic sends the hub: as far as a client of HTTP goes, and in turns as far as a URL in a form may.
+const LONG: usize = 60_000;
+const LONGEST_OF_A_FORM: usize = 1_900;
+/// Links of a page.
+const LINKS: usize = 255;
+
+/// So many topics.
+pub(super) async fn begin(
+    siege: &Arc<Siege>,
+    topics: usize,
+    attackers: &mut JoinSet<()>,
+) -> Result<(), Failure> {
+    if topics == 0 {
+        return Ok(());
+    }
+    let (siege_of_topics, version) = (Arc::clone(siege), AtomicUsize::new(0));
+    let topic = move |request: &Request<'_>| {
+        if request.target().ends_with('/') {
+            return Reply::Now(links(version.fetch_add(1, Ordering::Relaxed)));
+        }
+        count(&siege_of_topics.counts.links_fetched);
+        Reply::Now(detour(request.target()))
+    };
+    pinging::begin(siege, topics, NETWORKS, topic, attackers).await
+}
+
+/// A redirect to a long URL.
+fn detour(topic: &str) -> Cow<'static, [u8]> {
+    let is_even = topic.ends_with(['0', '2', '4', '6', '8']);
+    let length = if is_even { LONG } else { LONGEST_OF_A_FORM };
+    status("302 Found", &format!("Location: {topic}/{:x<length$}/\r\n", ""))
+}
+
+/// A page that is new each time.
+fn links(version: usize) -> Cow<'static, [u8]> {
+    let links: String = (0..LINKS).map(|link| format!("<link rel=hub href={link}>")).collect();
+    page("Content-Type: text/html\r\n", &format!("<html><head>{links}</head>{version}"))
+}

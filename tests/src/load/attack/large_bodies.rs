@@ -1,0 +1,33 @@
+//! Topics with large bodies, which fill what the hub keeps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::task::JoinSet;
+
+use super::pinging::{self, Networks};
+use super::server::{Reply, page};
+use super::siege::{Siege, count};
+use crate::load::Failure;
+use crate::load::request::Request;
+
+const NETWORKS: Networks = Networks { topics: 20, clients: 21, subscribers: 22 };
+const BODY: usize = 600_000;
+
+/// So many topics.
+pub(super) async fn begin(
+    siege: &Arc<Siege>,
+    topics: usize,
+    attackers: &mut JoinSet<()>,
+) -> Result<(), Failure> {
+    if topics == 0 {
+        return Ok(());
+    }
+    let (siege_of_topics, version) = (Arc::clone(siege), AtomicUsize::new(0));
+    let topic = move |_: &Request<'_>| {
+        count(&siege_of_topics.counts.bodies_fetched);
+        let version = version.fetch_add(1, Ordering::Relaxed);
+        Reply::Now(page("Content-Type: text/plain\r\n", &format!("{version}{:x<BODY$}", "")))
+    };
+    pinging::begin(siege, topics, NETWORKS, topic, attackers).await
+}
