@@ -64,6 +64,11 @@ pub(super) fn request(head: &str, body: &str) -> Vec<u8> {
     format!("{head}\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
+/// A query of what is there: path and query.
+pub(super) fn query_of(target: &str) -> Vec<u8> {
+    format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes()
+}
+
 /// The n-th address of 127.`net`/16, close to those before it: one network (/24) has 250 of them.
 pub(super) fn close(net: u8, number: usize) -> IpAddr {
     address(net, number / 250, number % 250)

@@ -33,8 +33,9 @@ pub(super) async fn begin(
         if request.target().ends_with('/') {
             return Reply::Now(links(version.fetch_add(1, Ordering::Relaxed)));
         }
+        let answer = detour(request.target());
         count(&siege_of_topics.counts.links_fetched);
-        Reply::Now(detour(request.target()))
+        Reply::Now(answer)
     };
     pinging::begin(siege, topics, NETWORKS, topic, attackers).await
 }
@@ -43,7 +44,7 @@ pub(super) async fn begin(
 fn detour(topic: &str) -> Cow<'static, [u8]> {
     let is_even = topic.ends_with(['0', '2', '4', '6', '8']);
     let length = if is_even { LONG } else { LONGEST_OF_A_FORM };
-    status("302 Found", &format!("Location: {topic}/{:x<length$}/\r\n", ""))
+    status("302 Found", &format!("Location: {topic}/{}/\r\n", "x".repeat(length)))
 }
 
 /// A page that is new each time.

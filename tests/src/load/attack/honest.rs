@@ -2,14 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, interval, sleep_until, timeout};
 use url::Url;
 
+use super::client::{Client, query_of};
 use super::latency::Latency;
 use crate::harness::{HubProcess, post};
 use crate::load::Failure;
@@ -20,6 +22,10 @@ pub(super) const TOPIC: &str = "http://source.example/load/";
 /// Digits of a notification's number, with which its body begins.
 pub(super) const DIGITS: usize = 10;
 const BODY: usize = 1_000;
+/// A publisher asks so often how a notification fares, from here, and is answered within so long.
+const ASKING: Duration = Duration::from_secs(1);
+const ASKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Publishers with a token, over connections that they keep.
 #[derive(Clone)]
@@ -103,6 +109,25 @@ pub(super) fn latency(posts: &[Post]) -> Result<Latency, Failure> {
     let failed = posts.iter().filter(|post| !post.is_acknowledged()).count();
     let times = posts.iter().filter_map(|post| post.took);
     Latency::of(times, failed).ok_or_else(|| "the hub took no notification".into())
+}
+
+/// Asks again and again how a notification fares, as long as what this returns is kept. `unanswered` counts the queries that are
+/// not answered in time.
+pub(super) fn ask(hub: SocketAddr, status: &str, unanswered: &Arc<AtomicUsize>) -> JoinSet<()> {
+    let (request, unanswered, mut asking) = (query_of(status), Arc::clone(unanswered), JoinSet::new());
+    asking.spawn(async move {
+        let mut ticks = interval(ASKING);
+        loop {
+            ticks.tick().await;
+            // Each over a connection of its own, since one that waits for an answer holds up the next.
+            let mut client = Client::new(ASKER.into(), hub);
+            let answer = timeout(ANSWERED_WITHIN, client.send(&request)).await;
+            if answer.ok().flatten() != Some(200) {
+                unanswered.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    asking
 }
 
 /// Posts a notification without a number, and returns where the hub says how it fares: path and query.

@@ -24,10 +24,12 @@ pub(super) async fn begin(
         return Ok(());
     }
     let (siege_of_topics, version) = (Arc::clone(siege), AtomicUsize::new(0));
+    let rest = "x".repeat(BODY);
     let topic = move |_: &Request<'_>| {
-        count(&siege_of_topics.counts.bodies_fetched);
         let version = version.fetch_add(1, Ordering::Relaxed);
-        Reply::Now(page("Content-Type: text/plain\r\n", &format!("{version}{:x<BODY$}", "")))
+        let answer = page("Content-Type: text/plain\r\n", &format!("{version}{rest}"));
+        count(&siege_of_topics.counts.bodies_fetched);
+        Reply::Now(answer)
     };
     pinging::begin(siege, topics, NETWORKS, topic, attackers).await
 }

@@ -38,10 +38,13 @@ pub use siege::Sieged;
 
 /// Of the slow connections, so many must be open at least: the hub closes each after a while, and it comes again.
 const OPEN: f64 = 0.95;
+/// The log is trimmed once a minute: seconds of a measurement that meets that for certain.
+const TRIMMED_IN: u32 = 30;
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// What is measured. No attacker has more addresses than are named here.
 #[derive(Clone, Debug, Args)]
+#[group(id = "plan")]
 pub struct Attack {
     /// Honest notifications a second, at most 50 (limits.client)
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=50))]
@@ -61,7 +64,7 @@ pub struct Attack {
     /// Bad requests a second
     #[arg(long, default_value_t = 2_000)]
     pub flood: u32,
-    /// Topics whose small pages have heavy links, each pinged twice in four seconds
+    /// Topics whose small pages have heavy links, each pinged every two seconds
     #[arg(long, default_value_t = 24)]
     pub links: usize,
     /// Topics with bodies of 600 kB, pinged as often
@@ -104,6 +107,8 @@ pub struct AttackReport {
     pub lost: usize,
     /// Honest subscribers of all rounds that came during the attack and got nothing.
     pub kept_out: usize,
+    /// Honest queries of a notification's status, of all rounds, that were not answered within two seconds.
+    pub unanswered: usize,
     /// Notifications of the honest topic that had to leave the log to make room, in all rounds.
     pub forgotten: u64,
     /// Of the hub, in the round in which it grew most.
@@ -138,10 +143,10 @@ pub async fn attack(plan: &Attack, folder: &Path) -> Result<AttackReport, Failur
 
 impl AttackReport {
     fn of(round: round::Round) -> Self {
-        let round::Round { posts, deliveries, kept_out, forgotten, memory, disk, sieged } = round;
+        let round::Round { posts, deliveries, kept_out, unanswered, forgotten, memory, disk, sieged } = round;
         let failed = posts.quiet.failed + posts.attacked.failed;
         let lost = deliveries.quiet.failed + deliveries.attacked.failed;
-        Self { posts, deliveries, failed, lost, kept_out, forgotten, memory, disk, sieged }
+        Self { posts, deliveries, failed, lost, kept_out, unanswered, forgotten, memory, disk, sieged }
     }
 
     /// With another round, but for what is compared.
@@ -151,6 +156,7 @@ impl AttackReport {
             failed: self.failed + other.failed,
             lost: self.lost + other.lost,
             kept_out: self.kept_out + other.kept_out,
+            unanswered: self.unanswered + other.unanswered,
             forgotten: self.forgotten + other.forgotten,
             memory: more(self.memory, other.memory),
             disk: more(self.disk, other.disk),
@@ -179,6 +185,7 @@ impl AttackReport {
             (self.failed, "honest notifications were not acknowledged"),
             (self.lost, "honest deliveries did not come"),
             (self.kept_out, "honest subscribers were kept out"),
+            (self.unanswered, "honest queries of a status were not answered within two seconds"),
         ];
         for (count, what) in must_be_none {
             if count > 0 {
@@ -212,6 +219,9 @@ impl Sieged {
             (plan.superseding > 0, self.superseding, "no request in somebody's name was taken"),
             (plan.queries > 0, self.statuses, "no query of a status was answered"),
         ];
+        if plan.bodies > 0 && plan.seconds >= TRIMMED_IN && self.forgotten == 0 {
+            complaints.push("large bodies never filled what the hub keeps".to_owned());
+        }
         let missing = must_be_some.into_iter().filter(|(is_planned, count, _)| *is_planned && *count == 0);
         complaints.extend(missing.map(|(.., what)| what.to_owned()));
         complaints
@@ -250,6 +260,7 @@ mod tests {
             slow_closed: 0,
             links_fetched: 1,
             bodies_fetched: 1,
+            forgotten: 1,
             late: 1,
             refused: 1,
             waiting: 1,
@@ -266,6 +277,7 @@ mod tests {
             failed: 0,
             lost: 0,
             kept_out: 0,
+            unanswered: 0,
             forgotten: 0,
             memory,
             disk,
@@ -287,7 +299,8 @@ mod tests {
             failed: 2,
             lost: 3,
             kept_out: 4,
-            forgotten: 5,
+            unanswered: 5,
+            forgotten: 6,
             memory,
             ..report()
         };
@@ -300,7 +313,8 @@ mod tests {
                 "2 honest notifications were not acknowledged",
                 "3 honest deliveries did not come",
                 "4 honest subscribers were kept out",
-                "5 honest notifications had to leave the log",
+                "5 honest queries of a status were not answered within two seconds",
+                "6 honest notifications had to leave the log",
             ]
         );
     }
@@ -312,6 +326,7 @@ mod tests {
             nothing.complaints(&plan()),
             [
                 "only 0 of 2000 slow connections were open",
+                "large bodies never filled what the hub keeps",
                 "no bad request was answered",
                 "no topic with heavy links was asked for",
                 "no topic with a large body was asked for",

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,7 +22,7 @@ use crate::load::Failure;
 use crate::load::measure::bytes_below;
 
 /// Tokens are what posts need unless somebody says otherwise. Bodies may take so little that strangers could fill it meanwhile.
-const KEYS: [(&str, &str); 2] = [("PUBLISH_POLICY", "token"), ("RETENTION_SIZE", "64 MiB")];
+const KEYS: [(&str, &str); 2] = [("PUBLISH_POLICY", "token"), ("RETENTION_SIZE", "16 MiB")];
 /// Seconds in which the first posts make the connections and wake up the disk.
 const WARM_UP: u32 = 2;
 /// Until the attack is at its height.
@@ -31,6 +33,7 @@ pub(super) struct Round {
     pub(super) posts: Compared,
     pub(super) deliveries: Compared,
     pub(super) kept_out: usize,
+    pub(super) unanswered: usize,
     pub(super) forgotten: u64,
     pub(super) memory: Growth,
     pub(super) disk: Growth,
@@ -73,16 +76,17 @@ pub(super) async fn measure(plan: &Attack, folder: &Path) -> Result<Round, Failu
     let (told, pending) = mpsc::unbounded_channel();
     let joining = Joining::start(joining_in(plan), told).await?;
     let mut attackers = siege.begin(plan, &subscribers, pending).await?;
-    let _joining = joining.begin(hub.address);
+    let (_joining, unanswered) = (joining.begin(hub.address), Arc::default());
+    let _asking = honest::ask(hub.address, &siege.status, &unanswered);
     sleep(RISE).await;
     let posting = honest.post_all(warm + counted..warm + 2 * counted, plan.rate);
     let (posts, under_way) = siege.watched(posting).await;
     // The attack goes on while what is owed is waited for.
     let attacked = (honest::latency(&posts)?, subscribers.deliveries(&posts).await?);
     let kept_out = joining.kept_out().await;
-    let forgotten = forgotten(&hub).await?;
+    let (forgotten, strange_forgotten) = forgotten(&hub).await?;
     let after = (most_resident(&mut hub)?, bytes_below(folder));
-    let sieged = siege.sieged(&under_way, &subscribers);
+    let sieged = Sieged { forgotten: strange_forgotten, ..siege.sieged(&under_way, &subscribers) };
     attackers.shutdown().await;
     // What is still owed to attackers need not be waited for.
     hub.kill().await;
@@ -90,6 +94,7 @@ pub(super) async fn measure(plan: &Attack, folder: &Path) -> Result<Round, Failu
         posts: Compared::new(quiet.0, attacked.0),
         deliveries: Compared::new(quiet.1, attacked.1),
         kept_out,
+        unanswered: unanswered.load(Ordering::Relaxed),
         forgotten,
         memory: Growth::new(before.0, after.0),
         disk: Growth::new(before.1, after.1),
@@ -115,10 +120,14 @@ fn most_resident(hub: &mut HubProcess) -> Result<u64, Failure> {
     Ok(most.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
-/// Notifications of the honest topic that had to leave the log.
-async fn forgotten(hub: &HubProcess) -> Result<u64, Failure> {
+/// How many notifications had to leave the log: of the honest topic, and of all others.
+async fn forgotten(hub: &HubProcess) -> Result<(u64, u64), Failure> {
     let topics: Value = serde_json::from_slice(&hub.admin("/api/v1/topics?limit=1000").await.body)?;
-    let all = topics["items"].as_array().into_iter().flatten();
-    let first = all.filter(|topic| topic["url"] == TOPIC).find_map(|topic| topic["first"].as_u64());
-    Ok(first.ok_or("the hub does not tell of the honest topic")?.saturating_sub(1))
+    let left = |topic: &Value| topic["first"].as_u64().unwrap_or_default().saturating_sub(1);
+    let all = topics["items"].as_array().ok_or("the hub does not tell of its topics")?;
+    let (honest, others): (Vec<_>, Vec<_>) = all.iter().partition(|topic| topic["url"] == TOPIC);
+    if honest.is_empty() {
+        return Err("the hub does not tell of the honest topic".into());
+    }
+    Ok((honest.into_iter().map(left).sum(), others.into_iter().map(left).sum()))
 }

@@ -59,6 +59,8 @@ pub struct Sieged {
     pub links_fetched: usize,
     /// Times that it asked for a topic with a large body.
     pub bodies_fetched: usize,
+    /// Notifications of strangers' topics that had to leave the log to make room.
+    pub forgotten: u64,
     /// Deliveries that were under way to callbacks which are late, half of the time.
     pub late: usize,
     /// Deliveries that a path of the shared origin refused for an hour.
@@ -130,7 +132,7 @@ impl Siege {
         (done, UnderWay { slow_open, late, unanswered })
     }
 
-    /// What took place until now.
+    /// What took place until now, as far as the attackers know.
     pub(super) fn sieged(&self, under_way: &UnderWay, honest: &Subscribers) -> Sieged {
         let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         let UnderWay { slow_open, late, unanswered } = *under_way;
@@ -139,6 +141,7 @@ impl Siege {
             slow_closed: of(&self.counts.slow_closed),
             links_fetched: of(&self.counts.links_fetched),
             bodies_fetched: of(&self.counts.bodies_fetched),
+            forgotten: 0,
             late,
             refused: honest.refused(),
             waiting: of(&self.counts.waiting),
@@ -171,6 +174,7 @@ impl Sieged {
             slow_closed: self.slow_closed.min(other.slow_closed),
             links_fetched: self.links_fetched.min(other.links_fetched),
             bodies_fetched: self.bodies_fetched.min(other.bodies_fetched),
+            forgotten: self.forgotten.min(other.forgotten),
             late: self.late.min(other.late),
             refused: self.refused.min(other.refused),
             waiting: self.waiting.min(other.waiting),

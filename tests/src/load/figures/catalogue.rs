@@ -265,6 +265,12 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
                 .at_most(0.0),
             Figure::new("all attackers at once: honest deliveries lost", "/lost", "").at_most(0.0),
             Figure::new("all attackers at once: honest subscribers kept out", "/kept_out", "").at_most(0.0),
+            Figure::new(
+                "all attackers at once: honest queries of a status not answered in 2 s",
+                "/unanswered",
+                "",
+            )
+            .at_most(0.0),
             Figure::new("all attackers at once: honest notifications that left the log", "/forgotten", "")
                 .at_most(0.0),
             Figure::new("all attackers at once: memory above what it was", "/memory/grown", "B")
