@@ -3,16 +3,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::pinging::{self, Networks};
+use super::pinging::{self, Pinging};
 use super::server::{Reply, page, status};
 use super::siege::{Siege, count};
 use crate::load::Failure;
 use crate::load::request::Request;
 
-const NETWORKS: Networks = Networks { topics: 10, clients: 11, subscribers: 12 };
+const PINGING: Pinging = Pinging { topics: 10, clients: 11, subscribers: 12, pause: Duration::from_secs(2) };
 /// Where a topic sends the hub: as far as a client of HTTP goes, and in turns as far as a URL in a form may.
 const LONG: usize = 60_000;
 const LONGEST_OF_A_FORM: usize = 1_900;
@@ -37,7 +38,7 @@ pub(super) async fn begin(
         count(&siege_of_topics.counts.links_fetched);
         Reply::Now(answer)
     };
-    pinging::begin(siege, topics, NETWORKS, topic, attackers).await
+    pinging::begin(siege, topics, PINGING, topic, attackers).await
 }
 
 /// A redirect to a long URL.

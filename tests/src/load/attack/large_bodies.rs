@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::pinging::{self, Networks};
+use super::pinging::{self, Pinging};
 use super::server::{Reply, page};
 use super::siege::{Siege, count};
 use crate::load::Failure;
 use crate::load::request::Request;
 
-const NETWORKS: Networks = Networks { topics: 20, clients: 21, subscribers: 22 };
-const BODY: usize = 600_000;
+const PINGING: Pinging = Pinging { topics: 20, clients: 21, subscribers: 22, pause: Duration::from_secs(4) };
+const BODY: usize = 1_000_000;
 
 /// So many topics.
 pub(super) async fn begin(
@@ -31,5 +32,5 @@ pub(super) async fn begin(
         count(&siege_of_topics.counts.bodies_fetched);
         Reply::Now(answer)
     };
-    pinging::begin(siege, topics, NETWORKS, topic, attackers).await
+    pinging::begin(siege, topics, PINGING, topic, attackers).await
 }

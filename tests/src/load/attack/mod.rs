@@ -67,7 +67,7 @@ pub struct Attack {
     /// Topics whose small pages have heavy links, each pinged every two seconds
     #[arg(long, default_value_t = 24)]
     pub links: usize,
-    /// Topics with bodies of 600 kB, pinged as often
+    /// Topics with bodies of 1 MB, each pinged every four seconds
     #[arg(long, default_value_t = 12)]
     pub bodies: usize,
     /// Hosts with eight callbacks each that answer deliveries after 2.9 s
@@ -107,7 +107,7 @@ pub struct AttackReport {
     pub lost: usize,
     /// Honest subscribers of all rounds that came during the attack and got nothing.
     pub kept_out: usize,
-    /// Honest queries of a notification's status, of all rounds, that were not answered within two seconds.
+    /// Honest queries of a notification's status, of all rounds, that got none within two seconds.
     pub unanswered: usize,
     /// Notifications of the honest topic that had to leave the log to make room, in all rounds.
     pub forgotten: u64,
@@ -185,7 +185,7 @@ impl AttackReport {
             (self.failed, "honest notifications were not acknowledged"),
             (self.lost, "honest deliveries did not come"),
             (self.kept_out, "honest subscribers were kept out"),
-            (self.unanswered, "honest queries of a status were not answered within two seconds"),
+            (self.unanswered, "honest queries of a status got none within two seconds"),
         ];
         for (count, what) in must_be_none {
             if count > 0 {
@@ -313,7 +313,7 @@ mod tests {
                 "2 honest notifications were not acknowledged",
                 "3 honest deliveries did not come",
                 "4 honest subscribers were kept out",
-                "5 honest queries of a status were not answered within two seconds",
+                "5 honest queries of a status got none within two seconds",
                 "6 honest notifications had to leave the log",
             ]
         );

@@ -13,19 +13,19 @@ use super::siege::{Siege, keep};
 use crate::load::Failure;
 use crate::load::request::Request;
 
-/// One client may ping one topic thirty times a minute.
-const PAUSE: Duration = Duration::from_secs(2);
 /// Subscriptions of each topic.
 const SUBSCRIBERS: usize = 2;
 
-/// Networks (127.x/16) of such topics.
-pub(super) struct Networks {
+/// Where such topics are, by networks (127.x/16), and how often they are pinged.
+pub(super) struct Pinging {
     /// Where the topics are.
     pub(super) topics: u8,
     /// Who subscribes and pings.
     pub(super) clients: u8,
     /// Where the subscribers are.
     pub(super) subscribers: u8,
+    /// Between two pings of one topic: one client may ping it thirty times a minute.
+    pub(super) pause: Duration,
 }
 
 /// So many topics, each on a network of its own and pinged by a client of its own. Whatever is a GET below `/topic/` is answered by
@@ -33,7 +33,7 @@ pub(super) struct Networks {
 pub(super) async fn begin(
     siege: &Arc<Siege>,
     topics: usize,
-    networks: Networks,
+    by: Pinging,
     topic: impl Fn(&Request<'_>) -> Reply + Send + Sync + 'static,
     attackers: &mut JoinSet<()>,
 ) -> Result<(), Failure> {
@@ -45,23 +45,23 @@ pub(super) async fn begin(
     })
     .await?;
     for number in 0..topics {
-        let topic = server.url(apart(networks.topics, number), &format!("/topic/{number}"));
-        let subscriber = apart(networks.subscribers, number);
+        let topic = server.url(apart(by.topics, number), &format!("/topic/{number}"));
+        let subscriber = apart(by.subscribers, number);
         let callbacks: Vec<_> =
             (0..SUBSCRIBERS).map(|one| server.url(subscriber, &format!("/{one}"))).collect();
-        let (from, hub) = (apart(networks.clients, number), siege.hub);
-        attackers.spawn(async move { ping(from, hub, &topic, &callbacks).await });
+        let (from, hub) = (apart(by.clients, number), siege.hub);
+        attackers.spawn(async move { ping((from, hub), by.pause, &topic, &callbacks).await });
     }
     keep(server, attackers);
     Ok(())
 }
 
-async fn ping(from: IpAddr, hub: SocketAddr, topic: &str, callbacks: &[String]) {
+async fn ping((from, hub): (IpAddr, SocketAddr), pause: Duration, topic: &str, callbacks: &[String]) {
     let mut client = Client::new(from, hub);
     for callback in callbacks {
         client.subscribe(topic, callback, "").await;
     }
-    let mut ticks = interval(PAUSE);
+    let mut ticks = interval(pause);
     loop {
         ticks.tick().await;
         // Whether it was taken shows where the topic is asked for.

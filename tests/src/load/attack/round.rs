@@ -21,8 +21,9 @@ use crate::harness::HubProcess;
 use crate::load::Failure;
 use crate::load::measure::bytes_below;
 
-/// Tokens are what posts need unless somebody says otherwise. Bodies may take so little that strangers could fill it meanwhile.
-const KEYS: [(&str, &str); 2] = [("PUBLISH_POLICY", "token"), ("RETENTION_SIZE", "16 MiB")];
+/// Tokens are what posts need unless somebody says otherwise. The log may take so little that the newest bodies of twelve strangers'
+/// topics fill nearly all of it.
+const KEYS: [(&str, &str); 2] = [("PUBLISH_POLICY", "token"), ("RETENTION_SIZE", "12 MiB")];
 /// Seconds in which the first posts make the connections and wake up the disk.
 const WARM_UP: u32 = 2;
 /// Until the attack is at its height.
