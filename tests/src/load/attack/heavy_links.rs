@@ -50,6 +50,7 @@ fn detour(topic: &str) -> Cow<'static, [u8]> {
 
 /// A page that is new each time.
 fn links(version: usize) -> Cow<'static, [u8]> {
-    let links: String = (0..LINKS).map(|link| format!("<link rel=hub href={link}>")).collect();
+    let links: Vec<_> = (0..LINKS).map(|link| format!("<link rel=hub href={link}>")).collect();
+    let links = links.concat();
     page("Content-Type: text/html\r\n", &format!("<html><head>{links}</head>{version}"))
 }

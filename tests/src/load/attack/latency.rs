@@ -65,7 +65,7 @@ mod tests {
         let times = (1..=200).map(Duration::from_millis);
         let latency = Latency::of(times, 3).unwrap();
         assert_eq!((latency.done, latency.failed), (200, 3));
-        let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(|time| time.round());
+        let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(f64::round);
         assert!((p50, p99, max) == (101.0, 199.0, 200.0), "{latency:?}");
         assert!(Latency::of([], 3).is_none());
     }

@@ -190,7 +190,7 @@ impl Sieged {
 pub(super) fn keep(server: Server, attackers: &mut JoinSet<()>) {
     attackers.spawn(async move {
         let _server = server;
-        pending().await
+        pending::<()>().await;
     });
 }
 
