@@ -211,27 +211,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// What honest publishers notice of slow connections and a flood of bad requests
+    /// What honest publishers and subscribers notice of all kinds of attackers at once
     Attack {
-        /// Honest notifications a second, at most 50 (limits.client)
-        #[arg(long, default_value_t = 40)]
-        rate: u32,
-        /// Seconds of each of the two measurements of a round
-        #[arg(long, default_value_t = 30)]
-        seconds: u32,
-        /// Rounds, of which the middle one counts
-        #[arg(long, default_value_t = 3)]
-        rounds: usize,
-        /// Slow connections
-        #[arg(long, default_value_t = 2_000)]
-        slow: usize,
-        /// Bad requests a second
-        #[arg(long, default_value_t = 2_000)]
-        flood: u32,
-        /// What the p99 of honest notifications may be by what it was before: beyond that the exit code is 1, as it is where one was not
-        /// acknowledged, or a twentieth of the slow connections was not open
-        #[arg(long, default_value_t = 3.0)]
-        ratio: f64,
+        #[command(flatten)]
+        plan: Attack,
         /// Answer in JSON
         #[arg(long)]
         json: bool,
@@ -366,10 +349,8 @@ fn run(command: Command) -> Result<(), Failure> {
             let folder = tempfile::tempdir_in(".")?;
             show(&copy(&Copy { files, bytes, rounds, nginx }, folder.path())?, json)
         }
-        Command::Attack { rate, seconds, rounds, slow, flood, ratio, json } => {
+        Command::Attack { plan, json } => {
             let folder = tempfile::tempdir_in(".")?;
-            let (rate, seconds, rounds) = (rate.clamp(1, 50), seconds.max(1), rounds.max(1));
-            let plan = Attack { rate, seconds, rounds, slow, flood, ratio };
             let report = measure(attack(&plan, folder.path()))?;
             show(&report, json)?;
             let complaints = report.complaints(&plan);

@@ -7,7 +7,7 @@
 //!   on the common ground of `stage`;
 //! * `publish` measures what publishers wait for, and how soon a subscriber hears of it;
 //! * `copy` compares a first copy with the one that another client makes of the same Source;
-//! * `attack` is about publishers: what they notice when others try to bring the hub down;
+//! * `attack` is about honest publishers and subscribers: what they notice when others try to bring the hub down;
 //! * `scenario` says what is done to any hub, `run` does it, `measure` says what came of it, `report` shows it;
 //! * `figures` makes one table of whatever is promised.
 
@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use attack::{Attack, AttackReport, Latency, attack};
+pub use attack::{Attack, AttackReport, Compared, Growth, Latency, Sieged, attack};
 pub use bare::BareClient;
 pub use copy::{Copy, CopyReport, copy};
 pub use fanout::{Fanout, FanoutReport, fanout};

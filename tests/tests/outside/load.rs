@@ -142,28 +142,62 @@ async fn a_host_that_comes_back_gets_everything_once_and_no_more_at_once_than_is
     assert!((1..=4).contains(&told.count("/most_at_once")) && told.number("/until_last") > 0.0);
 }
 
+/// No attackers at all.
+const NOBODY: [&str; 9] = [
+    "--slow=0",
+    "--flood=0",
+    "--links=0",
+    "--bodies=0",
+    "--late=0",
+    "--refusing=0",
+    "--waiting=0",
+    "--superseding=0",
+    "--queries=0",
+];
+
 #[tokio::test]
-async fn honest_posts_are_all_acknowledged_under_a_small_attack() {
-    let small = ["--rate", "20", "--seconds", "2", "--rounds", "1", "--slow", "50", "--flood", "100"];
-    let told = Told::by(&[&["attack", "--ratio", "1000"][..], &small].concat()).await;
-    assert!(told.count("/quiet/acknowledged") == 40 && told.count("/attacked/acknowledged") == 40);
-    assert!(told.count("/failed") == 0 && told.number("/p99_ratio") > 0.0);
-    assert!((48..=50).contains(&told.count("/slow_open")));
+async fn honest_ones_lose_nothing_under_a_small_attack_of_every_kind() {
+    let honest = ["attack", "--rate=20", "--seconds=2", "--rounds=1", "--subscribers=10", "--ratio=1000"];
+    let attackers = [
+        "--slow=50",
+        "--flood=100",
+        "--links=2",
+        "--bodies=1",
+        "--late=4",
+        "--refusing=1",
+        "--waiting=2",
+        "--superseding=2",
+        "--queries=40",
+    ];
+    let told = Told::by(&[&honest[..], &attackers].concat()).await;
+    for phase in ["quiet", "attacked"] {
+        assert_eq!(told.count(&format!("/posts/{phase}/done")), 40);
+        assert_eq!(told.count(&format!("/deliveries/{phase}/done")), 40 * 18);
+    }
+    assert!(["failed", "lost", "kept_out"].iter().all(|what| told.count(&format!("/{what}")) == 0));
+    assert!((48..=50).contains(&told.count("/sieged/slow_open")));
+    let missing: Vec<_> = pointers("attack").filter(|pointer| told.0.pointer(pointer).is_none()).collect();
+    assert!(missing.is_empty(), "figures of attack that it does not tell: {missing:?}");
 }
 
 #[tokio::test]
-async fn an_attack_that_honest_publishers_notice_too_much_ends_with_what_it_was_and_exit_code_1() {
+async fn an_attack_that_honest_ones_notice_too_much_ends_with_what_it_was_and_exit_code_1() {
     let folder = tempfile::tempdir().unwrap();
-    let small = ["--rate", "20", "--seconds", "1", "--rounds", "1", "--slow", "5", "--flood", "10"];
+    let small =
+        ["attack", "--rate=20", "--seconds=1", "--rounds=1", "--subscribers=2", "--ratio=0", "--json"];
     let mut command = Command::new(binary("resync-load"));
-    let output =
-        command.args(["attack", "--ratio", "0", "--json"]).args(small).current_dir(folder.path()).output();
+    let output = command.args(small).args(NOBODY).current_dir(folder.path()).output();
     let output = output.await.unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["p99_ratio"].as_f64() > Some(0.0));
+    let told = Told(serde_json::from_slice(&output.stdout).unwrap());
+    assert!(told.number("/posts/p99_ratio") > 0.0 && told.number("/deliveries/p99_ratio") > 0.0);
     let said = String::from_utf8(output.stderr).unwrap();
+    let complaints: Vec<_> = said.trim_end().split("; ").collect();
+    let [posts, deliveries] = complaints[..] else { panic!("{said}") };
+    assert!(posts.starts_with("resync-load: the p99 of posts is "), "{said}");
+    assert!(deliveries.starts_with("the p99 of deliveries is "), "{said}");
     assert!(
-        said.starts_with("resync-load: the p99 is ") && said.ends_with(" times what it was: at most 0\n"),
+        complaints.iter().all(|complaint| complaint.ends_with(" times what it was: at most 0")),
         "{said}"
     );
 }

@@ -252,25 +252,32 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         name: "attack",
         program: Program::Load(&["attack"]),
         figures: &[
+            Figure::new("all attackers at once: p99 of honest posts, by what it was", "/posts/p99_ratio", "")
+                .at_most(3.0),
             Figure::new(
-                "2,000 slow connections, a flood: p99 of honest posts, by what it was",
-                "/p99_ratio",
+                "all attackers at once: p99 of honest deliveries, by what it was",
+                "/deliveries/p99_ratio",
                 "",
             )
             .at_most(3.0),
             // Whoever refuses them quickly has a fine p99.
+            Figure::new("all attackers at once: honest posts that were not acknowledged", "/failed", "")
+                .at_most(0.0),
+            Figure::new("all attackers at once: honest deliveries lost", "/lost", "").at_most(0.0),
+            Figure::new("all attackers at once: honest subscribers kept out", "/kept_out", "").at_most(0.0),
             Figure::new(
-                "2,000 slow connections, a flood: honest posts that were not acknowledged",
-                "/failed",
+                "all attackers at once: honest queries of a status not answered in 2 s",
+                "/unanswered",
                 "",
             )
             .at_most(0.0),
-            Figure::new(
-                "2,000 slow connections, a flood: of these connections really open",
-                "/slow_open",
-                "",
-            )
-            .at_least(1_900.0),
+            Figure::new("all attackers at once: honest notifications that left the log", "/forgotten", "")
+                .at_most(0.0),
+            Figure::new("all attackers at once: memory above what it was", "/memory/grown", "B")
+                .at_most(268_435_456.0),
+            Figure::new("all attackers at once: disk above what it was", "/disk/grown", "B"),
+            Figure::said("all attackers at once: each attack took place, and each bar holds", At::Ended, "")
+                .at_least(1.0),
         ],
     },
     work!("dbpedia", "DBpedia, 2/s to 1,000"),

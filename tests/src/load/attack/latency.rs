@@ -1,0 +1,80 @@
+//! How long something took, and what that is by what it was before.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Of posts: from the moment at which a notification was due to its 202. Of deliveries: from that moment to the subscriber, where one
+/// that never came counts with the time that it was waited for. In milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// How many ended well.
+    pub done: usize,
+    /// How many did not.
+    pub failed: usize,
+    /// Half of them were faster.
+    pub p50: f64,
+    /// One in a hundred was slower.
+    pub p99: f64,
+    /// The slowest.
+    pub max: f64,
+}
+
+/// The same without an attack and during one, in the same round.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Without.
+    pub quiet: Latency,
+    /// During.
+    pub attacked: Latency,
+    /// The one p99 by the other.
+    pub p99_ratio: f64,
+}
+
+impl Latency {
+    /// Of these times, and of so many that failed; `None` where there is no time.
+    pub(super) fn of(times: impl IntoIterator<Item = Duration>, failed: usize) -> Option<Self> {
+        let mut times: Vec<f64> = times.into_iter().map(|time| time.as_secs_f64() * 1_000.0).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |hundredths: usize| times.get(times.len() * hundredths / 100).copied();
+        let (p50, p99, max) = (at(50)?, at(99)?, times.last().copied()?);
+        Some(Self { done: times.len(), failed, p50, p99, max })
+    }
+}
+
+impl Compared {
+    pub(super) fn new(quiet: Latency, attacked: Latency) -> Self {
+        let p99_ratio = attacked.p99 / quiet.p99;
+        Self { quiet, attacked, p99_ratio }
+    }
+
+    /// That of the round in the middle, by the ratio.
+    pub(super) fn middle(mut rounds: Vec<Self>) -> Option<Self> {
+        rounds.sort_by(|one, other| one.p99_ratio.total_cmp(&other.p99_ratio));
+        let middle = rounds.len() / 2;
+        rounds.into_iter().nth(middle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_a_hundred_is_slower_than_the_p99_and_what_failed_has_no_time() {
+        let times = (1..=200).map(Duration::from_millis);
+        let latency = Latency::of(times, 3).unwrap();
+        assert_eq!((latency.done, latency.failed), (200, 3));
+        let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(f64::round);
+        assert!((p50, p99, max) == (101.0, 199.0, 200.0), "{latency:?}");
+        assert!(Latency::of([], 3).is_none());
+    }
+
+    #[test]
+    fn the_round_in_the_middle_is_that_of_the_ratio_in_the_middle() {
+        let latency = |millis| Latency::of([Duration::from_millis(millis)], 0).unwrap();
+        let rounds = [9, 2, 4].map(|attacked| Compared::new(latency(2), latency(attacked)));
+        let middle = Compared::middle(rounds.into()).unwrap();
+        assert!((middle.p99_ratio - 2.0).abs() < 1e-9, "{middle:?}");
+    }
+}
