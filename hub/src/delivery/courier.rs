@@ -29,6 +29,7 @@ use crate::store::{
 };
 use crate::telemetry::{SpanKind, TRACEPARENT, TraceContext, Tracer};
 use crate::topics::Prefixes;
+use crate::weighed::Weighed;
 
 /// More of an answer is not even read (W-156).
 const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
@@ -77,21 +78,29 @@ impl<K: Eq + Hash> Told<K> {
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
 #[derive(Debug)]
-struct Heads(Mutex<LruCache<(TopicId, Offset), HeaderMap>>);
+struct Heads(Mutex<Weighed<(TopicId, Offset), HeaderMap>>);
 
-/// Notifications whose header fields are kept: about as many as are on their way at once.
-const HEADS: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
+/// Bytes of header fields that are kept: of the usual size those of some thousand notifications, more than are on their way at once.
+const HEADS: usize = 4 * 1024 * 1024;
+/// What one takes beside the links and the content type.
+const HEAD: usize = 1_024;
 
 impl Heads {
     fn new() -> Self {
-        Self(Mutex::new(LruCache::new(HEADS)))
+        Self(Mutex::new(Weighed::new(HEADS)))
     }
 
     fn of(&self, notification: &Notification) -> Result<HeaderMap, http::Error> {
         let key = (notification.topic, notification.offset);
         // Nothing in here can panic half-way.
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        made.try_get_or_insert(key, || head(notification)).cloned()
+        if let Some(head) = made.get(&key) {
+            return Ok(head.clone());
+        }
+        let head = head(notification)?;
+        let texts = head.values().map(HeaderValue::len).sum::<usize>();
+        made.put(key, head.clone(), HEAD + texts);
+        Ok(head)
     }
 }
 
@@ -362,7 +371,8 @@ fn head(notification: &Notification) -> Result<HeaderMap, http::Error> {
     if notification.trace.is_some() {
         head.insert(TRACEPARENT, HeaderValue::from_static(""));
     }
-    head.insert(CONTENT_TYPE, HeaderValue::from_maybe_shared(notification.content_type.clone())?);
+    // A copy: what was read from the store is a part of the whole record, which would stay with it.
+    head.insert(CONTENT_TYPE, HeaderValue::from_bytes(&notification.content_type)?);
     head.insert(LINK, HeaderValue::from_maybe_shared(Bytes::from(links(notification).to_string()))?);
     head.insert(WEBHOOK_ID, HeaderValue::from_maybe_shared(Bytes::from(notification.id().to_string()))?);
     head.insert(USER_AGENT, HeaderValue::from_static(egress::USER_AGENT));

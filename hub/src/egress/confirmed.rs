@@ -20,8 +20,8 @@ use super::guard::{canonical, network};
 use crate::buckets::Buckets;
 use crate::config::Rate;
 
-/// So many bytes of a body count as one request more.
-const BODY_UNIT: usize = 16 * 1024;
+/// So many bytes of a request, its head included, count as one request more.
+const REQUEST_UNIT: usize = 16 * 1024;
 /// So many bytes of a question's target count as one question more.
 const QUESTION_UNIT: usize = 1024;
 /// A request that is refused counts as so many more: whoever asked for nothing mostly refuses.
@@ -173,12 +173,12 @@ impl Places {
 }
 
 impl Unconfirmed {
-    /// Takes into account that it is connected to, for a request with a body of so many bytes.
+    /// Takes into account that it is connected to, for a request of so many bytes.
     ///
     /// # Errors
     /// How long to wait.
-    fn admit(self: &Arc<Self>, body: usize) -> Result<Admitted, Duration> {
-        let weight = u32::try_from(1 + body / BODY_UNIT).unwrap_or(u32::MAX);
+    fn admit(self: &Arc<Self>, bytes: usize) -> Result<Admitted, Duration> {
+        let weight = u32::try_from(1 + bytes / REQUEST_UNIT).unwrap_or(u32::MAX);
         self.confirmed.trickle.admit_heavy(self.network(), weight, Instant::now())?;
         Ok(Admitted { to: Arc::clone(self), weight })
     }
@@ -189,13 +189,13 @@ impl Unconfirmed {
     /// The question that has to be put first.
     pub(super) fn pass(
         self: &Arc<Self>,
-        body: usize,
+        bytes: usize,
         about: Option<u64>,
     ) -> Result<Result<Admitted, HeldBack>, Question> {
         match about.map_or(Turn::Send, |about| self.turn(about)) {
             Turn::Ask(question) => Err(question),
             Turn::Wait => Ok(Err(HeldBack::Question)),
-            Turn::Send => Ok(self.admit(body).map_err(HeldBack::Trickle)),
+            Turn::Send => Ok(self.admit(bytes).map_err(HeldBack::Trickle)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::LOCATION;
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Uri};
-use resync_core::websub::CallbackUrl;
+use resync_core::websub::{CallbackUrl, MAX_URL};
 use url::Url;
 
 use super::guard::Forbidden;
@@ -79,6 +79,12 @@ pub enum RedirectError {
     /// Without a place to go.
     #[error("a redirect names no place to go (Location)")]
     Missing,
+    /// Longer than a URL may be.
+    #[error("a redirect leads to a URL of {length} bytes: at most {MAX_URL} are followed; redirect to a shorter one")]
+    TooLong {
+        /// How long it is.
+        length: usize,
+    },
     /// Not a URL.
     #[error("a redirect's Location is no URL")]
     Syntax,
@@ -98,7 +104,10 @@ pub enum RedirectError {
 pub fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, RedirectError> {
     let location = headers.get(LOCATION).ok_or(RedirectError::Missing)?;
     let location = location.to_str().map_err(|_| RedirectError::Syntax)?;
+    // Before it is read, and once more as it was read: what is relative or not ASCII becomes longer.
+    check_length(location)?;
     let target = from.join(location).map_err(|_| RedirectError::Syntax)?;
+    check_length(target.as_str())?;
     if !matches!(target.scheme(), "http" | "https") {
         return Err(RedirectError::Scheme);
     }
@@ -106,6 +115,10 @@ pub fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, RedirectError> {
         return Err(RedirectError::Credentials);
     }
     Ok(target)
+}
+
+fn check_length(url: &str) -> Result<(), RedirectError> {
+    if url.len() > MAX_URL { Err(RedirectError::TooLong { length: url.len() }) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
     /// Forgets notifications received before `older_than`, then the oldest ones of whichever topic takes most until at most
-    /// `max_bytes` of bodies remain, first of topics without subscriptions.
+    /// `max_bytes` remain by what they weigh, first of topics without subscriptions.
     /// The newest notification of each topic with a subscription is kept. A topic without one of which nothing is left, nor any
     /// idempotency key, is forgotten unless it is paused: should it come back, it has another identity and its log begins behind
     /// the last offset of all that were forgotten. Gaps that were found before `older_than` are forgotten too.

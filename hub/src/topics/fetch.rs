@@ -24,12 +24,12 @@ use super::discover::discover_in;
 use super::fan_out::FanOut;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::intake::{self, Refused};
+use super::oversized::{Oversized, check_content_type};
 use super::turns::Turns;
-use crate::egress::EgressError;
+use crate::egress::{EgressError, RedirectError};
 use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::store::{
-    NewNotification, Notification, NotificationLinks, Offset, Ping, Rule, Store, StoreError, Topic,
-    Validators,
+    NewNotification, Notification, Offset, Ping, Rule, Store, StoreError, Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 
@@ -145,10 +145,20 @@ enum Failed {
     #[error(transparent)]
     Topic(#[from] Unfetched),
     #[error(transparent)]
+    Oversized(#[from] Oversized),
+    #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Failed {
+    /// The topic says more about itself than is passed on. It will say the same again until its owner changes that.
+    fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Oversized(_) | Self::Topic(Unfetched::Redirect(RedirectError::TooLong { .. }))
+        )
+    }
+
     /// The topic is not to blame: the hub lacks something.
     fn is_shortage(&self) -> bool {
         use StoreError::{Busy, Closed, Full, Read, Write};
@@ -173,7 +183,7 @@ impl From<&Failed> for Left {
     fn from(error: &Failed) -> Self {
         match error {
             Failed::Store(_) => Self::Ping,
-            Failed::Topic(_) => Self::Nothing,
+            Failed::Topic(_) | Failed::Oversized(_) => Self::Nothing,
         }
     }
 }
@@ -188,6 +198,9 @@ struct Patience {
 impl Patience {
     /// The pause after this failure; `None`: the ping is given up.
     fn after(&mut self, error: &Failed) -> Option<Duration> {
+        if error.is_refusal() {
+            return None;
+        }
         let [.., longest] = AGAIN_AFTER;
         let (count, beyond) = if error.is_shortage() {
             (&mut self.shortages, Some(longest))
@@ -332,8 +345,8 @@ impl Fetching {
             warn!(topic = topic.as_str(), %refused, "topic fetched: what is there is not what is posted, and is not sent");
             return Ok(());
         }
-        let bytes = fetched.answer.body.len();
-        let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched, now).await };
+        let new = NewNotification { trace: span.context(), ..self.notification(topic, fetched, now).await? };
+        let bytes = new.weight();
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(new, Duration::ZERO).await;
         append.end_with(&appended);
@@ -384,21 +397,16 @@ impl Fetching {
         topic: &TopicUrl,
         fetched: Fetched,
         validators: Validators,
-    ) -> NewNotification {
-        let mut found = discover_in(&fetched).await;
-        let content_type = Bytes::copy_from_slice(content_type(&fetched));
+    ) -> Result<NewNotification, Oversized> {
+        let content_type = content_type(&fetched);
+        check_content_type(content_type)?;
+        let content_type = Bytes::copy_from_slice(content_type);
+        let found = discover_in(&fetched).await?;
         let Fetched { url, answer } = fetched;
-        if found.hubs.is_empty() {
-            found.hubs.push(self.public_hub.to_string());
-        }
-        NewNotification {
+        Ok(NewNotification {
             topic: topic.clone(),
             content_type,
-            links: NotificationLinks {
-                hubs: found.hubs,
-                canonical: found.canonical.unwrap_or_else(|| url.to_string()),
-                resourcesync: found.resourcesync,
-            },
+            links: found.into_links(&url, &self.public_hub)?,
             body: answer.body,
             rule: Rule::Latest,
             idempotency_key: None,
@@ -406,7 +414,7 @@ impl Fetching {
             validators: Some(validators),
             received_at: DateTime::now(),
             trace: None,
-        }
+        })
     }
 }
 

@@ -21,12 +21,14 @@ use crate::store::{Result, StoreError};
 use crate::telemetry::TraceContext;
 
 /// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions, version 2 no
-/// traces.
-const VERSION: u8 = 3;
+/// traces, and the topics of version 3 counted bodies instead of weights.
+const VERSION: u8 = 4;
 /// The first version with the addresses at which callbacks have confirmed.
 pub(super) const WITH_ADDRESSES: u8 = 2;
 /// The first version in which notifications and pings may end with their place in a trace.
 const WITH_TRACES: u8 = 3;
+/// The first version in which topics know what their logs weigh.
+pub(super) const WITH_WEIGHTS: u8 = 4;
 const CHECKSUM_BYTES: usize = 4;
 
 /// How a secret is marked. The first two are those of an option.
@@ -61,6 +63,17 @@ pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8>
     kept
 }
 
+/// The same as an earlier version has written it, whose fields are the same.
+#[cfg(test)]
+pub(super) fn seal_as<R: Record>(version: u8, keys: &Keyring, key: &[u8], record: &R) -> Vec<u8> {
+    let mut kept = seal(keys, key, record);
+    kept[0] = version;
+    let end = kept.len() - CHECKSUM_BYTES;
+    let checksum = checksum(R::SPACE, key, &kept[..end]);
+    kept[end..].copy_from_slice(&checksum.to_be_bytes());
+    kept
+}
+
 /// The record that is kept under `key`.
 pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<R> {
     open_beginning(keys, R::SPACE, key, value, |fields| {
@@ -68,6 +81,11 @@ pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Resu
         fields.finish()?;
         Ok(record)
     })
+}
+
+/// By which version the record that is kept under `key` was written.
+pub(super) fn version(keys: &Keyring, space: Space, key: &[u8], value: &Bytes) -> Result<u8> {
+    open_beginning(keys, space, key, value, |fields| Ok(fields.version()))
 }
 
 /// The same record with its secret under the first key; `None` when it is kept so already, or holds none.
@@ -191,8 +209,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// The last field of a record, which is not there without a trace. So nothing can follow it: version 4 must say explicitly, by an
-    /// option's 0 or 1, whether there is one.
+    /// The last field of a record, which is not there without a trace. So nothing can follow it: a version with something behind it
+    /// must say explicitly, by an option's 0 or 1, whether there is one.
     pub(super) fn last_trace(&mut self, trace: Option<TraceContext>) {
         if let Some(trace) = trace {
             self.bytes(&trace.to_bytes());

@@ -25,7 +25,7 @@ pub(in super::super) struct Slice {
 /// What is about to be removed.
 #[derive(Debug, Default)]
 struct Cut {
-    /// What all bodies take then.
+    /// What all logs weigh then.
     bytes: u64,
     changed: HashMap<TopicId, TopicState>,
     victims: Vec<Victim>,
@@ -56,8 +56,8 @@ struct Victim {
 }
 
 impl Transaction<'_> {
-    /// Removes at most `limit` notifications: those received before `older_than`, and while bodies take more than `max_bytes` the
-    /// oldest ones of the topic whose bodies take most, first of topics without subscriptions: nobody's log shall be short because
+    /// Removes at most `limit` notifications: those received before `older_than`, and while logs weigh more than `max_bytes` the
+    /// oldest ones of the topic whose log weighs most, first of topics without subscriptions: nobody's log shall be short because
     /// another's is long. The newest of each topic with a subscription stays.
     pub(in super::super) fn trim(
         &mut self,
@@ -248,7 +248,7 @@ impl Transaction<'_> {
         Some(Reverse((oldest, id)))
     }
 
-    /// Whether the topic's bodies are there for nobody, how much they take, and of equals which has the oldest notification.
+    /// Whether the topic's log is there for nobody, how much it weighs, and of equals which has the oldest notification.
     fn by_size(&self, state: &TopicState) -> Option<(bool, u64, Reverse<DateTime>, TopicId)> {
         let Reverse((oldest, id)) = self.by_age(state)?;
         let for_nobody = state.bytes > 0 && !self.is_subscribed(id);
@@ -305,7 +305,7 @@ impl Transaction<'_> {
                 state.oldest = Some(record.received_at);
                 if first == state.topic.newest() {
                     // Where the length of something removed was not known, it is no longer counted.
-                    state.bytes = record.body.len();
+                    state.bytes = record.weight();
                 }
                 Ok(Some(Extent::of(&record)))
             }
@@ -331,7 +331,7 @@ impl Transaction<'_> {
     }
 }
 
-/// What a record of a log takes: bytes of body, parts of it elsewhere, places in the log.
+/// What a record of a log takes: its weight, parts of its body elsewhere, places in the log.
 #[derive(Debug)]
 struct Extent {
     bytes: u64,
@@ -340,7 +340,7 @@ struct Extent {
 }
 
 impl Extent {
-    fn of(LogRecord { body, .. }: &LogRecord) -> Self {
-        Self { bytes: body.len(), parts: body.parts(), places: body.places() }
+    fn of(record: &LogRecord) -> Self {
+        Self { bytes: record.weight(), parts: record.body.parts(), places: record.body.places() }
     }
 }
