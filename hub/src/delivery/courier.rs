@@ -62,7 +62,7 @@ pub(super) struct Courier {
 #[derive(Debug)]
 struct Told<K: Eq + Hash>(RefCell<LruCache<(TopicId, K), ()>>);
 
-/// So many are remembered: where there are more, it is no longer a few records that are damaged.
+/// So many are remembered, by their numbers: where there are more, it is no longer a few records that are damaged.
 const TOLD: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
 
 impl<K: Eq + Hash> Told<K> {
@@ -561,7 +561,8 @@ mod tests {
         for _ in 0..posts {
             topic = TopicId(store.append(store::posted(&url, "1"), Duration::ZERO).await.unwrap().id().topic);
         }
-        store.trim(DateTime::from_system_time(SystemTime::UNIX_EPOCH), left as u64).await.unwrap();
+        let left = left as u64 * store::posted(&url, "1").weight();
+        store.trim(DateTime::from_system_time(SystemTime::UNIX_EPOCH), left).await.unwrap();
         drop(store);
         store::damage_log(directory.path());
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();

@@ -145,6 +145,7 @@ impl Delivery {
                 counters.set_gauges(*shard, machine.laggards(), 0);
                 counters.set_subscriptions(*shard, machine.subscriptions(), machine.hosts());
             }
+            // Who sends waits for the answer: no more wait than acts of operators, denials, fetches and pages are under way.
             let (halt, to_halt) = mpsc::unbounded_channel();
             halts.0.push(halt);
             let (sender, orders) = mpsc::unbounded_channel();
@@ -322,6 +323,7 @@ impl Plan {
             let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
                 .heeding(&self.guard, per_host, confirmed.clone())
                 .with_connections(self.max_connections);
+            // At most one for each request under way.
             let (confirming, confirmations) = mpsc::unbounded_channel();
             let courier = Courier::new(
                 Arc::clone(&self.store),

@@ -125,6 +125,18 @@ fn check_length(url: &str) -> Result<(), RedirectError> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_redirect_leads_to_no_url_that_is_longer_than_one_may_be_also_once_it_is_read() {
+        let of_length = |length: usize| format!("https://source.example/{}", "x".repeat(length - 23));
+        assert!(redirected(&of_length(MAX_URL)).is_ok());
+        assert_eq!(
+            redirected(&of_length(MAX_URL + 1)),
+            Err(RedirectError::TooLong { length: MAX_URL + 1 })
+        );
+        let relative = "x".repeat(MAX_URL - 10);
+        assert!(matches!(redirected(&relative), Err(RedirectError::TooLong { length }) if length > MAX_URL));
+    }
+
     fn redirected(location: &str) -> Result<String, RedirectError> {
         let from = "https://source.example/a/feed?x=1".parse().unwrap();
         let headers = HeaderMap::from_iter([(LOCATION, location.parse().unwrap())]);

@@ -254,7 +254,33 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::topics::{BodyBudget, BudgetSpent};
+    use crate::store::{self, Engine, Keyring};
+    use crate::topics::{BodyBudget, BudgetSpent, CatchUp};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_page_is_measured_before_it_is_written_and_holds_what_it_takes_then() {
+        const WHOLE: usize = 256 * 1_024;
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let topic: TopicUrl = "http://source.example/t".parse().unwrap();
+        for body in [vec![1; 10_000], vec![0xff; 10_000], b"text".to_vec()] {
+            store.append(store::posted(&topic, body), Duration::ZERO).await.unwrap();
+        }
+        let budget = BodyBudget::new(WHOLE as u64);
+        let page = CatchUp::new(store, budget.clone()).page(&topic, None, 10).await.unwrap();
+        let asked = Asked { topic, after: None, limit: 10 };
+        let written = page.encode(move |page, out| write(page, &asked, "http://hub.example/websub/", out));
+        let (bytes, next, _room) = written.await.unwrap();
+        // A control character takes six, and three bytes take four as base64.
+        assert!(bytes.len() > 6 * 10_000 + 13_000 && next.is_none());
+        assert_eq!(bytes.capacity(), bytes.len(), "nothing had to grow");
+        let page: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let base64 = page["notifications"][1]["body_base64"].as_str().unwrap();
+        assert_eq!(base64.len(), 10_000_usize.div_ceil(3) * 4);
+        let (left, mut other) = (WHOLE - bytes.len().next_multiple_of(1_024), budget.reserve());
+        assert_eq!(other.grow_to(left + 1, Duration::ZERO).await, Err(BudgetSpent));
+        assert_eq!(other.grow_to(left, Duration::ZERO).await, Ok(()));
+    }
 
     #[tokio::test]
     async fn an_answer_holds_its_room_and_its_place_until_its_last_byte_is_gone() {

@@ -278,7 +278,8 @@ impl Fetching {
             let result = {
                 let mut place = self.place(ping, askers).await;
                 let mut span = self.tracer.begin_below(ping.trace, "fetch", SpanKind::Client);
-                let result = self.fetch_once(topic, askers, &mut place, &mut span).await;
+                // Boxed: many topics wait, one for each that is pinged, and few are fetched.
+                let result = Box::pin(self.fetch_once(topic, askers, &mut place, &mut span)).await;
                 describe(span, topic, &result);
                 result
             };
@@ -485,6 +486,17 @@ mod tests {
         assert_eq!(pauses[..3], AGAIN_AFTER.map(Some));
         assert_eq!((pauses[3], Left::from(&damaged)), (None, Left::Ping));
         assert_eq!(Left::from(&Failed::Topic(Unfetched::Redirects)), Left::Nothing);
+    }
+
+    #[test]
+    fn a_topic_that_says_too_much_of_itself_is_not_asked_again_until_it_is_pinged_again() {
+        let too_long = RedirectError::TooLong { length: 60_000 };
+        for error in
+            [Failed::Oversized(Oversized::Links), Failed::Topic(Unfetched::Redirect(too_long))]
+        {
+            assert_eq!(Patience::default().after(&error), None, "{error}");
+            assert_eq!(Left::from(&error), Left::Nothing);
+        }
     }
 
     #[tokio::test]

@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_notifications_that_were_not_asked_for_longest_make_room() {
-        let cache = Notifications::with_limit(3_000);
+        let cache = Notifications::with_limit(4_000);
         cache.put(notification(1, 1_000));
         cache.put(notification(2, 1_000));
         assert!(cache.get(TopicId(1), Offset(1)).is_some());
