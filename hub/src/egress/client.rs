@@ -370,7 +370,9 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
             Some(ConnectError::Unconfirmed(why)) => return EgressError::Unconfirmed(*why),
             Some(ConnectError::Timeout(limit)) => return EgressError::Timeout(*limit),
             Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::Exhausted,
-            Some(ConnectError::Io(error)) if is_ours(error) => return EgressError::NoWay(short(error.to_string())),
+            Some(ConnectError::Io(error)) if is_ours(error) => {
+                return EgressError::NoWay(short(error.to_string()));
+            }
             Some(ConnectError::Unasked | ConnectError::Io(_)) | None => {}
         }
         innermost = current.to_string();

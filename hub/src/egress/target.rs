@@ -80,7 +80,9 @@ pub enum RedirectError {
     #[error("a redirect names no place to go (Location)")]
     Missing,
     /// Longer than a URL may be.
-    #[error("a redirect leads to a URL of {length} bytes: at most {MAX_URL} are followed; redirect to a shorter one")]
+    #[error(
+        "a redirect leads to a URL of {length} bytes: at most {MAX_URL} are followed; redirect to a shorter one"
+    )]
     TooLong {
         /// How long it is.
         length: usize,
@@ -129,10 +131,7 @@ mod tests {
     fn a_redirect_leads_to_no_url_that_is_longer_than_one_may_be_also_once_it_is_read() {
         let of_length = |length: usize| format!("https://source.example/{}", "x".repeat(length - 23));
         assert!(redirected(&of_length(MAX_URL)).is_ok());
-        assert_eq!(
-            redirected(&of_length(MAX_URL + 1)),
-            Err(RedirectError::TooLong { length: MAX_URL + 1 })
-        );
+        assert_eq!(redirected(&of_length(MAX_URL + 1)), Err(RedirectError::TooLong { length: MAX_URL + 1 }));
         let relative = "x".repeat(MAX_URL - 10);
         assert!(matches!(redirected(&relative), Err(RedirectError::TooLong { length }) if length > MAX_URL));
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Capability, Document, Entry, Header, Link, Metadata, RawDocument, Relation, Root};
+use resync_core::document::{
+    Capability, Document, Entry, Header, Link, Metadata, RawDocument, Relation, Root,
+};
 use resync_core::rules::Violations;
 use resync_core::websub::{Secret, Signature, SignatureMethod, SigningKey, TopicUrl};
 use resync_core::xml::{self, MAX_ENTRIES, Options};

@@ -58,7 +58,9 @@ pub(super) async fn discover_in(fetched: &Fetched) -> Result<Discovered, Oversiz
     let _turn = LARGE_AT_ONCE.acquire().await;
     let (url, headers, body) = (url.clone(), answer.headers.clone(), answer.body.clone());
     // It does not panic, and it is not aborted but where the hub stops: then nobody asks any more.
-    spawn_blocking(move || discover(&url, &headers, &body)).await.unwrap_or_else(|_| Ok(Discovered::default()))
+    spawn_blocking(move || discover(&url, &headers, &body))
+        .await
+        .unwrap_or_else(|_| Ok(Discovered::default()))
 }
 
 impl Discovered {

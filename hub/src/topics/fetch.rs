@@ -28,9 +28,7 @@ use super::oversized::{Oversized, check_content_type};
 use super::turns::Turns;
 use crate::egress::{EgressError, RedirectError};
 use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
-use crate::store::{
-    NewNotification, Notification, Offset, Ping, Rule, Store, StoreError, Topic, Validators,
-};
+use crate::store::{NewNotification, Notification, Offset, Ping, Rule, Store, StoreError, Topic, Validators};
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 
 /// Fetches at once: in all, on slow networks, on one network and for one client. Of a slow one, or one with many names, nobody
@@ -153,10 +151,7 @@ enum Failed {
 impl Failed {
     /// The topic says more about itself than is passed on. It will say the same again until its owner changes that.
     fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Oversized(_) | Self::Topic(Unfetched::Redirect(RedirectError::TooLong { .. }))
-        )
+        matches!(self, Self::Oversized(_) | Self::Topic(Unfetched::Redirect(RedirectError::TooLong { .. })))
     }
 
     /// The topic is not to blame: the hub lacks something.
@@ -491,9 +486,7 @@ mod tests {
     #[test]
     fn a_topic_that_says_too_much_of_itself_is_not_asked_again_until_it_is_pinged_again() {
         let too_long = RedirectError::TooLong { length: 60_000 };
-        for error in
-            [Failed::Oversized(Oversized::Links), Failed::Topic(Unfetched::Redirect(too_long))]
-        {
+        for error in [Failed::Oversized(Oversized::Links), Failed::Topic(Unfetched::Redirect(too_long))] {
             assert_eq!(Patience::default().after(&error), None, "{error}");
             assert_eq!(Left::from(&error), Left::Nothing);
         }
@@ -536,6 +529,30 @@ mod tests {
         assert_eq!(patience.after(&gone), None);
     }
 
+    fn fetching(store: &Arc<dyn Store>) -> Fetching {
+        let short = Duration::from_secs(5);
+        let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
+        Fetching::new(
+            Arc::clone(store),
+            TopicClient::new(client, 1_024),
+            BodyBudget::new(1_000_000),
+            "http://hub.example/websub/".into(),
+            FanOut::new(false, 0, Operator::of_nobody()),
+            false,
+            Tracer::default(),
+        )
+    }
+
+    /// As many may wait as there are topics.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_topic_that_waits_to_be_fetched_takes_few_kilobytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let ping = store.put_ping("http://source.example/t".parse().unwrap(), None).await.unwrap();
+        let takes = size_of_val(&fetching(&store).serve(ping, Vec::new()));
+        assert!(takes <= 4 * 1_024, "{takes}");
+    }
+
     /// What is large would be got again and again while the disk is full, and none of it kept.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_topic_is_not_asked_for_while_the_store_is_full() {
@@ -549,17 +566,7 @@ mod tests {
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), u64::MAX).unwrap();
         store.put_ping(topic.clone(), None).await.unwrap_err();
 
-        let short = Duration::from_secs(5);
-        let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
-        let fetching = Fetching::new(
-            Arc::clone(&store),
-            TopicClient::new(client, 1_024),
-            BodyBudget::new(1_000_000),
-            "http://hub.example/websub/".into(),
-            FanOut::new(false, 0, Operator::of_nobody()),
-            false,
-            Tracer::default(),
-        );
+        let fetching = fetching(&store);
         let here = fetching.client.whereabouts(topic.url()).await;
         let mut place = fetching.places.place(Asker { client: None, lane: Lane::Known }, &here).await;
         let mut span = fetching.tracer.begin_below(None, "fetch", SpanKind::Client);

@@ -238,7 +238,10 @@ async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
         store.trim(at(3), EVERYTHING).await.unwrap(),
         Trimmed { notifications: 1, bytes: each, early: 0 }
     );
-    assert_eq!(store.trim(at(0), 2 * each - 1).await.unwrap(), Trimmed { notifications: 1, bytes: each, early: 1 });
+    assert_eq!(
+        store.trim(at(0), 2 * each - 1).await.unwrap(),
+        Trimmed { notifications: 1, bytes: each, early: 1 }
+    );
     assert_eq!(held(&*store, topic.id, 1..=4).await, [4]);
 }
 

@@ -88,9 +88,9 @@ mod tests {
         let mut batch = Batch::default();
         for mut state in states(engine) {
             let log = engine.scan(Space::Log, &Keys::prefix(key::topic(state.topic.id)));
-            let bodies = log.map(Result::unwrap).map(|(key, value)| {
-                codec::open::<LogRecord>(&keys, &key, &value).unwrap().body.len()
-            });
+            let bodies = log
+                .map(Result::unwrap)
+                .map(|(key, value)| codec::open::<LogRecord>(&keys, &key, &value).unwrap().body.len());
             state.bytes = bodies.sum();
             let key = key::topic(state.topic.id);
             let value = codec::seal_as(3, &keys, &key, &state);

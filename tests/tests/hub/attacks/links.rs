@@ -31,9 +31,8 @@ async fn ping(hub: &HubProcess, client: u8, topic: &str) {
     let client = Ipv4Addr::new(192, 0, 2, client).to_string();
     let headers =
         [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
-    let body = Serializer::new(String::new())
-        .extend_pairs([("hub.mode", "publish"), ("hub.url", topic)])
-        .finish();
+    let body =
+        Serializer::new(String::new()).extend_pairs([("hub.mode", "publish"), ("hub.url", topic)]).finish();
     let answer = post(hub.address, &headers, body.as_bytes()).await.unwrap();
     assert_eq!(answer.status, 204, "{}", answer.text());
 }
@@ -252,4 +251,35 @@ async fn c1_retention_counts_links_that_are_larger_than_their_bodies() {
     eventually("there is no more than may be", || async { log_bytes(&hub).await <= 40 * 1024 }).await;
     let left = catch_up(&hub, topic).await.text().matches("\"offset\"").count();
     assert!(left < NOTIFICATIONS / 2, "{left} of notifications with 3 KiB of links each have room in 40 KiB");
+}
+
+#[tokio::test]
+async fn c1_what_a_ping_has_the_hub_send_counts_with_its_links() {
+    let folder = tempdir().unwrap();
+    // By its body alone a topic of a few bytes would never owe so much.
+    let hub = HubProcess::start_public(folder.path(), &[PROXY, ("LIMITS_PING_FAN_OUT", "8 KiB")]).await;
+    let (stranger, destination) = (Receiver::start().await, Receiver::start().await);
+    let (topic, other) = (stranger.url("/topic"), stranger.url("/other"));
+    let link =
+        (0..80).fold(String::new(), |link, hub| format!("{link}<http://hub.example/{hub:03}>; rel=hub, "));
+    let version = move |number: usize| {
+        let link = link.clone();
+        move |_: &Seen| Reply::Page(200, vec![("link", link.clone())], format!("news {number}"))
+    };
+    for number in 0..4 {
+        hub.subscribe(&topic, &destination.url(&format!("/{number}")), &[], number + 1).await;
+    }
+    hub.subscribe(&other, &destination.url("/other"), &[], 5).await;
+    stranger.behave(version(1));
+    ping(&hub, 1, &topic).await;
+    destination.until_delivered(4).await;
+    stranger.behave(version(2));
+    ping(&hub, 1, &topic).await;
+    ping(&hub, 2, &other).await;
+    assert_eq!(destination.until_delivered(5).await[4].path(), "/other");
+    assert_eq!(
+        stranger.look(|seen| requests_for(seen, "/topic")),
+        1,
+        "four times three KiB of links are owed"
+    );
 }

@@ -8,8 +8,8 @@ use super::{every, number, stray};
 use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Engine, Space};
 use crate::store::embedded::key;
-use crate::store::embedded::weights;
 use crate::store::embedded::layout::{LogRecord, Part, TopicState};
+use crate::store::embedded::weights;
 use crate::store::{Fault, Keyring, Offset, Result, Topic, TopicId};
 
 pub(super) type Topics = HashMap<TopicId, TopicState>;
@@ -63,8 +63,7 @@ pub(super) fn check(
             *run = Run::begin(offset);
         }
         run.next = Offset(offset.0.saturating_add(notification.body.places()));
-        run.bytes +=
-            if unweighed.contains(&topic) { notification.body.len() } else { notification.weight() };
+        run.bytes += if unweighed.contains(&topic) { notification.body.len() } else { notification.weight() };
         run.oldest = run.oldest.or(Some(notification.received_at));
     }
     for state in topics.values() {
