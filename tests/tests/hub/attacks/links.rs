@@ -134,7 +134,7 @@ async fn c1_hundreds_of_links_against_an_endless_url_cost_the_hub_and_its_subscr
 
     let page = catch_up(&hub, &stranger.url("/0")).await;
     let header = destination.look(|seen| seen.iter().map(|one| one.header("link").len()).max());
-    let (grown, written) = (peak(&mut hub) - before, size(folder.path()) - written_before);
+    let (grown, written) = (peak(&mut hub) - before, size(folder.path()).saturating_sub(written_before));
     let figures = format!(
         "memory +{} MiB, disk +{} MiB, a page of {} bytes, the longest Link header {header:?}",
         grown / MEBIBYTE,
