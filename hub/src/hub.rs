@@ -378,6 +378,7 @@ async fn start_fetching(
     let limited = config.limits.enabled;
     let (budget, url, fan_out) = (budget.clone(), Arc::clone(url), fan_out.clone());
     let fetching = Fetching::new(log, client, budget, url, fan_out, limited, tracer.clone());
+    // It is always taken from at once: what waits is one task for each topic that somebody is subscribed to.
     let (sender, receiver) = mpsc::unbounded_channel();
     queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
     tasks.spawn(fetching.run(receiver, stopped.clone()));

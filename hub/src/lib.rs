@@ -52,6 +52,7 @@ pub mod store;
 pub mod subscriptions;
 pub mod telemetry;
 pub mod topics;
+mod weighed;
 
 pub use hub::{Given, Hub, StartError};
 pub use pulse::{Onlooker, Pulse};

@@ -32,6 +32,21 @@ pub struct LinkValue {
     pub params: Vec<(String, String)>,
 }
 
+impl LinkValue {
+    /// Whether it has this relation.
+    pub fn has_rel(&self, rel: &str) -> bool {
+        self.rels.iter().any(|known| known.eq_ignore_ascii_case(rel))
+    }
+
+    /// The absolute target (W-034), whose base is `base` where it is relative; `None` where it makes no URL.
+    pub fn target_from(&self, base: &Url) -> Option<String> {
+        if Url::parse(&self.target).is_ok() {
+            return Some(self.target.clone());
+        }
+        Some(legal_target(base.join(&self.target).ok()?.as_str()))
+    }
+}
+
 /// The links of a message.
 ///
 /// [`parse`](Self::parse) takes what the world sends; `Display` gives one header value in the form that every known
@@ -83,10 +98,7 @@ impl LinkHeader {
 
     /// The targets of all links with that relation, in the order given.
     pub fn with_rel(&self, rel: &str) -> impl Iterator<Item = &str> {
-        self.0
-            .iter()
-            .filter(move |link| link.rels.iter().any(|known| known.eq_ignore_ascii_case(rel)))
-            .map(|link| link.target.as_str())
+        self.0.iter().filter(move |link| link.has_rel(rel)).map(|link| link.target.as_str())
     }
 
     /// The target of the first link with that relation.
@@ -105,16 +117,11 @@ impl LinkHeader {
     }
 
     /// With relative targets made absolute (W-034); absolute ones stay as they are. A link whose target makes no URL is
-    /// left out.
+    /// left out. Each link may become as long as its base: where both are a stranger's, and many, see
+    /// [`LinkValue::target_from`].
     #[must_use]
     pub fn resolve(&self, base: &Url) -> Self {
-        let absolute = |link: &LinkValue| {
-            if Url::parse(&link.target).is_ok() {
-                return Some(link.clone());
-            }
-            let target = legal_target(base.join(&link.target).ok()?.as_str());
-            Some(LinkValue { target, ..link.clone() })
-        };
+        let absolute = |link: &LinkValue| Some(LinkValue { target: link.target_from(base)?, ..link.clone() });
         Self(self.0.iter().filter_map(absolute).collect())
     }
 }
@@ -141,7 +148,12 @@ impl fmt::Display for LinkHeader {
     }
 }
 
-fn legal_target(target: &str) -> String {
+/// A target as a `Link` header can have it: characters that no URI may contain are percent-encoded.
+///
+/// ```
+/// assert_eq!(resync_core::websub::legal_target("http://s.example/a|b"), "http://s.example/a%7Cb");
+/// ```
+pub fn legal_target(target: &str) -> String {
     utf8_percent_encode(target.trim(), ILLEGAL).to_string()
 }
 

@@ -49,7 +49,7 @@ pub use embedded::embedded_links;
 pub use form::{FormError, MAX_PARAMETERS, Publish, Request, Subscribe, Unsubscribe, is_form};
 pub use identity::{NotificationId, NotificationIdError, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 pub use key::{CallbackUrl, MAX_URL, TopicUrl, UrlError};
-pub use link_header::{LinkHeader, LinkValue, MAX_LINKS};
+pub use link_header::{LinkHeader, LinkValue, MAX_LINKS, legal_target};
 pub use secret::{MAX_SECRET, Secret, SecretError};
 pub use signature::{Signature, SignatureError, SignatureMethod, SignedBody, SigningKey, X_HUB_SIGNATURE};
 pub use verification::{Challenge, ChallengeError, MAX_CHALLENGE, Verification, VerificationError};

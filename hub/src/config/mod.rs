@@ -160,7 +160,7 @@ pub struct RetentionConfig {
     /// How long the log keeps notifications.
     #[serde(deserialize_with = "values::duration")]
     pub age: Duration,
-    /// At most so much of bodies.
+    /// At most so many bytes of notifications, by what they weigh.
     #[serde(deserialize_with = "values::size")]
     pub size: u64,
 }

@@ -1,19 +1,20 @@
 //! What can be made ready for a subscription before there is anything to send: where to, and the key of its signatures.
 
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::Uri;
-use lru::LruCache;
 use resync_core::websub::{CallbackUrl, SignatureMethod, SigningKey, UrlError};
 
 use crate::egress::{self, Target};
 use crate::store::{Keep, Recipient, SubscriptionId, TopicId};
+use crate::weighed::Weighed;
 
-/// Subscriptions that are kept ready, about a kilobyte each: those of a sweep over millions do not fit and do not come back
-/// soon either.
-const READY: NonZeroUsize = NonZeroUsize::new(8_192).expect("8192 is not zero");
+/// Bytes of subscriptions that are kept ready, of the usual size about 8,000: those of a sweep over millions do not fit and do not
+/// come back soon either.
+const READY: usize = 10 * 1024 * 1024;
+/// What one takes beside its record and the texts made of its callback.
+const ADDRESSED: usize = 1_024;
 
 /// A subscription made ready.
 #[derive(Debug)]
@@ -70,12 +71,12 @@ pub(super) enum Unaddressable {
 #[derive(Debug)]
 pub(super) struct Addresses {
     method: SignatureMethod,
-    ready: Mutex<LruCache<(TopicId, SubscriptionId), Arc<Addressed>>>,
+    ready: Mutex<Weighed<(TopicId, SubscriptionId), Arc<Addressed>>>,
 }
 
 impl Addresses {
     pub(super) fn new(method: SignatureMethod) -> Self {
-        Self { method, ready: Mutex::new(LruCache::new(READY)) }
+        Self { method, ready: Mutex::new(Weighed::new(READY)) }
     }
 
     /// The recipient made ready, for one use or, where it is kept, for the next ones too.
@@ -92,7 +93,8 @@ impl Addresses {
         }
         let addressed = Arc::new(Addressed::new(recipient, self.method)?);
         if keep == Keep::Ready {
-            ready.put(key, Arc::clone(&addressed));
+            let weight = ADDRESSED + recipient.weight() + recipient.callback.len();
+            ready.put(key, Arc::clone(&addressed), weight);
         }
         Ok(addressed)
     }

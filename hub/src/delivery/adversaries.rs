@@ -97,7 +97,8 @@ impl World {
     fn join(&mut self, topic: TopicId, address: Ipv4Addr, subscriptions: usize, answers: Answers) {
         let (host, address) = (self.hosts.len(), Some(IpAddr::from(address)));
         self.hosts.push(Host { answers, answered: 0 });
-        let lease_end = DateTime::from_system_time(self.now.wall.to_system_time() + Duration::from_secs(100_000));
+        let lease_end =
+            DateTime::from_system_time(self.now.wall.to_system_time() + Duration::from_secs(100_000));
         for _ in 0..subscriptions {
             let id = SubscriptionId(self.next_id);
             self.next_id += 1;
@@ -194,7 +195,9 @@ fn adversaries(world: &mut World, rng: &mut Rng) -> &'static str {
         let (address, answers): (_, Answers) = match kind.as_bytes()[0] {
             b'j' => (own, always(just_below)),
             b'q' => (own, Box::new(move |n| if n % period == 0 { MILLISECOND } else { just_below })),
-            b'm' if kind.starts_with("many hosts") => (Ipv4Addr::new(198, 18, 0, host), always(480 * MILLISECOND)),
+            b'm' if kind.starts_with("many hosts") => {
+                (Ipv4Addr::new(198, 18, 0, host), always(480 * MILLISECOND))
+            }
             b'm' => (Ipv4Addr::new(198, 18, host % networks, host), always(480 * MILLISECOND)),
             _ => (own, Box::new(move |n| if n % (4 * period) == 0 { just_below } else { 100 * MILLISECOND })),
         };

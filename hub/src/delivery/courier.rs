@@ -30,6 +30,7 @@ use crate::store::{
 };
 use crate::telemetry::{SpanKind, TRACEPARENT, TraceContext, Tracer};
 use crate::topics::Prefixes;
+use crate::weighed::Weighed;
 
 /// More of an answer is not even read (W-156).
 const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
@@ -62,7 +63,7 @@ pub(super) struct Courier {
 #[derive(Debug)]
 struct Told<K: Eq + Hash>(RefCell<LruCache<(TopicId, K), ()>>);
 
-/// So many are remembered: where there are more, it is no longer a few records that are damaged.
+/// So many are remembered, by their numbers: where there are more, it is no longer a few records that are damaged.
 const TOLD: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
 
 impl<K: Eq + Hash> Told<K> {
@@ -78,21 +79,29 @@ impl<K: Eq + Hash> Told<K> {
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
 #[derive(Debug)]
-struct Heads(Mutex<LruCache<(TopicId, Offset), HeaderMap>>);
+struct Heads(Mutex<Weighed<(TopicId, Offset), HeaderMap>>);
 
-/// Notifications whose header fields are kept: about as many as are on their way at once.
-const HEADS: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
+/// Bytes of header fields that are kept: of the usual size those of some thousand notifications, more than are on their way at once.
+const HEADS: usize = 4 * 1024 * 1024;
+/// What one takes beside the links and the content type.
+const HEAD: usize = 1_024;
 
 impl Heads {
     fn new() -> Self {
-        Self(Mutex::new(LruCache::new(HEADS)))
+        Self(Mutex::new(Weighed::new(HEADS)))
     }
 
     fn of(&self, notification: &Notification) -> Result<HeaderMap, http::Error> {
         let key = (notification.topic, notification.offset);
         // Nothing in here can panic half-way.
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        made.try_get_or_insert(key, || head(notification)).cloned()
+        if let Some(head) = made.get(&key) {
+            return Ok(head.clone());
+        }
+        let head = head(notification)?;
+        let texts = head.values().map(HeaderValue::len).sum::<usize>();
+        made.put(key, head.clone(), HEAD + texts);
+        Ok(head)
     }
 }
 
@@ -378,7 +387,8 @@ fn head(notification: &Notification) -> Result<HeaderMap, http::Error> {
     if notification.trace.is_some() {
         head.insert(TRACEPARENT, HeaderValue::from_static(""));
     }
-    head.insert(CONTENT_TYPE, HeaderValue::from_maybe_shared(notification.content_type.clone())?);
+    // A copy: what was read from the store is a part of the whole record, which would stay with it.
+    head.insert(CONTENT_TYPE, HeaderValue::from_bytes(&notification.content_type)?);
     head.insert(LINK, HeaderValue::from_maybe_shared(Bytes::from(links(notification).to_string()))?);
     head.insert(WEBHOOK_ID, HeaderValue::from_maybe_shared(Bytes::from(notification.id().to_string()))?);
     head.insert(USER_AGENT, HeaderValue::from_static(egress::USER_AGENT));
@@ -551,7 +561,8 @@ mod tests {
             probe: false,
             ahead: Ahead::Topic,
             keep: Keep::Ready,
-            host: Hosts::new(1, breaker, Neighbours::of(1, 1)).join(&"http://destination.example".into(), None),
+            host: Hosts::new(1, breaker, Neighbours::of(1, 1))
+                .join(&"http://destination.example".into(), None),
             confirmations: 0,
             lease_end: DateTime::now(),
             started: Instant::now(),
@@ -567,13 +578,9 @@ mod tests {
         for _ in 0..posts {
             topic = TopicId(store.append(store::posted(&url, "1"), Duration::ZERO).await.unwrap().id().topic);
         }
-        store
-            .trim(
-                DateTime::from_system_time(SystemTime::UNIX_EPOCH),
-                Shares { publishers: left as u64, strangers: 0 },
-            )
-            .await
-            .unwrap();
+        let publishers = left as u64 * store::posted(&url, "1").weight();
+        let shares = Shares { publishers, strangers: 0 };
+        store.trim(DateTime::from_system_time(SystemTime::UNIX_EPOCH), shares).await.unwrap();
         drop(store);
         store::damage_log(directory.path());
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();

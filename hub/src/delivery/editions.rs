@@ -13,24 +13,25 @@ use lru::LruCache;
 use super::feed::without_known_entries;
 use crate::store::{Notification, Offset, Recipient, Rule, Store, StoreError, SubscriptionId, TopicId};
 use crate::topics::Prefixes;
+use crate::weighed::Weighed;
 
-/// Subscriptions whose last version is remembered; all others get the whole.
+/// Subscriptions whose last version is remembered, some dozen bytes each; all others get the whole.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).expect("a hundred thousand is not zero");
-/// Editions kept, since most subscribers of a topic need the same.
-const KEPT: NonZeroUsize = NonZeroUsize::new(16).expect("sixteen is not zero");
+/// Bytes of editions that are kept, since most subscribers of a topic need the same.
+const KEPT: usize = 4 * 1024 * 1024;
 
 /// Makes editions.
 pub(super) struct Editions {
     shortened: Prefixes,
     acknowledged: Mutex<LruCache<(TopicId, SubscriptionId), Offset>>,
     /// By topic, version that is known, and version to be sent.
-    made: Mutex<LruCache<(TopicId, Offset, Offset), Bytes>>,
+    made: Mutex<Weighed<(TopicId, Offset, Offset), Bytes>>,
 }
 
 impl Editions {
     /// Feeds of topics below `shortened` are sent without known entries.
     pub(super) fn new(shortened: Prefixes) -> Self {
-        let (acknowledged, made) = (LruCache::unbounded(), LruCache::new(KEPT));
+        let (acknowledged, made) = (LruCache::unbounded(), Weighed::new(KEPT));
         Self { shortened, acknowledged: Mutex::new(acknowledged), made: Mutex::new(made) }
     }
 
@@ -61,7 +62,9 @@ impl Editions {
             .filter(|before| before.offset == known)
             .and_then(|before| without_known_entries(&before.body, &notification.body))
             .map_or_else(whole, Bytes::from);
-        lock(&self.made).put(key, edition.clone());
+        // It may be the whole after all, which is a part of the notification's record.
+        let weight = usize::try_from(notification.weight()).unwrap_or(usize::MAX);
+        lock(&self.made).put(key, edition.clone(), weight);
         Ok(edition)
     }
 

@@ -588,8 +588,10 @@ mod tests {
     #[test]
     fn a_busy_host_does_not_hold_up_another() {
         let mut hosts = hosts(1);
-        let (slow, quick) =
-            (hosts.join(&"https://slow.example".into(), None), hosts.join(&"https://quick.example".into(), None));
+        let (slow, quick) = (
+            hosts.join(&"https://slow.example".into(), None),
+            hosts.join(&"https://quick.example".into(), None),
+        );
         hosts.wait(slow, waiter(1), false);
         hosts.wait(slow, waiter(2), false);
         hosts.wait(quick, waiter(3), false);
@@ -704,7 +706,13 @@ mod tests {
     #[test]
     fn the_same_origin_is_the_same_host() {
         let mut hosts = hosts(1);
-        assert_eq!(hosts.join(&"https://a.example".into(), None), hosts.join(&"https://a.example".into(), None));
-        assert_ne!(hosts.join(&"https://a.example".into(), None), hosts.join(&"https://a.example:8443".into(), None));
+        assert_eq!(
+            hosts.join(&"https://a.example".into(), None),
+            hosts.join(&"https://a.example".into(), None)
+        );
+        assert_ne!(
+            hosts.join(&"https://a.example".into(), None),
+            hosts.join(&"https://a.example:8443".into(), None)
+        );
     }
 }

@@ -146,8 +146,7 @@ impl Delivery {
         let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
         let doubted_until = doubt_at_start(store.as_ref()).await?;
         let places = settings.max_in_flight.div_ceil(count);
-        let neighbours: Vec<_> =
-            (0..count).map(|_| Neighbours::of(places, settings.per_host)).collect();
+        let neighbours: Vec<_> = (0..count).map(|_| Neighbours::of(places, settings.per_host)).collect();
         let mut by_worker = take_over_all(&store, &settings, doubted_until, &neighbours).await?;
         for (index, events) in events.into_iter().enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);
@@ -155,6 +154,7 @@ impl Delivery {
                 counters.set_gauges(*shard, machine.laggards(), 0);
                 counters.set_subscriptions(*shard, machine.subscriptions(), machine.hosts());
             }
+            // Who sends waits for the answer: no more wait than acts of operators, denials, fetches and pages are under way.
             let (halt, to_halt) = mpsc::unbounded_channel();
             halts.0.push(halt);
             let (sender, orders) = mpsc::unbounded_channel();
@@ -336,6 +336,7 @@ impl Plan {
             let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
                 .heeding(&self.guard, per_host, confirmed.clone())
                 .with_connections(self.max_connections);
+            // At most one for each request under way.
             let (confirming, confirmations) = mpsc::unbounded_channel();
             let courier = Courier::new(
                 Arc::clone(&self.store),

@@ -13,7 +13,8 @@ use resync_core::websub::NotificationId;
 use crate::egress::{Answer, EgressError};
 use crate::store::SubscriptionId;
 
-/// Subscriptions that failed last and are remembered.
+/// Subscriptions that failed last and are remembered. A failure has a few hundred bytes at most (`egress` bounds what is said of it), so
+/// that all of them take 64 MiB where every one has failed as often and as wordily as can be.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(20_000).expect("twenty thousand is not zero");
 /// What is kept of each.
 const KEPT: usize = 8;

@@ -1,8 +1,8 @@
 //! One core's share of delivery: a loop that feeds its shards' machines, makes their requests and saves their progress.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::future::{pending, ready};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;

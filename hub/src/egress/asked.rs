@@ -19,7 +19,9 @@ use resync_core::datetime::DateTime;
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(50_000).expect("fifty thousand is not zero");
 /// Addresses of one name that have said yes; beyond that, those that did so first are forgotten.
 const ADDRESSES: usize = 64;
-/// Subscriptions under one name that are asked about at one address within [`AGAIN_AFTER`].
+/// Addresses of all names together, some forty bytes each; beyond that, the names that were of use longest ago are forgotten.
+const ADDRESSES_IN_ALL: usize = 200_000;
+/// Subscriptions under one name that are asked about at one address within [`AGAIN_AFTER`]: some hundred bytes at most.
 const SUBSCRIPTIONS: usize = 8;
 /// A subscription is not asked about again for so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(600);
@@ -33,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Asked {
     /// Until when, by name. A name with many addresses pushes out only its own.
     yes: LruCache<u64, Vec<(IpAddr, DateTime)>>,
+    /// How many addresses that are.
+    addresses: usize,
     /// By name and address.
     asked: LruCache<u64, Vec<Question>>,
 }
@@ -82,7 +86,7 @@ impl Question {
 
 impl Asked {
     pub(super) fn nobody() -> Self {
-        Self { yes: LruCache::new(REMEMBERED), asked: LruCache::new(REMEMBERED) }
+        Self { yes: LruCache::unbounded(), addresses: 0, asked: LruCache::new(REMEMBERED) }
     }
 
     /// What may be done for this subscription at the place of this key.
@@ -133,11 +137,17 @@ impl Asked {
     /// It has said that it wants what is sent there until this moment.
     pub(super) fn confirmed(&mut self, name: u64, address: IpAddr, until: DateTime) {
         let addresses = self.yes.get_or_insert_mut(name, Vec::new);
+        let before = addresses.len();
         addresses.retain(|(other, _)| *other != address);
         if addresses.len() >= ADDRESSES {
             addresses.remove(0);
         }
         addresses.push((address, until));
+        self.addresses = self.addresses + addresses.len() - before;
+        while self.yes.len() > REMEMBERED.get() || self.addresses > ADDRESSES_IN_ALL {
+            let Some((_, forgotten)) = self.yes.pop_lru() else { break };
+            self.addresses -= forgotten.len();
+        }
     }
 
     /// Whether it has said so.
@@ -229,6 +239,12 @@ mod tests {
         }
         assert!(asked.has_confirmed(1, address(1), before) && asked.has_confirmed(2, address(255), before));
         assert_eq!(asked.yes.get(&2).unwrap().len(), ADDRESSES);
+        for name in 3..3_300 {
+            (0..64).for_each(|last| asked.confirmed(name, address(last), until));
+        }
+        let all: usize = asked.yes.iter().map(|(_, addresses)| addresses.len()).sum();
+        assert!(asked.addresses == all && all <= ADDRESSES_IN_ALL, "{all}");
+        asked.confirmed(1, address(1), until);
         assert!((0..60_000).all(|place| asked.begin(place, 1, now) == May::Ask));
         assert_eq!(asked.asked.len(), REMEMBERED.get());
         assert!(asked.has_confirmed(1, address(1), before), "questions push out no answer");

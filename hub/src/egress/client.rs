@@ -33,6 +33,10 @@ const DISCARD_PATIENCE: Duration = Duration::from_millis(500);
 const HEAD_BYTES: usize = 64 * 1024;
 const HEAD_FIELDS: usize = 100;
 
+/// The longest cause of a failure, in bytes. Some say what a stranger's server has sent: a certificate may have thousands of names.
+/// Causes are kept, for the operator, and written to the log.
+const LONGEST_CAUSE: usize = 256;
+
 /// Connections of a client that was not given another bound.
 const CONNECTIONS: usize = 1_024;
 
@@ -331,7 +335,7 @@ pub(crate) fn coding(headers: &HeaderMap) -> Option<&HeaderValue> {
 async fn collect(body: &mut Incoming, most: usize, room: &mut impl Room) -> Result<Bytes, EgressError> {
     let mut kept = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| EgressError::Network(error.to_string()))?;
+        let frame = frame.map_err(|error| EgressError::Network(short(error.to_string())))?;
         if let Ok(data) = frame.into_data() {
             if kept.len() + data.len() > most {
                 return Err(EgressError::TooLarge(most));
@@ -350,7 +354,7 @@ async fn beginning(body: &mut Incoming, most: usize) -> Result<Bytes, EgressErro
     while kept.len() < most
         && let Some(frame) = body.frame().await
     {
-        let frame = frame.map_err(|error| EgressError::Network(error.to_string()))?;
+        let frame = frame.map_err(|error| EgressError::Network(short(error.to_string())))?;
         if let Ok(data) = frame.into_data() {
             kept.extend_from_slice(&data[..data.len().min(most - kept.len())]);
         }
@@ -365,12 +369,14 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
     while let Some(current) = cause {
         match current.downcast_ref::<ConnectError>() {
             Some(ConnectError::Forbidden(forbidden)) => return forbidden.clone().into(),
-            Some(found @ ConnectError::Dns { .. }) => return EgressError::Dns(found.to_string()),
+            Some(found @ ConnectError::Dns { .. }) => return EgressError::Dns(short(found.to_string())),
             Some(ConnectError::Crowded(wait)) => return EgressError::Crowded(*wait),
             Some(ConnectError::Unconfirmed(why)) => return EgressError::Unconfirmed(*why),
             Some(ConnectError::Timeout(limit)) => return EgressError::Timeout(*limit),
             Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::Exhausted,
-            Some(ConnectError::Io(error)) if is_ours(error) => return EgressError::NoWay(error.to_string()),
+            Some(ConnectError::Io(error)) if is_ours(error) => {
+                return EgressError::NoWay(short(error.to_string()));
+            }
             Some(ConnectError::Unasked | ConnectError::Io(_)) | None => {}
         }
         innermost = current.to_string();
@@ -378,7 +384,19 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
     }
     // Of what did not go out the client says that it was cancelled, or that there was no connection any more.
     let was_sent = error.downcast_ref::<hyper::Error>().is_some_and(|e| !e.is_canceled() && !e.is_closed());
+    let innermost = short(innermost);
     if was_sent { EgressError::Cut(innermost) } else { EgressError::Network(innermost) }
+}
+
+/// A cause of bounded length.
+fn short(mut cause: String) -> String {
+    if cause.len() > LONGEST_CAUSE {
+        let end = (0..=LONGEST_CAUSE).rev().find(|at| cause.is_char_boundary(*at)).unwrap_or_default();
+        cause.truncate(end);
+        cause.push('…');
+        cause.shrink_to_fit();
+    }
+    cause
 }
 
 #[cfg(test)]
@@ -406,6 +424,13 @@ mod tests {
     fn client() -> EgressClient {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
         EgressClient::new(guard, Duration::from_secs(1), Duration::from_secs(2), 1)
+    }
+
+    #[test]
+    fn a_cause_is_short_however_much_a_server_had_to_say() {
+        assert_eq!(short("a name".to_owned()), "a name");
+        let long = short("\u{e9}".repeat(40_000));
+        assert!(long.len() <= LONGEST_CAUSE + '…'.len_utf8() && long.ends_with("\u{e9}…"), "{long}");
     }
 
     async fn send(answer: impl Into<String>, limit: ReadLimit) -> Result<Answer, EgressError> {

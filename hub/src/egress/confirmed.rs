@@ -7,6 +7,7 @@
 //! that has moved, or that has many addresses, need not live on it: each of them is asked once whether it wants the subscription.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +21,19 @@ use super::guard::{canonical, network};
 use crate::buckets::Buckets;
 use crate::config::Rate;
 
-/// So many bytes of a body count as one request more.
-const BODY_UNIT: usize = 16 * 1024;
+/// So many bytes of a request, its head included, count as one request more.
+const REQUEST_UNIT: usize = 16 * 1024;
 /// So many bytes of a question's target count as one question more.
 const QUESTION_UNIT: usize = 1024;
 /// A request that is refused counts as so many more: whoever asked for nothing mostly refuses.
 const REFUSED: u32 = 3;
 /// From this number on, names whose leases are over are looked for and forgotten.
 const TIDY_FROM: usize = 1_024;
+/// Names and addresses that are known at most, some thirty bytes each. Beyond that one that confirms is not noted: it is asked again
+/// where its deliveries lead, and remembered there.
+const MOST_NOTED: usize = 1_000_000;
+/// How often they are looked through where there are so many.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
 
 /// What the hub knows of names and their addresses. Clones share it.
 #[derive(Clone, Debug)]
@@ -50,7 +56,10 @@ struct Known {
 #[derive(Debug)]
 struct Places {
     until: HashMap<u64, DateTime>,
+    /// So many at most.
+    most: usize,
     tidy_at: usize,
+    tidied: Instant,
     asked: Asked,
 }
 
@@ -107,9 +116,8 @@ impl Confirmed {
     /// `trickle` is how often the addresses of one network that have not confirmed are sent something, under whatever names, and
     /// how often they are asked. With `enabled` false nobody is ever held up.
     pub fn new(enabled: bool, trickle: Rate) -> Self {
-        let places =
-            || Mutex::new(Places { until: HashMap::new(), tidy_at: TIDY_FROM, asked: Asked::nobody() });
-        let known = || Arc::new(Known { hasher: RandomState::new(), places: places() });
+        let known =
+            || Arc::new(Known { hasher: RandomState::new(), places: Mutex::new(Places::none(MOST_NOTED)) });
         Self {
             known: enabled.then(known),
             trickle: Buckets::new(enabled, trickle),
@@ -123,14 +131,7 @@ impl Confirmed {
             return;
         };
         let key = known.key(host, address);
-        let mut places = known.places();
-        let end = places.until.entry(key).or_insert(until);
-        *end = (*end).max(until);
-        if places.until.len() >= places.tidy_at {
-            let now = DateTime::now();
-            places.until.retain(|_, end| *end > now);
-            places.tidy_at = (places.until.len() * 2).max(TIDY_FROM);
-        }
+        known.places().note(key, until, Instant::now());
     }
 
     /// At which of these addresses this name has confirmed. An address that stands in a URL is its own name.
@@ -167,18 +168,45 @@ impl Known {
 }
 
 impl Places {
+    fn none(most: usize) -> Self {
+        let (until, tidied) = (HashMap::new(), Instant::now());
+        Self { until, most, tidy_at: TIDY_FROM.min(most), tidied, asked: Asked::nobody() }
+    }
+
+    fn note(&mut self, key: u64, until: DateTime, now: Instant) {
+        let is_full = self.until.len() >= self.most;
+        let may_tidy = !is_full || now.saturating_duration_since(self.tidied) >= TIDY_EVERY;
+        if self.until.len() >= self.tidy_at && may_tidy {
+            let wall = DateTime::now();
+            self.until.retain(|_, end| *end > wall);
+            self.tidy_at = (self.until.len() * 2).max(TIDY_FROM).min(self.most);
+            self.tidied = now;
+        }
+        let has_room = self.until.len() < self.most;
+        match self.until.entry(key) {
+            Entry::Occupied(mut known) => {
+                let end = known.get_mut();
+                *end = (*end).max(until);
+            }
+            Entry::Vacant(place) if has_room => {
+                place.insert(until);
+            }
+            Entry::Vacant(_) => {}
+        }
+    }
+
     fn are_in_force(&mut self, name: u64, address: IpAddr, key: u64, now: DateTime) -> bool {
         self.until.get(&key).is_some_and(|until| *until > now) || self.asked.has_confirmed(name, address, now)
     }
 }
 
 impl Unconfirmed {
-    /// Takes into account that it is connected to, for a request with a body of so many bytes.
+    /// Takes into account that it is connected to, for a request of so many bytes.
     ///
     /// # Errors
     /// How long to wait.
-    fn admit(self: &Arc<Self>, body: usize) -> Result<Admitted, Duration> {
-        let weight = u32::try_from(1 + body / BODY_UNIT).unwrap_or(u32::MAX);
+    fn admit(self: &Arc<Self>, bytes: usize) -> Result<Admitted, Duration> {
+        let weight = u32::try_from(1 + bytes / REQUEST_UNIT).unwrap_or(u32::MAX);
         self.confirmed.trickle.admit_heavy(self.network(), weight, Instant::now())?;
         Ok(Admitted { to: Arc::clone(self), weight })
     }
@@ -189,13 +217,13 @@ impl Unconfirmed {
     /// The question that has to be put first.
     pub(super) fn pass(
         self: &Arc<Self>,
-        body: usize,
+        bytes: usize,
         about: Option<u64>,
     ) -> Result<Result<Admitted, HeldBack>, Question> {
         match about.map_or(Turn::Send, |about| self.turn(about)) {
             Turn::Ask(question) => Err(question),
             Turn::Wait => Ok(Err(HeldBack::Question)),
-            Turn::Send => Ok(self.admit(body).map_err(HeldBack::Trickle)),
+            Turn::Send => Ok(self.admit(bytes).map_err(HeldBack::Trickle)),
         }
     }
 
@@ -460,6 +488,23 @@ mod tests {
         }
         assert!(confirmed.judge("long.example", ip(OWN)).is_none(), "another subscription is in force");
         assert!(confirmed.known.unwrap().places.lock().unwrap().until.len() < TIDY_FROM);
+    }
+
+    #[test]
+    fn however_many_names_confirm_so_many_are_noted_and_room_comes_back_with_the_ends_of_leases() {
+        let (mut places, now) = (Places::none(10), Instant::now());
+        let moment = |seconds| {
+            let time = DateTime::now().to_system_time() + Duration::from_secs(seconds);
+            DateTime::from_system_time(time)
+        };
+        let (over, in_force) = (moment(0), moment(3_600));
+        (0..5).for_each(|key| places.note(key, over, now));
+        (5..20).for_each(|key| places.note(key, in_force, now));
+        assert_eq!(places.until.len(), 10);
+        places.note(9, moment(7_200), now);
+        assert!(places.until[&9] > in_force, "who is known renews");
+        places.note(20, in_force, now + TIDY_EVERY);
+        assert!(places.until.contains_key(&20) && places.until.len() == 6, "{:?}", places.until.len());
     }
 
     #[test]

@@ -294,11 +294,11 @@ impl Connection {
     }
 
     /// Takes into account that the request is sent over it, or says why it is not.
-    pub(super) fn admit(&mut self, body: usize, way: Way) -> Result<Result<(), HeldBack>, Failed> {
+    pub(super) fn admit(&mut self, bytes: usize, way: Way) -> Result<Result<(), HeldBack>, Failed> {
         let Some(unconfirmed) = self.unconfirmed.as_ref().filter(|there| !there.has_confirmed()) else {
             return Ok(Ok(()));
         };
-        let passed = unconfirmed.pass(body, way.about()).map_err(Failed::Unasked)?;
+        let passed = unconfirmed.pass(bytes, way.about()).map_err(Failed::Unasked)?;
         Ok(passed.map(|admitted| self.admitted = Some(admitted)))
     }
 }

@@ -60,8 +60,8 @@ impl Way {
 /// What a connection is made for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
-    /// The size of the request's body.
-    body: usize,
+    /// What the request has the hub send.
+    bytes: usize,
     way: Way,
     /// It is a question, which was taken into account before.
     is_question: bool,
@@ -76,8 +76,8 @@ struct Counted {
 }
 
 impl Load {
-    pub(super) fn new(body: usize, way: Way) -> Self {
-        Self { body, way, ..Self::default() }
+    pub(super) fn new(bytes: usize, way: Way) -> Self {
+        Self { bytes, way, ..Self::default() }
     }
 
     /// A question for this address.
@@ -245,7 +245,7 @@ impl GuardedConnector {
     /// # Errors
     /// [`ConnectError::Unasked`], and the question is in the load.
     fn admit_elsewhere(&self, there: &Arc<Unconfirmed>) -> Result<Result<(), HeldBack>, ConnectError> {
-        let passed = there.pass(self.load.body, self.load.way.about()).map_err(|question| {
+        let passed = there.pass(self.load.bytes, self.load.way.about()).map_err(|question| {
             self.load.counted().question = Some(question);
             ConnectError::Unasked
         })?;

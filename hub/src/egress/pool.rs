@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper_rustls::HttpsConnector;
@@ -93,10 +93,10 @@ impl Pool {
         deadline: Instant,
         reached: &mut Option<IpAddr>,
     ) -> Result<(Response<Incoming>, Connection), Failed> {
-        let body = length(request.body());
+        let bytes = weight(&request);
         let mut held_back = None;
         while let Some(mut idle) = self.take(&target.origin) {
-            let admitted = idle.connection.admit(body, way);
+            let admitted = idle.connection.admit(bytes, way);
             if !matches!(admitted, Ok(Ok(()))) {
                 self.keep(target, idle);
                 // The name may lead to where more may be sent by now.
@@ -116,7 +116,7 @@ impl Pool {
             }
         }
         // A seldom way: boxed, it takes no room in every request under way.
-        let connected = Box::pin(self.connect_until(deadline, target, Load::new(body, way))).await;
+        let connected = Box::pin(self.connect_until(deadline, target, Load::new(bytes, way))).await;
         let mut connection = connected.map_err(|failed| match (failed, held_back) {
             (Failed::Late, Some(why)) => ConnectError::Unconfirmed(why).into(),
             (Failed::Broken(error), Some(why)) if is_no_connection(error.as_ref()) => {
@@ -306,8 +306,12 @@ fn is_no_connection(error: &(dyn StdError + 'static)) -> bool {
     })
 }
 
-fn length(body: &Full<Bytes>) -> usize {
-    body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
+/// What the request has the hub send: its body, and what a stranger's texts make of its head.
+fn weight(request: &Request<Full<Bytes>>) -> usize {
+    let body = request.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let head: usize = request.headers().values().map(HeaderValue::len).sum();
+    body.unwrap_or(usize::MAX).saturating_add(target + head)
 }
 
 /// Closes connections in time also where nobody sends anything any more; ends with the last one.
@@ -405,7 +409,8 @@ mod tests {
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.uri_mut() = peer.target.path.clone();
         let deadline = Instant::now() + Duration::from_secs(5);
-        let (response, connection) = pool.send(&peer.target, request, Way::Plain, deadline, &mut None).await.unwrap();
+        let (response, connection) =
+            pool.send(&peer.target, request, Way::Plain, deadline, &mut None).await.unwrap();
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         pool.put(&peer.target, connection, response.headers());
     }

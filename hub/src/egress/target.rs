@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::LOCATION;
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Uri};
-use resync_core::websub::CallbackUrl;
+use resync_core::websub::{CallbackUrl, MAX_URL};
 use url::Url;
 
 use super::guard::Forbidden;
@@ -79,6 +79,14 @@ pub enum RedirectError {
     /// Without a place to go.
     #[error("a redirect names no place to go (Location)")]
     Missing,
+    /// Longer than a URL may be.
+    #[error(
+        "a redirect leads to a URL of {length} bytes: at most {MAX_URL} are followed; redirect to a shorter one"
+    )]
+    TooLong {
+        /// How long it is.
+        length: usize,
+    },
     /// Not a URL.
     #[error("a redirect's Location is no URL")]
     Syntax,
@@ -98,7 +106,10 @@ pub enum RedirectError {
 pub fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, RedirectError> {
     let location = headers.get(LOCATION).ok_or(RedirectError::Missing)?;
     let location = location.to_str().map_err(|_| RedirectError::Syntax)?;
+    // Before it is read, and once more as it was read: what is relative or not ASCII becomes longer.
+    check_length(location)?;
     let target = from.join(location).map_err(|_| RedirectError::Syntax)?;
+    check_length(target.as_str())?;
     if !matches!(target.scheme(), "http" | "https") {
         return Err(RedirectError::Scheme);
     }
@@ -108,9 +119,22 @@ pub fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, RedirectError> {
     Ok(target)
 }
 
+fn check_length(url: &str) -> Result<(), RedirectError> {
+    if url.len() > MAX_URL { Err(RedirectError::TooLong { length: url.len() }) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_redirect_leads_to_no_url_that_is_longer_than_one_may_be_also_once_it_is_read() {
+        let of_length = |length: usize| format!("https://source.example/{}", "x".repeat(length - 23));
+        assert!(redirected(&of_length(MAX_URL)).is_ok());
+        assert_eq!(redirected(&of_length(MAX_URL + 1)), Err(RedirectError::TooLong { length: MAX_URL + 1 }));
+        let relative = "x".repeat(MAX_URL - 10);
+        assert!(matches!(redirected(&relative), Err(RedirectError::TooLong { length }) if length > MAX_URL));
+    }
 
     fn redirected(location: &str) -> Result<String, RedirectError> {
         let from = "https://source.example/a/feed?x=1".parse().unwrap();

@@ -3,6 +3,7 @@
 //! Pages are JSON, since every language reads it without a library: the body stands in it as text where it is UTF-8, which
 //! loses no byte, else as base64.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,13 +11,13 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
+use base64::display::Base64Display;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, LINK};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use resync_core::websub::{LinkHeader, TopicUrl, XML_CONTENT_TYPE};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::endpoint::{EndpointState, too_many};
 use super::places::{Place, Places};
@@ -77,8 +78,13 @@ struct LinksView<'a> {
 enum BodyView<'a> {
     #[serde(rename = "body")]
     Text(&'a str),
-    #[serde(rename = "body_base64")]
-    Bytes(String),
+    #[serde(rename = "body_base64", serialize_with = "as_base64")]
+    Bytes(&'a [u8]),
+}
+
+/// Without a copy of the whole.
+fn as_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&Base64Display::new(bytes, &BASE64_STANDARD))
 }
 
 /// What a query asks for.
@@ -185,7 +191,7 @@ fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reserved, Place)) 
 }
 
 async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>, place: Place) -> Result<Response, NotRead> {
-    let (bytes, next, room) = page.encode(move |page| written(page, &asked, &hub_url)).await?;
+    let (bytes, next, room) = page.encode(move |page, out| write(page, &asked, &hub_url, out)).await?;
     let mut response = answer("application/json", bytes, (room, place));
     let link = next
         .and_then(|next| HeaderValue::try_from(LinkHeader::default().push(next, "next").to_string()).ok());
@@ -195,8 +201,8 @@ async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>, place: Place) 
     Ok(response)
 }
 
-/// The page as JSON, and where the next one is.
-fn written(page: &Page, asked: &Asked, hub_url: &str) -> (Vec<u8>, Option<String>) {
+/// Writes the page as JSON, and returns where the next one is.
+fn write(page: &Page, asked: &Asked, hub_url: &str, out: &mut dyn io::Write) -> io::Result<Option<String>> {
     let last = page.notifications.last().filter(|_| page.more);
     // Whoever signs its queries signs this one anew.
     let next = last.map(|last| format!("{hub_url}notifications?{}", asked.going_on(last.offset)));
@@ -207,8 +213,8 @@ fn written(page: &Page, asked: &Asked, hub_url: &str) -> (Vec<u8>, Option<String
         notifications: page.notifications.iter().map(|notification| view(notification)).collect(),
         next: next.as_deref(),
     };
-    let bytes = serde_json::to_vec(&view).expect("a page has text for keys only");
-    (bytes, next)
+    serde_json::to_writer(out, &view)?;
+    Ok(next)
 }
 
 fn view(notification: &Notification) -> NotificationView<'_> {
@@ -224,7 +230,7 @@ fn view(notification: &Notification) -> NotificationView<'_> {
             resourcesync: links.resourcesync.as_deref(),
         },
         body: std::str::from_utf8(&notification.body)
-            .map_or_else(|_| BodyView::Bytes(BASE64_STANDARD.encode(&notification.body)), BodyView::Text),
+            .map_or(BodyView::Bytes(&notification.body), BodyView::Text),
     }
 }
 
@@ -248,7 +254,33 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::topics::{BodyBudget, BudgetSpent};
+    use crate::store::{self, Engine, Keyring};
+    use crate::topics::{BodyBudget, BudgetSpent, CatchUp};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_page_is_measured_before_it_is_written_and_holds_what_it_takes_then() {
+        const WHOLE: usize = 256 * 1_024;
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let topic: TopicUrl = "http://source.example/t".parse().unwrap();
+        for body in [vec![1; 10_000], vec![0xff; 10_000], b"text".to_vec()] {
+            store.append(store::posted(&topic, body), Duration::ZERO).await.unwrap();
+        }
+        let budget = BodyBudget::new(WHOLE as u64);
+        let page = CatchUp::new(store, budget.clone()).page(&topic, None, 10).await.unwrap();
+        let asked = Asked { topic, after: None, limit: 10 };
+        let written = page.encode(move |page, out| write(page, &asked, "http://hub.example/websub/", out));
+        let (bytes, next, _room) = written.await.unwrap();
+        // A control character takes six, and three bytes take four as base64.
+        assert!(bytes.len() > 6 * 10_000 + 13_000 && next.is_none());
+        assert_eq!(bytes.capacity(), bytes.len(), "nothing had to grow");
+        let page: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let base64 = page["notifications"][1]["body_base64"].as_str().unwrap();
+        assert_eq!(base64.len(), 10_000_usize.div_ceil(3) * 4);
+        let (left, mut other) = (WHOLE - bytes.len().next_multiple_of(1_024), budget.reserve());
+        assert_eq!(other.grow_to(left + 1, Duration::ZERO).await, Err(BudgetSpent));
+        assert_eq!(other.grow_to(left, Duration::ZERO).await, Ok(()));
+    }
 
     #[tokio::test]
     async fn an_answer_holds_its_room_and_its_place_until_its_last_byte_is_gone() {

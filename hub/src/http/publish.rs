@@ -237,6 +237,7 @@ fn refuse_content(refused: &Refused) -> Response {
         Refused::Denied(denied) => return deny(denied),
         Refused::Coded(_) => return coded(refused),
         Refused::NoType | Refused::NotXml(_) | Refused::NotAForm(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Refused::Oversized(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         Refused::KeyReused(_) => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::BAD_REQUEST,
     };

@@ -47,7 +47,11 @@ impl Collector for Standing {
             ),
             ("topics", "Topics that anybody ever published to or subscribed to", count(usage.topics as u64)),
             ("subscriptions", "Subscriptions in force", count(self.counters.subscriptions() as u64)),
-            ("log_bytes", "Bytes of bodies that the logs hold", count(usage.log_bytes)),
+            (
+                "log_bytes",
+                "What the notifications in the logs weigh, in bytes: body, links, content type, record",
+                count(usage.log_bytes),
+            ),
             (
                 "log_oldest_seconds",
                 "Age of the oldest notification that the logs hold",

@@ -49,7 +49,7 @@ pub struct Overview {
     /// Milliseconds from publish to success, on average over the last hour; absent where nothing was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_lag_ms: Option<u64>,
-    /// Bytes of bodies that the logs hold.
+    /// What the notifications in the logs weigh, in bytes.
     pub log_bytes: u64,
     /// Bytes that are free on the disk of the data folder.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -214,8 +214,8 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The first offset whose notification came in at this moment or later, by the clock as it was then: one that was set back
     /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
-    /// Forgets notifications received before `older_than`, then those that have to make room until no more bytes of bodies remain
-    /// than the shares allow. Of topics that a publisher speaks for these are the oldest of whichever topic takes most, first of topics
+    /// Forgets notifications received before `older_than`, then those that have to make room until the logs weigh no more than the
+    /// shares allow. Of topics that a publisher speaks for these are the oldest of whichever topic's log weighs most, first of topics
     /// without subscriptions; the newest notification of each topic with a subscription is kept. Of all others see
     /// [`Store::make_room`]. A topic without one of which nothing is left, nor any
     /// idempotency key, is forgotten unless it is paused: should it come back, it has another identity and its log begins behind

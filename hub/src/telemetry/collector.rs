@@ -19,7 +19,7 @@ use super::span::{Span, Tracer};
 use crate::config::TelemetryConfig;
 use crate::egress::{self, EgressClient, Guard, ReadLimit};
 
-/// Spans that wait; more are dropped.
+/// Spans that wait, each with a URL or two and the cause of a failure: a few kilobytes at most. More are dropped.
 const QUEUE: usize = 4_096;
 /// Spans that are sent with one request.
 const BATCH: usize = 512;

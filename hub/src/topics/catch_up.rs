@@ -3,11 +3,14 @@
 //! Whoever was away, or has found a gap, need not wait for the Source. The proof that somebody may read is the secret of a
 //! subscription to the topic in force, or a publisher's token for it.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Capability, Document, Header, Link, Metadata, RawDocument, Relation, Root};
+use resync_core::document::{
+    Capability, Document, Entry, Header, Link, Metadata, RawDocument, Relation, Root,
+};
 use resync_core::rules::Violations;
 use resync_core::websub::{Secret, Signature, SignatureMethod, SigningKey, TopicUrl};
 use resync_core::xml::{self, MAX_ENTRIES, Options};
@@ -18,8 +21,8 @@ use tokio::time::timeout;
 use super::budget::{BodyBudget, BudgetSpent, Reserved};
 use crate::store::{Notification, Offset, Pair, Rule, Store, StoreError, Topic, TopicId};
 
-/// A page ends with the notification that brings its bodies above this. A Change List ends with the one before; for it everything
-/// read counts, Change Notification or not.
+/// A page ends with the notification that brings what it weighs above this. A Change List ends with the one before; for it
+/// everything read counts, Change Notification or not.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Notifications read for a Change List at most, whatever becomes of them.
 const MOST_READ: usize = 10_000;
@@ -53,7 +56,7 @@ pub struct Page {
     pub notifications: Vec<Arc<Notification>>,
     /// There is more after the last one.
     pub more: bool,
-    /// What the bodies take in memory.
+    /// What the notifications take in memory.
     pub room: Reserved,
 }
 
@@ -160,7 +163,7 @@ impl CatchUp {
                     return Err(NotRead::Expired { first: notification.offset });
                 }
             }
-            bytes += notification.body.len();
+            bytes += weight(&notification);
             room.grow_to_at_most_all(bytes, ROOM_TIMEOUT).await?;
             next = notification.offset.next();
             notifications.push(notification);
@@ -188,8 +191,8 @@ impl CatchUp {
             }
             let found = self.store.notification_from(topic.id, offset).await?;
             let Some(notification) = found.filter(|found| found.offset == offset) else { break };
-            let length = notification.body.len();
-            bytes += length;
+            let weight = weight(&notification);
+            bytes += weight;
             let is_enough = offset < oldest || bytes > PAGE_BYTES;
             if is_enough && offset < chain.offset {
                 break;
@@ -197,10 +200,12 @@ impl CatchUp {
             if let Some((changes, up)) = compute(move || changes(&notification)).await {
                 run.up = run.up.or(up);
                 entries += changes.entries.len();
+                // An entry of a few dozen bytes takes many times as much once it is read.
+                let parsed = changes.entries.capacity() * size_of::<Entry>();
                 if is_enough || entries > MAX_ENTRIES || !run.put_before(changes) {
                     break;
                 }
-                kept += length;
+                kept += weight + parsed;
                 room.grow_to_at_most_all(kept, ROOM_TIMEOUT).await?;
             }
             offset = Offset(offset.0 - 1);
@@ -218,25 +223,52 @@ impl CatchUp {
 }
 
 impl Page {
-    /// The page written out by `write`, with the room that it takes from now on.
+    /// The page written out by `write`, with the room that it takes from now on. It is written twice, the first time to know how
+    /// long it becomes: text is escaped, and may take six times as much.
     ///
     /// # Errors
-    /// [`NotRead::Busy`]
+    /// [`NotRead::Busy`], before anything is written.
     pub async fn encode<T: Send + 'static>(
         self,
-        write: impl FnOnce(&Self) -> (Vec<u8>, T) + Send + 'static,
+        write: impl Fn(&Self, &mut dyn Write) -> io::Result<T> + Send + 'static,
     ) -> Result<(Vec<u8>, T, Reserved), NotRead> {
-        let (bytes, more, Self { notifications, mut room, .. }) = compute(move || {
-            let (bytes, more) = write(&self);
-            (bytes, more, self)
+        let (mut page, write, length) = compute(move || {
+            let mut counted = Counted(0);
+            // A count does not fail.
+            let _ = write(&self, &mut counted);
+            (self, write, counted.0)
         })
         .await;
-        let read: usize = notifications.iter().map(|notification| notification.body.len()).sum();
-        room.grow_to_at_most_all(read + bytes.len(), ROOM_TIMEOUT).await?;
-        drop(notifications);
-        room.shrink_to(bytes.len());
-        Ok((bytes, more, room))
+        let read: usize = page.notifications.iter().map(|notification| weight(notification)).sum();
+        page.room.grow_to_at_most_all(read + length, ROOM_TIMEOUT).await?;
+        compute(move || {
+            let mut bytes = Vec::with_capacity(length);
+            let more = write(&page, &mut bytes).map_err(|error| StoreError::Read(error.to_string()))?;
+            let Self { notifications, mut room, .. } = page;
+            drop(notifications);
+            room.shrink_to(bytes.len());
+            Ok((bytes, more, room))
+        })
+        .await
     }
+}
+
+/// How much is written.
+struct Counted(usize);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn weight(notification: &Notification) -> usize {
+    usize::try_from(notification.weight()).unwrap_or(usize::MAX)
 }
 
 /// Runs what takes long where it holds up nobody.

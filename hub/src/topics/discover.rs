@@ -5,14 +5,19 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LINK};
 use http::{HeaderMap, HeaderValue};
-use resync_core::websub::{LinkHeader, embedded_links};
+use resync_core::websub::{LinkHeader, embedded_links, legal_target};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use url::Url;
 
 use super::get::Fetched;
+use super::oversized::{LinkRoom, Oversized, check_links};
+use crate::store::NotificationLinks;
 
 /// A body beyond this is looked through where it holds up no other task.
 const LARGE: usize = 32 * 1024;
+/// So many of them at once: meanwhile each takes its size several times, more where it is no UTF-8.
+static LARGE_AT_ONCE: Semaphore = Semaphore::const_new(4);
 
 /// What discovery on a topic yields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,38 +31,81 @@ pub(super) struct Discovered {
 }
 
 /// Finds the links of an answer whose content came from `url`. Relative targets are made absolute (W-034).
-fn discover(url: &Url, headers: &HeaderMap, body: &Bytes) -> Discovered {
-    let header = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes)).resolve(url);
-    let mut found = Discovered::of(&header);
+fn discover(url: &Url, headers: &HeaderMap, body: &Bytes) -> Result<Discovered, Oversized> {
+    let header = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes));
+    let mut found = Discovered::of(&header, url)?;
     if found.hubs.is_empty() || found.canonical.is_none() {
-        let embedded = Discovered::of(&embedded(headers, body).resolve(url));
+        let embedded = Discovered::of(&embedded(headers, body), url)?;
         if found.hubs.is_empty() {
             found.hubs = embedded.hubs;
         }
         found.canonical = found.canonical.or(embedded.canonical);
         found.resourcesync = found.resourcesync.or(embedded.resourcesync);
     }
-    found
+    Ok(found)
 }
 
 /// The same, without holding up other tasks while a large body is looked through.
-pub(super) async fn discover_in(fetched: &Fetched) -> Discovered {
+///
+/// # Errors
+/// [`Oversized::Links`]
+pub(super) async fn discover_in(fetched: &Fetched) -> Result<Discovered, Oversized> {
     let Fetched { url, answer, .. } = fetched;
     if answer.body.len() <= LARGE {
         return discover(url, &answer.headers, &answer.body);
     }
+    // It is never closed.
+    let _turn = LARGE_AT_ONCE.acquire().await;
     let (url, headers, body) = (url.clone(), answer.headers.clone(), answer.body.clone());
     // It does not panic, and it is not aborted but where the hub stops: then nobody asks any more.
-    spawn_blocking(move || discover(&url, &headers, &body)).await.unwrap_or_default()
+    spawn_blocking(move || discover(&url, &headers, &body))
+        .await
+        .unwrap_or_else(|_| Ok(Discovered::default()))
 }
 
 impl Discovered {
-    fn of(links: &LinkHeader) -> Self {
-        Self {
-            hubs: links.with_rel("hub").map(str::to_owned).collect(),
-            canonical: links.first("self").map(str::to_owned),
-            resourcesync: links.first("resourcesync").map(str::to_owned),
+    /// Makes absolute what goes out, link by link as long as there is room: each may become as long as the topic's URL, and there
+    /// may be hundreds.
+    fn of(links: &LinkHeader, base: &Url) -> Result<Self, Oversized> {
+        let (mut found, mut room) = (Self::default(), LinkRoom::whole());
+        for link in links {
+            let is_hub = link.has_rel("hub");
+            let is_self = found.canonical.is_none() && link.has_rel("self");
+            let is_resourcesync = found.resourcesync.is_none() && link.has_rel("resourcesync");
+            if !is_hub && !is_self && !is_resourcesync {
+                continue;
+            }
+            if LinkRoom::has_never(&link.target) {
+                return Err(Oversized::Links);
+            }
+            let Some(target) = link.target_from(base) else { continue };
+            let places = [(is_self, &mut found.canonical), (is_resourcesync, &mut found.resourcesync)];
+            for (_, place) in places.into_iter().filter(|(is_meant, _)| *is_meant) {
+                room.take(&target)?;
+                *place = Some(target.clone());
+            }
+            if is_hub {
+                room.take(&target)?;
+                found.hubs.push(target);
+            }
         }
+        Ok(found)
+    }
+
+    /// The links of a notification about content that came from `url`. One that names no hub has this one (D-12).
+    ///
+    /// # Errors
+    /// [`Oversized::Links`]
+    pub(super) fn into_links(self, url: &Url, hub: &str) -> Result<NotificationLinks, Oversized> {
+        let Self { mut hubs, canonical, resourcesync } = self;
+        if hubs.is_empty() {
+            hubs.push(legal_target(hub));
+        }
+        // As it will be sent, so that it weighs what it is.
+        let canonical = canonical.unwrap_or_else(|| legal_target(url.as_str()));
+        let links = NotificationLinks { hubs, canonical, resourcesync };
+        check_links(&links)?;
+        Ok(links)
     }
 }
 
@@ -78,7 +126,7 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         let url = Url::parse("http://blog.example/dir/feed").unwrap();
-        discover(&url, &map, &Bytes::copy_from_slice(body.as_bytes()))
+        discover(&url, &map, &Bytes::copy_from_slice(body.as_bytes())).unwrap()
     }
 
     fn expected(hubs: &[&str], canonical: Option<&str>) -> Discovered {
@@ -147,7 +195,65 @@ mod tests {
         );
     }
 
+    fn resolved(base: &Url, links: &LinkHeader) -> Result<NotificationLinks, Oversized> {
+        Discovered::of(links, base)?.into_links(base, "http://hub.example/websub/")
+    }
+
+    #[test]
+    fn hundreds_of_links_against_a_long_url_end_at_the_first_that_has_no_room() {
+        let base: Url = format!("http://blog.example/{}/", "d".repeat(1_900)).parse().unwrap();
+        let links = (0..255).fold(LinkHeader::default(), |links, hub| links.push(format!("{hub}"), "hub"));
+        assert_eq!(resolved(&base, &links), Err(Oversized::Links));
+        let few = LinkHeader::default().push("hub", "hub");
+        let taken = resolved(&base, &few).unwrap();
+        assert!(taken.weight() <= 4_096 && taken.hubs[0].len() > 1_900);
+    }
+
+    #[test]
+    fn a_link_that_is_longer_than_all_may_be_is_not_even_resolved_and_only_what_goes_out_counts() {
+        let base: Url = "http://blog.example/feed".parse().unwrap();
+        let long = "x".repeat(5_000);
+        for rel in ["hub", "self", "resourcesync", "icon hub"] {
+            let links = LinkHeader::default().push(&long, rel);
+            assert_eq!(resolved(&base, &links), Err(Oversized::Links), "{rel}");
+        }
+        let icon = LinkHeader::default().push(format!("data:image/png;base64,{long}"), "icon");
+        let taken = resolved(&base, &icon).unwrap();
+        assert_eq!(taken.hubs, ["http://hub.example/websub/"]);
+        assert_eq!(taken.canonical, "http://blog.example/feed");
+    }
+
+    #[test]
+    fn the_error_tells_the_topics_owner_what_to_do() {
+        let said = Oversized::Links.to_string();
+        assert!(said.contains("4096 bytes") && said.contains("name fewer hubs"), "{said}");
+    }
+
     proptest! {
+        #[test]
+        fn whatever_is_named_what_is_taken_has_room_and_weighs_at_least_what_is_sent(
+            targets in prop::collection::vec(
+                ("[a-z0-9/|{} ü:.]{0,40}", prop::sample::select(vec!["hub", "self", "resourcesync", "hub self", "up"]), 1_usize..40),
+                0..40,
+            ),
+            path in "[a-z/|{}ü]{0,60}", times in 1_usize..40,
+        ) {
+            let base = Url::parse(&format!("http://blog.example/{}?q={{", path.repeat(times))).unwrap();
+            let links = targets.iter().fold(LinkHeader::default(), |links, (target, rel, times)| {
+                links.push(target.repeat(*times), *rel)
+            });
+            if let Ok(taken) = resolved(&base, &links) {
+                prop_assert!(taken.weight() <= 4_096);
+                let sent = taken.hubs.iter().fold(LinkHeader::default(), |sent, hub| sent.push(hub, "hub"));
+                let sent = sent.push(&taken.canonical, "self");
+                let sent = match &taken.resourcesync {
+                    Some(list) => sent.push(list, "resourcesync"),
+                    None => sent,
+                };
+                prop_assert!(sent.to_string().len() as u64 <= taken.weight());
+            }
+        }
+
         #[test]
         fn whatever_the_content_it_is_looked_through(text in "(<|</|link|feed|head|rel=|href|hub|[>='\"/ü! -]|-->|<!--){0,40}") {
             found(&[HTML], &text);

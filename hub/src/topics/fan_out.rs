@@ -1,4 +1,4 @@
-//! What pings without a token may have the hub send: the bytes of what was fetched, once for each subscription.
+//! What pings without a token may have the hub send: what was fetched, by its weight, once for each subscription.
 //!
 //! How much that is shows only after the fetch. So what a ping has the hub send is owed, and until it is paid off the next fetch waits:
 //! of a client for that topic, of a client that has had much more sent of any, and of a topic, whoever pings it. Pings are taken
@@ -61,13 +61,13 @@ impl FanOut {
 
     /// Something new of a topic goes out for those who pinged it; nobody owes what somebody with a token would have had sent
     /// anyway.
-    pub(super) async fn take(&self, topic: &TopicUrl, id: TopicId, bytes: usize, askers: &[Asker]) {
+    pub(super) async fn take(&self, topic: &TopicUrl, id: TopicId, weight: u64, askers: &[Asker]) {
         if is_known(askers) {
             return;
         }
         // When delivery has stopped, so does the hub.
         let subscriptions = self.delivery.subscriptions(id).await.unwrap_or_default();
-        let sent = (bytes as u64).saturating_mul(subscriptions as u64);
+        let sent = weight.saturating_mul(subscriptions as u64);
         self.debts.take(topic, sent, askers, Instant::now());
     }
 }

@@ -24,13 +24,13 @@ use super::discover::discover_in;
 use super::fan_out::FanOut;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::intake::{self, Refused};
+use super::oversized::{Oversized, check_content_type};
 use super::shares::SharedLog;
 use super::turns::Turns;
-use crate::egress::EgressError;
+use crate::egress::{EgressError, RedirectError};
 use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::store::{
-    NewNotification, Notification, NotificationLinks, Offset, Payer, Ping, Rule, Store, StoreError, Topic,
-    Validators,
+    NewNotification, Notification, Offset, Payer, Ping, Rule, Store, StoreError, Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 
@@ -147,10 +147,17 @@ enum Failed {
     #[error(transparent)]
     Topic(#[from] Unfetched),
     #[error(transparent)]
+    Oversized(#[from] Oversized),
+    #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Failed {
+    /// The topic says more about itself than is passed on. It will say the same again until its owner changes that.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Oversized(_) | Self::Topic(Unfetched::Redirect(RedirectError::TooLong { .. })))
+    }
+
     /// The topic is not to blame: the hub lacks something.
     fn is_shortage(&self) -> bool {
         use StoreError::{Busy, Closed, Full, Read, Write};
@@ -175,7 +182,7 @@ impl From<&Failed> for Left {
     fn from(error: &Failed) -> Self {
         match error {
             Failed::Store(_) => Self::Ping,
-            Failed::Topic(_) => Self::Nothing,
+            Failed::Topic(_) | Failed::Oversized(_) => Self::Nothing,
         }
     }
 }
@@ -190,6 +197,9 @@ struct Patience {
 impl Patience {
     /// The pause after this failure; `None`: the ping is given up.
     fn after(&mut self, error: &Failed) -> Option<Duration> {
+        if error.is_refusal() {
+            return None;
+        }
         let [.., longest] = AGAIN_AFTER;
         let (count, beyond) = if error.is_shortage() {
             (&mut self.shortages, Some(longest))
@@ -268,7 +278,8 @@ impl Fetching {
             let result = {
                 let mut place = self.place(ping, askers).await;
                 let mut span = self.tracer.begin_below(ping.trace, "fetch", SpanKind::Client);
-                let result = self.fetch_once(topic, askers, &mut place, &mut span).await;
+                // Boxed: many topics wait, one for each that is pinged, and few are fetched.
+                let result = Box::pin(self.fetch_once(topic, askers, &mut place, &mut span)).await;
                 describe(span, topic, &result);
                 result
             };
@@ -335,13 +346,14 @@ impl Fetching {
             warn!(topic = topic.as_str(), %refused, "topic fetched: what is there is not what is posted, and is not sent");
             return Ok(());
         }
-        let (bytes, payer) = (fetched.answer.body.len(), self.log.payer(topic, fetched.from));
+        let payer = self.log.payer(topic, fetched.from);
+        let found = self.notification(topic, fetched, now).await?;
+        let new = NewNotification { trace: span.context(), payer, ..found };
+        let bytes = new.weight();
         if let Err(too_large) = self.log.fits(known.posted.0 > 0, payer, bytes) {
             warn!(topic = topic.as_str(), %too_large, "topic fetched: there is no room in the log for what is there, and it is not sent");
             return Ok(());
         }
-        let found = self.notification(topic, fetched, now).await;
-        let new = NewNotification { trace: span.context(), payer, ..found };
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(new, Duration::ZERO).await;
         append.end_with(&appended);
@@ -396,21 +408,16 @@ impl Fetching {
         topic: &TopicUrl,
         fetched: Fetched,
         validators: Validators,
-    ) -> NewNotification {
-        let mut found = discover_in(&fetched).await;
-        let content_type = Bytes::copy_from_slice(content_type(&fetched));
+    ) -> Result<NewNotification, Oversized> {
+        let content_type = content_type(&fetched);
+        check_content_type(content_type)?;
+        let content_type = Bytes::copy_from_slice(content_type);
+        let found = discover_in(&fetched).await?;
         let Fetched { url, answer, .. } = fetched;
-        if found.hubs.is_empty() {
-            found.hubs.push(self.public_hub.to_string());
-        }
-        NewNotification {
+        Ok(NewNotification {
             topic: topic.clone(),
             content_type,
-            links: NotificationLinks {
-                hubs: found.hubs,
-                canonical: found.canonical.unwrap_or_else(|| url.to_string()),
-                resourcesync: found.resourcesync,
-            },
+            links: found.into_links(&url, &self.public_hub)?,
             body: answer.body,
             rule: Rule::Latest,
             payer: Payer::Strangers(None),
@@ -419,7 +426,7 @@ impl Fetching {
             validators: Some(validators),
             received_at: DateTime::now(),
             trace: None,
-        }
+        })
     }
 }
 
@@ -451,6 +458,7 @@ fn content_type(fetched: &Fetched) -> &[u8] {
 mod tests {
     use std::collections::HashSet;
     use std::iter;
+    use std::path::Path;
 
     use http::StatusCode;
     use prometheus_client::encoding::text::encode;
@@ -494,6 +502,15 @@ mod tests {
         assert_eq!(Left::from(&Failed::Topic(Unfetched::Redirects)), Left::Nothing);
     }
 
+    #[test]
+    fn a_topic_that_says_too_much_of_itself_is_not_asked_again_until_it_is_pinged_again() {
+        let too_long = RedirectError::TooLong { length: 60_000 };
+        for error in [Failed::Oversized(Oversized::Links), Failed::Topic(Unfetched::Redirect(too_long))] {
+            assert_eq!(Patience::default().after(&error), None, "{error}");
+            assert_eq!(Left::from(&error), Left::Nothing);
+        }
+    }
+
     #[tokio::test]
     async fn a_ping_that_names_many_topics_shares_syncs_of_the_disk_and_wakes_all_their_fetches() {
         let folder = tempfile::tempdir().unwrap();
@@ -531,6 +548,32 @@ mod tests {
         assert_eq!(patience.after(&gone), None);
     }
 
+    fn fetching(store: &Arc<dyn Store>) -> Fetching {
+        let short = Duration::from_secs(5);
+        let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
+        let tokens = Path::new("no tokens");
+        let authority = Authority::new(PublishPolicy::Open, tokens).unwrap();
+        Fetching::new(
+            SharedLog::new(Arc::clone(store), authority, 1_000_000),
+            TopicClient::new(client, 1_024),
+            BodyBudget::new(1_000_000),
+            "http://hub.example/websub/".into(),
+            FanOut::new(false, 0, Operator::of_nobody()),
+            false,
+            Tracer::default(),
+        )
+    }
+
+    /// As many may wait as there are topics.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_topic_that_waits_to_be_fetched_takes_few_kilobytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let ping = store.put_ping("http://source.example/t".parse().unwrap(), None).await.unwrap();
+        let takes = size_of_val(&fetching(&store).serve(ping, Vec::new()));
+        assert!(takes <= 4 * 1_024, "{takes}");
+    }
+
     /// What is large would be got again and again while the disk is full, and none of it kept.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_topic_is_not_asked_for_while_the_store_is_full() {
@@ -544,18 +587,7 @@ mod tests {
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), u64::MAX).unwrap();
         store.put_ping(topic.clone(), None).await.unwrap_err();
 
-        let short = Duration::from_secs(5);
-        let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
-        let authority = Authority::new(PublishPolicy::Open, &folder.path().join("tokens")).unwrap();
-        let fetching = Fetching::new(
-            SharedLog::new(store, authority, 1_000_000),
-            TopicClient::new(client, 1_024),
-            BodyBudget::new(1_000_000),
-            "http://hub.example/websub/".into(),
-            FanOut::new(false, 0, Operator::of_nobody()),
-            false,
-            Tracer::default(),
-        );
+        let fetching = fetching(&store);
         let here = fetching.client.whereabouts(topic.url()).await;
         let mut place = fetching.places.place(Asker { client: None, lane: Lane::Known }, &here).await;
         let mut span = fetching.tracer.begin_below(None, "fetch", SpanKind::Client);

@@ -20,6 +20,9 @@ use crate::store::Validators;
 const REDIRECTS: u32 = 5;
 const REQUESTS: u32 = REDIRECTS + 1;
 
+/// The longest `ETag` and `Last-Modified` that are kept: with one that is longer the topic is asked as if it had none.
+const LONGEST_VALIDATOR: usize = 256;
+
 /// Gets topics.
 #[derive(Clone, Debug)]
 pub struct TopicClient {
@@ -115,7 +118,8 @@ impl Fetched {
     /// What the topic says about this content.
     pub(super) fn validators(&self) -> Validators {
         let value = |name: HeaderName| {
-            self.answer.headers.get(name).map(|value| Bytes::copy_from_slice(value.as_bytes()))
+            let value = self.answer.headers.get(name).map(HeaderValue::as_bytes);
+            value.filter(|value| value.len() <= LONGEST_VALIDATOR).map(Bytes::copy_from_slice)
         };
         Validators {
             url: self.url.to_string(),

@@ -14,6 +14,7 @@ use resync_core::xml::{self, Options, ReadError};
 use tracing::info;
 
 use super::authority::{Authority, Denied, Grant};
+use super::oversized::{Oversized, check_content_type, check_links};
 use crate::egress::coding;
 use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Payer, Rule, Store, StoreError};
 use crate::telemetry::{OpenSpan, SpanKind};
@@ -40,6 +41,7 @@ impl Announced {
     /// [`Refused`], for what is missing or wrong in the header alone.
     pub fn read(headers: &HeaderMap) -> Result<Self, Refused> {
         let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
+        check_content_type(content_type.as_bytes())?;
         let essence = essence(content_type.as_bytes());
         if let Some(coding) = coding(headers) {
             return Err(Refused::Coded(String::from_utf8_lossy(coding.as_bytes()).into_owned()));
@@ -57,6 +59,7 @@ impl Announced {
         if links.hubs.is_empty() {
             return Err(Refused::NoHub);
         }
+        check_links(&links)?;
         if links.resourcesync.is_some() && !is_xml(&essence) {
             return Err(Refused::NotXml(essence));
         }
@@ -105,6 +108,9 @@ pub enum Refused {
     /// The topic is no URL.
     #[error("the topic in Link rel=\"self\" cannot be used: {0}")]
     Topic(UrlError),
+    /// The links or the content type are longer than deliveries carry.
+    #[error(transparent)]
+    Oversized(#[from] Oversized),
     /// The post is a request of another kind.
     #[error(
         "posted content needs Link: <topic URI>; rel=\"self\", <hub URI>; rel=\"hub\"; a request to subscribe or to ping is sent as application/x-www-form-urlencoded, not as {0}"
@@ -192,7 +198,7 @@ impl Intake {
     ) -> Result<NotificationId, Refused> {
         let notification = NewNotification { trace: span.context(), ..check(announced, body)? };
         let topic = notification.topic.clone();
-        let bytes = notification.body.len();
+        let bytes = notification.weight();
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(notification, self.remember).await;
         // What is refused is not told.

@@ -111,7 +111,10 @@ impl ClosedHub {
 
     /// The verdict on a topic that was looked at.
     async fn read(&self, topic: &TopicUrl, fetched: &Fetched) -> Verdict {
-        let found = discover_in(fetched).await;
+        let found = match discover_in(fetched).await {
+            Ok(found) => found,
+            Err(oversized) => return Verdict::Refused(oversized.to_string()),
+        };
         let same = |named: &String| named.trim_end_matches('/') == self.hub_url.trim_end_matches('/');
         if !found.hubs.iter().any(same) {
             return Verdict::Refused(format!(

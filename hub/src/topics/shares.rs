@@ -21,15 +21,15 @@ pub struct SharedLog {
 /// Why a notification is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it has {bytes} bytes, and all topics for which no publisher has a token share {share}: make one with `resync-hub token add`, or raise [retention] size"
+    "it weighs {weight} bytes, and all topics for which no publisher has a token share {share}: make one with `resync-hub token add`, or raise [retention] size"
 )]
 pub(super) struct TooLarge {
-    bytes: usize,
+    weight: u64,
     share: u64,
 }
 
 impl SharedLog {
-    /// A log that may take `size` bytes of bodies.
+    /// A log that may weigh `size` bytes.
     pub fn new(store: Arc<dyn Store>, authority: Authority, size: u64) -> Self {
         Self { store, authority, shares: Shares::of(size) }
     }
@@ -51,10 +51,10 @@ impl SharedLog {
     ///
     /// # Errors
     /// [`TooLarge`]
-    pub(super) fn fits(&self, posted: bool, payer: Payer, bytes: usize) -> Result<(), TooLarge> {
+    pub(super) fn fits(&self, posted: bool, payer: Payer, weight: u64) -> Result<(), TooLarge> {
         let share = self.shares.strangers;
-        let fits = posted || payer == Payer::Publishers || bytes as u64 <= share;
-        if fits { Ok(()) } else { Err(TooLarge { bytes, share }) }
+        let fits = posted || payer == Payer::Publishers || weight <= share;
+        if fits { Ok(()) } else { Err(TooLarge { weight, share }) }
     }
 
     /// Where strangers have more than their share now, the heaviest of them lose what they have had for longest.

@@ -120,6 +120,11 @@ fn topic_of(number: usize) -> TopicUrl {
     topic(&format!("t{number}"))
 }
 
+/// What a notification with this body weighs.
+fn weight(topic: usize, body: &Bytes) -> u64 {
+    posted(&topic_of(topic), body.clone()).weight()
+}
+
 /// Every other second something comes in a trace.
 fn trace_of(now: i64) -> Option<TraceContext> {
     let value = format!("00-{now:032x}-{now:016x}-01");
@@ -221,20 +226,17 @@ impl Model {
         let mut shortened = BTreeMap::new();
         let subscribed: BTreeSet<_> = self.subscriptions.keys().map(|(topic, _)| *topic).collect();
         loop {
-            let total: u64 = self
-                .topics
-                .values()
-                .flat_map(|log| log.held.values())
-                .map(|(body, _)| body.len() as u64)
-                .sum();
+            let weight_of = |topic: &usize, log: &Log| -> u64 {
+                log.held.values().map(|(body, _)| weight(*topic, body)).sum()
+            };
+            let total: u64 = self.topics.iter().map(|(topic, log)| weight_of(topic, log)).sum();
             let kept = |log: &Log| log.held.values().next().map(|(_, received)| *received);
-            let bytes_of = |log: &Log| log.held.values().map(|(body, _)| body.len()).sum::<usize>();
             let owed = |topic: &usize| usize::from(subscribed.contains(topic));
             let more_than_owed = || self.topics.iter().filter(|(topic, log)| log.held.len() > owed(topic));
             let oldest = more_than_owed().min_by_key(|(_, log)| kept(log));
             let largest = more_than_owed().max_by_key(|(topic, log)| {
-                let for_nobody = bytes_of(log) > 0 && owed(topic) == 0;
-                (for_nobody, bytes_of(log), Reverse(kept(log)))
+                let for_nobody = weight_of(topic, log) > 0 && owed(topic) == 0;
+                (for_nobody, weight_of(topic, log), Reverse(kept(log)))
             });
             let is_old = |log: &Log| kept(log).is_some_and(|received| received < older_than);
             let victim = oldest.filter(|(_, log)| is_old(log));
@@ -244,7 +246,7 @@ impl Model {
             let entry = self.topics.get_mut(&topic).unwrap().held.first_entry().unwrap();
             notifications += 1;
             let offset = *entry.key();
-            bytes += entry.remove().0.len() as u64;
+            bytes += weight(topic, &entry.remove().0);
             shortened.insert(topic, offset + 1);
         }
         assert_eq!(trimmed, Trimmed { notifications, bytes, early });

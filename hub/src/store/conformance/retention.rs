@@ -34,6 +34,11 @@ on_every_engine!(
 
 const EVERYTHING: Shares = Shares { publishers: u64::MAX, strangers: u64::MAX };
 
+/// What a notification of this topic weighs, with a body of so many bytes.
+fn weight(name: &str, bytes: usize) -> u64 {
+    posted(&topic(name), vec![7; bytes]).weight()
+}
+
 async fn append_at(store: &dyn Store, topic: &TopicUrl, seconds: i64, bytes: usize) -> TopicId {
     let new = NewNotification { received_at: at(seconds), ..posted(topic, vec![7; bytes]) };
     append(store, new).await.0
@@ -57,7 +62,7 @@ async fn old_notifications_are_forgotten(place: Place) {
         id = append_at(&*store, &url, second, 10).await;
     }
     let trimmed = store.trim(at(3), EVERYTHING).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 20, early: 0 });
+    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 2 * weight("t", 10), early: 0 });
     assert_eq!(the(&*store, &url).await.first, Offset(3));
     assert_eq!(held(&*store, id, 1..=5).await, [3, 4, 5]);
     let next = store.notification_from(id, Offset(1)).await.unwrap().unwrap();
@@ -88,21 +93,22 @@ async fn what_nobody_is_subscribed_to_makes_room_first_and_grows_old(place: Plac
     let owed = append_at(&*store, &topic("owed"), 1, 500).await;
     append_at(&*store, &topic("owed"), 2, 500).await;
     let left = append_at(&*store, &topic("left"), 3, 100).await;
-    store.trim(at(0), within(1_000)).await.unwrap();
+    let (large, small) = (weight("owed", 500), weight("left", 100));
+    store.trim(at(0), within(2 * large)).await.unwrap();
     assert_eq!((held(&*store, owed, 1..=2).await, held(&*store, left, 1..=1).await), (vec![2], vec![1]));
     let shard = Shard::of(&callback("d"), store.shards());
     append_at(&*store, &topic("owed"), 4, 500).await;
     store.end(shard, ended.topic, ended.id, gone(&ended)).await.unwrap();
     let store = place.reopen(store);
-    let trimmed = store.trim(at(0), within(1_000)).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 1, bytes: 100, early: 1 });
+    let trimmed = store.trim(at(0), within(2 * large)).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 1, bytes: small, early: 1 });
     assert_eq!(held(&*store, owed, 2..=3).await, [2, 3]);
 
     append_at(&*store, &topic("left"), 5, 100).await;
     let trimmed = store.trim(at(6), EVERYTHING).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 600, early: 0 });
+    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: large + small, early: 0 });
     assert_eq!(held(&*store, owed, 2..=3).await, [3]);
-    assert_eq!(store.usage().log_bytes, 500);
+    assert_eq!(store.usage().log_bytes, large);
     drop(store);
     assert_eq!(place.faults(), []);
 }
@@ -163,25 +169,26 @@ async fn a_topic_that_somebody_needs_is_not_forgotten(place: Place) {
 
 async fn the_largest_log_makes_room_first(place: Place) {
     let store = place.open();
-    for name in ["quiet", "greedy"] {
+    for name in ["modest", "greedy"] {
         subscribe(&*store, &topic(name), &callback("d")).await;
     }
-    let quiet = append_at(&*store, &topic("quiet"), 1, 100).await;
-    append_at(&*store, &topic("quiet"), 2, 100).await;
+    let modest = append_at(&*store, &topic("modest"), 1, 100).await;
+    append_at(&*store, &topic("modest"), 2, 100).await;
     let mut greedy = TopicId(0);
     for second in 3..=7 {
         greedy = append_at(&*store, &topic("greedy"), second, 100).await;
     }
-    let trimmed = store.trim(at(0), within(550)).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 200, early: 2 });
+    let each = weight("greedy", 100);
+    let trimmed = store.trim(at(0), within(5 * each + each / 2)).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 2, bytes: 2 * each, early: 2 });
     assert_eq!(held(&*store, greedy, 1..=5).await, [3, 4, 5]);
-    assert_eq!(held(&*store, quiet, 1..=2).await, [1, 2]);
+    assert_eq!(held(&*store, modest, 1..=2).await, [1, 2]);
     // Of equals it is the one with the oldest notification, and what is old goes before anything else.
-    store.trim(at(0), within(350)).await.unwrap();
+    store.trim(at(0), within(3 * each + each / 2)).await.unwrap();
     assert_eq!(held(&*store, greedy, 1..=5).await, [4, 5]);
-    assert_eq!(held(&*store, quiet, 1..=2).await, [2]);
-    let trimmed = store.trim(at(7), within(200)).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 1, bytes: 100, early: 0 });
+    assert_eq!(held(&*store, modest, 1..=2).await, [2]);
+    let trimmed = store.trim(at(7), within(2 * each)).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 1, bytes: each, early: 0 });
 }
 
 async fn large_bodies_are_forgotten_whole(place: Place) {
@@ -191,7 +198,7 @@ async fn large_bodies_are_forgotten_whole(place: Place) {
     append_at(&*store, &url, 2, 10).await;
     assert_eq!(
         store.trim(at(2), EVERYTHING).await.unwrap(),
-        Trimmed { notifications: 1, bytes: 1_000_000, early: 0 }
+        Trimmed { notifications: 1, bytes: weight("t", 1_000_000), early: 0 }
     );
     let store = place.reopen(store);
     assert_eq!(held(&*store, id, 1..=2).await, [2]);
@@ -204,7 +211,7 @@ async fn more_than_one_slice_is_forgotten_at_once(place: Place) {
     let appends = (1..=2_500).map(|second| append_at(&*store, &url, second, 1));
     futures_util::future::join_all(appends).await;
     let trimmed = store.trim(at(10_000), EVERYTHING).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 2_499, bytes: 2_499, early: 0 });
+    assert_eq!(trimmed, Trimmed { notifications: 2_499, bytes: 2_499 * weight("t", 1), early: 0 });
     assert_eq!(the(&*store, &url).await.first, Offset(2_500));
 }
 
@@ -226,14 +233,15 @@ async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
     let store = place.reopen(store);
     let topic = the(&*store, &url).await;
     assert_eq!((topic.first, topic.head), (Offset(2), Offset(4)));
+    let each = weight("t", 100);
     // The bytes and the age of what is left were kept too.
     assert_eq!(
         store.trim(at(3), EVERYTHING).await.unwrap(),
-        Trimmed { notifications: 1, bytes: 100, early: 0 }
+        Trimmed { notifications: 1, bytes: each, early: 0 }
     );
     assert_eq!(
-        store.trim(at(0), within(199)).await.unwrap(),
-        Trimmed { notifications: 1, bytes: 100, early: 1 }
+        store.trim(at(0), within(2 * each - 1)).await.unwrap(),
+        Trimmed { notifications: 1, bytes: each, early: 1 }
     );
     assert_eq!(held(&*store, topic.id, 1..=4).await, [4]);
 }

@@ -1,4 +1,4 @@
-//! What delivery reads again and again: the newest notifications, bounded by bytes, and recipients, bounded by number. What it reads
+//! What delivery reads again and again: the newest notifications, and recipients, both bounded by what they weigh. What it reads
 //! once only, in the order of a sweep, takes no room from these.
 //!
 //! Of a notification there is one copy at a time: whoever asks for one that others still have gets theirs, and those who ask for
@@ -6,20 +6,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lru::LruCache;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::store::{Keep, Notification, Offset, Recipient, Shard, StoreError, SubscriptionId, TopicId};
+use crate::weighed::Weighed;
 
 /// Bytes of notifications that are kept although nobody has them.
 const NOTIFICATION_BYTES: usize = 16 * 1024 * 1024;
-/// Recipients that are kept ready, in all shards.
-const RECIPIENTS: usize = 65_536;
-/// Recipients of a shard that were read ahead and may wait: what a hundred topics read at once.
-const AHEAD: usize = 4_096;
+/// Bytes of recipients that are kept ready, in all shards: of the usual size more than 50,000.
+const RECIPIENT_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes of recipients of a shard that were read ahead and may wait: what a hundred topics read at once.
+const AHEAD_BYTES: usize = 2 * 1024 * 1024;
 
 /// Notifications never change, so they need no invalidation: whoever asks checks the bounds of the log first.
 pub(super) struct Notifications {
@@ -140,13 +140,8 @@ impl<T: Default> Swept<T> {
     }
 }
 
-/// The body, its company, and what the maps take.
 fn weight(notification: &Notification) -> usize {
-    let links = &notification.links;
-    let text = links.canonical.len()
-        + links.hubs.iter().map(String::len).sum::<usize>()
-        + links.resourcesync.as_ref().map_or(0, String::len);
-    notification.body.len() + notification.content_type.len() + text + 256
+    usize::try_from(notification.weight()).unwrap_or(usize::MAX)
 }
 
 type Key = (TopicId, SubscriptionId);
@@ -158,10 +153,38 @@ pub(super) struct Recipients {
 
 struct OfShard {
     /// Those that are asked for again and again.
-    ready: LruCache<Key, Arc<Recipient>>,
-    /// Those that were read on the way, each for one use.
-    ahead: BTreeMap<Key, Arc<Recipient>>,
+    ready: Weighed<Key, Arc<Recipient>>,
+    ahead: Ahead,
     changes: u64,
+}
+
+/// Recipients that were read on the way, each for one use.
+#[derive(Default)]
+struct Ahead {
+    read: BTreeMap<Key, Arc<Recipient>>,
+    bytes: usize,
+}
+
+impl Ahead {
+    fn take(&mut self, key: &Key) -> Option<Arc<Recipient>> {
+        let taken = self.read.remove(key)?;
+        self.bytes -= taken.weight();
+        Some(taken)
+    }
+
+    fn put(&mut self, recipients: Vec<Arc<Recipient>>) {
+        let more: usize = recipients.iter().map(|recipient| recipient.weight()).sum();
+        // Some of what is read ahead is never asked for: it ended, or began too late.
+        if self.bytes + more > AHEAD_BYTES {
+            *self = Self::default();
+        }
+        for recipient in recipients {
+            self.bytes += recipient.weight();
+            if let Some(replaced) = self.read.insert(key_of(&recipient), recipient) {
+                self.bytes -= replaced.weight();
+            }
+        }
+    }
 }
 
 /// The state of the cache before a record was read; what was read is kept only if nothing has changed since.
@@ -172,20 +195,20 @@ pub(super) struct Reading {
 
 impl Recipients {
     pub(super) fn new(shards: u16) -> Self {
-        let each = NonZeroUsize::new(RECIPIENTS / usize::from(shards)).unwrap_or(NonZeroUsize::MIN);
-        let shard = || OfShard { ready: LruCache::new(each), ahead: BTreeMap::new(), changes: 0 };
+        let each = RECIPIENT_BYTES / usize::from(shards.max(1));
+        let shard = || OfShard { ready: Weighed::new(each), ahead: Ahead::default(), changes: 0 };
         Self { shards: (0..shards).map(|_| Mutex::new(shard())).collect() }
     }
 
     /// One that is asked for the last time for now leaves its room to those that are asked for again and again.
     pub(super) fn get(&self, shard: Shard, key: Key, keep: Keep) -> Result<Arc<Recipient>, Reading> {
         let Some(mut kept) = self.of(shard) else { return Err(Reading { changes: 0 }) };
-        let (changes, ahead) = (kept.changes, kept.ahead.remove(&key));
+        let (changes, ahead) = (kept.changes, kept.ahead.take(&key));
         let found = match (keep, ahead) {
             (Keep::Nothing, ahead) => kept.ready.pop(&key).or(ahead),
             (Keep::Ready, None) => kept.ready.get(&key).cloned(),
             (Keep::Ready, Some(recipient)) => {
-                kept.ready.put(key, Arc::clone(&recipient));
+                kept.ready.put(key, Arc::clone(&recipient), recipient.weight());
                 Some(recipient)
             }
         };
@@ -205,16 +228,11 @@ impl Recipients {
         match keep {
             Keep::Ready => {
                 for recipient in std::iter::once(Arc::clone(sought)).chain(next) {
-                    kept.ready.put(key_of(&recipient), recipient);
+                    let (key, weight) = (key_of(&recipient), recipient.weight());
+                    kept.ready.put(key, recipient, weight);
                 }
             }
-            Keep::Nothing => {
-                // Some of what is read ahead is never asked for: it ended, or began too late.
-                if kept.ahead.len() + next.len() > AHEAD {
-                    kept.ahead.clear();
-                }
-                kept.ahead.extend(next.into_iter().map(|recipient| (key_of(&recipient), recipient)));
-            }
+            Keep::Nothing => kept.ahead.put(next),
         }
     }
 
@@ -224,7 +242,7 @@ impl Recipients {
             let Some(mut kept) = self.of(*shard) else { continue };
             kept.changes += 1;
             kept.ready.pop(&(*topic, *id));
-            kept.ahead.remove(&(*topic, *id));
+            kept.ahead.take(&(*topic, *id));
         }
     }
 
@@ -278,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_notifications_that_were_not_asked_for_longest_make_room() {
-        let cache = Notifications::with_limit(3_000);
+        let cache = Notifications::with_limit(4_000);
         cache.put(notification(1, 1_000));
         cache.put(notification(2, 1_000));
         assert!(cache.get(TopicId(1), Offset(1)).is_some());
@@ -363,9 +381,11 @@ mod tests {
         assert!(cache.get(Shard(0), key(3), Keep::Ready).is_ok(), "it is asked for again");
         assert!(cache.get(Shard(0), key(3), Keep::Nothing).is_ok(), "for the last time");
         assert!(cache.get(Shard(0), key(3), Keep::Ready).is_err());
-        for id in 1..=10 * AHEAD as u64 {
+        for id in 1..=40_000 {
             cache.put(Shard(0), &recipient(0), vec![recipient(id)], Keep::Nothing, reading);
         }
-        assert!(lock(&cache.shards[0]).ahead.len() <= AHEAD);
+        let ahead = &lock(&cache.shards[0]).ahead;
+        let weight: usize = ahead.read.values().map(|recipient| recipient.weight()).sum();
+        assert!(ahead.bytes == weight && weight <= AHEAD_BYTES, "{weight}");
     }
 }

@@ -21,7 +21,7 @@ use crate::store::{Result, StoreError};
 use crate::telemetry::TraceContext;
 
 /// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions, version 2 no
-/// traces, version 3 did not say by whose share anything is counted.
+/// traces, and version 3 counted bodies of topics instead of weights and did not say by whose share anything is counted.
 const VERSION: u8 = 4;
 /// The first version with the addresses at which callbacks have confirmed.
 pub(super) const WITH_ADDRESSES: u8 = 2;
@@ -29,6 +29,8 @@ pub(super) const WITH_ADDRESSES: u8 = 2;
 const WITH_TRACES: u8 = 3;
 /// The first version that says by whose share topics, requests and subscriptions are counted.
 pub(super) const WITH_SHARES: u8 = 4;
+/// The first version in which topics know what their logs weigh.
+pub(super) const WITH_WEIGHTS: u8 = 4;
 const CHECKSUM_BYTES: usize = 4;
 
 /// How a secret is marked. The first two are those of an option.
@@ -63,6 +65,17 @@ pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8>
     kept
 }
 
+/// The same as an earlier version has written it, whose fields are the same.
+#[cfg(test)]
+pub(super) fn seal_as<R: Record>(version: u8, keys: &Keyring, key: &[u8], record: &R) -> Vec<u8> {
+    let mut kept = seal(keys, key, record);
+    kept[0] = version;
+    let end = kept.len() - CHECKSUM_BYTES;
+    let checksum = checksum(R::SPACE, key, &kept[..end]);
+    kept[end..].copy_from_slice(&checksum.to_be_bytes());
+    kept
+}
+
 /// The record that is kept under `key`.
 pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<R> {
     open_beginning(keys, R::SPACE, key, value, |fields| {
@@ -70,6 +83,11 @@ pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Resu
         fields.finish()?;
         Ok(record)
     })
+}
+
+/// By which version the record that is kept under `key` was written.
+pub(super) fn version(keys: &Keyring, space: Space, key: &[u8], value: &Bytes) -> Result<u8> {
+    open_beginning(keys, space, key, value, |fields| Ok(fields.version()))
 }
 
 /// The same record with its secret under the first key; `None` when it is kept so already, or holds none.

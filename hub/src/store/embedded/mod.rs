@@ -6,6 +6,7 @@
 //! | `directory`, `journals` | lock and format of the data directory; what crashes leave of fjall's journals |
 //! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
 //! | `memory`, `accounts`, `cache`, `shared`, `standing` | what is held in memory, and reading |
+//! | `weights` | what the logs of earlier versions weigh |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
 //! | `check` | whether every record can be read, and agrees with the others |
 //! | `repair` | mending what `check` finds |
@@ -34,6 +35,7 @@ mod sled;
 mod standing;
 mod tap;
 mod transaction;
+mod weights;
 mod writer;
 
 #[cfg(test)]
@@ -86,7 +88,7 @@ const SLICE: usize = 1024;
 const IDLE: usize = 32;
 /// Records that are looked at in one command when secrets are rewritten.
 const RESEALED: usize = 1024;
-/// About how many bytes a small command writes.
+/// About how many bytes a small command writes, beside URLs that strangers chose.
 const SMALL: usize = 512;
 
 /// Opens or makes the store in `directory`.
@@ -147,6 +149,7 @@ impl Embedded {
             None => found(engine.as_ref(), &keys)?,
         };
         prepare_encryption(engine.as_ref(), &keys)?;
+        weights::weigh(engine.as_ref(), &keys)?;
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
         let shared = Arc::new(Shared::new(engine, keys, shards, lock)?);
         let writer = Writer::start(shared.clone(), ledger, shards, room)?;
@@ -275,7 +278,7 @@ impl Store for Embedded {
     }
 
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
-        let bytes = SMALL + notification.body.len();
+        let bytes = usize::try_from(notification.weight()).unwrap_or(usize::MAX);
         self.writer
             .run(Kind::Growing, bytes, move |transaction| transaction.append(notification, remember))
             .await
@@ -356,7 +359,8 @@ impl Store for Embedded {
     }
 
     async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping> {
-        self.writer.run(Kind::Growing, SMALL, move |transaction| Ok(transaction.put_ping(topic, trace))).await
+        let bytes = SMALL + topic.as_str().len();
+        self.writer.run(Kind::Growing, bytes, move |transaction| Ok(transaction.put_ping(topic, trace))).await
     }
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {
@@ -371,7 +375,8 @@ impl Store for Embedded {
     }
 
     async fn put_request(&self, request: NewRequest) -> Result<PendingRequest> {
-        self.writer.run(Kind::Growing, SMALL, move |transaction| Ok(transaction.put_request(request))).await
+        let bytes = SMALL + request.topic.as_str().len() + request.callback.as_str().len();
+        self.writer.run(Kind::Growing, bytes, move |transaction| Ok(transaction.put_request(request))).await
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>> {

@@ -13,7 +13,7 @@ use resync_core::datetime::DateTime;
 use super::codec::Record;
 use super::engine::{Batch, Engine, Keys, Space};
 use super::layout::{Empty, Encryption, Floor, LogRecord, TopicState, TopicWatermark};
-use super::{check, codec, directory, key, widen};
+use super::{check, codec, directory, key, weights, widen};
 use crate::store::backup::{Content, Credentials, Reader};
 use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, Laggard, StoreError, Watermark};
 
@@ -142,6 +142,7 @@ fn make_anew(
         Ok(())
     })?;
     opened.commit(&batch)?;
+    weights::weigh(opened.as_ref(), keys)?;
     leap(opened.as_ref(), keys)?;
     let found = check::look(opened.as_ref(), keys)?;
     drop(opened);

@@ -40,6 +40,8 @@ pub(super) struct Shared {
     topics: RwLock<Topics>,
     notifications: Notifications,
     recipients: Recipients,
+    /// Unbounded, since a commit must not wait for whoever listens: an event has some hundred bytes, whatever strangers wrote, and
+    /// is taken faster than the commit that it tells of is made.
     watchers: Mutex<Vec<mpsc::UnboundedSender<StoreEvent>>>,
     /// Who copies the store while it changes.
     taps: Mutex<Vec<Weak<Tap>>>,

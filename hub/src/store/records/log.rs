@@ -34,6 +34,18 @@ impl Topic {
     }
 }
 
+/// What a notification takes beside its texts, wherever it is kept: its record and its places in maps, its place in a trace,
+/// and the two records of an idempotency key, which is kept as a hash.
+const RECORD: u64 = 512;
+/// What a link takes beside its target: in a `Link` header `<>; rel="resourcesync", `, in memory a string's own fields.
+const LINK: u64 = 24;
+
+/// The one measure of a notification, in bytes: body, links and content type with what keeps them. Whatever is kept, sent
+/// or held in memory for somebody counts by this, so that no part of it is free.
+pub(in crate::store) fn weigh(content_type: &[u8], links: &NotificationLinks, body: u64) -> u64 {
+    RECORD.saturating_add(content_type.len() as u64).saturating_add(links.weight()).saturating_add(body)
+}
+
 /// The link targets that travel with a notification (W-144…W-147, FN-044), byte for byte as the Source gave them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotificationLinks {
@@ -54,7 +66,7 @@ pub enum Payer {
     Strangers(Option<IpAddr>),
 }
 
-/// How many bytes of bodies the logs may hold.
+/// How many bytes the logs may weigh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// Of topics that a publisher speaks for.
@@ -71,6 +83,19 @@ impl Shares {
     pub fn of(size: u64) -> Self {
         let strangers = size / Self::STRANGERS_PART;
         Self { publishers: size - strangers, strangers }
+    }
+}
+
+impl NotificationLinks {
+    /// What they take: at least the length of the `Link` header of a delivery.
+    pub fn weight(&self) -> u64 {
+        let all = self.hubs.iter().chain([&self.canonical]).chain(&self.resourcesync);
+        all.map(|target| Self::weight_of(target)).sum()
+    }
+
+    /// What one of them takes.
+    pub fn weight_of(target: &str) -> u64 {
+        LINK + target.len() as u64
     }
 }
 
@@ -99,6 +124,13 @@ pub struct NewNotification {
     pub received_at: DateTime,
     /// Where its deliveries belong in the trace that it came in with, or that was begun for it.
     pub trace: Option<TraceContext>,
+}
+
+impl NewNotification {
+    /// What it takes once it is a [`Notification`].
+    pub fn weight(&self) -> u64 {
+        weigh(&self.content_type, &self.links, self.body.len() as u64)
+    }
 }
 
 /// The time that a Change Notification is about (CN-007).
@@ -207,6 +239,11 @@ impl Notification {
     pub fn id(&self) -> NotificationId {
         NotificationId { topic: self.topic.0, offset: self.offset.0 }
     }
+
+    /// What it takes, wherever it is kept, sent or held in memory.
+    pub fn weight(&self) -> u64 {
+        weigh(&self.content_type, &self.links, self.body.len() as u64)
+    }
 }
 
 /// What became of an append.
@@ -234,7 +271,7 @@ impl Appended {
 pub struct Usage {
     /// Topics that anybody published to or subscribed to, and of which anything is left.
     pub topics: usize,
-    /// Bytes of bodies in all logs.
+    /// What the notifications of all logs weigh, in bytes.
     pub log_bytes: u64,
     /// What of that is the strangers'.
     pub strangers_bytes: u64,
@@ -266,7 +303,7 @@ pub struct Leap {
 pub struct Trimmed {
     /// How many notifications.
     pub notifications: u64,
-    /// How many bytes of bodies.
+    /// What they weighed, in bytes.
     pub bytes: u64,
     /// How many of the notifications were not old, and had to make room.
     pub early: u64,

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::delivery::{
     Checkpoint, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Sweep, Watermark,
 };
+pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, Interval, Leap, NewNotification, Notification, NotificationLinks, Payer,
     Ping, PingId, Shares, Standing, Topic, Trimmed, Uptime, Usage, Validators,
@@ -135,7 +136,7 @@ pub enum StoreEvent {
         offset: Offset,
         /// Whether it supersedes the fetched versions before it.
         rule: Rule,
-        /// The size of its body.
+        /// What it weighs.
         bytes: u64,
     },
     /// A subscription began or was renewed.

@@ -192,6 +192,14 @@ pub struct Recipient {
     pub secret: Option<Secret>,
 }
 
+impl Recipient {
+    /// What it takes in memory, with the record that its callback is a part of, and its place in a map.
+    pub(crate) fn weight(&self) -> usize {
+        const RECORD: usize = 512;
+        RECORD + self.callback.len() + self.topic_url.as_str().len()
+    }
+}
+
 /// A callback is a capability (W-074): it is not shown.
 impl fmt::Debug for Recipient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

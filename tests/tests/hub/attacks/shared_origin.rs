@@ -42,9 +42,7 @@ async fn h3_a_path_that_fails_and_asks_for_an_hour_holds_up_no_other_path_of_its
             hub.subscribe("http://example.com/attack", &callback, &[], subscriptions).await;
         }
         hub.publish("http://example.com/attack", "to fail at").await.unwrap();
-        origin
-            .until("the attack is on", |seen| of_path(seen, "/failing").count() >= 5 * round)
-            .await;
+        origin.until("the attack is on", |seen| of_path(seen, "/failing").count() >= 5 * round).await;
         for topic in [HONEST, "http://example.com/other"] {
             let began = Instant::now();
             hub.publish(topic, "news").await.unwrap();

@@ -9,6 +9,7 @@ use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Engine, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{LogRecord, Part, TopicState};
+use crate::store::embedded::weights;
 use crate::store::{Fault, Keyring, Offset, Result, Topic, TopicId};
 
 pub(super) type Topics = HashMap<TopicId, TopicState>;
@@ -30,6 +31,7 @@ struct Run {
     first: Offset,
     /// What should come next.
     next: Offset,
+    /// As the topic counts them.
     bytes: u64,
     oldest: Option<DateTime>,
 }
@@ -40,6 +42,7 @@ pub(super) fn check(
     topics: &Topics,
     faults: &mut Vec<Fault>,
 ) -> Result<()> {
+    let unweighed = weights::unweighed(engine, keys);
     let mut runs: HashMap<TopicId, Run> = HashMap::new();
     for (key, value) in every(engine, Space::Log) {
         let place = number(&key, 0).map(TopicId).zip(number(&key, 8).map(Offset));
@@ -60,7 +63,7 @@ pub(super) fn check(
             *run = Run::begin(offset);
         }
         run.next = Offset(offset.0.saturating_add(notification.body.places()));
-        run.bytes += notification.body.len();
+        run.bytes += if unweighed.contains(&topic) { notification.body.len() } else { notification.weight() };
         run.oldest = run.oldest.or(Some(notification.received_at));
     }
     for state in topics.values() {

@@ -6,6 +6,7 @@ use resync_core::datetime::DateTime;
 use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_SHARES};
 use crate::store::embedded::engine::Space;
+use crate::store::records::weigh;
 use crate::store::{
     Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Payer, Ping, PingId, Rule, SubscriptionId,
     Topic, TopicId, Uptime, Validators,
@@ -127,7 +128,7 @@ impl Record for Uptime {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct TopicState {
     pub(in super::super) topic: Topic,
-    /// How many bytes of bodies the log holds.
+    /// What the notifications of the log weigh. Records of before version 4 have the bodies only (`weights`).
     pub(in super::super) bytes: u64,
     /// When its oldest notification came in; `None` when it holds none.
     pub(in super::super) oldest: Option<DateTime>,
@@ -252,6 +253,14 @@ impl Body {
 }
 
 impl LogRecord {
+    /// What its notification weighs; where none is there, nothing.
+    pub(in super::super) fn weight(&self) -> u64 {
+        match &self.body {
+            Body::Hole { .. } => 0,
+            body => weigh(&self.content_type, &self.links, body.len()),
+        }
+    }
+
     /// So many places, at least one, that are empty.
     pub(in super::super) fn hole(length: u64, why: Empty, received_at: DateTime) -> Self {
         Self {

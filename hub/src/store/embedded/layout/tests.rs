@@ -231,6 +231,21 @@ proptest! {
     }
 
     #[test]
+    fn a_notification_weighs_at_least_what_its_records_take(record in log_record()) {
+        let kept = seal(&Keyring::none(), &[7; 16], &record).len() as u64 + 16;
+        let (elsewhere, is_there) = match record.body {
+            Body::Here(_) => (0, true),
+            Body::Parts { bytes } => (bytes, true),
+            Body::Hole { .. } => (0, false),
+        };
+        if is_there {
+            prop_assert!(kept.saturating_add(elsewhere) <= record.weight(), "{kept} and {elsewhere}");
+        } else {
+            prop_assert_eq!(record.weight(), 0);
+        }
+    }
+
+    #[test]
     fn a_notification_of_the_second_version_has_no_trace(record in log_record()) {
         let keys = Keyring::none();
         let written = Encoder::fields(&keys, |out| LogRecord { trace: None, ..record.clone() }.encode(out));

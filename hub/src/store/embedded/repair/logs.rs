@@ -34,7 +34,7 @@ struct Whole {
 impl From<&LogRecord> for Whole {
     fn from(record: &LogRecord) -> Self {
         let rule = (!matches!(record.body, Body::Hole { .. })).then_some(record.rule);
-        let (places, bytes) = (record.body.places(), record.body.len());
+        let (places, bytes) = (record.body.places(), record.weight());
         Self { places, bytes, received_at: record.received_at, rule }
     }
 }

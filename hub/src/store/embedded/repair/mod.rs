@@ -18,7 +18,7 @@ use bytes::Bytes;
 use super::codec::{self, Record};
 use super::engine::{Batch, Engine, Keys, Space};
 use super::layout::Foundation;
-use super::{SHARDS, check, directory, key, memory, widen};
+use super::{SHARDS, check, directory, key, memory, weights, widen};
 use crate::store::{self, Keyring, Mended, Repaired, Result, Shard, StoreError};
 
 /// Changes that are committed at once.
@@ -44,6 +44,7 @@ fn mend(engine: &dyn Engine, keys: &Keyring, at_once: usize) -> Result<Repaired>
     mender.foundation()?;
     mender.unreadable()?;
     mender.topics()?;
+    weights::weigh(engine, keys)?;
     mender.logs()?;
     mender.subscriptions()?;
     mender.delivery()?;

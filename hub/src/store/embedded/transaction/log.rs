@@ -58,7 +58,7 @@ impl Transaction<'_> {
             received_at: record.received_at,
             trace: record.trace,
         };
-        let (rule, bytes) = (notification.rule, notification.body.len() as u64);
+        let (rule, bytes) = (notification.rule, notification.weight());
         self.staged.events.push(StoreEvent::Appended { topic, offset, rule, bytes });
         let id = notification.id();
         self.staged.notifications.push(Arc::new(notification));
@@ -122,7 +122,7 @@ impl Transaction<'_> {
         }
         // Whoever has posted speaks for the topic, also when it is fetched.
         state.payer = if state.topic.posted > Offset(0) { Payer::Publishers } else { new.payer };
-        state.bytes += new.body.len() as u64;
+        state.bytes = state.bytes.saturating_add(new.weight());
         state.oldest.get_or_insert(new.received_at);
         (state.topic.id, offset)
     }

@@ -26,7 +26,7 @@ pub(in super::super) struct Slice {
 /// What is about to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
-    /// What all bodies of topics take then that a publisher speaks for.
+    /// What all logs weigh then of topics that a publisher speaks for.
     publishers: u64,
     /// And those of all others.
     pub(super) strangers: u64,
@@ -63,7 +63,7 @@ struct Victim {
 
 impl Transaction<'_> {
     /// Removes at most `limit` notifications: those received before `older_than`, then those that have to make room. Of topics that a
-    /// publisher speaks for these are the oldest ones of the topic whose bodies take most, first of topics without subscriptions:
+    /// publisher speaks for these are the oldest ones of the topic whose log weighs most, first of topics without subscriptions:
     /// nobody's log shall be short because another's is long. The newest of each topic with a subscription stays.
     pub(in super::super) fn trim(
         &mut self,
@@ -289,7 +289,7 @@ impl Transaction<'_> {
         oldest(state, stays)
     }
 
-    /// What the topic's bodies take, if any may go.
+    /// What the topic's log weighs, if any of it may go.
     fn by_size(&self, state: &TopicState) -> Option<BySize> {
         let Reverse((oldest, id)) = self.by_age(state)?;
         let for_nobody = state.bytes > 0 && !self.is_subscribed(id);
@@ -350,7 +350,7 @@ impl Transaction<'_> {
                 state.oldest = Some(record.received_at);
                 if first == state.topic.newest() {
                     // Where the length of something removed was not known, it is no longer counted.
-                    state.bytes = record.body.len();
+                    state.bytes = record.weight();
                 }
                 Ok(Some(Extent::of(&record)))
             }
@@ -382,7 +382,7 @@ pub(super) fn oldest(state: &TopicState, stays: Offset) -> Option<Reverse<(DateT
     Some(Reverse((oldest, state.topic.id)))
 }
 
-/// What a record of a log takes: bytes of body, parts of it elsewhere, places in the log.
+/// What a record of a log takes: its weight, parts of its body elsewhere, places in the log.
 #[derive(Debug)]
 struct Extent {
     bytes: u64,
@@ -391,7 +391,7 @@ struct Extent {
 }
 
 impl Extent {
-    fn of(LogRecord { body, .. }: &LogRecord) -> Self {
-        Self { bytes: body.len(), parts: body.parts(), places: body.places() }
+    fn of(record: &LogRecord) -> Self {
+        Self { bytes: record.weight(), parts: record.body.parts(), places: record.body.places() }
     }
 }

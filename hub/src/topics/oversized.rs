@@ -1,0 +1,71 @@
+//! How long what a topic says about itself may be: its links, resolved, and its content type.
+//!
+//! All of it goes to every subscriber with every notification, is kept with it in the log, and is a stranger's where the topic
+//! was pinged.
+
+use crate::store::NotificationLinks;
+
+/// All links of a notification together, by their weight ([`NotificationLinks::weight`]): relative ones as they are once they
+/// are absolute. It bounds their number too. A delivery's `Link` header is no longer than this.
+const MAX_LINK_BYTES: u64 = 4 * 1024;
+/// The longest `Content-Type`.
+const MAX_CONTENT_TYPE: usize = 256;
+
+/// What is too long to be sent with every delivery. Every text says what its owner can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Oversized {
+    /// The links.
+    #[error(
+        "the topic's links (rel=\"hub\", \"self\" and \"resourcesync\"), made absolute, take more than the {MAX_LINK_BYTES} bytes that a delivery's Link header may have: name fewer hubs, or shorter URLs"
+    )]
+    Links,
+    /// The content type.
+    #[error(
+        "the topic's Content-Type has {length} bytes: it may have at most {MAX_CONTENT_TYPE}; leave out parameters"
+    )]
+    ContentType {
+        /// Its length.
+        length: usize,
+    },
+}
+
+/// Room for links, taken up one by one.
+#[derive(Debug)]
+pub(super) struct LinkRoom(u64);
+
+impl LinkRoom {
+    pub(super) fn whole() -> Self {
+        Self(MAX_LINK_BYTES)
+    }
+
+    /// Takes the room for one more.
+    ///
+    /// # Errors
+    /// [`Oversized::Links`]
+    pub(super) fn take(&mut self, target: &str) -> Result<(), Oversized> {
+        self.0 = self.0.checked_sub(NotificationLinks::weight_of(target)).ok_or(Oversized::Links)?;
+        Ok(())
+    }
+
+    /// Whether one that is written so cannot have room, whatever is still free.
+    pub(super) fn has_never(written: &str) -> bool {
+        written.len() as u64 > MAX_LINK_BYTES
+    }
+}
+
+/// Whether the links of a notification have room in the `Link` header of its deliveries.
+///
+/// # Errors
+/// [`Oversized::Links`]
+pub(super) fn check_links(links: &NotificationLinks) -> Result<(), Oversized> {
+    if links.weight() > MAX_LINK_BYTES { Err(Oversized::Links) } else { Ok(()) }
+}
+
+/// Whether a content type is one that deliveries carry.
+///
+/// # Errors
+/// [`Oversized::ContentType`]
+pub(super) fn check_content_type(content_type: &[u8]) -> Result<(), Oversized> {
+    let length = content_type.len();
+    if length > MAX_CONTENT_TYPE { Err(Oversized::ContentType { length }) } else { Ok(()) }
+}
