@@ -42,10 +42,10 @@ async fn the_other_engine_is_refused_by_name(place: Place) {
 
 async fn a_newer_format_is_refused(place: Place) {
     drop(place.open());
-    fs::write(place.directory.path().join("engine"), "tomorrows-engine 4\n").unwrap();
+    fs::write(place.directory.path().join("engine"), "tomorrows-engine 5\n").unwrap();
     let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
-    assert!(matches!(error, StoreError::Format { found: 4, supported: 3 }), "{error}");
-    let told = "the store has format 4, this hub reads up to 3: use the newer hub that wrote it";
+    assert!(matches!(error, StoreError::Format { found: 5, supported: 4 }), "{error}");
+    let told = "the store has format 5, this hub reads up to 4: use the newer hub that wrote it";
     assert_eq!(error.to_string(), told);
 }
 
@@ -54,19 +54,19 @@ async fn an_older_format_is_migrated_by_a_start_and_not_by_a_look(place: Place) 
     append(&*store, posted(&topic("t"), "of before")).await;
     drop(store);
     let (mark, name) = (place.directory.path().join("engine"), format!("{:?}", place.engine).to_lowercase());
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         let older = format!("{name} {version}\n");
         fs::write(&mark, &older).unwrap();
         assert_eq!(check(place.engine, place.directory.path(), &Keyring::none()).unwrap().faults, []);
         assert_eq!(fs::read_to_string(&mark).unwrap(), older);
         assert_eq!(the(&*place.open(), &topic("t")).await.head, Offset(1));
-        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{name} 3\n"));
+        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{name} 4\n"));
     }
 }
 
 async fn what_a_restore_has_left_half_done_is_refused(place: Place) {
     drop(place.open());
-    fs::write(place.directory.path().join("engine"), "restoring 3\n").unwrap();
+    fs::write(place.directory.path().join("engine"), "restoring 4\n").unwrap();
     let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
     assert!(matches!(error, StoreError::Unfinished { .. }), "{error}");
 }
