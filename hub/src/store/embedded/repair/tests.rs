@@ -233,7 +233,7 @@ async fn hubs_of_before_do_not_open_what_this_one_has_mended() {
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), "fjall 1\n", "a store that is whole is not changed");
     crate::store::damage_log(directory.path());
     assert_eq!(repair().mended.len(), 1);
-    assert_eq!(std::fs::read_to_string(&mark).unwrap(), "fjall 3\n");
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), "fjall 4\n");
 }
 
 proptest! {
