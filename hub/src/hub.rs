@@ -168,8 +168,7 @@ impl Hub {
         let (requests, denials, verifying) =
             start_verification(config, &store, &guard, (delivery.halts(), policy), &stopped, &mut tasks)
                 .await?;
-        let shared = SharedLog::new(Arc::clone(&store), authority.clone(), config.retention.size);
-        let fetching = (shared, &url, &budgets.fetches, &fan_out, &tracer);
+        let fetching = (&authority, &url, &budgets.fetches, &fan_out, &tracer);
         let pings = start_fetching(config, &store, &guard, fetching, &stopped, &mut tasks).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
@@ -370,12 +369,13 @@ async fn start_fetching(
     config: &Config,
     store: &Arc<dyn Store>,
     guard: &Guard,
-    (log, url, budget, fan_out, tracer): (SharedLog, &Arc<str>, &BodyBudget, &FanOut, &Tracer),
+    (authority, url, budget, fan_out, tracer): (&Authority, &Arc<str>, &BodyBudget, &FanOut, &Tracer),
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Pings, StoreError> {
     let client = topic_client(config, guard);
     let limited = config.limits.enabled;
+    let log = SharedLog::new(Arc::clone(store), authority.clone(), config.retention.size);
     let (budget, url, fan_out) = (budget.clone(), Arc::clone(url), fan_out.clone());
     let fetching = Fetching::new(log, client, budget, url, fan_out, limited, tracer.clone());
     // It is always taken from at once: what waits is one task for each topic that somebody is subscribed to.

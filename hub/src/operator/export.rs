@@ -44,6 +44,8 @@ pub struct ExportedSubscription {
     pub lease_end: String,
     /// The address at which the callback has confirmed last, where it is named by a name.
     pub address: Option<String>,
+    /// The client, an address or for IPv6 a network, by whose bounds it is counted.
+    pub client: Option<String>,
     /// Only notifications after this offset are owed.
     pub start: u64,
     /// When it was first confirmed.
@@ -90,6 +92,8 @@ pub struct ExportedRequest {
     pub has_secret: bool,
     /// When it came in.
     pub received_at: String,
+    /// The client, an address or for IPv6 a network, by whose bounds it is counted.
+    pub client: Option<String>,
 }
 
 /// A denial as it is stored.
@@ -192,6 +196,7 @@ impl Desk {
             lease: record.lease.as_secs(),
             lease_end: record.lease_end.to_string(),
             address: record.address.map(|address| address.to_string()),
+            client: record.client.map(|client| client.to_string()),
             start: record.start.0,
             created_at: record.created_at.to_string(),
             verified_at: record.verified_at.to_string(),
@@ -258,6 +263,7 @@ impl From<store::PendingRequest> for ExportedRequest {
             lease,
             has_secret,
             received_at: request.received_at.to_string(),
+            client: request.client.map(|client| client.to_string()),
         }
     }
 }

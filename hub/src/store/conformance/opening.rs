@@ -68,7 +68,7 @@ async fn an_older_format_is_migrated_by_a_start_and_not_by_a_look(place: Place) 
 
 async fn what_a_restore_has_left_half_done_is_refused(place: Place) {
     drop(place.open());
-    fs::write(place.directory.path().join("engine"), "restoring 3\n").unwrap();
+    fs::write(place.directory.path().join("engine"), "restoring 4\n").unwrap();
     let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
     assert!(matches!(error, StoreError::Unfinished { .. }), "{error}");
 }

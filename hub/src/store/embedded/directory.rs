@@ -13,8 +13,9 @@ use resync_core::durable::sync_folder;
 use crate::store::{Engine, MARK, Result, StoreError};
 
 /// The version of the data format that this code writes and reads.
-/// Version 1 had no addresses in its subscriptions, version 2 no traces in its notifications; their records are read as they are,
-/// and written anew as they change. Version 3 counted the bodies of a log only: its topics are written anew at the first start (`weights`).
+/// Version 1 had no addresses in its subscriptions, version 2 no traces in its notifications, version 3 nobody for whom topics and
+/// subscriptions are counted; their records are read as they are, and written anew as they change. Version 3 also counted the bodies
+/// of a log only: its topics are written anew at the first start (`weights`).
 pub(super) const FORMAT: u16 = 4;
 /// What the mark says instead of an engine until a restore is finished.
 const UNFINISHED: &str = "restoring";

@@ -189,10 +189,8 @@ async fn follow(store: &Embedded, model: &mut Model) -> Trimmed {
 async fn make_room(store: &Embedded, model: &mut Model, all: bool) {
     let before = model.clone();
     let long_ago = DateTime::from_unix_millis(0).unwrap();
-    let trimmed = match all {
-        true => store.trim(long_ago, SHARES).await.unwrap(),
-        false => store.make_room(SHARES).await.unwrap(),
-    };
+    let trimmed = if all { store.trim(long_ago, SHARES).await } else { store.make_room(SHARES).await };
+    let trimmed = trimmed.unwrap();
     assert_eq!(follow(store, model).await, trimmed);
     let lost = |matches: &dyn Fn(Of) -> bool| {
         let removed =

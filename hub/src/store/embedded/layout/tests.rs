@@ -292,7 +292,9 @@ proptest! {
             let written = Encoder::fields(&keys, |out| {
                 out.number(topic.id.0);
                 out.text(topic.url.as_str());
-                [topic.first, topic.head, topic.latest, topic.posted].iter().for_each(|offset| out.number(offset.0));
+                for offset in [topic.first, topic.head, topic.latest, topic.posted] {
+                    out.number(offset.0);
+                }
                 out.number(bytes);
                 out.option(oldest, Encoder::time);
             });
