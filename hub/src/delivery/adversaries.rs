@@ -13,10 +13,11 @@ use resync_core::datetime::DateTime;
 use super::attempt::{Attempt, Finished};
 use super::breaker::BreakerPolicy;
 use super::clock::Clock;
-use super::hosts::{Lane, Neighbours};
-use super::lanes::Lanes;
+use super::hosts::Neighbours;
+use super::lanes::{Lane, Lanes};
 use super::schedule::{Outcome, RetryPolicy};
 use super::shard::{Limits, Machine, Now};
+use super::slowness::SLOW;
 use crate::store::{Offset, Rule, Shard, ShardState, Slot, StoreEvent, SubscriptionId, Topic, TopicId};
 
 const PLACES: usize = 128;
@@ -24,8 +25,8 @@ const PER_HOST: usize = 8;
 const SHARDS: usize = 4;
 const ATTACKED: TopicId = TopicId(1);
 const HONEST: TopicId = TopicId(2);
-/// Within this all honest subscribers have what was posted.
-const BOUND: Duration = Duration::from_secs(2);
+/// Within this all honest subscribers have what was posted: a place that was given away before may be held for so long.
+const BOUND: Duration = SLOW;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// How long a host takes for its n-th answer.
@@ -97,7 +98,8 @@ impl World {
     fn join(&mut self, topic: TopicId, address: Ipv4Addr, subscriptions: usize, answers: Answers) {
         let (host, address) = (self.hosts.len(), Some(IpAddr::from(address)));
         self.hosts.push(Host { answers, answered: 0 });
-        let lease_end = DateTime::from_system_time(self.now.wall.to_system_time() + Duration::from_secs(100_000));
+        let lease_end =
+            DateTime::from_system_time(self.now.wall.to_system_time() + Duration::from_secs(100_000));
         for _ in 0..subscriptions {
             let id = SubscriptionId(self.next_id);
             self.next_id += 1;
@@ -194,7 +196,9 @@ fn adversaries(world: &mut World, rng: &mut Rng) -> &'static str {
         let (address, answers): (_, Answers) = match kind.as_bytes()[0] {
             b'j' => (own, always(just_below)),
             b'q' => (own, Box::new(move |n| if n % period == 0 { MILLISECOND } else { just_below })),
-            b'm' if kind.starts_with("many hosts") => (Ipv4Addr::new(198, 18, 0, host), always(480 * MILLISECOND)),
+            b'm' if kind.starts_with("many hosts") => {
+                (Ipv4Addr::new(198, 18, 0, host), always(480 * MILLISECOND))
+            }
             b'm' => (Ipv4Addr::new(198, 18, host % networks, host), always(480 * MILLISECOND)),
             _ => (own, Box::new(move |n| if n % (4 * period) == 0 { just_below } else { 100 * MILLISECOND })),
         };

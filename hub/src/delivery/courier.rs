@@ -427,7 +427,8 @@ mod tests {
 
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
-    use crate::delivery::hosts::{Hosts, Lane, Neighbours};
+    use crate::delivery::hosts::{Hosts, Neighbours};
+    use crate::delivery::lanes::Lane;
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Engine, Keyring, NotificationLinks, Subscription};
     use crate::topics::{BodyBudget, CatchUp};
@@ -545,7 +546,8 @@ mod tests {
             probe: false,
             ahead: Ahead::Topic,
             keep: Keep::Ready,
-            host: Hosts::new(1, breaker, Neighbours::of(1, 1)).join(&"http://destination.example".into(), None),
+            host: Hosts::new(1, breaker, Neighbours::of(1, 1))
+                .join(&"http://destination.example".into(), None),
             confirmations: 0,
             lease_end: DateTime::now(),
             started: Instant::now(),

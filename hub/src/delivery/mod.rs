@@ -146,8 +146,7 @@ impl Delivery {
         let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
         let doubted_until = doubt_at_start(store.as_ref()).await?;
         let places = settings.max_in_flight.div_ceil(count);
-        let neighbours: Vec<_> =
-            (0..count).map(|_| Neighbours::of(places, settings.per_host)).collect();
+        let neighbours: Vec<_> = (0..count).map(|_| Neighbours::of(places, settings.per_host)).collect();
         let mut by_worker = take_over_all(&store, &settings, doubted_until, &neighbours).await?;
         for (index, events) in events.into_iter().enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);

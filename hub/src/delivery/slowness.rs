@@ -121,9 +121,15 @@ mod tests {
 
     #[test]
     fn a_host_is_measured_by_its_peers_and_not_by_a_constant_alone() {
-        for (own, peers, expected) in
-            [(2_900, 5, true), (600, 5, true), (300, 5, false), (300, 300, false), (1_900, 300, false), (1_900, 1_900, false), (2_900, 2_900, true)]
-        {
+        for (own, peers, expected) in [
+            (2_900, 5, true),
+            (600, 5, true),
+            (300, 5, false),
+            (300, 300, false),
+            (1_900, 300, false),
+            (1_900, 1_900, false),
+            (2_900, 2_900, true),
+        ] {
             let is_slow = is_far_above(&[own * MILLISECOND], peers * MILLISECOND);
             assert_eq!(is_slow, expected, "{own} ms beside {peers} ms");
         }

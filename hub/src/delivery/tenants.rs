@@ -17,7 +17,8 @@ const STEP: Duration = Duration::from_millis(250);
 fn world(seed: u64) -> World {
     let mut world = World::new(seed);
     let (open, open_max) = (Duration::from_secs(30), Duration::from_secs(600));
-    let mut limits = Limits { per_host: 8, breaker: BreakerPolicy { failures: 5, open, open_max }, ..limits() };
+    let mut limits =
+        Limits { per_host: 8, breaker: BreakerPolicy { failures: 5, open, open_max }, ..limits() };
     limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     limits.window = 1_024;
     let clock = Clock::new(world.now, None);
@@ -86,10 +87,16 @@ fn run(seed: u64) -> usize {
             posted = None;
         }
         let waited = posted.map_or(Duration::ZERO, |posted| now - posted);
-        assert!(waited <= BOUND, "seed {seed}: it has waited for {waited:?}, beside {topics} topics that fail");
+        assert!(
+            waited <= BOUND,
+            "seed {seed}: it has waited for {waited:?}, beside {topics} topics that fail"
+        );
         let pauses = world.machine.take_opened();
         opened += pauses.len();
-        assert!(pauses.iter().all(|(_, pause)| *pause <= Duration::from_secs(600)), "seed {seed}: {pauses:?}");
+        assert!(
+            pauses.iter().all(|(_, pause)| *pause <= Duration::from_secs(600)),
+            "seed {seed}: {pauses:?}"
+        );
         world.machine.checkpoint(world.now);
         pass(&mut world, STEP);
     }
@@ -98,7 +105,8 @@ fn run(seed: u64) -> usize {
 
 #[test]
 fn failures_of_some_tenants_never_delay_one_whose_deliveries_succeed_by_more_than_seconds() {
-    let seeds = std::env::var("RESYNC_TEST_SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(3_000) / 100;
+    let seeds =
+        std::env::var("RESYNC_TEST_SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(3_000) / 100;
     let opened: usize = (0..seeds).map(run).sum();
     assert!(opened > 10, "breakers opened {opened} times");
 }

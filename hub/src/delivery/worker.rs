@@ -1,8 +1,8 @@
 //! One core's share of delivery: a loop that feeds its shards' machines, makes their requests and saves their progress.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::future::{pending, ready};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use tracing::{error, info, warn};
 use super::attempt::{Attempt, Finished};
 use super::counters::Counters;
 use super::courier::Courier;
-use super::hosts::{HostId, Lane};
-use super::lanes::Lanes;
+use super::hosts::HostId;
+use super::lanes::{Lane, Lanes};
 use super::losses::Losses;
 use super::operator::Order;
 use super::shard::{Machine, Now};

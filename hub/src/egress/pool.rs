@@ -405,7 +405,8 @@ mod tests {
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.uri_mut() = peer.target.path.clone();
         let deadline = Instant::now() + Duration::from_secs(5);
-        let (response, connection) = pool.send(&peer.target, request, Way::Plain, deadline, &mut None).await.unwrap();
+        let (response, connection) =
+            pool.send(&peer.target, request, Way::Plain, deadline, &mut None).await.unwrap();
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         pool.put(&peer.target, connection, response.headers());
     }
