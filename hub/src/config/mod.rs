@@ -144,7 +144,7 @@ pub struct DeliveryConfig {
     pub max_in_flight: usize,
     /// Requests at once to one origin.
     pub per_host: usize,
-    /// So many failures in a row, and an origin is left alone; 0: never.
+    /// So many failures in a row, with no success at the origin among them, and it is left alone; 0: never.
     pub breaker_failures: u32,
     /// For so long at first.
     #[serde(deserialize_with = "values::duration")]

@@ -13,10 +13,11 @@ use resync_core::datetime::DateTime;
 use super::attempt::{Attempt, Finished};
 use super::breaker::BreakerPolicy;
 use super::clock::Clock;
-use super::hosts::{Lane, Neighbours};
-use super::lanes::Lanes;
+use super::hosts::Neighbours;
+use super::lanes::{Lane, Lanes};
 use super::schedule::{Outcome, RetryPolicy};
 use super::shard::{Limits, Machine, Now};
+use super::slowness::SLOW;
 use crate::store::{Offset, Rule, Shard, ShardState, Slot, StoreEvent, SubscriptionId, Topic, TopicId};
 
 const PLACES: usize = 128;
@@ -24,8 +25,8 @@ const PER_HOST: usize = 8;
 const SHARDS: usize = 4;
 const ATTACKED: TopicId = TopicId(1);
 const HONEST: TopicId = TopicId(2);
-/// Within this all honest subscribers have what was posted.
-const BOUND: Duration = Duration::from_secs(2);
+/// Within this all honest subscribers have what was posted: a place that was given away before may be held for so long.
+const BOUND: Duration = SLOW;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// How long a host takes for its n-th answer.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use resync_core::datetime::DateTime;
 
 use super::breaker::Sign;
-use super::hosts::{HostId, Lane};
+use super::hosts::HostId;
+use super::lanes::Lane;
 use super::schedule::Outcome;
 use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::hosts::Lane;
+use super::lanes::Lane;
 use super::schedule::GivenUp;
 use super::shard::Counts;
 use crate::store::Shard;

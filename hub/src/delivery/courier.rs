@@ -443,7 +443,8 @@ mod tests {
 
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
-    use crate::delivery::hosts::{Hosts, Lane, Neighbours};
+    use crate::delivery::hosts::{Hosts, Neighbours};
+    use crate::delivery::lanes::Lane;
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Credentials, Engine, Keyring, NotificationLinks, Shares, Subscription};
     use crate::topics::{BodyBudget, CatchUp};

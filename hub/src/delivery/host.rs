@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::hosts::{Lane, Waiter};
+use super::hosts::Waiter;
+use super::lanes::Lane;
 use super::networks::Network;
 use super::slowness::Pace;
 use super::waiting::Waiting;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::breaker::{Breaker, BreakerPolicy, Change, Permits, Sign};
 use super::host::Host;
+use super::lanes::{Lane, OpenLanes};
 use super::networks::Networks;
 use super::slowness::{Peers, SLOW};
 use crate::store::{SubscriptionId, TopicId};
@@ -24,65 +25,6 @@ pub(super) type Waiter = (TopicId, SubscriptionId);
 const PASSED_BY: usize = 64;
 /// Hosts that are looked at for one that finds no place and is not to blame for that.
 const LOOKED_AT: usize = 4;
-
-/// What kind of work a request is. Each has a share of all requests under way, so that none can crowd out the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
-    /// The first attempt at a notification.
-    First,
-    /// What failed before is tried again.
-    Again,
-    /// Whatever goes to a host that has been slow lately.
-    Slow,
-}
-
-impl Lane {
-    pub(super) const ALL: [Self; 3] = [Self::First, Self::Again, Self::Slow];
-
-    /// What metrics call it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Again => "again",
-            Self::Slow => "slow",
-        }
-    }
-}
-
-/// The lanes that have a place left, and the places that are kept for networks with few requests where none has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OpenLanes {
-    open: [bool; 3],
-    scarce: bool,
-    spare: usize,
-}
-
-impl OpenLanes {
-    #[cfg(test)]
-    pub(super) const ALL: Self = Self { open: [true; 3], scarce: false, spare: 0 };
-
-    pub(super) fn new(has_place: impl Fn(Lane) -> bool) -> Self {
-        Self { open: Lane::ALL.map(has_place), scarce: false, spare: 0 }
-    }
-
-    /// The same where all places but these are taken. A network may have one of them while it has fewer under way than are left, so
-    /// that there is always one for who has none.
-    pub(super) fn with_spare(self, spare: usize) -> Self {
-        Self { scarce: true, spare, ..self }
-    }
-
-    pub(super) fn any(self) -> bool {
-        self.open.contains(&true)
-    }
-
-    pub(super) fn has(self, lane: Lane) -> bool {
-        self.open[lane as usize]
-    }
-
-    pub(super) fn spare(self) -> usize {
-        self.spare
-    }
-}
 
 /// What the shards of a worker have in common, since they share its places.
 #[derive(Clone, Debug)]
@@ -219,13 +161,13 @@ impl Hosts {
 
     /// The next subscription whose host and lane have a free place, which it takes. Lanes take turns, and so do hosts.
     pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Lane, Waiter)> {
-        if open.scarce {
+        if open.is_scarce() {
             self.note_who_finds_no_place();
         }
         for step in 0..Lane::ALL.len() {
             let index = (self.turn + step) % Lane::ALL.len();
             let lane = Lane::ALL[index];
-            let spare = if open.has(lane) { None } else { Some(open.spare) };
+            let spare = if open.has(lane) { None } else { Some(open.spare()) };
             if spare == Some(0) || (spare.is_some() && lane == Lane::Slow) {
                 continue;
             }

@@ -1,10 +1,73 @@
 //! The places of a worker: how many requests may be under way in each lane, and the last ones, which are kept for few.
 
-use super::hosts::{Lane, OpenLanes};
 use super::pressure::Pressure;
 
-/// So small a part of all places is kept for networks that have little under way.
-const SPARE: usize = 10;
+/// So many tenths of all places are for everybody; the last one is kept for networks that have little under way.
+const FOR_ALL: usize = 9;
+
+/// What kind of work a request is. Each has a share of all requests under way, so that none can crowd out the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// The first attempt at a notification.
+    First,
+    /// What failed before is tried again.
+    Again,
+    /// Whatever goes to a host that has been slow lately.
+    Slow,
+}
+
+impl Lane {
+    pub(super) const ALL: [Self; 3] = [Self::First, Self::Again, Self::Slow];
+
+    /// What metrics call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Again => "again",
+            Self::Slow => "slow",
+        }
+    }
+}
+
+/// The lanes that have a place left, and the places that are kept for networks with few requests where none has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenLanes {
+    open: [bool; 3],
+    scarce: bool,
+    spare: usize,
+}
+
+impl OpenLanes {
+    #[cfg(test)]
+    pub(super) const ALL: Self = Self { open: [true; 3], scarce: false, spare: 0 };
+
+    pub(super) fn new(has_place: impl Fn(Lane) -> bool) -> Self {
+        Self { open: Lane::ALL.map(has_place), scarce: false, spare: 0 }
+    }
+
+    /// The same where all places but these are taken. A network may have one of them while it has fewer under way than are left, so
+    /// that there is always one for who has none.
+    pub(super) fn with_spare(self, spare: usize) -> Self {
+        Self { scarce: true, spare, ..self }
+    }
+
+    pub(super) fn any(self) -> bool {
+        self.open.contains(&true)
+    }
+
+    pub(super) fn has(self, lane: Lane) -> bool {
+        self.open[lane as usize]
+    }
+
+    /// Whether only places are left that are kept for few.
+    pub(super) fn is_scarce(self) -> bool {
+        self.scarce
+    }
+
+    pub(super) fn spare(self) -> usize {
+        self.spare
+    }
+}
 
 /// The requests under way, by lane.
 #[derive(Debug)]
@@ -23,13 +86,14 @@ impl Lanes {
 
     /// The lanes that have places, and how many are left where none has.
     pub(super) fn open(&self) -> OpenLanes {
-        let left = self.max.saturating_sub(self.taken.iter().sum());
-        let scarce = left <= self.max / SPARE;
+        let taken = self.taken.iter().sum::<usize>();
+        let left = self.max.saturating_sub(taken);
+        let scarce = taken >= (self.max * FOR_ALL / 10).max(1);
         let allowed = self.pressure.allowed();
         let pressed = self.taken(Lane::First) + self.taken(Lane::Again) >= allowed;
         let lanes = OpenLanes::new(|lane| {
             let (closed, share) = match lane {
-                Lane::First => (pressed, allowed * 9 / 10),
+                Lane::First => (pressed, allowed * FOR_ALL / 10),
                 Lane::Again => (pressed, allowed / 4),
                 Lane::Slow => (false, self.max / 5),
             };

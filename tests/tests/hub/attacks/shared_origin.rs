@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen};
+use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, refusing};
 use tempfile::tempdir;
 
 const HONEST: &str = "http://example.com/honest";
@@ -51,4 +51,33 @@ async fn h3_a_path_that_fails_and_asks_for_an_hour_holds_up_no_other_path_of_its
             assert!(began.elapsed() < Duration::from_secs(10), "{path} waited for {:?}", began.elapsed());
         }
     }
+}
+
+#[tokio::test]
+async fn h3_after_an_outage_the_probe_goes_to_the_path_that_was_delivered_to_last() {
+    let folder = tempdir().unwrap();
+    let soon = ("DELIVERY_SCHEDULE", r#"["1s", "1s", "1s", "1s", "1s", "1s", "1s", "1s", "1s", "1s"]"#);
+    let hub = HubProcess::start_public(folder.path(), &[soon]).await;
+    let origin = Receiver::start().await;
+    hub.subscribe(HONEST, &origin.url("/honest"), &[], 1).await;
+    for number in 0..FAILING {
+        let callback = origin.url(&format!("/failing?{number}"));
+        hub.subscribe("http://example.com/attack", &callback, &[], number + 2).await;
+    }
+    hub.publish(HONEST, "before").await.unwrap();
+    origin.until("it is delivered", |seen| of_path(seen, "/honest").count() == 1).await;
+    // The whole origin is down, and the hub finds that out for one path after the other.
+    origin.behave(refusing(503));
+    hub.publish("http://example.com/attack", "to fail at").await.unwrap();
+    origin.until("all of them fail", |seen| of_path(seen, "/failing").count() >= FAILING).await;
+    hub.publish(HONEST, "during").await.unwrap();
+    let seen = origin.until("it fails too", |seen| of_path(seen, "/honest").count() == 2).await;
+    // Then one tenant of it is well again, and the other one is not.
+    origin.behave(one_tenant_fails);
+    let (began, before) = (Instant::now(), seen.len());
+    let seen = origin
+        .until("it is delivered after all", |seen| of_path(&seen[before..], "/honest").count() > 0)
+        .await;
+    assert!(began.elapsed() < Duration::from_secs(10), "it waited for {:?}", began.elapsed());
+    assert_eq!(seen[before].path(), "/honest", "nobody was tried before it");
 }
