@@ -297,11 +297,10 @@ impl Hub {
 
 /// Secrets that are not yet under today's key are rewritten before anything else happens.
 async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
-    let keys = config.secrets.keyring()?;
-    if config.secrets.are_open_to_all() {
-        let file = config.secrets.key_file.display();
-        warn!(%file, "everybody on this machine can read the keys of subscribers' secrets");
+    for exposed in config.exposed() {
+        warn!("{exposed}");
     }
+    let keys = config.secrets.keyring()?;
     let store = store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve)?;
     if let Some(key) = keys.writes_with() {
         let secrets = store.rotate_secrets(keys).await?;
