@@ -336,12 +336,12 @@ async fn start_verification(
     let (leases, resting) = (LeasePolicy::new(&config.lease), Resting::new(limited));
     let verification = Verification::new(Arc::clone(store), ways, leases, resting.clone(), policy, limited);
     let (deny, to_tell) = mpsc::unbounded_channel();
-    queue(&deny, store.denials().await?.into_iter().map(ToTell::left));
+    queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
     tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
     let denials = Denials::new(Arc::clone(store), halts, deny);
     let (sender, receiver) = mpsc::unbounded_channel();
     // What waits is read before anything new can come in, so that nothing is verified twice.
-    queue(&sender, store.requests().await?.into_iter().map(Waiting::left));
+    queue(&sender, store.request_ids().await?.into_iter().map(Waiting::Left));
     let meters = verification.meters();
     tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
     Ok((Requests::new(Arc::clone(store), guard.clone(), resting, sender, limited), denials, meters))

@@ -68,7 +68,8 @@ impl Statuses {
         let _turn = match self.turns.take(client, TURN_TIMEOUT).await {
             Ok(turn) => turn,
             Err(NoTurn::Crowded) => {
-                let why = "too many requests for statuses from this address wait: ask for one after the other";
+                let why =
+                    "too many requests for statuses from this address wait: ask for one after the other";
                 return later(StatusCode::TOO_MANY_REQUESTS, TURN_RETRY, why);
             }
             Err(NoTurn::Late) => {

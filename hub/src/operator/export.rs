@@ -90,6 +90,8 @@ pub struct ExportedRequest {
     pub has_secret: bool,
     /// When it came in.
     pub received_at: String,
+    /// The client, an address or for IPv6 a network, by whose bounds it is counted.
+    pub client: Option<String>,
 }
 
 /// A denial as it is stored.
@@ -258,6 +260,7 @@ impl From<store::PendingRequest> for ExportedRequest {
             lease,
             has_secret,
             received_at: request.received_at.to_string(),
+            client: request.client.map(|client| client.to_string()),
         }
     }
 }

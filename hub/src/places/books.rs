@@ -92,7 +92,7 @@ struct Member {
 }
 
 /// What is taken of one share, and who waits for it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Row {
     taken: u32,
     strangers: u32,
@@ -123,12 +123,6 @@ pub(super) struct Books {
 impl Default for Queue {
     fn default() -> Self {
         Self { first: NOBODY, last: NOBODY }
-    }
-}
-
-impl Default for Row {
-    fn default() -> Self {
-        Self { taken: 0, strangers: 0, known: Queue::default(), strange: Queue::default() }
     }
 }
 
@@ -215,7 +209,8 @@ impl Books {
             self.members[number.index()] = Some(member);
             return number;
         }
-        let number = u32::try_from(self.members.len()).expect("bounds of what may wait are far below four billion");
+        let number =
+            u32::try_from(self.members.len()).expect("bounds of what may wait are far below four billion");
         self.members.push(Some(member));
         Number(number)
     }
@@ -292,7 +287,8 @@ impl Books {
     }
 
     pub(super) fn is_slow(&self, number: Number) -> bool {
-        let keys = [Part::Client, Part::Site, Part::Here].into_iter().filter_map(|part| self.key(number, part));
+        let keys =
+            [Part::Client, Part::Site, Part::Here].into_iter().filter_map(|part| self.key(number, part));
         keys.filter_map(|key| self.slow_of_late.peek(&key)).any(|since| since.elapsed() < SLOW_FOR)
     }
 

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use self::books::{Books, Granted, NOBODY, Number, Turn};
 pub(crate) use self::books::Here;
+use self::books::{Books, Granted, NOBODY, Number, Turn};
 
 /// How many may ask at once.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use super::{Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic};
 use crate::store::{
-    BESIDE, BackupError, Credentials, Engine, Keyring, NewNotification, Offset, Store, StoreError, Topic, back_up, check, open,
-    restore, verify,
+    BESIDE, BackupError, Credentials, Engine, Keyring, NewNotification, Offset, Store, StoreError, Topic,
+    back_up, check, open, restore, verify,
 };
 use crate::telemetry::TraceContext;
 
@@ -189,7 +189,8 @@ async fn a_store_that_is_closed_is_backed_up_without_its_keys(place: Place) {
     drop(store);
     back_up(place.engine, place.directory.path(), &[], &mut File::create(elsewhere.backup()).unwrap())
         .unwrap();
-    let (_, found) = restore(place.engine, &elsewhere.data(), &keys, Credentials::Restored, &elsewhere.backup()).unwrap();
+    let (_, found) =
+        restore(place.engine, &elsewhere.data(), &keys, Credentials::Restored, &elsewhere.backup()).unwrap();
     assert_eq!(found.faults, []);
     let nowhere = back_up(place.engine, elsewhere.0.path(), &[], &mut Vec::new()).unwrap_err();
     assert!(nowhere.to_string().contains("there is no store"), "{nowhere}");
@@ -201,8 +202,14 @@ async fn nothing_is_restored_over_anything(place: Place) {
     let elsewhere = Elsewhere::new();
     elsewhere.take(&*store).await;
     drop(store);
-    let error =
-        restore(place.engine, place.directory.path(), &Keyring::none(), Credentials::Restored, &elsewhere.backup()).unwrap_err();
+    let error = restore(
+        place.engine,
+        place.directory.path(),
+        &Keyring::none(),
+        Credentials::Restored,
+        &elsewhere.backup(),
+    )
+    .unwrap_err();
     assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
     assert_eq!(the(&*place.open(), &topic("t")).await.head, Offset(1));
 }
@@ -218,8 +225,9 @@ async fn only_what_a_restore_makes_is_removed_where_one_was_not_finished(place: 
     fs::create_dir_all(&left).unwrap();
     fs::write(into.join("engine"), "restoring 2\n").unwrap();
     fs::write(left.join("of-before"), "half").unwrap();
-    let refused =
-        |backup: &Path| restore(place.engine, &into, &Keyring::none(), Credentials::Restored, backup).unwrap_err().to_string();
+    let refused = |backup: &Path| {
+        restore(place.engine, &into, &Keyring::none(), Credentials::Restored, backup).unwrap_err().to_string()
+    };
     for copied in [into.join("hub.backup"), left.join("hub.backup")] {
         fs::copy(elsewhere.backup(), &copied).unwrap();
         let said = refused(&copied);
@@ -245,8 +253,14 @@ async fn nothing_is_written_of_a_backup_that_is_damaged_or_cut_off(place: Place)
         [(&bytes[..bytes.len() - 1], "cut off after"), (&bent, "is damaged"), (b"hello", "no backup")]
     {
         fs::write(elsewhere.backup(), damaged).unwrap();
-        let error =
-            restore(place.engine, &elsewhere.data(), &Keyring::none(), Credentials::Restored, &elsewhere.backup()).unwrap_err();
+        let error = restore(
+            place.engine,
+            &elsewhere.data(),
+            &Keyring::none(),
+            Credentials::Restored,
+            &elsewhere.backup(),
+        )
+        .unwrap_err();
         assert!(error.to_string().contains(told), "{error}");
         assert!(!elsewhere.data().exists());
     }
@@ -263,7 +277,8 @@ async fn secrets_stay_under_their_key(place: Place) {
     assert!(!held.windows(needle.len()).any(|window| window == needle));
 
     let other = Keyring::parse(&Keyring::generate()).unwrap();
-    let error = restore(place.engine, &elsewhere.data(), &other, Credentials::Restored, &elsewhere.backup()).unwrap_err();
+    let error = restore(place.engine, &elsewhere.data(), &other, Credentials::Restored, &elsewhere.backup())
+        .unwrap_err();
     assert!(matches!(error, BackupError::Store(StoreError::SecretsKey { .. })), "{error}");
     assert!(!elsewhere.data().exists(), "the key is asked for first");
     restore(place.engine, &elsewhere.data(), &keys, Credentials::Restored, &elsewhere.backup()).unwrap();
@@ -299,9 +314,14 @@ async fn a_backup_in_which_somebody_planted_a_file_restores_nothing(place: Place
         fs::write(&planted, "of whoever made the backup").unwrap();
         let out = File::create(elsewhere.backup()).unwrap();
         store.back_up(vec![planted], Box::new(out)).await.unwrap();
-        let error =
-            restore(place.engine, &elsewhere.data(), &Keyring::none(), Credentials::Restored, &elsewhere.backup())
-                .unwrap_err();
+        let error = restore(
+            place.engine,
+            &elsewhere.data(),
+            &Keyring::none(),
+            Credentials::Restored,
+            &elsewhere.backup(),
+        )
+        .unwrap_err();
         assert!(matches!(&error, BackupError::Planted { name: found } if found == name), "{error}");
         assert!(!elsewhere.data().exists(), "nothing was made for it");
     }
@@ -311,7 +331,9 @@ async fn credentials_are_left_out_where_the_backup_is_not_trusted(place: Place) 
     let store = place.open();
     let elsewhere = Elsewhere::new();
     let beside = BESIDE.map(|name| elsewhere.0.path().join(name));
-    beside.iter().for_each(|file| fs::write(file, "{}").unwrap());
+    for file in &beside {
+        fs::write(file, "{}").unwrap();
+    }
     store.back_up(beside.to_vec(), Box::new(File::create(elsewhere.backup()).unwrap())).await.unwrap();
     let (data, backup) = (elsewhere.data(), elsewhere.backup());
     restore(place.engine, &data, &Keyring::none(), Credentials::LeftOut, &backup).unwrap();

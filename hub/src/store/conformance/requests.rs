@@ -1,7 +1,8 @@
 //! What was acknowledged and still has to be done: pings and requests.
 
 use super::{
-    Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret, topic,
+    Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret,
+    topic,
 };
 use crate::store::{Activation, Intent, NewDenial, NewRequest, Ping, Refusal};
 use crate::telemetry::TraceContext;
@@ -68,7 +69,13 @@ async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
     let mut requests = Vec::new();
     for (number, intent) in (0..).zip(intents) {
         let callback = callback(&format!("%7E{number}"));
-        let new = NewRequest { client: Some([192, 0, 2, 1].into()), topic: topic("t"), callback, intent, received_at: at(number) };
+        let new = NewRequest {
+            client: Some([192, 0, 2, 1].into()),
+            topic: topic("t"),
+            callback,
+            intent,
+            received_at: at(number),
+        };
         requests.push(store.put_request(new).await.unwrap());
     }
     let store = place.reopen(store);

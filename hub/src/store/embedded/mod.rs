@@ -65,8 +65,8 @@ use self::writer::{Kind, Writer};
 use super::{
     Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch, Gap, Keep,
     Keyring, Meters, Missed, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair,
-    PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Skip, Slot, Standing, Store, StoreError,
-    StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
+    PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Skip, Slot, Standing, Store,
+    StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
@@ -368,6 +368,11 @@ impl Store for Embedded {
             .await
     }
 
+    async fn request_ids(&self) -> Result<Vec<RequestId>> {
+        let id = |request: Result<PendingRequest>| request.map(|request| request.id);
+        self.read(move |shared| shared.list(&Keys::all()).map(id).collect()).await
+    }
+
     async fn requests(&self) -> Result<Vec<PendingRequest>> {
         self.read(|shared| shared.list(&Keys::all()).collect()).await
     }
@@ -383,6 +388,16 @@ impl Store for Embedded {
 
     async fn denial(&self, pair: Pair) -> Result<Option<Denial>> {
         self.shared.get(pair.as_bytes())
+    }
+
+    async fn denied(&self) -> Result<Vec<Pair>> {
+        let of = |denial: Result<Denial>| {
+            denial.map(|denial| (denial.id, Pair::of(&denial.topic, &denial.callback)))
+        };
+        let read = self.read(move |shared| shared.list(&Keys::all()).map(of).collect::<Result<Vec<_>>>());
+        let mut waiting = read.await?;
+        waiting.sort_by_key(|(id, _)| *id);
+        Ok(waiting.into_iter().map(|(_, pair)| pair).collect())
     }
 
     async fn denials(&self) -> Result<Vec<Denial>> {

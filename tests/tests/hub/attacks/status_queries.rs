@@ -13,7 +13,9 @@ const STRANGER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
 const PUBLISHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 async fn query(hub: SocketAddr, client: Ipv4Addr, target: &str) -> Answer {
-    let asked = format!("GET {target} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\nX-Forwarded-For: {client}\r\n\r\n");
+    let asked = format!(
+        "GET {target} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\nX-Forwarded-For: {client}\r\n\r\n"
+    );
     request(hub, asked.as_bytes()).await.unwrap()
 }
 

@@ -54,8 +54,13 @@ async fn append(store: &Embedded, body: Vec<u8>) {
 
 pub(in crate::store::embedded) async fn subscribe(store: &Embedded, number: usize) -> Subscription {
     let intent = Intent::Subscribe { lease: None, secret: None };
-    let request =
-        NewRequest { client: None, topic: topic(), callback: callback(number), intent, received_at: DateTime::now() };
+    let request = NewRequest {
+        client: None,
+        topic: topic(),
+        callback: callback(number),
+        intent,
+        received_at: DateTime::now(),
+    };
     let request = store.put_request(request).await.unwrap();
     store.activate(VerifiedSubscription::assumed(request, HOUR, DateTime::now())).await.unwrap();
     store.find_subscription(&topic(), &callback(number)).await.unwrap().unwrap()

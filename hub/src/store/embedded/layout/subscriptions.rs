@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use resync_core::websub::TopicUrl;
 
 use super::Decoded;
-use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES, WITH_CLIENTS};
+use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES, WITH_SHARES};
 use crate::store::embedded::engine::Space;
 use crate::store::{
     Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, Recipient, RequestId,
@@ -42,10 +42,7 @@ impl Record for PendingRequest {
                 1 => Intent::Subscribe { lease: fields.option(Decoder::number)?, secret: fields.secret()? },
                 other => return Err(format!("intent {other} is unknown")),
             },
-            client: match fields.version() {
-                WITH_CLIENTS.. => fields.option(Decoder::address)?,
-                _ => None,
-            },
+            client: client_of(fields)?,
         })
     }
 }
@@ -124,6 +121,13 @@ pub(in super::super) fn slot_of(fields: &mut Decoder) -> Decoded<Slot> {
 fn address_of(fields: &mut Decoder) -> Decoded<Option<IpAddr>> {
     match fields.version() {
         WITH_ADDRESSES.. => fields.option(Decoder::address),
+        _ => Ok(None),
+    }
+}
+
+fn client_of(fields: &mut Decoder) -> Decoded<Option<IpAddr>> {
+    match fields.version() {
+        WITH_SHARES.. => fields.option(Decoder::address),
         _ => Ok(None),
     }
 }
