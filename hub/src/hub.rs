@@ -297,11 +297,10 @@ impl Hub {
 
 /// Secrets that are not yet under today's key are rewritten before anything else happens.
 async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
-    let keys = config.secrets.keyring()?;
-    if config.secrets.are_open_to_all() {
-        let file = config.secrets.key_file.display();
-        warn!(%file, "everybody on this machine can read the keys of subscribers' secrets");
+    for exposed in config.exposed() {
+        warn!("{exposed}");
     }
+    let keys = config.secrets.keyring()?;
     let store = store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve)?;
     if let Some(key) = keys.writes_with() {
         let secrets = store.rotate_secrets(keys).await?;
@@ -337,12 +336,12 @@ async fn start_verification(
     let (leases, resting) = (LeasePolicy::new(&config.lease), Resting::new(limited));
     let verification = Verification::new(Arc::clone(store), ways, leases, resting.clone(), policy, limited);
     let (deny, to_tell) = mpsc::unbounded_channel();
-    queue(&deny, store.denials().await?.into_iter().map(ToTell::left));
+    queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
     tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
     let denials = Denials::new(Arc::clone(store), halts, deny);
     let (sender, receiver) = mpsc::unbounded_channel();
     // What waits is read before anything new can come in, so that nothing is verified twice.
-    queue(&sender, store.requests().await?.into_iter().map(Waiting::left));
+    queue(&sender, store.request_ids().await?.into_iter().map(Waiting::Left));
     let meters = verification.meters();
     tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
     let bounds = Bounds::new(&config.limits);

@@ -183,6 +183,7 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
             if config.secrets.credential().is_some() {
                 complain("the keys of the secrets are handed to the service only, and were not looked at");
             }
+            config.exposed().iter().for_each(|exposed| complain(&exposed.to_string()));
             say("the configuration is fine");
         }
     }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 use toml::{Table, Value};
+use url::Url;
 
+use super::print::SECRET;
 use super::values::DEFAULT_TOML;
 use super::{Config, ConfigError};
 
@@ -42,8 +44,11 @@ pub(super) fn layered(
     let default = default();
     let known = leaves(&default, "");
     let (mut effective, mut problems) = (default.clone(), Vec::new());
+    let mut secrets_in = None;
     if let Some(path) = file {
-        merge(&mut effective, read(path)?, "", &known, &mut problems);
+        let written = read(path)?;
+        secrets_in = holds_secrets(&written).then(|| path.to_owned());
+        merge(&mut effective, written, "", &known, &mut problems);
     }
     let is_read = |(name, _): &(String, String)| name.starts_with(ENV_PREFIX) || name == CREDENTIALS;
     let mut environment: BTreeMap<_, _> = environment.into_iter().filter(is_read).collect();
@@ -60,6 +65,9 @@ pub(super) fn layered(
     let mut config = understand(&mut effective, &default, &known, &mut problems);
     if let (Some(config), Some(folder)) = (&mut config, credentials) {
         config.secrets.find_in(Path::new(&folder));
+    }
+    if let Some(config) = &mut config {
+        config.secrets_in = secrets_in;
     }
     problems.extend(config.iter().flat_map(Config::contradictions));
     match config {
@@ -139,6 +147,15 @@ fn read(path: &Path) -> Result<Table, ConfigError> {
         path: path.to_owned(),
         reason: error.to_string(),
     })
+}
+
+/// Whether there is a key of secrets or a password among what is written there.
+fn holds_secrets(written: &Table) -> bool {
+    let has_password = |text: &str| Url::parse(text).is_ok_and(|url| url.password().is_some());
+    leaves(written, "")
+        .iter()
+        .filter_map(|key| Some((key, value(written, key)?.as_str()?)))
+        .any(|(key, text)| (SECRET.contains(&key.as_str()) && !text.is_empty()) || has_password(text))
 }
 
 /// The dotted names of all values.
@@ -368,9 +385,7 @@ mod tests {
         assert_eq!(with_file(&file).unwrap().writes_with(), from_environment.writes_with());
         let named = vec![("secrets.key_file", file.path().display().to_string())];
         let named = load(None, [], &named).unwrap();
-        assert!(!named.secrets.are_open_to_all());
-        file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-        assert!(named.secrets.are_open_to_all());
+        assert!(named.secrets.keyring().is_ok());
 
         let both = vec![("secrets.key_file", "/nowhere".to_owned())];
         let error = load(None, environment, &both).unwrap().secrets.keyring().unwrap_err();

@@ -1,6 +1,7 @@
 //! Configuration: the commented default file is the compiled-in default, and every mistake is named with its remedy.
 
 mod contradictions;
+mod exposed;
 mod files;
 mod layers;
 mod print;
@@ -9,7 +10,6 @@ mod values;
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use resync_core::websub::SignatureMethod;
 use serde::Deserialize;
 use url::Url;
 
+pub use exposed::Exposed;
 pub use layers::{Overrides, load};
 pub use print::print;
 pub use values::{DEFAULT_TOML, Rate, RateError};
@@ -93,6 +94,9 @@ pub struct Config {
     pub log: LogConfig,
     /// `[telemetry]`
     pub telemetry: TelemetryConfig,
+    /// The configuration file, where that holds a secret itself.
+    #[serde(skip)]
+    pub secrets_in: Option<PathBuf>,
 }
 
 /// `[store]`
@@ -375,11 +379,6 @@ impl SecretsConfig {
         if let Some(name) = self.credential() {
             self.key_file = credentials.join(name);
         }
-    }
-
-    /// Whether everybody on the machine can read the file with the keys.
-    pub fn are_open_to_all(&self) -> bool {
-        fs::metadata(&self.key_file).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
     }
 
     /// The keys under which subscribers' secrets are kept; the file is read anew each time.

@@ -9,7 +9,7 @@ use super::values::DEFAULT_TOML;
 use super::{ConfigError, Overrides};
 
 /// Keys whose values are not shown.
-const SECRET: [&str; 1] = ["secrets.key"];
+pub(super) const SECRET: [&str; 1] = ["secrets.key"];
 
 /// Every key with its meaning and its value: that of the environment, else of the file, else its default. Secrets are hidden; without one
 /// the text is itself a configuration.

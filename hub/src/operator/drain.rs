@@ -127,8 +127,8 @@ impl Desk {
         let draining = self.drain.is_on();
         // In the order in which one becomes the next, so that what moves on meanwhile is seen here or there.
         let under_way = self.drain.under_way();
-        let (to_fetch, to_verify) = (self.store.pings().await?.len(), self.store.requests().await?.len());
-        let to_tell = self.store.denials().await?.len();
+        let (to_fetch, to_verify) = (self.store.pings().await?.len(), self.store.request_ids().await?.len());
+        let to_tell = self.store.denied().await?.len();
         let Owed { in_turn, behind: late, paused } = self.operator.owed().await?;
         let nothing_owed = [under_way, to_fetch, to_verify, to_tell, in_turn, late] == [0; 6];
         let owed = StillOwed { under_way, to_fetch, to_verify, to_tell, in_turn, late, paused, nothing_owed };

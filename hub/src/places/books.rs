@@ -92,7 +92,7 @@ struct Member {
 }
 
 /// What is taken of one share, and who waits for it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Row {
     taken: u32,
     strangers: u32,
@@ -123,12 +123,6 @@ pub(super) struct Books {
 impl Default for Queue {
     fn default() -> Self {
         Self { first: NOBODY, last: NOBODY }
-    }
-}
-
-impl Default for Row {
-    fn default() -> Self {
-        Self { taken: 0, strangers: 0, known: Queue::default(), strange: Queue::default() }
     }
 }
 

@@ -260,7 +260,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>>;
     /// Forgets a request that failed verification. One that was replaced meanwhile is left alone.
     async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
-    /// All that wait, oldest first; read at start.
+    /// The identities of all that wait, oldest first; read at start.
+    async fn request_ids(&self) -> Result<Vec<RequestId>>;
+    /// All that wait, oldest first.
     async fn requests(&self) -> Result<Vec<PendingRequest>>;
 
     // Denials that were acknowledged and not yet told.
@@ -273,7 +275,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn remove_denial(&self, denial: &Denial) -> Result<()>;
     /// That of the pair which waits to be told.
     async fn denial(&self, pair: Pair) -> Result<Option<Denial>>;
-    /// All that wait, oldest first; read at start.
+    /// The pairs of all that wait, those of the oldest first; read at start.
+    async fn denied(&self) -> Result<Vec<Pair>>;
+    /// All that wait, oldest first.
     async fn denials(&self) -> Result<Vec<Denial>>;
 
     // Subscriptions.

@@ -49,19 +49,21 @@ pub struct Denials {
 
 /// A denial on its way to its callback.
 #[derive(Debug)]
-pub struct ToTell {
+pub enum ToTell {
+    /// One that is new, whose texts are at hand.
+    New(NewlyDenied),
+    /// The pair of one that an earlier life left untold.
+    Left(Pair),
+}
+
+/// A denial that is new.
+#[derive(Debug)]
+pub struct NewlyDenied {
     denial: Denial,
     /// Who asked for what was denied: it is told by that client's share. An operator and a restart have none.
     client: Option<IpAddr>,
     /// That of the request that was denied: what waits to be told counts with what waits to be verified.
     place: Option<Place>,
-}
-
-impl ToTell {
-    /// A denial that an earlier life left untold.
-    pub fn left(denial: Denial) -> Self {
-        Self { denial, client: None, place: None }
-    }
 }
 
 impl Denials {
@@ -122,7 +124,7 @@ impl Denials {
     /// Has the callback told in the share of this client, whose place among what waits is kept until then.
     pub(super) fn tell(&self, denial: Denial, client: Option<IpAddr>, place: Option<Place>) {
         // At shutdown nobody listens any more; the denial is durable and waits for the next start.
-        let _ = self.telling.send(ToTell { denial, client, place });
+        let _ = self.telling.send(ToTell::New(NewlyDenied { denial, client, place }));
     }
 }
 
@@ -177,7 +179,7 @@ impl Telling {
         while is_open || !line.is_empty() {
             tokio::select! {
                 come = denials.recv(), if is_open => match come {
-                    Some(to_tell) => self.take_in(to_tell, &mut line),
+                    Some(to_tell) => self.take_in(to_tell, &mut line).await,
                     None => is_open = false,
                 },
                 event = line.next() => self.go_on(event, &mut line),
@@ -185,8 +187,14 @@ impl Telling {
         }
     }
 
-    fn take_in(&self, to_tell: ToTell, line: &mut Waiters) {
-        let ToTell { denial, client, place } = to_tell;
+    async fn take_in(&self, to_tell: ToTell, line: &mut Waiters) {
+        let NewlyDenied { denial, client, place } = match to_tell {
+            ToTell::New(new) => new,
+            ToTell::Left(pair) => {
+                let Some(denial) = self.read(pair).await else { return };
+                NewlyDenied { denial, client: None, place: None }
+            }
+        };
         let lane = if denial.ended.is_some() { Lane::Known } else { Lane::Stranger };
         let (asker, here) = (Asker { client, lane }, self.queues.here(&denial.callback.origin()));
         let pair = Pair::of(&denial.topic, &denial.callback);

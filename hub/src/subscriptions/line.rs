@@ -82,10 +82,9 @@ impl<E, A: Send + 'static> Line<E, A> {
         loop {
             tokio::select! {
                 Some((number, place)) = self.come.recv() => return Event::Turn(number, place),
-                Some(over) = self.tasks.join_next() => match over {
-                    Ok((number, after)) => return Event::Over(number, after),
-                    // Panics are caught within, and nobody aborts a task before the line is gone.
-                    Err(_) => continue,
+                // Panics are caught within, and nobody aborts a task before the line is gone.
+                Some(over) = self.tasks.join_next() => if let Ok((number, after)) = over {
+                    return Event::Over(number, after);
                 },
                 () = &mut rested => break,
             }

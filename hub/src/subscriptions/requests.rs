@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 use super::bounds::{Bounds, Full};
 use super::resting::Resting;
-use crate::buckets::network;
+use crate::buckets::{customer, network};
 use crate::egress::{self, Forbidden, Guard};
 use crate::places::{self, Asker, Lane, Place, Places, Share, Slow};
-use crate::store::{Intent, NewRequest, PendingRequest, Store, StoreError};
+use crate::store::{Intent, NewRequest, PendingRequest, RequestId, Store, StoreError};
 
 /// Requests that may wait for verification: in all, for callbacks on one host, and of one client. Each is a few records of
 /// fixed sizes, some 500 bytes together (see `verification`, `places/books` and the store's memory); its texts wait in the store.
@@ -83,19 +83,20 @@ pub struct Requests {
 
 /// A request on its way to verification.
 #[derive(Debug)]
-pub struct Waiting {
-    pub(super) request: PendingRequest,
-    /// Whose request it is, unless an earlier life left it undone.
-    pub(super) acquaintance: Option<Acquaintance>,
-    /// What an earlier life left undone came in before there were places.
-    pub(super) place: Option<Place>,
+pub enum Waiting {
+    /// One that came in, whose texts are at hand.
+    New(NewlyWaiting),
+    /// One that an earlier life left undone; it came in before there were places.
+    Left(RequestId),
 }
 
-impl Waiting {
-    /// A request that an earlier life left undone.
-    pub fn left(request: PendingRequest) -> Self {
-        Self { request, acquaintance: None, place: None }
-    }
+/// A request that came in.
+#[derive(Debug)]
+pub struct NewlyWaiting {
+    pub(super) request: PendingRequest,
+    pub(super) who: Acquaintance,
+    /// That of what waits in all.
+    pub(super) place: Option<Place>,
 }
 
 impl Requests {
@@ -170,11 +171,12 @@ impl Requests {
         }
         let host = callback.url().host_str().unwrap_or_default();
         let place = self.places.try_place(who.asker(), host).ok_or(NotAccepted::Busy)?;
-        let received_at = DateTime::now();
-        let request = NewRequest { client: who.client, topic, callback, intent, received_at };
+        let client = who.client.map(customer);
+        let request = NewRequest { topic, callback, intent, received_at: DateTime::now(), client };
         let request = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
-        let _ = self.verification.send(Waiting { request, acquaintance: Some(who), place: Some(place) });
+        let waiting = NewlyWaiting { request, who, place: Some(place) };
+        let _ = self.verification.send(Waiting::New(waiting));
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use super::line::{Event, Line};
 use super::meters::{Ending, VerificationMeters};
 use super::policy::{TopicPolicy, Verdict};
 use super::queues::queues;
-use super::requests::{Acquaintance, Waiting};
+use super::requests::{Acquaintance, NewlyWaiting, Waiting};
 use super::resting::Resting;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::egress::{Answer, EgressClient, EgressError};
@@ -178,10 +178,16 @@ impl Verification {
     /// subscription is in force its callback comes first: only its subscriber makes the hub look at the topic again, and only
     /// its subscriber can end it by a request (W-062, W-102).
     async fn take_in(&self, waiting: Waiting, line: &mut Waiters) {
-        let Waiting { request, acquaintance, place } = waiting;
-        let who = match acquaintance {
-            Some(who) => who,
-            None => self.acquaintance(&request).await,
+        let NewlyWaiting { request, who, place } = match waiting {
+            Waiting::New(new) => new,
+            Waiting::Left(id) => match self.until_readable(id).await {
+                Ok(Some(request)) => {
+                    let who = self.acquaintance(&request).await;
+                    NewlyWaiting { request, who, place: None }
+                }
+                Ok(None) => return,
+                Err(error) => return tracing::error!(%error, "a request cannot be read: it is not verified"),
+            },
         };
         let at_once = || self.policy.at_once(&request.topic, who.asker()) == Some(Verdict::Accepted);
         let (step, here) = if who.in_force || request.intent == Intent::Unsubscribe || at_once() {
@@ -539,12 +545,14 @@ mod tests {
         }
 
         async fn ask(&self, callback: &CallbackUrl) -> PendingRequest {
+            self.ask_from(None, callback).await
+        }
+
+        async fn ask_from(&self, client: Option<IpAddr>, callback: &CallbackUrl) -> PendingRequest {
             let intent = Intent::Subscribe { lease: None, secret: None };
             let (topic, callback, received_at) = (topic(), callback.clone(), DateTime::now());
-            let request = self
-                .store
-                .put_request(NewRequest { client: None, topic, callback, intent, received_at })
-                .await;
+            let request =
+                self.store.put_request(NewRequest { topic, callback, intent, received_at, client }).await;
             request.unwrap()
         }
 
@@ -557,7 +565,7 @@ mod tests {
         /// Until it no longer waits.
         async fn judge_as(&self, request: PendingRequest, who: Acquaintance) {
             let (asking, asked) = mpsc::unbounded_channel();
-            asking.send(Waiting { request, acquaintance: Some(who), place: None }).unwrap();
+            asking.send(Waiting::New(NewlyWaiting { request, who, place: None })).unwrap();
             drop(asking);
             self.verification.verify_all(asked, &self.denials).await;
         }
@@ -585,6 +593,81 @@ mod tests {
         for callback in callbacks {
             assert!(room.is_in_force(&callback).await);
         }
+    }
+
+    #[tokio::test]
+    async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(EveryTopic));
+        let (asking, asked) = mpsc::unbounded_channel();
+        let mut hanging = Vec::new();
+        let of = |last: u8| Acquaintance {
+            client: Some(IpAddr::from([192, 0, 2, last])),
+            in_force: false,
+            confirmed: false,
+        };
+        let ask = async |callback: &CallbackUrl, last: u8| {
+            let request = room.ask_from(of(last).client, callback).await;
+            asking.send(Waiting::New(NewlyWaiting { request, who: of(last), place: None })).unwrap();
+        };
+        for host in 0..OF_ONE_CLIENT.strangers {
+            let listener = TcpListener::bind(format!("127.0.6.{}:0", host + 1)).await.unwrap();
+            ask(&format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap(), 66).await;
+            hanging.push(listener);
+        }
+        let callback = subscriber().await;
+        ask(&callback, 66).await;
+        ask(&callback, 1).await;
+        let verifying = room.verification.verify_all(asked, &room.denials);
+        let in_force = async {
+            for listener in &hanging {
+                listener.accept().await.unwrap();
+            }
+            while !room.is_in_force(&callback).await {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = verifying => unreachable!("eight callbacks hang"),
+            () = in_force => {}
+        }
+        let left = room.store.requests().await.unwrap();
+        assert!(
+            left.iter().any(|request| request.callback == callback),
+            "that of the stranger waits in its share"
+        );
+        assert_eq!(left.len(), OF_ONE_CLIENT.strangers + 1);
+    }
+
+    #[tokio::test]
+    async fn d17_only_the_newest_request_of_a_pair_is_asked_about_and_nothing_is_remembered_of_what_is_done()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(EveryTopic));
+        let callback = subscriber().await;
+        let (old, new) = (room.ask(&callback).await, room.ask(&callback).await);
+        room.judge(old, 1).await;
+        assert!(!room.is_in_force(&callback).await);
+        room.judge(new, 1).await;
+        assert!(room.is_in_force(&callback).await && room.store.requests().await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_life_left_undone_is_verified_in_the_share_of_its_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(EveryTopic));
+        let callback = subscriber().await;
+        let client = Some(IpAddr::from([192, 0, 2, 1]));
+        let request = room.ask_from(client, &callback).await;
+        assert_eq!(room.verification.acquaintance(&request).await.client, client);
+        let (asking, asked) = mpsc::unbounded_channel();
+        for id in room.store.request_ids().await.unwrap() {
+            asking.send(Waiting::Left(id)).unwrap();
+        }
+        asking.send(Waiting::Left(RequestId(u64::MAX))).unwrap();
+        drop(asking);
+        room.verification.verify_all(asked, &room.denials).await;
+        assert!(room.is_in_force(&callback).await);
     }
 
     /// Refuses every topic.

@@ -333,7 +333,9 @@ async fn credentials_are_left_out_where_the_backup_is_not_trusted(place: Place) 
     let store = place.open();
     let elsewhere = Elsewhere::new();
     let beside = BESIDE.map(|name| elsewhere.0.path().join(name));
-    beside.iter().for_each(|file| fs::write(file, "{}").unwrap());
+    for file in &beside {
+        fs::write(file, "{}").unwrap();
+    }
     store.back_up(beside.to_vec(), Box::new(File::create(elsewhere.backup()).unwrap())).await.unwrap();
     let (data, backup) = (elsewhere.data(), elsewhere.backup());
     restore(place.engine, &data, &Keyring::none(), Credentials::LeftOut, &backup).unwrap();

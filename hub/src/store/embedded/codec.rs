@@ -518,11 +518,10 @@ mod tests {
 
     #[test]
     fn a_newer_record_is_refused_by_its_version() {
-        let mut kept = vec![VERSION + 1, 0];
+        let mut kept = vec![5, 0];
         let checksum = checksum(Space::Pings, b"key", &kept);
         kept.extend_from_slice(&checksum.to_be_bytes());
         let error = open::<Sample>(&Keyring::none(), b"key", &kept.into()).unwrap_err();
-        let told = format!("its version is {}, this hub reads up to {VERSION}", VERSION + 1);
-        assert!(error.to_string().contains(&told), "{error}");
+        assert!(error.to_string().contains("its version is 5, this hub reads up to 4"), "{error}");
     }
 }

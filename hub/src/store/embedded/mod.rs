@@ -393,6 +393,11 @@ impl Store for Embedded {
             .await
     }
 
+    async fn request_ids(&self) -> Result<Vec<RequestId>> {
+        let id = |request: Result<PendingRequest>| request.map(|request| request.id);
+        self.read(move |shared| shared.list(&Keys::all()).map(id).collect()).await
+    }
+
     async fn requests(&self) -> Result<Vec<PendingRequest>> {
         self.read(|shared| shared.list(&Keys::all()).collect()).await
     }
@@ -408,6 +413,16 @@ impl Store for Embedded {
 
     async fn denial(&self, pair: Pair) -> Result<Option<Denial>> {
         self.shared.get(pair.as_bytes())
+    }
+
+    async fn denied(&self) -> Result<Vec<Pair>> {
+        let of = |denial: Result<Denial>| {
+            denial.map(|denial| (denial.id, Pair::of(&denial.topic, &denial.callback)))
+        };
+        let read = self.read(move |shared| shared.list(&Keys::all()).map(of).collect::<Result<Vec<_>>>());
+        let mut waiting = read.await?;
+        waiting.sort_by_key(|(id, _)| *id);
+        Ok(waiting.into_iter().map(|(_, pair)| pair).collect())
     }
 
     async fn denials(&self) -> Result<Vec<Denial>> {

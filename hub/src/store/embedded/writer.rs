@@ -18,7 +18,7 @@ use super::engine::Batch;
 use super::memory::Ledger;
 use super::room::Room;
 use super::shared::Shared;
-use super::transaction::{Staged, Transaction};
+use super::transaction::{Pending, Staged, Transaction};
 use crate::store::{Result, StoreError};
 
 /// Commands that may wait.
@@ -322,8 +322,8 @@ fn follow(ledger: &mut Ledger, staged: Staged) {
     ledger.floor = staged.floor.unwrap_or(ledger.floor);
     for (request, client) in staged.pending {
         match client {
-            Some(client) => ledger.pending.insert(request, client),
-            None => ledger.pending.remove(&request),
+            Pending::Of(client) => ledger.pending.insert(request, client),
+            Pending::No => ledger.pending.remove(&request),
         };
     }
 }

@@ -32,8 +32,6 @@ pub enum Intent {
 /// A request before it has an identity.
 #[derive(Clone, Debug)]
 pub struct NewRequest {
-    /// The network of the client that sent it; `None` is nobody in particular.
-    pub client: Option<IpAddr>,
     /// The topic as the subscriber wrote it.
     pub topic: TopicUrl,
     /// The callback as the subscriber wrote it.
@@ -42,6 +40,8 @@ pub struct NewRequest {
     pub intent: Intent,
     /// When it came in.
     pub received_at: DateTime,
+    /// By whose share what comes of it is counted.
+    pub client: Option<IpAddr>,
 }
 
 /// A request that was acknowledged and waits for verification of intent.
@@ -49,8 +49,6 @@ pub struct NewRequest {
 pub struct PendingRequest {
     /// Which request of its pair this is.
     pub id: RequestId,
-    /// The network of the client that sent it; earlier hubs did not keep it.
-    pub client: Option<IpAddr>,
     /// The topic as the subscriber wrote it.
     pub topic: TopicUrl,
     /// The callback as the subscriber wrote it.
@@ -59,6 +57,8 @@ pub struct PendingRequest {
     pub intent: Intent,
     /// When it came in.
     pub received_at: DateTime,
+    /// By whose share what comes of it is counted.
+    pub client: Option<IpAddr>,
 }
 
 /// A denial's identity; requests and denials are counted together.

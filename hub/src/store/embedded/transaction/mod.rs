@@ -42,6 +42,15 @@ pub(super) struct Transaction<'a> {
     staged: Staged,
 }
 
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pending {
+    /// It waits, and is of this client.
+    Of(Option<IpAddr>),
+    /// It no longer waits.
+    No,
+}
+
 /// What memory will hold once the commit has succeeded.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
@@ -51,8 +60,7 @@ pub(super) struct Staged {
     pub(super) subscriptions: HashMap<TopicId, i64>,
     pub(super) accounts: Changes,
     new_topics: HashMap<Box<str>, TopicId>,
-    /// `None`: the request no longer waits.
-    pub(super) pending: BTreeMap<(Pair, RequestId), Option<Option<IpAddr>>>,
+    pub(super) pending: BTreeMap<(Pair, RequestId), Pending>,
     pub(super) counters: Option<Counters>,
     pub(super) epochs: HashMap<Shard, Epoch>,
     pub(super) floor: Option<Floor>,

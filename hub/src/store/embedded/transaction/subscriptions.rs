@@ -6,8 +6,7 @@ use std::net::IpAddr;
 use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 
-use super::{Transaction, after};
-use crate::buckets::customer;
+use super::{Pending, Transaction, after};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
@@ -22,13 +21,13 @@ impl Transaction<'_> {
         let counters = self.counters();
         counters.request += 1;
         let id = RequestId(counters.request);
-        let NewRequest { client, topic, callback, intent, received_at } = new;
+        let NewRequest { topic, callback, intent, received_at, client } = new;
         let pair = pair(&topic, &callback);
         let older = self.pending(pair).into_iter().filter(|(_, of)| *of == client);
         older.for_each(|(older, _)| self.forget_pending(pair, older));
-        let request = PendingRequest { id, client, topic, callback, intent, received_at };
+        let request = PendingRequest { id, topic, callback, intent, received_at, client };
         self.put(key::request(id), &request);
-        self.staged.pending.insert((pair, id), Some(client));
+        self.staged.pending.insert((pair, id), Pending::Of(client));
         request
     }
 
@@ -166,8 +165,8 @@ impl Transaction<'_> {
         let mut pending: BTreeMap<_, _> = kept.collect();
         for ((_, id), staged) in self.staged.pending.range(of_pair) {
             match staged {
-                Some(client) => pending.insert(*id, *client),
-                None => pending.remove(id),
+                Pending::Of(client) => pending.insert(*id, *client),
+                Pending::No => pending.remove(id),
             };
         }
         pending
@@ -175,14 +174,14 @@ impl Transaction<'_> {
 
     fn is_pending(&self, pair: Pair, id: RequestId) -> bool {
         match self.staged.pending.get(&(pair, id)) {
-            Some(staged) => staged.is_some(),
+            Some(staged) => matches!(staged, Pending::Of(_)),
             None => self.ledger.pending.contains_key(&(pair, id)),
         }
     }
 
     fn forget_pending(&mut self, pair: Pair, id: RequestId) {
         self.batch.remove(Space::Requests, key::request(id));
-        self.staged.pending.insert((pair, id), None);
+        self.staged.pending.insert((pair, id), Pending::No);
     }
 
     fn forget_all_pending(&mut self, pair: Pair) {
@@ -209,8 +208,7 @@ impl Transaction<'_> {
         let host = self.topics.accounts.host(request.callback.origin().as_bytes());
         let at_host = self.topics.accounts.at(host).saturating_add_signed(self.staged.accounts.at(host));
         let founded = Founded { topic: !self.is_subscribed(topic), host: at_host == 0 };
-        let client = request.client.map(customer);
-        self.staged.accounts.begin(client, host, founded);
+        self.staged.accounts.begin(request.client, host, founded);
         *self.staged.subscriptions.entry(topic).or_default() += 1;
         let shard = Shard::of(&request.callback, self.shards);
         self.put(pair.to_vec(), &Address { shard, topic, id });
@@ -223,7 +221,7 @@ impl Transaction<'_> {
             lease: verified.lease(),
             lease_end: after(verified.asked_at(), verified.lease()),
             address: verified.address(),
-            client,
+            client: request.client,
             founded,
             start,
             created_at: verified.asked_at(),
