@@ -97,7 +97,7 @@ mod tests {
                 } else {
                     cache.pop(&key);
                 }
-                prop_assert_eq!(cache.weight, cache.entries.iter().map(|(_, (_, weight))| weight).sum::<usize>());
+                prop_assert_eq!(cache.weight, cache.entries.iter().map(|(_, ((), weight))| weight).sum::<usize>());
                 prop_assert!(cache.weight <= 100);
             }
         }

@@ -38,7 +38,7 @@ pub(super) struct Asked {
     /// How many addresses that are.
     addresses: usize,
     /// By name and address.
-    asked: LruCache<u64, Vec<Question>>,
+    questions: LruCache<u64, Vec<Question>>,
 }
 
 /// What may be done for a subscription at an address that has not confirmed.
@@ -86,12 +86,12 @@ impl Question {
 
 impl Asked {
     pub(super) fn nobody() -> Self {
-        Self { yes: LruCache::unbounded(), addresses: 0, asked: LruCache::new(REMEMBERED) }
+        Self { yes: LruCache::unbounded(), addresses: 0, questions: LruCache::new(REMEMBERED) }
     }
 
     /// What may be done for this subscription at the place of this key.
     pub(super) fn begin(&mut self, place: u64, about: u64, now: Instant) -> May {
-        let asked = self.asked.get_or_insert_mut(place, Vec::new);
+        let asked = self.questions.get_or_insert_mut(place, Vec::new);
         asked.retain(|question| question.since(now) < AGAIN_AFTER);
         let own = asked.iter().position(|question| question.about == about);
         if let Some(own) = own.map(|index| asked[index]).filter(|own| own.is_late(now)) {
@@ -129,7 +129,7 @@ impl Asked {
 
     /// It was not asked after all.
     pub(super) fn forget(&mut self, place: u64, about: u64) {
-        if let Some(asked) = self.asked.peek_mut(&place) {
+        if let Some(asked) = self.questions.peek_mut(&place) {
             asked.retain(|question| question.about != about);
         }
     }
@@ -157,7 +157,7 @@ impl Asked {
     }
 
     fn answered(&mut self, place: u64, about: u64, note: impl FnOnce(&mut Question)) {
-        let asked = self.asked.peek_mut(&place);
+        let asked = self.questions.peek_mut(&place);
         if let Some(own) = asked.and_then(|asked| asked.iter_mut().find(|question| question.about == about)) {
             note(own);
         }
@@ -246,7 +246,7 @@ mod tests {
         assert!(asked.addresses == all && all <= ADDRESSES_IN_ALL, "{all}");
         asked.confirmed(1, address(1), until);
         assert!((0..60_000).all(|place| asked.begin(place, 1, now) == May::Ask));
-        assert_eq!(asked.asked.len(), REMEMBERED.get());
+        assert_eq!(asked.questions.len(), REMEMBERED.get());
         assert!(asked.has_confirmed(1, address(1), before), "questions push out no answer");
     }
 }

@@ -19,6 +19,9 @@ const CAP: usize = 4 * 1024;
 /// Links that one page is read for, but one.
 const LINKS: usize = 255;
 
+/// So many of [`hubs`] have room beside a short topic.
+const MOST_HUBS: usize = 86;
+
 const HTML: &str = "text/html";
 
 async fn hub() -> (TempDir, HubProcess) {
@@ -43,6 +46,15 @@ fn page(number: usize, hubs: usize) -> String {
         write!(page, "<link rel=hub href={hub}>").unwrap();
         page
     })
+}
+
+fn hubs(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|hub| format!("http://hub.example/{hub:03}"))
+}
+
+/// A `Link` header that names so many hubs.
+fn link(hubs_named: usize) -> String {
+    hubs(hubs_named).map(|hub| format!("<{hub}>; rel=hub")).collect::<Vec<_>>().join(", ")
 }
 
 fn html(body: String) -> Reply {
@@ -197,11 +209,8 @@ async fn c1_links_just_below_the_cap_are_taken_weighed_and_delivered() {
     let (_folder, hub) = hub().await;
     let (stranger, destination) = (Receiver::start().await, Receiver::start().await);
     let topic = stranger.url("/topic");
-    // Each takes 20 bytes of a URL, its digits, and `<>; rel="hub", `.
-    let link = |hub: usize| format!("http://hub.example/{hub:03}");
-    let hubs: Vec<_> = (0..80).map(link).collect();
-    let links: String = hubs.iter().map(|hub| format!("<link rel=hub href={hub}>")).collect();
-    let body = format!("{links}<p>news</p>");
+    let hubs: Vec<_> = hubs(MOST_HUBS).collect();
+    let body = hubs.iter().map(|hub| format!("<link rel=hub href={hub}>")).collect::<Vec<_>>().concat();
     let page = body.clone();
     stranger.behave(move |_| html(page.clone()));
     hub.subscribe(&topic, &destination.url("/cb"), &[], 1).await;
@@ -216,21 +225,17 @@ async fn c1_links_just_below_the_cap_are_taken_weighed_and_delivered() {
     let sent = body.len() + header.len() + HTML.len();
     assert!(weighs >= number(sent), "{weighs} bytes are counted, {sent} are sent");
     let page = catch_up(&hub, &topic).await;
-    assert!(page.text().contains(&hubs[79]), "{}", page.text());
+    assert!(page.text().contains(&hubs[MOST_HUBS - 1]), "{}", page.text());
 }
 
 #[tokio::test]
 async fn c1_posted_links_have_the_same_cap_and_the_refusal_says_what_to_do() {
     let (_folder, hub) = hub().await;
     let send = async |hubs: usize, content_type: &str| {
-        let topic = "<http://source.example/topic>; rel=\"self\"".to_owned();
-        let link = (0..hubs).fold(topic, |mut link, hub| {
-            write!(link, ", <http://hub.example/{hub:03}>; rel=hub").unwrap();
-            link
-        });
+        let link = format!("<http://source.example/topic>; rel=self, {}", link(hubs));
         post(hub.address, &[("Content-Type", content_type), ("Link", &link)], b"news").await.unwrap()
     };
-    assert_eq!(send(80, "text/plain").await.status, 202);
+    assert_eq!(send(MOST_HUBS, "text/plain").await.status, 202);
     let refused = send(200, "text/plain").await;
     assert_eq!(refused.status, 431, "{}", refused.text());
     assert!(refused.text().contains("name fewer hubs, or shorter URLs"), "{}", refused.text());
@@ -245,10 +250,7 @@ async fn c1_retention_counts_links_that_are_larger_than_their_bodies() {
     let folder = tempdir().unwrap();
     let mut hub = HubProcess::start_public(folder.path(), &[("RETENTION_SIZE", "40 KiB")]).await;
     let topic = "http://source.example/topic";
-    let link = (0..80).fold(format!("<{topic}>; rel=\"self\""), |mut link, hub| {
-        write!(link, ", <http://hub.example/{hub:03}>; rel=hub").unwrap();
-        link
-    });
+    let link = format!("<{topic}>; rel=self, {}", link(MOST_HUBS));
     for number in 0..NOTIFICATIONS {
         let headers = [("Content-Type", "text/plain"), ("Link", link.as_str())];
         let posted = post(hub.address, &headers, format!("news {number}").as_bytes()).await.unwrap();
@@ -269,10 +271,8 @@ async fn c1_what_a_ping_has_the_hub_send_counts_with_its_links() {
     let hub = HubProcess::start_public(folder.path(), &[PROXY, ("LIMITS_PING_FAN_OUT", "8 KiB")]).await;
     let (stranger, destination) = (Receiver::start().await, Receiver::start().await);
     let (topic, other) = (stranger.url("/topic"), stranger.url("/other"));
-    let link =
-        (0..80).fold(String::new(), |link, hub| format!("{link}<http://hub.example/{hub:03}>; rel=hub, "));
-    let version = move |number: usize| {
-        let link = link.clone();
+    let version = |number: usize| {
+        let link = link(MOST_HUBS);
         move |_: &Seen| Reply::Page(200, vec![("link", link.clone())], format!("news {number}"))
     };
     for number in 0..4 {
