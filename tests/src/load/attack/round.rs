@@ -77,8 +77,8 @@ pub(super) async fn measure(plan: &Attack, folder: &Path) -> Result<Round, Failu
     let (told, pending) = mpsc::unbounded_channel();
     let joining = Joining::start(joining_in(plan), told).await?;
     let mut attackers = siege.begin(plan, &subscribers, pending).await?;
-    let (_joining, unanswered) = (joining.begin(hub.address), Arc::default());
-    let _asking = honest::ask(hub.address, &siege.status, &unanswered);
+    let (mut joined, unanswered) = (joining.begin(hub.address), Arc::default());
+    let mut asking = honest::ask(hub.address, &siege.status, &unanswered);
     sleep(RISE).await;
     let posting = honest.post_all(warm + counted..warm + 2 * counted, plan.rate);
     let (posts, under_way) = siege.watched(posting).await;
@@ -88,7 +88,9 @@ pub(super) async fn measure(plan: &Attack, folder: &Path) -> Result<Round, Failu
     let (forgotten, strange_forgotten) = forgotten(&hub).await?;
     let after = (most_resident(&mut hub)?, bytes_below(folder));
     let sieged = Sieged { forgotten: strange_forgotten, ..siege.sieged(&under_way, &subscribers) };
-    attackers.shutdown().await;
+    for tasks in [&mut asking, &mut joined, &mut attackers] {
+        tasks.shutdown().await;
+    }
     // What is still owed to attackers need not be waited for.
     hub.kill().await;
     Ok(Round {
