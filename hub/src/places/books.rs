@@ -28,6 +28,13 @@ const WAITING_BYTES: usize = 80;
 const _: () = assert!(size_of::<Option<Member>>() <= WAITING_BYTES);
 const _: () = assert!(size_of::<(u64, Row)>() <= 32);
 
+/// The row of those of whom nobody has anything.
+const UNUSED: Row = Row {
+    taken: 0,
+    strangers: 0,
+    known: Queue { first: NOBODY, last: NOBODY },
+    strange: Queue { first: NOBODY, last: NOBODY },
+};
 /// Nobody: the end of a queue.
 pub(super) const NOBODY: Number = Number(u32::MAX);
 
@@ -221,7 +228,7 @@ impl Books {
         let rows = PARTS.map(|part| if part == Part::Slow { None } else { self.whose(number, part) });
         let has_room = |whose: &Whose| {
             let share = self.share(*whose);
-            self.row(*whose).map_or(share.most > 0, |row| row.has_room(asker.lane, share))
+            self.row(*whose).unwrap_or(&UNUSED).has_room(asker.lane, share)
         };
         if !rows.iter().flatten().all(has_room) {
             self.forget(number);

@@ -81,3 +81,12 @@ proptest! {
         prop_assert!(read(&bytes).is_err());
     }
 }
+
+#[test]
+fn a_restore_knows_the_files_that_a_backup_takes_from_beside_the_store() {
+    let config = crate::config::load(None, [], &Vec::new()).unwrap();
+    let beside = config.beside_the_store();
+    let names: Vec<_> = beside.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, BESIDE);
+    assert!(CREDENTIALS.iter().all(|name| BESIDE.contains(name)));
+}

@@ -132,6 +132,10 @@ impl Topics {
     }
 }
 
+/// What a request that waits takes here.
+const WAITING_BYTES: usize = 64;
+const _: () = assert!(size_of::<((Pair, RequestId), Option<IpAddr>)>() <= WAITING_BYTES);
+
 /// What the writer knows without asking the engine.
 #[derive(Debug)]
 pub(super) struct Ledger {

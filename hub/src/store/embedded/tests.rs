@@ -55,7 +55,7 @@ fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
 }
 
 fn asked(intent: Intent) -> NewRequest {
-    NewRequest { client: None, topic: topic(), callback: callback(), intent, received_at: DateTime::now() }
+    NewRequest { topic: topic(), callback: callback(), intent, received_at: DateTime::now(), client: None }
 }
 
 const SUBSCRIBE: Intent = Intent::Subscribe { lease: None, secret: None };

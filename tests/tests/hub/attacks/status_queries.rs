@@ -1,5 +1,7 @@
 //! Queries for the status of a notification are bounded for each client (L3).
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::net::{Ipv4Addr, SocketAddr};
 
 use resync_tests::harness::{Answer, HubProcess, post, request};

@@ -1,7 +1,11 @@
 //! Requests that wait cost what they say, and nobody supersedes those of others (M1, L2).
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
 
 use http::Method;
 use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, post};
@@ -15,7 +19,7 @@ use url::form_urlencoded::Serializer;
 const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
 const TOPIC: &str = "http://source.example/topic";
 
-async fn ask(hub: std::net::SocketAddr, client: Ipv4Addr, parameters: &[(&str, &str)]) -> Answer {
+async fn ask(hub: SocketAddr, client: Ipv4Addr, parameters: &[(&str, &str)]) -> Answer {
     let client = client.to_string();
     let headers =
         [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
@@ -33,7 +37,7 @@ async fn hanging(count: u8) -> Vec<TcpListener> {
 }
 
 /// Each of these clients asks for forty subscriptions, each at another host.
-async fn forty_each(hub: &HubProcess, clients: std::ops::Range<u16>, hosts: &[TcpListener]) {
+async fn forty_each(hub: &HubProcess, clients: Range<u16>, hosts: &[TcpListener]) {
     let addresses: Vec<_> = hosts.iter().map(|host| host.local_addr().unwrap()).collect();
     let mut asking = JoinSet::new();
     for number in clients {
@@ -93,12 +97,15 @@ async fn b33_whoever_knows_a_callback_cannot_keep_it_from_subscribing_with_the_o
     let folder = tempdir().unwrap();
     let mut hub = HubProcess::start_public(folder.path(), &[PROXY]).await;
     let (subscriber, stranger) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 66));
-    let (destination, decided) = (Receiver::start().await, std::sync::Arc::new(Notify::new()));
+    let (destination, decided) = (Receiver::start().await, Arc::new(Notify::new()));
     let callback = destination.url("/known");
-    let later = std::sync::Arc::clone(&decided);
-    destination.behave(move |seen| match is_asked(seen, "subscribe") {
-        true => Reply::After(std::sync::Arc::clone(&later), Box::new(Reply::Agree)),
-        false => Reply::Status(404, String::new()),
+    let later = Arc::clone(&decided);
+    destination.behave(move |seen| {
+        if is_asked(seen, "subscribe") {
+            Reply::After(Arc::clone(&later), Box::new(Reply::Agree))
+        } else {
+            Reply::Status(404, String::new())
+        }
     });
     let of = |mode| [("hub.mode", mode), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
     assert_eq!(ask(hub.address, subscriber, &of("subscribe")).await.status, 202);

@@ -56,11 +56,11 @@ async fn append(store: &Embedded, body: Vec<u8>) {
 pub(in crate::store::embedded) async fn subscribe(store: &Embedded, number: usize) -> Subscription {
     let intent = Intent::Subscribe { lease: None, secret: None };
     let request = NewRequest {
-        client: None,
         topic: topic(),
         callback: callback(number),
         intent,
         received_at: DateTime::now(),
+        client: None,
     };
     let request = store.put_request(request).await.unwrap();
     store.activate(VerifiedSubscription::assumed(request, HOUR, DateTime::now())).await.unwrap();
@@ -78,11 +78,11 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         append(&store, vec![b'x'; length]).await;
     }
     let request = NewRequest {
-        client: None,
         topic: topic(),
         callback: callback(9),
         intent: Intent::Unsubscribe,
         received_at: DateTime::now(),
+        client: None,
     };
     store.put_request(request).await.unwrap();
     store.put_ping(topic(), Some(TraceContext::begin())).await.unwrap();

@@ -73,10 +73,11 @@ prop_compose! {
 prop_compose! {
     fn request()(
         id in any::<u64>(), topic in topic_url(), callback in callback_url(), received_at in time(),
-        subscribe in any::<bool>(), lease in any::<Option<u64>>(), secret in secret(), client in any::<Option<IpAddr>>(),
+        subscribe in any::<bool>(), lease in any::<Option<u64>>(), secret in secret(),
+        client in any::<Option<IpAddr>>(),
     ) -> PendingRequest {
         let intent = if subscribe { Intent::Subscribe { lease, secret } } else { Intent::Unsubscribe };
-        PendingRequest { id: RequestId(id), client, topic, callback, intent, received_at }
+        PendingRequest { id: RequestId(id), topic, callback, intent, received_at, client }
     }
 }
 
