@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -49,6 +49,7 @@ use resync_core::websub::verification::Verification;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::arriving::{Arriving, Coming};
 use crate::inbox::{Arrival, Deliveries, Delivery, NotTaken, accept};
 use crate::state::Subscriptions;
 use crate::subscription::Verdict;
@@ -74,7 +75,8 @@ pub struct CallbackOptions {
     pub min_rate: u64,
     /// How many notifications may wait for the receiver; more are 503, and the hub tries again.
     pub capacity: usize,
-    /// How many bytes of notifications may have been taken and not handled; more are 503 too.
+    /// How many bytes of notifications may have been taken and not handled, and how many may be arriving, a quarter of them for one
+    /// subscription; more are 503 too.
     pub max_waiting_bytes: u64,
     /// What the `Retry-After` of that 503 says.
     pub retry_after: Duration,
@@ -128,6 +130,7 @@ pub struct Callback {
 struct Shared {
     subscriptions: Subscriptions,
     sender: mpsc::Sender<Delivery>,
+    arriving: Arriving,
     options: CallbackOptions,
 }
 
@@ -139,7 +142,8 @@ impl Callback {
     #[must_use]
     pub fn new(subscriptions: &Subscriptions, options: CallbackOptions) -> (Self, Deliveries) {
         let (sender, receiver) = mpsc::channel(options.capacity.max(1));
-        let shared = Shared { subscriptions: subscriptions.clone(), sender, options };
+        let arriving = Arriving::new(options.max_waiting_bytes);
+        let shared = Shared { subscriptions: subscriptions.clone(), sender, arriving, options };
         let left = subscriptions.left_open().into();
         (Self { shared: Arc::new(shared) }, Deliveries { left, receiver })
     }
@@ -255,7 +259,8 @@ impl Shared {
         if known.ended {
             return Err(Refusal::Ended);
         }
-        let body = self.read(&known.topic, headers, body).await?;
+        let mut coming = self.arriving.begin(token);
+        let body = self.read(&known.topic, headers, body, &mut coming).await?;
         let body = signed(headers, &known.secrets, &body).map_err(Refusal::BadSignature)?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let arrival = Arrival {
@@ -279,7 +284,13 @@ impl Shared {
         })
     }
 
-    async fn read<B>(&self, topic: &TopicUrl, headers: &HeaderMap, body: B) -> Result<Bytes, Refusal>
+    async fn read<B>(
+        &self,
+        topic: &TopicUrl,
+        headers: &HeaderMap,
+        body: B,
+        coming: &mut Coming<'_>,
+    ) -> Result<Bytes, Refusal>
     where
         B: http_body::Body + Send,
         B::Data: Send,
@@ -308,6 +319,9 @@ impl Shared {
                 Ok(Some(Ok(frame))) => {
                     // Trailers say nothing here.
                     if let Ok(data) = frame.into_data() {
+                        if !coming.takes(data.remaining()) {
+                            return Err(Refusal::NotTaken(NotTaken::Full));
+                        }
                         taken.put(data);
                     }
                 }

@@ -62,6 +62,7 @@
 //! ```
 #![deny(missing_docs)]
 
+mod arriving;
 pub mod callback;
 mod channel;
 pub mod discover;
