@@ -245,6 +245,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn whoever_sends_the_hub_elsewhere_is_where_the_content_is_from() {
+        let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
+        let victim: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmuch").await.unwrap();
+        });
+        let detour = sending("127.0.8.1", &victim).await;
+        let fetched = get(&places(), &detour, LONG).await.unwrap().unwrap();
+        assert_eq!((fetched.url, fetched.from), (victim, IpAddr::from([127, 0, 8, 1])));
+    }
+
+    #[tokio::test]
     async fn d11_all_redirects_together_have_the_time_of_one_request() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let topic: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();

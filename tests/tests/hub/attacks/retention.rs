@@ -16,8 +16,8 @@ const SIZE: u64 = 4 * 1024 * 1024;
 const SHARE: u64 = SIZE / 10;
 const TOPIC: &str = "http://publisher.example/framework/";
 const NOTIFICATIONS: usize = 6;
-/// What the store takes for less than that of notifications: its journals, and what it has not yet tidied up.
-const STORE: u64 = 64 * 1024 * 1024;
+/// What the store takes beside that: its journals, and what it has not yet tidied up.
+const STORE: u64 = 128 * 1024 * 1024;
 
 async fn ask(hub: &HubProcess, client: u8, parameters: &[(&str, &str)]) {
     let client = Ipv4Addr::new(192, 0, 2, client).to_string();
@@ -119,7 +119,7 @@ async fn strangers_whose_topics_would_fill_the_log_take_nothing_from_a_publisher
     assert!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await <= SHARE);
     assert!(metric(&hub, "websub_log_share_bytes{share=\"publishers\"}").await > 12_000);
     let taken = folder_size(folder.path());
-    assert!(taken <= STORE, "{taken} bytes on the disk");
+    assert!(taken <= SIZE + STORE, "{taken} bytes on the disk");
 }
 
 #[tokio::test]
