@@ -646,6 +646,50 @@ mod tests {
     }
 
     #[test]
+    fn a_host_counts_for_the_network_where_its_requests_go() {
+        let mut hosts = hosts(4);
+        let host = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
+        (1..=2).for_each(|id| hosts.wait(host, waiter(id), false));
+        assert!(next(&mut hosts).is_some());
+        let in_flight = |hosts: &Hosts| {
+            [[192, 0, 2, 9], [198, 51, 100, 9]]
+                .map(|address: [u8; 4]| hosts.neighbours.networks.of(Some(address.into())).in_flight())
+        };
+        assert_eq!(in_flight(&hosts), [1, 0], "where it has confirmed");
+        hosts.reached(host, [198, 51, 100, 1].into());
+        assert_eq!(in_flight(&hosts), [0, 1]);
+        hosts.release(host, hosts.now);
+        assert_eq!(in_flight(&hosts), [0, 0]);
+    }
+
+    #[test]
+    fn an_origin_that_names_its_address_is_on_its_network_from_the_beginning() {
+        for (origin, expected) in [
+            ("http://192.0.2.1:8080", Some([192, 0, 2, 1].into())),
+            ("https://[2001:db8::1]", Some([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into())),
+            ("https://a.example", None),
+        ] {
+            assert_eq!(literal(origin), expected, "{origin}");
+        }
+    }
+
+    #[test]
+    fn of_the_last_places_none_goes_to_who_has_as_many_under_way_as_are_left() {
+        let mut hosts = hosts(4);
+        let greedy = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
+        let modest = hosts.join(&"https://b.example".into(), Some([192, 0, 3, 1].into()));
+        (1..=4).for_each(|id| hosts.wait(greedy, waiter(id), false));
+        for _ in 0..2 {
+            assert_eq!(next(&mut hosts).map(|(host, _)| host), Some(greedy));
+        }
+        hosts.wait(modest, waiter(5), false);
+        let last = |left| OpenLanes::new(|_| false).with_spare(left);
+        assert_eq!(hosts.take(last(2)).map(|(host, ..)| host), Some(modest));
+        assert_eq!(hosts.take(last(1)), None);
+        assert_eq!(hosts.take(last(3)).map(|(host, ..)| host), Some(greedy));
+    }
+
+    #[test]
     fn the_same_origin_is_the_same_host() {
         let mut hosts = hosts(1);
         assert_eq!(

@@ -133,28 +133,28 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn at(text: &str) -> Option<IpAddr> {
-        Some(text.parse().unwrap())
+    fn at(networks: &Networks, address: &str) -> Arc<Network> {
+        networks.of(Some(address.parse().unwrap()))
     }
 
     #[test]
     fn addresses_of_one_network_count_together_and_those_that_are_not_known_too() {
         let networks = Networks::new(80, 2);
-        let one = networks.of(at("192.0.2.1"));
+        let one = at(&networks, "192.0.2.1");
         one.add(9);
-        let same = networks.of(at("192.0.2.200"));
+        let same = at(&networks, "192.0.2.200");
         assert_eq!(same.in_flight(), 9);
         assert!(!networks.has_its_share(&same));
         same.add(1);
         assert!(networks.has_its_share(&one));
-        assert_eq!(networks.of(at("192.0.3.1")).in_flight(), 0);
+        assert_eq!(at(&networks, "192.0.3.1").in_flight(), 0);
         assert!(Arc::ptr_eq(&networks.of(None), &networks.of(None)));
     }
 
     #[test]
     fn a_network_gives_way_beyond_its_share_while_another_waits_and_to_nobody_else() {
         let (networks, now) = (Networks::new(80, 2), Instant::now());
-        let (large, small) = (networks.of(at("192.0.2.1")), networks.of(at("192.0.3.1")));
+        let (large, small) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
         large.add(40);
         assert!(!networks.gives_way(&large, now), "nobody waits");
         networks.wait(&large, now);
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn no_share_is_smaller_than_what_one_host_may_have() {
         let networks = Networks::new(8, 8);
-        let network = networks.of(at("192.0.2.1"));
+        let network = at(&networks, "192.0.2.1");
         network.add(7);
         assert!(!networks.has_its_share(&network));
     }

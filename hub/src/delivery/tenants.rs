@@ -86,7 +86,7 @@ fn run(seed: u64) -> usize {
         if serve(&mut world, failure).contains(&HONEST) {
             posted = None;
         }
-        let waited = posted.map_or(Duration::ZERO, |posted| now - posted);
+        let waited = posted.map_or(Duration::ZERO, |posted| now.saturating_sub(posted));
         assert!(
             waited <= BOUND,
             "seed {seed}: it has waited for {waited:?}, beside {topics} topics that fail"

@@ -528,6 +528,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn whom_a_request_was_sent_to_is_told_also_where_no_answer_comes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url: Uri = format!("http://{address}/").parse().unwrap();
+        let (client, target, mut reached) = (client(), Target::of(&url).unwrap(), None);
+        let request = Request::post(&url).body(Full::default()).unwrap();
+        let ask = client.send_to(&target, request, ReadLimit::Discard(0), Way::Plain, &mut reached);
+        let (cut, ()) = tokio::join!(ask, async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+        });
+        assert!(matches!(cut, Err(EgressError::Cut(_))), "{cut:?}");
+        assert_eq!(reached, Some(address.ip()));
+    }
+
+    #[tokio::test]
     async fn b33_strangers_make_the_hub_connect_to_one_network_so_often_whatever_the_addresses() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
         let known = EgressClient::new(guard.clone(), Duration::from_secs(1), Duration::from_secs(2), 1);
