@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use resync_core::websub::TopicUrl;
+
 use super::{Place, append, at, callback, gone, on_every_engine, posted, subscribe, topic};
 use crate::store::{
     Account, Accounted, Founded, NewNotification, Offset, Payer, Rule, Shard, Shares, Store, Trimmed,
@@ -18,21 +20,28 @@ on_every_engine!(
 
 const MUCH: u64 = u64::MAX;
 
+fn url(name: &str) -> TopicUrl {
+    format!("https://{name}.example/t").parse().unwrap()
+}
+
+/// What a notification of this topic weighs, with a body of so many bytes.
+fn weight(name: &str, bytes: usize) -> u64 {
+    posted(&url(name), vec![7; bytes]).weight()
+}
+
 async fn fetch(store: &dyn Store, name: &str, network: u8, second: i64, bytes: usize) -> Offset {
-    let url = format!("https://{name}.example/t").parse().unwrap();
     let payer = Payer::Strangers(Some(IpAddr::from([192, 0, network, 0])));
     let fetched = NewNotification {
         rule: Rule::Latest,
         payer,
         received_at: at(second),
-        ..posted(&url, vec![7; bytes])
+        ..posted(&url(name), vec![7; bytes])
     };
     append(store, fetched).await.1
 }
 
 async fn first(store: &dyn Store, name: &str) -> u64 {
-    let url = format!("https://{name}.example/t").parse().unwrap();
-    store.topic(&url).await.unwrap().unwrap().first.0
+    store.topic(&url(name)).await.unwrap().unwrap().first.0
 }
 
 async fn strangers_take_no_room_from_publishers_nor_they_from_strangers(place: Place) {
@@ -46,13 +55,15 @@ async fn strangers_take_no_room_from_publishers_nor_they_from_strangers(place: P
     for number in 0..9 {
         fetch(&*store, &format!("s{number}"), 1, 10 + number, 1_000).await;
     }
-    store.trim(at(0), Shares { publishers: 600, strangers: 2_000 }).await.unwrap();
+    let (each, fetched) = (posted(&spoken_for, vec![7; 100]).weight(), weight("s0", 1_000));
+    let strangers = 2 * fetched;
+    store.trim(at(0), Shares { publishers: 6 * each, strangers }).await.unwrap();
     let usage = store.usage();
-    assert_eq!((usage.log_bytes - usage.strangers_bytes, usage.strangers_bytes), (600, 1_000));
+    assert_eq!((usage.log_bytes - usage.strangers_bytes, usage.strangers_bytes), (6 * each, fetched));
     assert_eq!(store.topic(&spoken_for).await.unwrap().unwrap().first, Offset(1));
-    let trimmed = store.trim(at(0), Shares { publishers: 350, strangers: 2_000 }).await.unwrap();
-    assert_eq!(trimmed, Trimmed { notifications: 3, bytes: 300, early: 3 });
-    assert_eq!(store.usage().strangers_bytes, 1_000);
+    let trimmed = store.trim(at(0), Shares { publishers: 3 * each + each / 2, strangers }).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 3, bytes: 3 * each, early: 3 });
+    assert_eq!(store.usage().strangers_bytes, fetched);
 }
 
 async fn of_strangers_who_takes_most_makes_room_by_network_then_by_host(place: Place) {
@@ -62,10 +73,12 @@ async fn of_strangers_who_takes_most_makes_room_by_network_then_by_host(place: P
     for second in 3..=9 {
         fetch(&*store, "greedy", 2, second, 300).await;
     }
-    let shares = Shares { publishers: 0, strangers: 1_600 };
-    let trimmed = store.make_room(shares).await.unwrap();
+    let (greedy, others) = (weight("greedy", 300), weight("quiet", 300) + weight("neighbour", 200));
     // A sixteenth is made free beyond the share.
-    assert_eq!(trimmed, Trimmed { notifications: 4, bytes: 1_200, early: 4 });
+    let strangers = (others + 3 * greedy + greedy / 2) * 16 / 15;
+    let shares = Shares { publishers: 0, strangers };
+    let trimmed = store.make_room(shares).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 4, bytes: 4 * greedy, early: 4 });
     assert_eq!(first(&*store, "greedy").await, 5);
     assert_eq!((first(&*store, "quiet").await, first(&*store, "neighbour").await), (1, 1));
     assert_eq!(store.make_room(shares).await.unwrap(), Trimmed::default(), "now there is room");
@@ -73,15 +86,16 @@ async fn of_strangers_who_takes_most_makes_room_by_network_then_by_host(place: P
 
 async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
     let store = place.open();
-    let url = "https://greedy.example/t".parse().unwrap();
+    let url = url("greedy");
     subscribe(&*store, &url, &callback("d")).await;
     fetch(&*store, "greedy", 1, 1, 900).await;
-    store.make_room(Shares { publishers: MUCH, strangers: 800 }).await.unwrap();
+    let strangers = weight("greedy", 900) - 1;
+    store.make_room(Shares { publishers: MUCH, strangers }).await.unwrap();
     let topic = store.topic(&url).await.unwrap().unwrap();
     assert_eq!((topic.first, topic.head, store.usage().log_bytes), (Offset(2), Offset(1), 0));
     assert_eq!(fetch(&*store, "greedy", 1, 2, 100).await, Offset(2), "it goes on behind that");
     let store = place.reopen(store);
-    assert_eq!(store.usage().strangers_bytes, 100);
+    assert_eq!(store.usage().strangers_bytes, weight("greedy", 100));
     drop(store);
     assert_eq!(place.faults(), []);
 }
@@ -89,24 +103,26 @@ async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
 async fn who_posts_speaks_for_the_topic_from_then_on(place: Place) {
     let store = place.open();
     fetch(&*store, "t", 1, 1, 100).await;
-    assert_eq!(store.usage().strangers_bytes, 100);
-    append(&*store, posted(&"https://t.example/t".parse().unwrap(), vec![7; 10])).await;
-    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (110, 0));
+    let (large, small) = (weight("t", 100), weight("t", 10));
+    assert_eq!(store.usage().strangers_bytes, large);
+    append(&*store, posted(&url("t"), vec![7; 10])).await;
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (large + small, 0));
     fetch(&*store, "t", 1, 2, 100).await;
-    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (210, 0));
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (2 * large + small, 0));
 }
 
 async fn what_each_takes_is_known_after_reopening(place: Place) {
     let store = place.open();
-    append(&*store, posted(&topic("t"), vec![7; 10])).await;
+    append(&*store, posted(&url("t"), vec![7; 10])).await;
     for (name, network) in [("a", 1), ("b", 1), ("c", 2)] {
         fetch(&*store, name, network, 1, 100).await;
     }
     let store = place.reopen(store);
-    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (310, 300));
-    store.make_room(Shares { publishers: 0, strangers: 299 }).await.unwrap();
+    let (each, posted) = (weight("a", 100), weight("t", 10));
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (3 * each + posted, 3 * each));
+    store.make_room(Shares { publishers: 0, strangers: 3 * each - 1 }).await.unwrap();
     assert_eq!(first(&*store, "c").await, 1, "the network is known, too");
-    assert_eq!(store.usage().strangers_bytes, 200);
+    assert_eq!(store.usage().strangers_bytes, 2 * each);
 }
 
 async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place) {

@@ -18,7 +18,7 @@ use crate::store::{
 };
 use crate::subscriptions::VerifiedSubscription;
 
-const SHARES: Shares = Shares { publishers: 3_000, strangers: 1_600 };
+const SHARES: Shares = Shares { publishers: 12_000, strangers: 8_000 };
 /// What is left of the strangers' share once room was made.
 const AIM: u64 = SHARES.strangers - SHARES.strangers / 16;
 
@@ -67,7 +67,7 @@ fn of() -> impl Strategy<Value = Of> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let bytes = prop_oneof![6 => 0..200_usize, 1 => 200..1_600_usize];
+    let bytes = prop_oneof![6 => 0..1_000_usize, 1 => 1_000..7_000_usize];
     prop_oneof![
         12 => (of(), bytes).prop_map(|(of, bytes)| Step::Append(of, bytes)),
         2 => of().prop_map(Step::Subscribe),
@@ -134,8 +134,9 @@ async fn append(store: &Embedded, model: &mut Model, of: Of, bytes: usize) {
     };
     let received_at = DateTime::from_unix_millis(model.now * 1_000).unwrap();
     let new = NewNotification { rule, payer, received_at, ..posted(&of.url(), vec![7; bytes]) };
+    let weight = new.weight();
     let offset = store.append(new, Duration::ZERO).await.unwrap().id().offset;
-    model.logs.entry(of).or_default().insert(offset, bytes as u64);
+    model.logs.entry(of).or_default().insert(offset, weight);
 }
 
 async fn subscribe(store: &Embedded, model: &mut Model, of: Of) {
