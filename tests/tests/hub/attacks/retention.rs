@@ -83,6 +83,11 @@ async fn ping(hub: &HubProcess, client: u8, topic: &str) {
     ask(hub, client, &[("hub.mode", "publish"), ("hub.url", topic)]).await;
 }
 
+/// What strangers have of the log.
+async fn of_strangers(hub: &HubProcess) -> u64 {
+    metric(hub, "websub_log_share_bytes{share=\"strangers\"}").await
+}
+
 fn folder_size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().filter_map(Result::ok);
     let sizes = entries.map(|entry| match entry.metadata() {
@@ -109,14 +114,15 @@ async fn strangers_whose_topics_would_fill_the_log_take_nothing_from_a_publisher
             ping(&hub, 100 + number / 5, &host.url("/topic")).await;
             delivered += 1;
             accomplice.until_delivered(delivered).await;
-            assert!(metric(&hub, "websub_log_bytes").await <= SIZE + BYTES as u64);
+            // What has just come in may be delivered before the others have made room for it.
+            assert!(of_strangers(&hub).await <= SHARE + BYTES as u64);
         }
         // Retention looks when a hub starts, too.
         hub.stop().await;
         hub.restart().await;
     }
     is_owed_nothing(&hub, &destination).await;
-    assert!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await <= SHARE);
+    assert!(of_strangers(&hub).await <= SHARE);
     assert!(metric(&hub, "websub_log_share_bytes{share=\"publishers\"}").await > 12_000);
     let taken = folder_size(folder.path());
     assert!(taken <= SIZE + STORE, "{taken} bytes on the disk");
@@ -133,7 +139,7 @@ async fn a_strangers_topic_larger_than_the_share_of_all_strangers_is_not_taken_a
     }
     let said = hub.process().line_number("there is no room in the log for what is there", 7).await;
     assert!(said.contains("600000 bytes") && said.contains("token add"), "{said}");
-    assert_eq!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await, 0);
+    assert_eq!(of_strangers(&hub).await, 0);
     assert_eq!(accomplice.deliveries().len(), 0);
     is_owed_nothing(&hub, &destination).await;
 }
@@ -162,8 +168,10 @@ async fn a_stranger_with_many_topics_takes_nothing_from_one_with_a_single_topic_
     for number in 0..20_u8 {
         ping(&hub, 100, &greedy.url(&format!("/{number}"))).await;
         accomplice.until_delivered(usize::from(number) + 1).await;
+        // What has just come in may be delivered before the others have made room for it.
+        assert!(of_strangers(&hub).await <= SHARE + BYTES as u64);
     }
-    assert!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await <= SHARE);
+    eventually("there is room again", || async { of_strangers(&hub).await <= SHARE }).await;
     reader.behave(|_| Reply::Agree);
     let before = reader.deliveries().len();
     hub.admin_post(&format!("/api/v1/deliveries/retry?topic={}", blog.url("/feed")), "").await;
@@ -181,7 +189,7 @@ async fn a_topic_that_somebody_has_a_token_for_takes_the_publishers_share_also_w
     show(&library, "news", 600_000);
     ping(&hub, 7, &library.url("/feed")).await;
     reader.until_delivered(1).await;
-    assert_eq!(metric(&hub, "websub_log_share_bytes{share=\"strangers\"}").await, 0);
+    assert_eq!(of_strangers(&hub).await, 0);
     assert!(metric(&hub, "websub_log_share_bytes{share=\"publishers\"}").await >= 600_000);
 }
 
