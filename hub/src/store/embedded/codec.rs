@@ -65,14 +65,19 @@ pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8>
     kept
 }
 
-/// The same as an earlier version has written it, whose fields are the same.
+/// The same as an earlier version has written it, which lacked so many bytes at the end.
 #[cfg(test)]
-pub(super) fn seal_as<R: Record>(version: u8, keys: &Keyring, key: &[u8], record: &R) -> Vec<u8> {
+pub(super) fn seal_as<R: Record>(
+    (version, lacked): (u8, usize),
+    keys: &Keyring,
+    key: &[u8],
+    record: &R,
+) -> Vec<u8> {
     let mut kept = seal(keys, key, record);
     kept[0] = version;
-    let end = kept.len() - CHECKSUM_BYTES;
-    let checksum = checksum(R::SPACE, key, &kept[..end]);
-    kept[end..].copy_from_slice(&checksum.to_be_bytes());
+    kept.truncate(kept.len() - CHECKSUM_BYTES - lacked);
+    let checksum = checksum(R::SPACE, key, &kept);
+    kept.extend_from_slice(&checksum.to_be_bytes());
     kept
 }
 

@@ -75,7 +75,7 @@ mod tests {
     use super::super::check::tests::{filled, over};
     use super::super::testing::Fragile;
     use super::*;
-    use crate::store::{Shares, Store, Trimmed};
+    use crate::store::{Payer, Shares, Store, Trimmed};
 
     fn states(engine: &Fragile) -> Vec<TopicState> {
         let records = engine.scan(Space::Topics, &Keys::all()).map(Result::unwrap);
@@ -93,7 +93,9 @@ mod tests {
                 .map(|(key, value)| codec::open::<LogRecord>(&keys, &key, &value).unwrap().body.len());
             state.bytes = bodies.sum();
             let key = key::topic(state.topic.id);
-            let value = codec::seal_as(3, &keys, &key, &state);
+            // It did not say that a publisher pays, which takes a byte.
+            assert_eq!(state.payer, Payer::Publishers);
+            let value = codec::seal_as((3, 1), &keys, &key, &state);
             batch.put(Space::Topics, key, value);
         }
         engine.commit(&batch).unwrap();
