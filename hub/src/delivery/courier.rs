@@ -20,6 +20,7 @@ use super::addressed::{self, Addressed, Addresses, Unaddressable};
 use super::asking::{Asked, Asking, Confirmations};
 use super::attempt::{Attempt, Find, Finished};
 use super::editions::Editions;
+use super::large::Large;
 use super::meters::Meters;
 use super::notes::{Came, Note, Notes};
 use super::schedule::Outcome;
@@ -52,6 +53,7 @@ pub(super) struct Courier {
     addresses: Addresses,
     editions: Editions,
     heads: Heads,
+    large: Large,
     meters: Meters,
     told: Told<Offset>,
     unreadable: Told<SubscriptionId>,
@@ -113,6 +115,7 @@ impl Courier {
         entry_diff: Prefixes,
         (meters, notes, tracer): (Meters, Notes, Tracer),
         confirmations: Confirmations,
+        large: Large,
     ) -> Self {
         let asking = Asking::new(Arc::clone(&store), client.clone(), method, meters.clone(), confirmations);
         Self {
@@ -122,6 +125,7 @@ impl Courier {
             addresses: Addresses::new(method),
             editions: Editions::new(entry_diff),
             heads: Heads::new(),
+            large,
             meters,
             told: Told::nothing(),
             unreadable: Told::nothing(),
@@ -163,6 +167,11 @@ impl Courier {
         let notification = match self.owed(&recipient.topic_url, attempt).await? {
             Ok(notification) => notification,
             Err(without) => return Ok(without),
+        };
+        // Until it is answered.
+        let Some(_room) = self.large.room(&notification, attempt.lane) else {
+            debug!(id = %notification.id(), subscription = subscription.0, "delivery postponed: other large notifications are under way");
+            return Ok(Finished::Postponed);
         };
         let body = self.editions.body(self.store.as_ref(), &recipient, &notification).await?;
         Ok(self.send(shard, attempt, &recipient, &notification, body, reached).await)
@@ -545,7 +554,15 @@ mod tests {
         let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
         let (confirmations, _) = tokio::sync::mpsc::unbounded_channel();
         let method = SignatureMethod::Sha256;
-        Courier::new(store, client, method, Prefixes::default(), Default::default(), confirmations)
+        Courier::new(
+            store,
+            client,
+            method,
+            Prefixes::default(),
+            Default::default(),
+            confirmations,
+            Large::default(),
+        )
     }
 
     fn attempt(topic: TopicId, offset: u64) -> Attempt {

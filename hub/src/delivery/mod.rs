@@ -18,6 +18,7 @@ mod feed;
 mod host;
 mod hosts;
 mod lanes;
+mod large;
 mod losses;
 mod member;
 mod meters;
@@ -61,6 +62,7 @@ use crate::topics::Prefixes;
 use clock::Clock;
 use courier::Courier;
 use hosts::Neighbours;
+use large::Large;
 use operator::Order;
 use shard::{Limits, Machine, Now};
 use worker::{Halt, Owned, Worker};
@@ -147,6 +149,7 @@ impl Delivery {
         let doubted_until = doubt_at_start(store.as_ref()).await?;
         let places = settings.max_in_flight.div_ceil(count);
         let neighbours: Vec<_> = (0..count).map(|_| Neighbours::of(places, settings.per_host)).collect();
+        let large = Large::default();
         let mut by_worker = take_over_all(&store, &settings, doubted_until, &neighbours).await?;
         for (index, events) in events.into_iter().enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);
@@ -166,6 +169,7 @@ impl Delivery {
                 counters: Arc::clone(&counters),
                 meters: meters.clone(),
                 notes: notes.clone(),
+                large: large.clone(),
                 max_in_flight: places,
                 max_connections: settings.max_connections.div_ceil(count),
                 owned,
@@ -314,6 +318,7 @@ struct Plan {
     counters: Arc<Counters>,
     meters: Meters,
     notes: Notes,
+    large: Large,
     max_in_flight: usize,
     max_connections: usize,
     owned: Vec<Owned>,
@@ -345,6 +350,7 @@ impl Plan {
                 entry_diff,
                 (self.meters, self.notes, tracer),
                 confirming,
+                self.large,
             );
             let worker =
                 Worker::new(self.store, courier, confirmed, self.counters, self.max_in_flight, self.owned);

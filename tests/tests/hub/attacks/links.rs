@@ -11,6 +11,8 @@ use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, eventuall
 use tempfile::{TempDir, tempdir};
 use url::form_urlencoded::Serializer;
 
+use super::peak;
+
 /// A hub as an operator runs it, behind a proxy, so that a test can be many clients.
 const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -59,14 +61,6 @@ fn link(hubs_named: usize) -> String {
 
 fn html(body: String) -> Reply {
     Reply::Page(200, vec![("content-type", HTML.to_owned())], body)
-}
-
-/// What the process has taken of the memory at most, in bytes.
-fn peak(hub: &mut HubProcess) -> u64 {
-    let pid = hub.process().pid().as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 /// What is written in a folder.

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use url::form_urlencoded::Serializer;
+
+use super::resident;
 
 /// A hub as an operator runs it, behind a proxy, so that a test can be many clients.
 const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
@@ -65,14 +66,6 @@ async fn forty_each(hub: &HubProcess, clients: Range<u16>, hosts: &[TcpListener]
     while let Some(asked) = asking.join_next().await {
         asked.unwrap();
     }
-}
-
-/// What the process has in memory, in bytes.
-fn resident(hub: &mut HubProcess) -> u64 {
-    let process = hub.process().pid().as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    resident.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1_024
 }
 
 #[tokio::test]
