@@ -65,22 +65,21 @@ impl Statuses {
 
     /// The status of a notification, for a client that may see it, in its turn.
     pub(super) async fn show(&self, client: IpAddr, id: NotificationId) -> Response {
-        let _turn = match self.turns.take(client, TURN_TIMEOUT).await {
-            Ok(turn) => turn,
+        let statuses = self.clone();
+        let shown = self.turns.during(client, TURN_TIMEOUT, async move { statuses.status(id).await });
+        match shown.await {
+            Ok(Ok(Some(status))) => json(StatusCode::OK, &status),
+            Ok(Ok(None)) => refuse(StatusCode::GONE, "the log no longer holds this notification"),
+            Ok(Err(error)) => unavailable(&error),
             Err(NoTurn::Crowded) => {
                 let why =
                     "too many requests for statuses from this address wait: ask for one after the other";
-                return later(StatusCode::TOO_MANY_REQUESTS, TURN_RETRY, why);
+                later(StatusCode::TOO_MANY_REQUESTS, TURN_RETRY, why)
             }
             Err(NoTurn::Late) => {
                 let why = "too many ask for statuses now: try again after the seconds in Retry-After";
-                return later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why);
+                later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why)
             }
-        };
-        match self.status(id).await {
-            Ok(Some(status)) => json(StatusCode::OK, &status),
-            Ok(None) => refuse(StatusCode::GONE, "the log no longer holds this notification"),
-            Err(error) => unavailable(&error),
         }
     }
 
@@ -117,5 +116,49 @@ pub(super) async fn status(
             StatusCode::NOT_FOUND,
             "no such notification, or not with this ticket: use the Location that the hub answered to the post",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures_util::FutureExt as _;
+    use resync_core::websub::Secret;
+    use tokio::runtime::Builder;
+    use tokio::task::{spawn_blocking, yield_now};
+
+    use super::*;
+    use crate::store::{self, Engine, Keyring, posted};
+
+    #[test]
+    fn whoever_queries_and_hangs_up_has_its_turn_until_the_store_has_searched() {
+        // The store searches in threads of this runtime, of which there is one.
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let folder = tempfile::tempdir().unwrap();
+            let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+            let new = posted(&"http://source.example/topic".parse().unwrap(), "news");
+            let id = store.append(new, Duration::ZERO).await.unwrap().id();
+            let statuses =
+                Statuses::new(store, Tickets::new(Secret::random()), "http://hub.example/websub/".into());
+            let (stranger, publisher) = (IpAddr::from([192, 0, 2, 66]), IpAddr::from([192, 0, 2, 1]));
+            let (go_on, held) = mpsc::channel::<()>();
+            let holding = spawn_blocking(move || held.recv());
+
+            let mut first = Box::pin(statuses.show(stranger, id));
+            assert!((&mut first).now_or_never().is_none());
+            drop(first);
+            for _ in 0..10 {
+                yield_now().await;
+                assert!(statuses.turns.is_taken(), "the store has yet to search");
+            }
+            let mut second = Box::pin(statuses.show(publisher, id));
+            assert!((&mut second).now_or_never().is_none());
+            go_on.send(()).unwrap();
+            holding.await.unwrap().unwrap();
+            assert_eq!(second.await.status(), StatusCode::OK);
+            assert!(!statuses.turns.is_taken());
+        });
     }
 }

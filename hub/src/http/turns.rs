@@ -1,5 +1,6 @@
 //! Turns at the disk: what takes a search through many records is looked for one search at a time. Of one client one waits for its turn
-//! and a few others for that one, so that nobody waits for more than one search of each client, however many somebody asks for.
+//! and a few others for that one, so that nobody waits for more than one search of each client, however many somebody asks for and
+//! however soon it hangs up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::buckets::network;
+use crate::buckets::customer;
+use crate::finish::to_its_end;
 
 /// Those of one client that have a turn or wait for one; of others nothing is kept.
 const OF_ONE_CLIENT: usize = 16;
@@ -40,7 +42,7 @@ pub(super) enum NoTurn {
 
 /// A turn, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+struct Turn {
     _own: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
     _room: OwnedSemaphorePermit,
@@ -52,12 +54,28 @@ impl Turns {
         Self { all: Arc::new(Semaphore::new(1)), clients: Arc::default() }
     }
 
-    /// This client's turn.
+    /// Does this in the client's turn, which lasts as long: the disk does not stop searching for whoever hangs up, which drops the
+    /// returned future.
     ///
     /// # Errors
-    /// [`NoTurn::Late`] when that takes longer than the patience.
-    pub(super) async fn take(&self, client: IpAddr, patience: Duration) -> Result<Turn, NoTurn> {
-        let client = self.of(network(client));
+    /// [`NoTurn::Late`] when the turn takes longer to come than the patience.
+    pub(super) async fn during<T: Send + 'static>(
+        &self,
+        client: IpAddr,
+        patience: Duration,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, NoTurn> {
+        let turn = self.take(client, patience).await?;
+        let worked = async move {
+            let done = work.await;
+            drop(turn);
+            done
+        };
+        Ok(to_its_end(worked).await)
+    }
+
+    async fn take(&self, client: IpAddr, patience: Duration) -> Result<Turn, NoTurn> {
+        let client = self.of(customer(client));
         let room = Arc::clone(&client.room).try_acquire_owned().map_err(|_| NoTurn::Crowded)?;
         let turn = async {
             let own = Arc::clone(&client.turn).acquire_owned().await?;
@@ -67,6 +85,12 @@ impl Turns {
         // No semaphore of this room is ever closed.
         let (own, of_all) = timeout(patience, turn).await.ok().and_then(Result::ok).ok_or(NoTurn::Late)?;
         Ok(Turn { _own: own, _of_all: of_all, _room: room, _client: client })
+    }
+
+    /// Whether somebody has the turn.
+    #[cfg(test)]
+    pub(super) fn is_taken(&self) -> bool {
+        self.all.available_permits() == 0
     }
 
     fn of(&self, client: IpAddr) -> Arc<Own> {
@@ -85,6 +109,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use tokio::sync::oneshot;
 
     use super::*;
 
@@ -135,5 +160,37 @@ mod tests {
         assert!(turns.take(client(2), PATIENCE).now_or_never().is_none(), "another waits for one");
         drop(first);
         assert!(turns.take(client(2), PATIENCE).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn whoever_hangs_up_has_its_turn_until_its_search_is_over() {
+        let turns = Turns::new();
+        let (go_on, held) = oneshot::channel::<()>();
+        let mut first = Box::pin(turns.during(client(1), PATIENCE, held));
+        assert!((&mut first).now_or_never().is_none());
+        drop(first);
+        let mut own = Box::pin(turns.during(client(1), PATIENCE, async { "own" }));
+        let mut other = Box::pin(turns.during(client(2), PATIENCE, async { "other" }));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+            assert!((&mut own).now_or_never().is_none() && (&mut other).now_or_never().is_none());
+        }
+        go_on.send(()).unwrap();
+        assert_eq!(tokio::join!(own, other), (Ok("own"), Ok("other")));
+        assert!(!turns.is_taken());
+    }
+
+    #[tokio::test]
+    async fn the_networks_of_an_ipv6_site_have_one_turn_together() {
+        let turns = Turns::new();
+        let of = |network: u16, host: u16| IpAddr::from([0x2001, 0xdb8, 1, network, 0, 0, 0, host]);
+        let networks = 0..u16::try_from(OF_ONE_CLIENT).unwrap();
+        let mut many: Vec<_> =
+            networks.map(|network| Box::pin(turns.take(of(network, 1), PATIENCE))).collect();
+        let first = many[0].as_mut().now_or_never();
+        assert!(first.is_some() && many[1..].iter_mut().all(|one| one.now_or_never().is_none()));
+        assert_eq!(turns.take(of(99, 2), PATIENCE).await.err(), Some(NoTurn::Crowded));
+        let other_site = IpAddr::from([0x2001, 0xdb8, 2, 1, 0, 0, 0, 1]);
+        assert!(turns.take(other_site, PATIENCE).now_or_never().is_none(), "another site waits for its turn");
     }
 }

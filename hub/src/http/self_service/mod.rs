@@ -28,7 +28,7 @@ use super::cookies::cookie;
 use super::dress;
 use super::limits::Limits;
 use super::shield::shield;
-use super::turns::Turns;
+use super::turns::{NoTurn, Turns};
 use crate::buckets::{SharedBuckets, network};
 use crate::config::Rate;
 use crate::operator::{Desk, Failed, PageId};
@@ -196,14 +196,15 @@ impl SelfService {
     }
 
     async fn view(&self, id: PageId, client: IpAddr) -> Response {
-        let Ok(_turn) = self.turns.take(client, TURN_TIMEOUT).await else {
-            let why = "Too many look at their pages now.";
-            return self.later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why);
-        };
-        match self.desk.own_view(id).await {
-            Ok(Some(view)) => page::view(&self.base, &view),
-            Ok(None) => page::over(&self.base),
-            Err(error) => self.unavailable(&error),
+        let desk = self.desk.clone();
+        match self.turns.during(client, TURN_TIMEOUT, async move { desk.own_view(id).await }).await {
+            Ok(Ok(Some(view))) => page::view(&self.base, &view),
+            Ok(Ok(None)) => page::over(&self.base),
+            Ok(Err(error)) => self.unavailable(&error),
+            Err(NoTurn::Crowded | NoTurn::Late) => {
+                let why = "Too many look at their pages now.";
+                self.later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why)
+            }
         }
     }
 
