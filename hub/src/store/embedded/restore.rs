@@ -25,9 +25,12 @@ const AT_ONCE: usize = 1024;
 /// What comes in a stream is kept by so many bytes at a time.
 const AT_A_TIME: usize = 1024 * 1024;
 
-/// Reads a whole backup.
+/// Reads a whole backup. It refuses what every restore refuses, whatever becomes of the credentials.
 pub(in crate::store) fn verify(backup: impl Read) -> Result<(Header, Copied)> {
-    read_from(backup, |_| Ok(()))
+    read_from(backup, |content| match content {
+        Content::File { name, .. } => Credentials::Restored.admit(&name).map(drop),
+        Content::Changes(_) => Ok(()),
+    })
 }
 
 /// From a file, or whatever else can be opened twice.
