@@ -30,7 +30,7 @@ use crate::sockets::Sockets;
 use crate::store::{self, KeyringError, Store, StoreError};
 use crate::subscriptions::{
     Bounds, Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
-    VerificationMeters, Waiting, Ways,
+    VerificationMeters, Ways,
 };
 use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
@@ -341,11 +341,11 @@ async fn start_verification(
     let denials = Denials::new(Arc::clone(store), halts, deny);
     let (sender, receiver) = mpsc::unbounded_channel();
     // What waits is read before anything new can come in, so that nothing is verified twice.
-    queue(&sender, store.request_ids().await?.into_iter().map(Waiting::Left));
-    let meters = verification.meters();
+    queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));
+    let (meters, waiting) = (verification.meters(), verification.waiting());
     tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
     let bounds = Bounds::new(&config.limits);
-    let requests = Requests::new(Arc::clone(store), guard.clone(), resting, bounds, sender, limited);
+    let requests = Requests::new(Arc::clone(store), guard.clone(), resting, bounds, sender, waiting);
     Ok((requests, denials, meters))
 }
 

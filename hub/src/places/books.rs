@@ -46,6 +46,12 @@ pub(super) struct Number(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Here(u64);
 
+impl Here {
+    pub(super) fn of(hasher: &RandomState, here: &str) -> Self {
+        Self(hasher.hash_one(here))
+    }
+}
+
 /// How somebody hears that its turn has come.
 #[derive(Debug)]
 pub(super) enum Turn {
@@ -194,10 +200,6 @@ impl Books {
         }
     }
 
-    pub(super) fn here(&self, here: &str) -> Here {
-        Here(self.hasher.hash_one(here))
-    }
-
     /// Somebody who has nothing yet and does not wait.
     pub(super) fn enter(&mut self, asker: Asker, here: Here) -> Number {
         let member = Member {
@@ -225,18 +227,36 @@ impl Books {
     /// Somebody with a whole place, if that is free now. Nothing is asked of anybody for it, so that slow ones are no exception.
     pub(super) fn try_enter(&mut self, asker: Asker, here: Here) -> Option<Number> {
         let number = self.enter(asker, here);
-        let rows = PARTS.map(|part| if part == Part::Slow { None } else { self.whose(number, part) });
-        let has_room = |whose: &Whose| {
-            let share = self.share(*whose);
-            self.row(*whose).unwrap_or(&UNUSED).has_room(asker.lane, share)
+        let has_room = |whose: Whose| {
+            let share = self.share(whose);
+            self.row(whose).unwrap_or(&UNUSED).has_room(asker.lane, share)
         };
-        if !rows.iter().flatten().all(has_room) {
+        if !self.asked_of_nobody(number).into_iter().flatten().all(has_room) {
             self.forget(number);
             return None;
         }
-        rows.into_iter().flatten().for_each(|whose| self.row_mut(whose).take(asker.lane));
-        self.member_mut(number).lacks = Part::Whole;
+        self.take_whole(number);
         Some(number)
+    }
+
+    /// Somebody with a whole place, whether or not that is free.
+    pub(super) fn enter_anyway(&mut self, asker: Asker, here: Here) -> Number {
+        let number = self.enter(asker, here);
+        self.take_whole(number);
+        number
+    }
+
+    fn take_whole(&mut self, number: Number) {
+        let lane = self.member(number).asker.lane;
+        for whose in self.asked_of_nobody(number).into_iter().flatten() {
+            self.row_mut(whose).take(lane);
+        }
+        self.member_mut(number).lacks = Part::Whole;
+    }
+
+    /// The rows of a whole place for which nothing is asked of anybody.
+    fn asked_of_nobody(&self, number: Number) -> [Option<Whose>; 5] {
+        PARTS.map(|part| if part == Part::Slow { None } else { self.whose(number, part) })
     }
 
     /// Has it wait for what it lacks. Returns whose turn has come by that.

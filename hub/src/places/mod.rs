@@ -7,6 +7,7 @@
 
 mod books;
 
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -73,7 +74,14 @@ impl Share {
 
 /// All places.
 #[derive(Clone, Debug)]
-pub struct Places(Arc<Mutex<Books>>);
+pub struct Places(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// For names of places on the network, which takes no lock.
+    hasher: RandomState,
+    books: Mutex<Books>,
+}
 
 /// Where somebody who waits without a task is told that its turn has come: by the number under which it waits.
 pub(crate) type Turns = mpsc::UnboundedSender<(u64, Place)>;
@@ -87,16 +95,16 @@ pub struct Place {
 
 impl Places {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self(Arc::new(Mutex::new(Books::new(bounds))))
+        Self(Arc::new(Shared { hasher: RandomState::new(), books: Mutex::new(Books::new(bounds)) }))
     }
 
     /// Waits for a place to ask somebody `here`. Who waits for its own client's others, or for a slow host, takes nobody else's
     /// place.
     pub(crate) async fn place(&self, asker: Asker, here: &str) -> Place {
         let (turn, come) = oneshot::channel();
+        let here = self.here(here);
         let (number, granted) = {
             let mut books = self.books();
-            let here = books.here(here);
             let number = books.enter(asker, here);
             (number, books.line_up(number, Turn::Awaited(turn)))
         };
@@ -120,15 +128,22 @@ impl Places {
 
     /// The same `here` as a number, so that who waits keeps no text.
     pub(crate) fn here(&self, here: &str) -> Here {
-        self.books().here(here)
+        Here::of(&self.0.hasher, here)
     }
 
     /// A place that is free now.
     pub(crate) fn try_place(&self, asker: Asker, here: &str) -> Option<Place> {
-        let mut books = self.books();
-        let here = books.here(here);
-        let number = books.try_enter(asker, here)?;
+        let here = self.here(here);
+        let number = self.books().try_enter(asker, here)?;
         Some(Place { places: self.clone(), number })
+    }
+
+    /// The place of somebody who was let in by an earlier life. It counts even where that is beyond the bounds: nobody else is let in
+    /// until as many have left.
+    pub(crate) fn readmit(&self, asker: Asker, here: &str) -> Place {
+        let here = self.here(here);
+        let number = self.books().enter_anyway(asker, here);
+        Place { places: self.clone(), number }
     }
 
     /// Tells those whose turn has come. A place that nobody takes is free for the next one.
@@ -146,7 +161,7 @@ impl Places {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,9 +169,9 @@ impl Place {
     /// Goes on `here`: with the place that it has where that is the same, else when it is its turn there.
     pub(crate) async fn move_to(&mut self, here: &str) {
         let (turn, come) = oneshot::channel();
+        let here = self.places.here(here);
         let granted = {
             let mut books = self.places.books();
-            let here = books.here(here);
             if books.is_placed(self.number, here) {
                 return;
             }
@@ -260,6 +275,19 @@ mod tests {
             drop(known);
             assert!(take(&places, "d", KNOWN).is_some());
         }
+    }
+
+    #[test]
+    fn b33_who_was_let_in_before_counts_even_beyond_the_bounds_until_it_leaves() {
+        let places = places();
+        let let_in = |number: u8| places.readmit(of(1, Lane::Stranger), &number.to_string());
+        let mut before: Vec<_> = (0..6).map(let_in).collect();
+        assert!(places.try_place(of(2, Lane::Known), "elsewhere").is_none(), "six have what five may have");
+        before.truncate(3);
+        assert!(places.try_place(of(2, Lane::Stranger), "elsewhere").is_some());
+        assert!(places.try_place(of(1, Lane::Stranger), "elsewhere").is_none(), "its client has three");
+        before.clear();
+        assert!(places.books().are_empty());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::line::{Event, Line};
+use super::queues;
 use super::verification::Ways;
 use crate::delivery::Halts;
 use crate::egress::{self, EgressError, ReadLimit};
@@ -36,7 +37,7 @@ const AGAIN_WHERE_NEVER_CONFIRMED: usize = 1;
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What a denial that waits to be told takes here; as much again in the books of places ([`crate::places`]).
-const ENTRY_BYTES: usize = 96;
+const ENTRY_BYTES: usize = 104;
 const _: () = assert!(size_of::<(u64, Entry)>() <= ENTRY_BYTES);
 
 /// Denies subscriptions.
@@ -135,12 +136,17 @@ pub struct Telling {
     store: Arc<dyn Store>,
     ways: Ways,
     queues: Places,
+    /// Places to read what waits, and those of what waits in all.
+    reading: Places,
+    waiting: Places,
 }
 
 /// A denial that waits to be told: all that is kept of it in memory.
 #[derive(Debug)]
 struct Entry {
     pair: Pair,
+    /// `None`: an earlier life left it, and it is to be read first.
+    id: Option<DenialId>,
     asker: Asker,
     here: Here,
     /// How often its callback could not be reached.
@@ -151,6 +157,10 @@ struct Entry {
 /// What follows from a turn.
 #[derive(Debug)]
 enum After {
+    /// It was read: this is where and by whom it is told, with a place to wait where it counts with what waits.
+    Found { id: DenialId, asker: Asker, here: Here, waiting: Option<Place> },
+    /// The store could not read it: it waits for its turn to be read again.
+    Unread,
     /// Nothing: it was told, or never will be.
     Done,
     /// The same after a pause, with this of the place, if it is kept; a failure of the callback's leaves it.
@@ -160,8 +170,8 @@ enum After {
 type Waiters = Line<Entry, After>;
 
 impl Telling {
-    pub(super) fn new(store: Arc<dyn Store>, ways: Ways, queues: Places) -> Self {
-        Self { store, ways, queues }
+    pub(super) fn new(store: Arc<dyn Store>, ways: Ways, queues: Places, waiting: Places) -> Self {
+        Self { store, ways, queues, reading: queues::reading(), waiting }
     }
 
     /// Tells whatever comes, until `stop` turns true. What is not told by then waits in the store for the next start.
@@ -175,11 +185,14 @@ impl Telling {
     /// The channel closes when the hub stops; what waits then, waits in the store.
     async fn tell_all(&self, mut denials: mpsc::UnboundedReceiver<ToTell>) {
         let mut line = Waiters::new();
-        let mut is_open = true;
+        let (mut is_open, mut number) = (true, 0);
         while is_open || !line.is_empty() {
             tokio::select! {
                 come = denials.recv(), if is_open => match come {
-                    Some(to_tell) => self.take_in(to_tell, &mut line).await,
+                    Some(to_tell) => {
+                        number += 1;
+                        self.take_in(number, to_tell, &mut line);
+                    }
                     None => is_open = false,
                 },
                 event = line.next() => self.go_on(event, &mut line),
@@ -187,27 +200,52 @@ impl Telling {
         }
     }
 
-    async fn take_in(&self, to_tell: ToTell, line: &mut Waiters) {
-        let NewlyDenied { denial, client, place } = match to_tell {
-            ToTell::New(new) => new,
+    /// Nothing is read here: a store that does not answer holds up nobody else.
+    fn take_in(&self, number: u64, to_tell: ToTell, line: &mut Waiters) {
+        let entry = match to_tell {
+            ToTell::New(NewlyDenied { denial, client, place }) => {
+                let (asker, here) = self.whereabouts(&denial, client);
+                let pair = Pair::of(&denial.topic, &denial.callback);
+                Entry { pair, id: Some(denial.id), asker, here, failures: 0, _waiting: place }
+            }
             ToTell::Left(pair) => {
-                let Some(denial) = self.read(pair).await else { return };
-                NewlyDenied { denial, client: None, place: None }
+                let (asker, here) = (Asker { client: None, lane: Lane::Stranger }, self.reading.here(""));
+                Entry { pair, id: None, asker, here, failures: 0, _waiting: None }
             }
         };
-        let lane = if denial.ended.is_some() { Lane::Known } else { Lane::Stranger };
-        let (asker, here) = (Asker { client, lane }, self.queues.here(&denial.callback.origin()));
-        let pair = Pair::of(&denial.topic, &denial.callback);
-        line.entries.insert(denial.id.0, Entry { pair, asker, here, failures: 0, _waiting: place });
-        self.queues.line_up(asker, here, &line.turns, denial.id.0);
+        line.entries.insert(number, entry);
+        self.line_up(number, line);
+    }
+
+    fn whereabouts(&self, denial: &Denial, client: Option<IpAddr>) -> (Asker, Here) {
+        (Asker { client, lane: lane(denial) }, self.queues.here(&denial.callback.origin()))
+    }
+
+    fn line_up(&self, number: u64, line: &Waiters) {
+        let Some(Entry { id, asker, here, .. }) = line.entries.get(&number) else { return };
+        let places = if id.is_some() { &self.queues } else { &self.reading };
+        places.line_up(*asker, *here, &line.turns, number);
     }
 
     fn go_on(&self, event: Event<After>, line: &mut Waiters) {
         match event {
             Event::Turn(number, place) => {
-                let Some(Entry { pair, failures, .. }) = line.entries.get(&number) else { return };
-                let (telling, pair, failures) = (self.clone(), *pair, *failures);
-                line.run(number, async move { telling.tell(DenialId(number), pair, failures, place).await });
+                let Some(Entry { pair, id, failures, .. }) = line.entries.get(&number) else { return };
+                let (telling, pair, id, failures) = (self.clone(), *pair, *id, *failures);
+                line.run(number, async move {
+                    match id {
+                        Some(id) => telling.tell(id, pair, failures, place).await,
+                        None => telling.find(pair, place).await,
+                    }
+                });
+            }
+            Event::Over(number, Some(After::Found { id, asker, here, waiting })) => {
+                let Some(entry) = line.entries.get_mut(&number) else { return };
+                *entry = Entry { id: Some(id), asker, here, _waiting: waiting, ..*entry };
+                self.line_up(number, line);
+            }
+            Event::Over(number, Some(After::Unread)) | Event::Rested(number, None) => {
+                self.line_up(number, line);
             }
             Event::Over(number, Some(After::Again(pause, place))) => {
                 if let (Some(entry), None) = (line.entries.get_mut(&number), &place) {
@@ -216,16 +254,35 @@ impl Telling {
                 line.pause(number, pause, place);
             }
             Event::Rested(number, Some(place)) => place.line_up(&line.turns, number),
-            Event::Rested(number, None) => {
-                if let Some(Entry { asker, here, .. }) = line.entries.get(&number) {
-                    self.queues.line_up(*asker, *here, &line.turns, number);
-                }
-            }
             // After a fault it stays in the store for the next start.
             Event::Over(number, Some(After::Done) | None) => {
                 line.forget(number);
             }
         }
+    }
+
+    /// Where the denial is to be told that an earlier life left. Its place is kept over the pause after what could not be read, and it
+    /// goes to the end of the line then, as in verification.
+    async fn find(&self, pair: Pair, _place: Place) -> After {
+        let denial = match self.store.denial(pair).await {
+            Ok(Some(denial)) => denial,
+            Ok(None) => return After::Done,
+            Err(error @ StoreError::Damaged { .. }) => {
+                unreadable(&error);
+                return After::Done;
+            }
+            Err(error) => {
+                tracing::error!(%error, "a denial waits for the store");
+                sleep(STORE_AGAIN_AFTER).await;
+                return After::Unread;
+            }
+        };
+        let (asker, here) = self.whereabouts(&denial, None);
+        // That of a request counts as in the life that denied it. There are no more of those left than may wait, since they counted there
+        // until they were told, and what is new counts beside them as soon as they are read.
+        let host = denial.callback.url().host_str().unwrap_or_default();
+        let waiting = (asker.lane == Lane::Stranger).then(|| self.waiting.readmit(asker, host));
+        After::Found { id: denial.id, asker, here, waiting }
     }
 
     /// A denial whose turn has come; one that was replaced meanwhile is told by the newer one.
@@ -262,7 +319,7 @@ impl Telling {
             match self.store.denial(pair).await {
                 Ok(denial) => return denial,
                 Err(error @ StoreError::Damaged { .. }) => {
-                    tracing::error!(%error, "a denial cannot be read: its callback is not told");
+                    unreadable(&error);
                     return None;
                 }
                 Err(error) => tracing::error!(%error, "a denial waits for the store"),
@@ -291,8 +348,7 @@ impl Telling {
                 return Ok(());
             }
         };
-        let lane = if denial.ended.is_some() { Lane::Known } else { Lane::Stranger };
-        match self.ways.of(lane).send(request, ReadLimit::Discard(ANSWER_READ)).await {
+        match self.ways.of(lane(denial)).send(request, ReadLimit::Discard(ANSWER_READ)).await {
             Ok(_) => Ok(()),
             Err(EgressError::Forbidden(forbidden)) => {
                 warn!(origin = denial.callback.origin(), %forbidden, "the callback is not told");
@@ -302,6 +358,15 @@ impl Telling {
             Err(error) => Err(Untold::Failed(error.to_string())),
         }
     }
+}
+
+/// Those who had a subscription need not queue behind those who never confirmed.
+fn lane(denial: &Denial) -> Lane {
+    if denial.ended.is_some() { Lane::Known } else { Lane::Stranger }
+}
+
+fn unreadable(error: &StoreError) {
+    tracing::error!(%error, "a denial cannot be read: its callback is not told");
 }
 
 /// Why a callback was not told.

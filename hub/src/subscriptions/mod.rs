@@ -20,7 +20,7 @@ pub(crate) use intent::{ANSWER_READ, NotAsked, Reply, asking, reply};
 pub use lease::LeasePolicy;
 pub use meters::VerificationMeters;
 pub use policy::{EveryTopic, TopicPolicy, Verdict};
-pub use requests::{Acquaintance, NewlyWaiting, NotAccepted, Requests, Waiting};
+pub use requests::{Acquaintance, NotAccepted, Requests, Waiting};
 pub use resting::Resting;
 pub use verification::{Verification, Ways};
 pub use verified::{VerifiedSubscription, VerifiedUnsubscription};

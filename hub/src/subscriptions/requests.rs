@@ -12,14 +12,12 @@ use super::bounds::{Bounds, Full};
 use super::resting::Resting;
 use crate::buckets::{customer, network};
 use crate::egress::{self, Forbidden, Guard};
-use crate::places::{self, Asker, Lane, Place, Places, Share, Slow};
-use crate::store::{Intent, NewRequest, PendingRequest, RequestId, Store, StoreError};
+use crate::places::{Asker, Lane, Place, Places};
+use crate::store::{Intent, NewRequest, RequestId, Store, StoreError};
 
-/// Requests that may wait for verification: in all, for callbacks on one host, and of one client. Each is a few records of
-/// fixed sizes, some 500 bytes together (see `verification`, `places/books` and the store's memory); its texts wait in the store.
-const WAITING: Share = Share { most: 50_000, strangers: 40_000 };
-const AT_ONE_HOST: Share = Share { most: 20_000, strangers: 5_000 };
-const OF_ONE_CLIENT: Share = Share { most: 10_000, strangers: 1_000 };
+/// What a request takes on its way to verification. Each has a place to wait, so that there are no more of them than of those.
+const ON_ITS_WAY_BYTES: usize = 48;
+const _: () = assert!(size_of::<Waiting>() <= ON_ITS_WAY_BYTES);
 
 /// Why a well-formed request is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -81,39 +79,27 @@ pub struct Requests {
     places: Places,
 }
 
-/// A request on its way to verification.
+/// A request on its way to verification, whose texts are in the store.
 #[derive(Debug)]
-pub enum Waiting {
-    /// One that came in, whose texts are at hand.
-    New(NewlyWaiting),
-    /// One that an earlier life left undone; it came in before there were places.
-    Left(RequestId),
-}
-
-/// A request that came in.
-#[derive(Debug)]
-pub struct NewlyWaiting {
-    pub(super) request: PendingRequest,
-    pub(super) who: Acquaintance,
+pub struct Waiting {
+    pub(super) id: RequestId,
+    /// `None`: an earlier life left it undone.
+    pub(super) who: Option<Acquaintance>,
     /// That of what waits in all.
-    pub(super) place: Option<Place>,
+    pub(super) place: Place,
 }
 
 impl Requests {
-    /// `verification` gets each request once it is durable. With `by_client` no client has more than its share of what may wait.
+    /// `verification` gets each request once it is durable, and `places` are those of what may wait for it.
     pub fn new(
         store: Arc<dyn Store>,
         guard: Guard,
         resting: Resting,
         bounds: Bounds,
         verification: mpsc::UnboundedSender<Waiting>,
-        by_client: bool,
+        places: Places,
     ) -> Self {
-        let client = by_client.then_some(OF_ONE_CLIENT);
-        // Who waits is asked nothing, and keeps nobody waiting.
-        let slow = Slow { known: WAITING.most, strangers: WAITING.strangers };
-        let places = places::Bounds { all: WAITING, slow, here: AT_ONE_HOST, client };
-        Self { store, guard, resting, bounds, verification, places: Places::new(places) }
+        Self { store, guard, resting, bounds, verification, places }
     }
 
     /// How well the hub knows this client as one who asks about this callback.
@@ -175,8 +161,7 @@ impl Requests {
         let request = NewRequest { topic, callback, intent, received_at: DateTime::now(), client };
         let request = self.store.put_request(request).await?;
         // At shutdown nobody listens any more; the request is durable and waits for the next start.
-        let waiting = NewlyWaiting { request, who, place: Some(place) };
-        let _ = self.verification.send(Waiting::New(waiting));
+        let _ = self.verification.send(Waiting { id: request.id, who: Some(who), place });
         Ok(())
     }
 }

@@ -16,8 +16,8 @@ use super::lease::LeasePolicy;
 use super::line::{Event, Line};
 use super::meters::{Ending, VerificationMeters};
 use super::policy::{TopicPolicy, Verdict};
-use super::queues::queues;
-use super::requests::{Acquaintance, NewlyWaiting, Waiting};
+use super::queues;
+use super::requests::{Acquaintance, Waiting};
 use super::resting::Resting;
 use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::egress::{Answer, EgressClient, EgressError};
@@ -40,6 +40,9 @@ const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// What a request that waits takes here; as much again in the books of places ([`crate::places`]) and of the store.
 const ENTRY_BYTES: usize = 48;
 const _: () = assert!(size_of::<(u64, Entry)>() <= ENTRY_BYTES);
+
+/// Whoever asked for what an earlier life left, until that is read.
+const SOMEBODY: Acquaintance = Acquaintance { client: None, in_force: false, confirmed: false };
 
 /// The ways out to callbacks. Each counts its connections by network, and strangers use up nothing of the others (B-33).
 #[derive(Clone, Debug)]
@@ -70,6 +73,9 @@ pub struct Verification {
     /// Places to ask callbacks, and to ask name servers where topics are.
     queues: Places,
     lookups: Places,
+    /// Places to read what waits, and those of what waits in all.
+    reading: Places,
+    waiting: Places,
     renewals: Arc<Semaphore>,
     meters: VerificationMeters,
     pause: Duration,
@@ -80,7 +86,7 @@ pub struct Verification {
 struct Entry {
     turn: Turn,
     /// That of what waits in all.
-    waiting: Option<Place>,
+    waiting: Place,
 }
 
 /// What a request waits for.
@@ -95,6 +101,10 @@ struct Turn {
 /// What is done for a request, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
+    /// To read what it is about.
+    Read,
+    /// To read that, and who asks for it: an earlier life left it undone.
+    Recall,
     /// To find where its topic is.
     Find,
     /// To look at its topic.
@@ -108,6 +118,11 @@ enum Step {
 enum After {
     /// Nothing: the request no longer waits.
     Done,
+    /// The first step at this place on the network, now that it is known who asks; with a place to wait where it had one of nobody in
+    /// particular.
+    First { who: Acquaintance, step: Step, here: String, waiting: Option<Place> },
+    /// The store could not read it: it waits for its turn to be read again.
+    Unread,
     /// This step at this place on the network.
     Next(Step, String),
     /// The same once more after a pause, with what is kept of the place; where the hub is to blame, that counts as no try.
@@ -128,11 +143,25 @@ impl Verification {
         policy: Arc<dyn TopicPolicy>,
         by_client: bool,
     ) -> Self {
-        let (queues, lookups) = (queues(by_client), queues(by_client));
+        let (queues, lookups) = (queues::queues(by_client), queues::queues(by_client));
+        let (reading, waiting) = (queues::reading(), queues::waiting(by_client));
         let meters = VerificationMeters::default();
         let renewals = Arc::new(Semaphore::new(RENEWALS_JUDGED));
         let pause = SECOND_TRY_AFTER;
-        Self { store, ways, leases, resting, policy, queues, lookups, renewals, meters, pause }
+        Self {
+            store,
+            ways,
+            leases,
+            resting,
+            policy,
+            queues,
+            lookups,
+            reading,
+            waiting,
+            renewals,
+            meters,
+            pause,
+        }
     }
 
     /// What verifications come to.
@@ -142,7 +171,18 @@ impl Verification {
 
     /// What tells callbacks about denials, in the same queues.
     pub fn telling(&self) -> Telling {
-        Telling::new(Arc::clone(&self.store), self.ways.clone(), self.queues.clone())
+        Telling::new(Arc::clone(&self.store), self.ways.clone(), self.queues.clone(), self.waiting.clone())
+    }
+
+    /// The places of what may wait.
+    pub fn waiting(&self) -> Places {
+        self.waiting.clone()
+    }
+
+    /// A request that an earlier life left undone. It counts from the start with what waits, so that no number of restarts has more
+    /// wait than may.
+    pub fn left(&self, id: RequestId) -> Waiting {
+        Waiting { id, who: None, place: self.waiting.readmit(SOMEBODY.asker(), "") }
     }
 
     /// Verifies whatever comes, until `stop` turns true; what policy refuses goes to `denials`. Requests that are under way then stay pending in
@@ -166,7 +206,7 @@ impl Verification {
         while is_open || !line.is_empty() {
             tokio::select! {
                 come = requests.recv(), if is_open => match come {
-                    Some(waiting) => self.take_in(waiting, &mut line).await,
+                    Some(waiting) => self.take_in(waiting, &mut line),
                     None => is_open = false,
                 },
                 event = line.next() => self.go_on(event, &mut line, denials),
@@ -174,41 +214,23 @@ impl Verification {
         }
     }
 
-    /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). But everybody may unsubscribe, and where a
-    /// subscription is in force its callback comes first: only its subscriber makes the hub look at the topic again, and only
-    /// its subscriber can end it by a request (W-062, W-102).
-    async fn take_in(&self, waiting: Waiting, line: &mut Waiters) {
-        let NewlyWaiting { request, who, place } = match waiting {
-            Waiting::New(new) => new,
-            Waiting::Left(id) => match self.until_readable(id).await {
-                Ok(Some(request)) => {
-                    let who = self.acquaintance(&request).await;
-                    NewlyWaiting { request, who, place: None }
-                }
-                Ok(None) => return,
-                Err(error) => return tracing::error!(%error, "a request cannot be read: it is not verified"),
-            },
-        };
-        let at_once = || self.policy.at_once(&request.topic, who.asker()) == Some(Verdict::Accepted);
-        let (step, here) = if who.in_force || request.intent == Intent::Unsubscribe || at_once() {
-            (Step::Ask, request.callback.origin())
-        } else {
-            (Step::Find, request.topic.url().host_str().unwrap_or_default().to_owned())
-        };
-        let entry = Entry { turn: Turn { who, step, tries: 0 }, waiting: place };
-        line.entries.insert(request.id.0, entry);
-        self.line_up(request.id.0, who, (step, &here), line);
+    /// Nothing is read here: a store that does not answer holds up nobody else.
+    fn take_in(&self, Waiting { id, who, place }: Waiting, line: &mut Waiters) {
+        let step = if who.is_some() { Step::Read } else { Step::Recall };
+        let who = who.unwrap_or(SOMEBODY);
+        line.entries.insert(id.0, Entry { turn: Turn { who, step, tries: 0 }, waiting: place });
+        self.line_up(id.0, who, (step, ""), line);
     }
 
     /// What a restart leaves of it.
-    async fn acquaintance(&self, request: &PendingRequest) -> Acquaintance {
-        let found =
-            self.until_stored(|| self.store.find_subscription(&request.topic, &request.callback)).await;
-        Acquaintance { client: request.client, in_force: found.is_some(), confirmed: false }
+    async fn acquaintance(&self, request: &PendingRequest) -> Result<Acquaintance, StoreError> {
+        let found = self.store.find_subscription(&request.topic, &request.callback).await?;
+        Ok(Acquaintance { client: request.client, in_force: found.is_some(), confirmed: false })
     }
 
     fn line_up(&self, number: u64, who: Acquaintance, (step, here): (Step, &str), line: &Waiters) {
         let places = match (step, self.policy.places()) {
+            (Step::Read | Step::Recall, _) => &self.reading,
             (Step::Look, Some(places)) => places,
             (Step::Look, None) | (Step::Find, _) => &self.lookups,
             (Step::Ask, _) => &self.queues,
@@ -226,6 +248,20 @@ impl Verification {
                 line.run(number, taking);
             }
             Event::Rested(number, Some(place)) => place.line_up(&line.turns, number),
+            Event::Over(number, Some(After::First { who, step, here, waiting })) => {
+                let Some(entry) = line.entries.get_mut(&number) else { return };
+                entry.turn = Turn { who, step, tries: 0 };
+                if let Some(waiting) = waiting {
+                    entry.waiting = waiting;
+                }
+                self.line_up(number, who, (step, &here), line);
+            }
+            Event::Over(number, Some(After::Unread)) => {
+                let Some(Entry { turn: Turn { who, step, .. }, .. }) = line.entries.get(&number) else {
+                    return;
+                };
+                self.line_up(number, *who, (*step, ""), line);
+            }
             Event::Over(number, Some(After::Next(step, here))) => {
                 let Some(entry) = line.entries.get_mut(&number) else { return };
                 entry.turn = Turn { step, tries: 0, ..entry.turn };
@@ -241,7 +277,7 @@ impl Verification {
             Event::Over(number, Some(After::Tell(denial))) => {
                 // Its place is free once it is told, and not before: what waits to be told counts with what waits to be verified.
                 if let Some(Entry { turn, waiting }) = line.forget(number) {
-                    denials.tell(denial, turn.who.client, waiting);
+                    denials.tell(denial, turn.who.client, Some(waiting));
                 }
             }
             // After a fault it stays in the store for the next start.
@@ -254,6 +290,9 @@ impl Verification {
     /// A request whose turn has come. What was replaced meanwhile, by a newer one of the same client for the same pair, is gone from
     /// the store.
     async fn take_turn(&self, id: RequestId, turn: Turn, mut place: Place, denials: &Denials) -> After {
+        if matches!(turn.step, Step::Read | Step::Recall) {
+            return self.read(id, turn, place).await;
+        }
         let request = match self.until_readable(id).await {
             Ok(Some(request)) => request,
             Ok(None) => {
@@ -277,6 +316,43 @@ impl Verification {
             (None, _) => self.policy.look(topic, Some(&mut place)).await,
         };
         self.judged(request, turn, verdict, place, denials).await
+    }
+
+    /// Its place is kept over the pause after what could not be read, so that a store that does not answer is asked few times a
+    /// second, whatever waits; and it goes to the end of the line then, so that a record that cannot be read holds up no other.
+    async fn read(&self, id: RequestId, turn: Turn, _place: Place) -> After {
+        match self.first_step(id, turn).await {
+            Ok(first) => first,
+            Err(error @ StoreError::Damaged { .. }) => {
+                tracing::error!(%error, "a request cannot be read: it is not verified");
+                After::Done
+            }
+            Err(error) => {
+                self.store_again(&error).await;
+                After::Unread
+            }
+        }
+    }
+
+    /// Policy first: whoever is not accepted is not asked but told (W-097, W-098). But everybody may unsubscribe, and where a
+    /// subscription is in force its callback comes first: only its subscriber makes the hub look at the topic again, and only
+    /// its subscriber can end it by a request (W-062, W-102).
+    async fn first_step(&self, id: RequestId, turn: Turn) -> Result<After, StoreError> {
+        let Some(request) = self.store.request(id).await? else { return Ok(After::Done) };
+        let host = request.callback.url().host_str().unwrap_or_default();
+        let (who, waiting) = if turn.step == Step::Recall {
+            let who = self.acquaintance(&request).await?;
+            (who, Some(self.waiting.readmit(who.asker(), host)))
+        } else {
+            (turn.who, None)
+        };
+        let at_once = || self.policy.at_once(&request.topic, who.asker()) == Some(Verdict::Accepted);
+        let (step, here) = if who.in_force || request.intent == Intent::Unsubscribe || at_once() {
+            (Step::Ask, request.callback.origin())
+        } else {
+            (Step::Find, request.topic.url().host_str().unwrap_or_default().to_owned())
+        };
+        Ok(After::First { who, step, here, waiting })
     }
 
     async fn judged(
@@ -486,7 +562,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::task::JoinSet;
 
-    use super::super::queues::OF_ONE_CLIENT;
+    use super::super::queues::{OF_ONE_CLIENT, WAITING, WAITING_AT_ONE_HOST};
     use super::*;
     use crate::config::LeaseConfig;
     use crate::delivery::Halts;
@@ -562,10 +638,15 @@ mod tests {
             self.judge_as(request, Acquaintance { client, in_force, confirmed: false }).await;
         }
 
+        fn waiting(&self, request: &PendingRequest, who: Acquaintance) -> Waiting {
+            let place = self.verification.waiting.readmit(who.asker(), "");
+            Waiting { id: request.id, who: Some(who), place }
+        }
+
         /// Until it no longer waits.
         async fn judge_as(&self, request: PendingRequest, who: Acquaintance) {
             let (asking, asked) = mpsc::unbounded_channel();
-            asking.send(Waiting::New(NewlyWaiting { request, who, place: None })).unwrap();
+            asking.send(self.waiting(&request, who)).unwrap();
             drop(asking);
             self.verification.verify_all(asked, &self.denials).await;
         }
@@ -608,7 +689,7 @@ mod tests {
         };
         let ask = async |callback: &CallbackUrl, last: u8| {
             let request = room.ask_from(of(last).client, callback).await;
-            asking.send(Waiting::New(NewlyWaiting { request, who: of(last), place: None })).unwrap();
+            asking.send(room.waiting(&request, of(last))).unwrap();
         };
         for host in 0..OF_ONE_CLIENT.strangers {
             let listener = TcpListener::bind(format!("127.0.6.{}:0", host + 1)).await.unwrap();
@@ -659,15 +740,71 @@ mod tests {
         let callback = subscriber().await;
         let client = Some(IpAddr::from([192, 0, 2, 1]));
         let request = room.ask_from(client, &callback).await;
-        assert_eq!(room.verification.acquaintance(&request).await.client, client);
+        assert_eq!(room.verification.acquaintance(&request).await.unwrap().client, client);
         let (asking, asked) = mpsc::unbounded_channel();
         for id in room.store.request_ids().await.unwrap() {
-            asking.send(Waiting::Left(id)).unwrap();
+            asking.send(room.verification.left(id)).unwrap();
         }
-        asking.send(Waiting::Left(RequestId(u64::MAX))).unwrap();
+        asking.send(room.verification.left(RequestId(u64::MAX))).unwrap();
         drop(asking);
         room.verification.verify_all(asked, &room.denials).await;
         assert!(room.is_in_force(&callback).await);
+    }
+
+    #[tokio::test]
+    async fn b33_what_an_earlier_life_left_counts_with_what_waits_in_all_and_once_it_is_read_for_its_client()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(EveryTopic));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let request = room.ask_from(Some(IpAddr::from([192, 0, 2, 1])), &callback).await;
+        let may_wait = |last: u8| {
+            let asker = Asker { client: Some(IpAddr::from([192, 0, 2, last])), lane: Lane::Stranger };
+            let place = |number: u32| room.verification.waiting.try_place(asker, &number.to_string());
+            (0..).map_while(place).collect::<Vec<_>>().len()
+        };
+        let of_one = may_wait(2);
+        let many = (0..WAITING.strangers as u64).map(|id| room.verification.left(RequestId(id)));
+        let left: Vec<_> = many.collect();
+        assert_eq!(may_wait(2), 0, "before anything is read");
+        drop(left);
+        let (asking, asked) = mpsc::unbounded_channel();
+        asking.send(room.verification.left(request.id)).unwrap();
+        let counted = async {
+            listener.accept().await.unwrap();
+            assert_eq!((may_wait(1), may_wait(2)), (of_one - 1, of_one));
+        };
+        tokio::select! {
+            () = room.verification.verify_all(asked, &room.denials) => unreachable!("its callback hangs"),
+            () = counted => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn b33_what_an_earlier_life_left_and_cannot_be_read_holds_up_no_other_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(EveryTopic));
+        let callback = subscriber().await;
+        let (left, new) =
+            (room.ask_from(Some([192, 0, 2, 2].into()), &callback).await, room.ask(&callback).await);
+        let mut reading = Vec::new();
+        while let Some(place) = room.verification.reading.place(SOMEBODY.asker(), "").now_or_never() {
+            reading.push(place);
+        }
+        let (asking, asked) = mpsc::unbounded_channel();
+        asking.send(room.verification.left(left.id)).unwrap();
+        asking.send(room.waiting(&new, Acquaintance { confirmed: true, ..SOMEBODY })).unwrap();
+        let in_force = async {
+            while !room.is_in_force(&callback).await {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = room.verification.verify_all(asked, &room.denials) => unreachable!("one waits to be read"),
+            () = in_force => {}
+        }
+        assert_eq!(room.store.request_ids().await.unwrap(), [left.id]);
     }
 
     /// Refuses every topic.
@@ -721,8 +858,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn b33_a_denial_of_a_request_that_an_earlier_life_left_untold_counts_with_what_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(NoTopic));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        room.judge(room.ask(&callback).await, 1).await;
+        let Room { verification, store, to_tell, .. } = room;
+        drop(to_tell);
+        let (deny, to_tell) = mpsc::unbounded_channel();
+        for pair in store.denied().await.unwrap() {
+            deny.send(ToTell::Left(pair)).unwrap();
+        }
+        let (_running, stop) = watch::channel(false);
+        let telling = tokio::spawn(verification.telling().run(to_tell, stop));
+        listener.accept().await.unwrap();
+        let place = |_| verification.waiting.try_place(SOMEBODY.asker(), "127.0.0.1");
+        let may_wait = (0..).map_while(place).collect::<Vec<_>>().len();
+        assert_eq!(may_wait, WAITING_AT_ONE_HOST.strangers - 1);
+        telling.abort();
+    }
+
+    #[tokio::test]
     async fn b33_what_was_not_asked_and_who_is_not_there_is_neither_slow_nor_quick() {
-        let queues = queues(true);
+        let queues = queues::queues(true);
         let asker = Asker { client: Some(IpAddr::from([192, 0, 2, 1])), lane: Lane::Known };
         let (minute, callback) = (Duration::from_secs(60), "http://a.example");
         let nothing =

@@ -1,6 +1,7 @@
 //! The test harness: real processes, raw HTTP, disks that fail, and subscribers whose temper can change.
 
 mod backup;
+mod clients;
 mod clock;
 mod disk;
 mod judge;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 pub use backup::Backup;
+pub use clients::{PROXY, ask_as, client, ping_as, subscribe_as};
 pub use clock::Clock;
 pub use disk::{Disk, Faults, Loss};
 pub use judge::{DOCUMENTS, Documents, PublishedSchemas, SCHEMAS, complaints, files_below, grammar};

@@ -4,30 +4,13 @@
 
 use std::net::Ipv4Addr;
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, post};
+use resync_tests::harness::{HubProcess, PROXY, Receiver, Reply, client, ping_as, subscribe_as};
 use tempfile::tempdir;
-use url::form_urlencoded::Serializer;
 
-/// A hub as an operator runs it, behind a proxy, so that a test can be many clients.
-const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
-const SUBSCRIBER: u8 = 1;
+const SUBSCRIBER: u32 = 1;
 
-async fn ask(hub: &HubProcess, client: u8, parameters: &[(&str, &str)]) -> Answer {
-    let client = Ipv4Addr::new(192, 0, 2, client).to_string();
-    let headers =
-        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
-    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
-    post(hub.address, &headers, body.as_bytes()).await.unwrap()
-}
-
-async fn subscribe(hub: &HubProcess, client: u8, topic: &str, callback: &str) -> u16 {
-    let parameters = [("hub.mode", "subscribe"), ("hub.topic", topic), ("hub.callback", callback)];
-    ask(hub, client, &parameters).await.status
-}
-
-async fn ping(hub: &HubProcess, client: u8, topic: &str) {
-    let answer = ask(hub, client, &[("hub.mode", "publish"), ("hub.url", topic)]).await;
-    assert_eq!(answer.status, 204, "{}", answer.text());
+async fn subscribe(hub: &HubProcess, number: u32, topic: &str, callback: &str) -> u16 {
+    subscribe_as(hub, client(number), topic, callback).await.status
 }
 
 /// Hosts on as many networks that answer nothing.
@@ -101,14 +84,14 @@ async fn b33_a_client_with_slow_topics_holds_up_no_ping_of_another_not_even_for_
         for number in 0..8 {
             let topic = host.url(&format!("/{number}"));
             hub.publish(&topic, "known to the hub").await.unwrap();
-            ping(&hub, 100, &topic).await;
+            ping_as(&hub, client(100), &topic).await;
         }
     }
     let asked = || slow.iter().map(|host| host.seen().len()).sum::<usize>();
     slow[0].until("six are asked for", |seen| seen.len() == 6).await;
     publisher.behave(|_| Reply::Page(200, Vec::new(), "news".to_owned()));
-    ping(&hub, 100, &topic).await;
-    ping(&hub, 101, &topic).await;
+    ping_as(&hub, client(100), &topic).await;
+    ping_as(&hub, client(101), &topic).await;
     assert_eq!(destination.until_delivered(1).await[0].text(), "news");
     assert_eq!(asked(), 6, "a client has six at once");
 }

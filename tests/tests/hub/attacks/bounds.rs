@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, post};
+pub(super) use resync_tests::harness::PROXY;
+use resync_tests::harness::{Answer, HubProcess, Receiver, ask_as, subscribe_as};
 use tempfile::tempdir;
-use url::form_urlencoded::Serializer;
-
-/// A hub as an operator runs it, behind a proxy, so that a test can be many clients.
-pub(super) const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
 
 const STRANGER: &str = "192.0.2.1";
 const OTHER: &str = "192.0.2.2";
@@ -19,15 +16,13 @@ pub(super) async fn metric(hub: &HubProcess, name: &str) -> u64 {
     format!("{:.0}", value.unwrap_or_else(|| panic!("no {name} in {text}"))).parse().unwrap()
 }
 
-async fn ask(hub: &HubProcess, mode: &str, client: &str, topic: &str, callback: &str) -> Answer {
-    let parameters = [("hub.mode", mode), ("hub.topic", topic), ("hub.callback", callback)];
-    let headers = [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client)];
-    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
-    post(hub.address, &headers, body.as_bytes()).await.unwrap()
+async fn unsubscribe(hub: &HubProcess, client: &str, topic: &str, callback: &str) -> Answer {
+    let parameters = [("hub.mode", "unsubscribe"), ("hub.topic", topic), ("hub.callback", callback)];
+    ask_as(hub.address, client, &parameters).await
 }
 
 async fn subscribe(hub: &HubProcess, client: &str, topic: &str, callback: &str, count: usize) {
-    let answer = ask(hub, "subscribe", client, topic, callback).await;
+    let answer = subscribe_as(hub, client, topic, callback).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
     hub.until_subscribed(count).await;
 }
@@ -40,7 +35,7 @@ async fn is_refused(
     status: u16,
     words: [&str; 3],
 ) {
-    let answer = ask(hub, "subscribe", client, topic, callback).await;
+    let answer = subscribe_as(hub, client, topic, callback).await;
     assert_eq!(answer.status, status, "{}", answer.text());
     assert_eq!(answer.header("retry-after"), Some("3600"));
     for word in words {
@@ -61,17 +56,13 @@ async fn a_client_has_so_many_subscriptions_also_after_a_restart_and_gets_back_w
     let words = ["3 subscriptions", "unsubscribe", "most_subscriptions_of_client"];
     is_refused(&hub, STRANGER, topic, &callback(4), 429, words).await;
     subscribe(&hub, OTHER, topic, &callback(5), 4).await;
-    assert_eq!(
-        ask(&hub, "subscribe", STRANGER, topic, &callback(1)).await.status,
-        202,
-        "a renewal goes through"
-    );
+    assert_eq!(subscribe_as(&hub, STRANGER, topic, &callback(1)).await.status, 202, "a renewal goes through");
     destination.until_verified(5).await;
 
     hub.kill().await;
     hub.restart().await;
     is_refused(&hub, STRANGER, topic, &callback(4), 429, words).await;
-    assert_eq!(ask(&hub, "unsubscribe", STRANGER, topic, &callback(2)).await.status, 202);
+    assert_eq!(unsubscribe(&hub, STRANGER, topic, &callback(2)).await.status, 202);
     hub.until_subscribed(3).await;
     subscribe(&hub, STRANGER, topic, &callback(4), 4).await;
     is_refused(&hub, STRANGER, topic, &callback(2), 429, words).await;
@@ -93,7 +84,7 @@ async fn topics_and_callback_hosts_count_for_the_client_that_names_them_first() 
 
     subscribe(&hub, OTHER, &topic("c"), &three.url("/c"), 3).await;
     subscribe(&hub, STRANGER, &topic("c"), &three.url("/d"), 4).await;
-    assert_eq!(ask(&hub, "unsubscribe", STRANGER, &topic("b"), &two.url("/b")).await.status, 202);
+    assert_eq!(unsubscribe(&hub, STRANGER, &topic("b"), &two.url("/b")).await.status, 202);
     hub.until_subscribed(3).await;
     let four = Receiver::start().await;
     subscribe(&hub, STRANGER, &topic("d"), &four.url("/d"), 4).await;
@@ -123,7 +114,7 @@ async fn a_hub_that_is_full_says_so_and_goes_on_for_those_who_are_there() {
     }
     let words = ["this hub has 3 subscriptions", "try again", "[limits] most_subscriptions"];
     is_refused(&hub, "192.0.2.3", topic, &destination.url("/4"), 503, words).await;
-    assert_eq!(ask(&hub, "subscribe", OTHER, topic, &destination.url("/3")).await.status, 202);
+    assert_eq!(subscribe_as(&hub, OTHER, topic, &destination.url("/3")).await.status, 202);
     hub.publish(topic, "news").await.unwrap();
     destination.until_delivered(3).await;
 }

@@ -4,17 +4,16 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::Path;
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, eventually, post, request};
+use resync_tests::harness::{
+    Answer, HubProcess, PROXY, Receiver, Reply, Seen, client, eventually, ping_as, post, request,
+};
 use tempfile::{TempDir, tempdir};
 use url::form_urlencoded::Serializer;
 
 use super::peak;
 
-/// A hub as an operator runs it, behind a proxy, so that a test can be many clients.
-const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
 const MEBIBYTE: u64 = 1024 * 1024;
 /// What all links of a notification may take in a delivery.
 const CAP: usize = 4 * 1024;
@@ -30,16 +29,6 @@ async fn hub() -> (TempDir, HubProcess) {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start_public(folder.path(), &[PROXY]).await;
     (folder, hub)
-}
-
-async fn ping(hub: &HubProcess, client: u8, topic: &str) {
-    let client = Ipv4Addr::new(192, 0, 2, client).to_string();
-    let headers =
-        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
-    let body =
-        Serializer::new(String::new()).extend_pairs([("hub.mode", "publish"), ("hub.url", topic)]).finish();
-    let answer = post(hub.address, &headers, body.as_bytes()).await.unwrap();
-    assert_eq!(answer.status, 204, "{}", answer.text());
 }
 
 /// A page that is never the same and names so many hubs, each by a reference of a few bytes.
@@ -132,7 +121,7 @@ async fn c1_hundreds_of_links_against_an_endless_url_cost_the_hub_and_its_subscr
     for round in 1..=ROUNDS {
         for number in 0..TOPICS {
             let path = format!("/{number}");
-            ping(&hub, u8::try_from(round % 4 + 1).unwrap(), &stranger.url(&path)).await;
+            ping_as(&hub, client((round % 4 + 1).try_into().unwrap()), &stranger.url(&path)).await;
             stranger.until("it is fetched", |seen| requests_for(seen, &path) >= round).await;
         }
     }
@@ -167,13 +156,13 @@ async fn c1_links_that_become_too_long_only_when_they_are_absolute_are_refused_w
     });
     for (number, topic) in [&topic, &hubs].into_iter().enumerate() {
         hub.subscribe(topic, &destination.url("/cb"), &[], number + 1).await;
-        ping(&hub, 1, topic).await;
+        ping_as(&hub, client(1), topic).await;
         let said = hub.process().line_number("topic not fetched: ping given up", number + 1).await;
         assert!(said.contains("name fewer hubs, or shorter URLs"), "{said}");
     }
     assert!(destination.deliveries().is_empty());
     stranger.behave(|_| html(page(2, 1)));
-    ping(&hub, 2, &hubs).await;
+    ping_as(&hub, client(2), &hubs).await;
     assert_eq!(destination.until_delivered(1).await[0].text(), page(2, 1), "the next ping counts anew");
 }
 
@@ -190,11 +179,11 @@ async fn c1_a_content_type_goes_to_everybody_and_is_short() {
         }
     };
     stranger.behave(of_length(257));
-    ping(&hub, 1, &topic).await;
+    ping_as(&hub, client(1), &topic).await;
     let said = hub.process().line("topic not fetched: ping given up").await;
     assert!(said.contains("Content-Type has 257 bytes"), "{said}");
     stranger.behave(of_length(256));
-    ping(&hub, 2, &topic).await;
+    ping_as(&hub, client(2), &topic).await;
     assert_eq!(destination.until_delivered(1).await[0].header("content-type").len(), 256);
 }
 
@@ -209,7 +198,7 @@ async fn c1_links_just_below_the_cap_are_taken_weighed_and_delivered() {
     stranger.behave(move |_| html(page.clone()));
     hub.subscribe(&topic, &destination.url("/cb"), &[], 1).await;
     let before = log_bytes(&hub).await;
-    ping(&hub, 1, &topic).await;
+    ping_as(&hub, client(1), &topic).await;
 
     let delivery = destination.until_delivered(1).await.swap_remove(0);
     let header = delivery.header("link");
@@ -274,11 +263,11 @@ async fn c1_what_a_ping_has_the_hub_send_counts_with_its_links() {
     }
     hub.subscribe(&other, &destination.url("/other"), &[], 5).await;
     stranger.behave(version(1));
-    ping(&hub, 1, &topic).await;
+    ping_as(&hub, client(1), &topic).await;
     destination.until_delivered(4).await;
     stranger.behave(version(2));
-    ping(&hub, 1, &topic).await;
-    ping(&hub, 2, &other).await;
+    ping_as(&hub, client(1), &topic).await;
+    ping_as(&hub, client(2), &other).await;
     assert_eq!(destination.until_delivered(5).await[4].path(), "/other");
     assert_eq!(
         stranger.look(|seen| requests_for(seen, "/topic")),

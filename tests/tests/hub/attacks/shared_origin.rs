@@ -2,16 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, post, refusing};
+use resync_tests::harness::{HubProcess, PROXY, Receiver, Reply, Seen, client, refusing, subscribe_as};
 use tempfile::tempdir;
-use url::form_urlencoded::Serializer;
 
-/// A hub behind a proxy, so that a test can be many clients.
-const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
 const HONEST: &str = "http://example.com/honest";
 const ATTACK: &str = "http://example.com/attack";
 /// As many failures in a row as the release configuration lets a breaker open after, and some more.
@@ -26,17 +22,6 @@ fn one_tenant_fails(seen: &Seen) -> Reply {
     }
 }
 
-/// Each from a client of its own.
-async fn subscribe(hub: &HubProcess, client: u8, callback: &str) {
-    let client = Ipv4Addr::new(192, 0, 2, client).to_string();
-    let headers =
-        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
-    let parameters = [("hub.mode", "subscribe"), ("hub.topic", ATTACK), ("hub.callback", callback)];
-    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
-    let answer = post(hub.address, &headers, body.as_bytes()).await.unwrap();
-    assert_eq!(answer.status, 202, "{}", answer.text());
-}
-
 fn of_path<'a>(seen: &'a [Seen], path: &'a str) -> impl Iterator<Item = &'a Seen> {
     seen.iter().filter(move |seen| seen.method == Method::POST && seen.path() == path)
 }
@@ -49,13 +34,14 @@ async fn h3_a_path_that_fails_and_asks_for_an_hour_holds_up_no_other_path_of_its
     origin.behave(one_tenant_fails);
     hub.subscribe(HONEST, &origin.url("/honest"), &[], 1).await;
     hub.subscribe("http://example.com/other", &origin.url("/other"), &[], 2).await;
-    let mut subscriptions = 2_u8;
+    let mut subscriptions = 2;
     for round in 1..=3 {
         // Each failing subscription gets its hour, so that the attacker makes new ones.
         for number in 0..FAILING {
             subscriptions += 1;
             let callback = origin.url(&format!("/failing?{round}.{number}"));
-            subscribe(&hub, subscriptions, &callback).await;
+            let answer = subscribe_as(&hub, client(subscriptions), ATTACK, &callback).await;
+            assert_eq!(answer.status, 202, "{}", answer.text());
         }
         hub.publish(ATTACK, "to fail at").await.unwrap();
         origin.until("the attack is on", |seen| of_path(seen, "/failing").count() >= 5 * round).await;

@@ -7,12 +7,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::Method;
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, post};
+use resync_tests::harness::{HubProcess, PROXY, Receiver, Reply, Seen, client, subscribe_as};
 use tempfile::tempdir;
-use url::form_urlencoded::Serializer;
 
-/// A hub behind a proxy, so that a test can be many clients.
-const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
 /// The constant above which a host is a slow one whatever its peers do is three seconds.
 const JUST_BELOW: Duration = Duration::from_millis(2_900);
 const SLOW_HOSTS: u8 = 64;
@@ -23,13 +20,8 @@ const POSTS: usize = 12;
 /// Fewer than the slow ones would take, as the default is for an attacker with four times as many hosts.
 const FEW_PLACES: (&str, &str) = ("DELIVERY_MAX_IN_FLIGHT", "256");
 
-async fn subscribe(hub: &HubProcess, client: usize, topic: &str, callback: &str) {
-    let client = Ipv4Addr::from(0xc000_0200 + u32::try_from(client).unwrap()).to_string();
-    let headers =
-        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
-    let parameters = [("hub.mode", "subscribe"), ("hub.topic", topic), ("hub.callback", callback)];
-    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
-    let answer = post(hub.address, &headers, body.as_bytes()).await.unwrap();
+async fn subscribe(hub: &HubProcess, number: usize, topic: &str, callback: &str) {
+    let answer = subscribe_as(hub, client(number.try_into().unwrap()), topic, callback).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
 }
 
