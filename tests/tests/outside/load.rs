@@ -157,7 +157,15 @@ const NOBODY: [&str; 9] = [
 
 #[tokio::test]
 async fn honest_ones_lose_nothing_under_a_small_attack_of_every_kind() {
-    let honest = ["attack", "--rate=20", "--seconds=2", "--rounds=1", "--subscribers=10", "--ratio=1000"];
+    let honest = [
+        "attack",
+        "--rate=20",
+        "--seconds=5",
+        "--rounds=1",
+        "--subscribers=10",
+        "--ratio=1000",
+        "--answered-within=60",
+    ];
     let attackers = [
         "--slow=50",
         "--flood=100",
@@ -171,8 +179,8 @@ async fn honest_ones_lose_nothing_under_a_small_attack_of_every_kind() {
     ];
     let told = Told::by(&[&honest[..], &attackers].concat()).await;
     for phase in ["quiet", "attacked"] {
-        assert_eq!(told.count(&format!("/posts/{phase}/done")), 40);
-        assert_eq!(told.count(&format!("/deliveries/{phase}/done")), 40 * 18);
+        assert_eq!(told.count(&format!("/posts/{phase}/done")), 100);
+        assert_eq!(told.count(&format!("/deliveries/{phase}/done")), 100 * 18);
     }
     assert!(["failed", "lost", "kept_out"].iter().all(|what| told.count(&format!("/{what}")) == 0));
     assert!((48..=50).contains(&told.count("/sieged/slow_open")));
@@ -183,8 +191,16 @@ async fn honest_ones_lose_nothing_under_a_small_attack_of_every_kind() {
 #[tokio::test]
 async fn an_attack_that_honest_ones_notice_too_much_ends_with_what_it_was_and_exit_code_1() {
     let folder = tempfile::tempdir().unwrap();
-    let small =
-        ["attack", "--rate=20", "--seconds=1", "--rounds=1", "--subscribers=2", "--ratio=0", "--json"];
+    let small = [
+        "attack",
+        "--rate=20",
+        "--seconds=1",
+        "--rounds=1",
+        "--subscribers=2",
+        "--ratio=0",
+        "--answered-within=60",
+        "--json",
+    ];
     let mut command = Command::new(binary("resync-load"));
     let output = command.args(small).args(NOBODY).current_dir(folder.path()).output();
     let output = output.await.unwrap();

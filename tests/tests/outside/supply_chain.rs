@@ -16,7 +16,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use advisories::{Advisory, list, news};
+use advisories::{Advisory, list, news, not_compared, write_compared};
 use policy::{Exception, Policy, is_licensed, made_up};
 use tempfile::tempdir;
 use tree::{Crate, crates};
@@ -239,8 +239,20 @@ fn a_checkout_of_the_database_shows_what_the_list_does_not_say() {
     let later = made_up("moss", "1.2.0");
     let said = news(folder.path(), &list, &[&later]).swap_remove(0);
     assert!(said.starts_with("RUSTSEC-2031-0001 is new and concerns no version that we have:"), "{said}");
+}
 
-    let given = env::var_os("RESYNC_TEST_ADVISORIES").map(PathBuf::from);
-    let news: Vec<_> = given.iter().flat_map(|folder| news(folder, &advisories::list(), &locked())).collect();
-    assert!(news.is_empty(), "tests/advisories.toml does not know:\n{}", news.join("\n"));
+#[test]
+fn every_crate_that_we_have_was_compared_with_the_database() {
+    if let Some(folder) = env::var_os("RESYNC_TEST_ADVISORIES").map(PathBuf::from) {
+        let news = news(&folder, &list(), &locked());
+        assert!(news.is_empty(), "tests/advisories.toml does not know:\n{}", news.join("\n"));
+        write_compared(&locked());
+    }
+    let unknown = not_compared(&locked());
+    assert!(
+        unknown.is_empty(),
+        "nobody has looked whether these crates have a known hole; run tests/advisories (CONTRIBUTING.md): {unknown:?}"
+    );
+    let stranger = Crate { source: Some(REGISTRY.to_owned()), ..made_up("no-crate-of-ours", "1.0.0") };
+    assert_eq!(not_compared(&[&stranger]), BTreeSet::from(["no-crate-of-ours"]));
 }

@@ -1,7 +1,7 @@
 //! Honest publishers: they post at a fixed rate, whatever becomes of the posts before.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::Range;
+use std::ops::{Range, RangeFrom};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,10 +22,11 @@ pub(super) const TOPIC: &str = "http://source.example/load/";
 /// Digits of a notification's number, with which its body begins.
 pub(super) const DIGITS: usize = 10;
 const BODY: usize = 1_000;
-/// A publisher asks so often how a notification fares, from here, and is answered within so long.
+/// A publisher asks so often how a notification fares, from here.
 const ASKING: Duration = Duration::from_secs(1);
 const ASKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// Between two posts that are not counted.
+const GOING_ON: Duration = Duration::from_secs(1);
 
 /// Publishers with a token, over connections that they keep.
 #[derive(Clone)]
@@ -67,6 +68,19 @@ impl Honest {
             });
         }
         posts.join_all().await
+    }
+
+    /// Goes on posting, from this number on, as long as what this returns is kept; what becomes of that is not counted.
+    pub(super) fn go_on(&self, numbers: RangeFrom<usize>) -> JoinSet<()> {
+        let (honest, mut going_on) = (self.clone(), JoinSet::new());
+        going_on.spawn(async move {
+            let mut ticks = interval(GOING_ON);
+            for number in numbers {
+                ticks.tick().await;
+                honest.post(number).await;
+            }
+        });
+        going_on
     }
 
     async fn post(&self, number: usize) -> bool {
@@ -112,8 +126,13 @@ pub(super) fn latency(posts: &[Post]) -> Result<Latency, Failure> {
 }
 
 /// Asks again and again how a notification fares, as long as what this returns is kept. `unanswered` counts the queries that are
-/// not answered in time.
-pub(super) fn ask(hub: SocketAddr, status: &str, unanswered: &Arc<AtomicUsize>) -> JoinSet<()> {
+/// not answered within so long.
+pub(super) fn ask(
+    hub: SocketAddr,
+    status: &str,
+    within: Duration,
+    unanswered: &Arc<AtomicUsize>,
+) -> JoinSet<()> {
     let (request, unanswered, mut asking) = (query_of(status), Arc::clone(unanswered), JoinSet::new());
     asking.spawn(async move {
         let mut ticks = interval(ASKING);
@@ -121,7 +140,7 @@ pub(super) fn ask(hub: SocketAddr, status: &str, unanswered: &Arc<AtomicUsize>) 
             ticks.tick().await;
             // Each over a connection of its own, since one that waits for an answer holds up the next.
             let mut client = Client::new(ASKER.into(), hub);
-            let answer = timeout(ANSWERED_WITHIN, client.send(&request)).await;
+            let answer = timeout(within, client.send(&request)).await;
             if answer.ok().flatten() != Some(200) {
                 unanswered.fetch_add(1, Ordering::Relaxed);
             }

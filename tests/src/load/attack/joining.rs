@@ -22,7 +22,7 @@ const NET: u8 = 104;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Until one of them answers whether it meant its request: meanwhile somebody may supersede it.
 const THINKS: Duration = Duration::from_millis(300);
-/// Who has got nothing so long after the last post was kept out.
+/// Who has got nothing so long after the last post that counts was kept out.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 

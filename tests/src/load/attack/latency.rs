@@ -40,6 +40,11 @@ impl Latency {
         let (p50, p99, max) = (at(50)?, at(99)?, times.last().copied()?);
         Some(Self { done: times.len(), failed, p50, p99, max })
     }
+
+    /// Of these times, so many of which are how long was waited for what never came.
+    pub(super) fn with_lost(times: impl IntoIterator<Item = Duration>, lost: usize) -> Option<Self> {
+        Self::of(times, lost).map(|all| Self { done: all.done - lost, ..all })
+    }
 }
 
 impl Compared {
@@ -68,6 +73,13 @@ mod tests {
         let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(f64::round);
         assert!((p50, p99, max) == (101.0, 199.0, 200.0), "{latency:?}");
         assert!(Latency::of([], 3).is_none());
+    }
+
+    #[test]
+    fn what_is_lost_is_not_done_but_makes_the_slowest_slower() {
+        let latency = Latency::with_lost([1, 20_000, 2].map(Duration::from_millis), 1).unwrap();
+        assert_eq!((latency.done, latency.failed), (2, 1));
+        assert!((latency.max - 20_000.0).abs() < 1e-9, "{latency:?}");
     }
 
     #[test]

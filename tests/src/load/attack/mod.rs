@@ -85,6 +85,9 @@ pub struct Attack {
     /// Queries of a notification's status a second
     #[arg(long, default_value_t = 500)]
     pub queries: u32,
+    /// Seconds within which an honest query of a status must be answered
+    #[arg(long, default_value_t = 2)]
+    pub answered_within: u64,
     /// What the p99 of honest posts, and that of honest deliveries, may be by what it was before: beyond that the exit code is 1, as
     /// it is where one was lost, or an attack did not take place
     #[arg(long, default_value_t = 3.0)]
@@ -107,7 +110,7 @@ pub struct AttackReport {
     pub lost: usize,
     /// Honest subscribers of all rounds that came during the attack and got nothing.
     pub kept_out: usize,
-    /// Honest queries of a notification's status, of all rounds, that got none within two seconds.
+    /// Honest queries of a notification's status, of all rounds, that got none in time (`answered_within`).
     pub unanswered: usize,
     /// Notifications of the honest topic that had to leave the log to make room, in all rounds.
     pub forgotten: u64,
@@ -185,7 +188,7 @@ impl AttackReport {
             (self.failed, "honest notifications were not acknowledged"),
             (self.lost, "honest deliveries did not come"),
             (self.kept_out, "honest subscribers were kept out"),
-            (self.unanswered, "honest queries of a status got none within two seconds"),
+            (self.unanswered, "honest queries of a status got none in time"),
         ];
         for (count, what) in must_be_none {
             if count > 0 {
@@ -313,7 +316,7 @@ mod tests {
                 "2 honest notifications were not acknowledged",
                 "3 honest deliveries did not come",
                 "4 honest subscribers were kept out",
-                "5 honest queries of a status got none within two seconds",
+                "5 honest queries of a status got none in time",
                 "6 honest notifications had to leave the log",
             ]
         );

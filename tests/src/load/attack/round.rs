@@ -78,17 +78,20 @@ pub(super) async fn measure(plan: &Attack, folder: &Path) -> Result<Round, Failu
     let joining = Joining::start(joining_in(plan), told).await?;
     let mut attackers = siege.begin(plan, &subscribers, pending).await?;
     let (mut joined, unanswered) = (joining.begin(hub.address), Arc::default());
-    let mut asking = honest::ask(hub.address, &siege.status, &unanswered);
+    let within = Duration::from_secs(plan.answered_within);
+    let mut asking = honest::ask(hub.address, &siege.status, within, &unanswered);
     sleep(RISE).await;
     let posting = honest.post_all(warm + counted..warm + 2 * counted, plan.rate);
     let (posts, under_way) = siege.watched(posting).await;
     // The attack goes on while what is owed is waited for.
     let attacked = (honest::latency(&posts)?, subscribers.deliveries(&posts).await?);
+    // Who is in force only after the last post that counts gets one of these.
+    let mut going_on = honest.go_on(warm + 2 * counted..);
     let kept_out = joining.kept_out().await;
     let (forgotten, strange_forgotten) = forgotten(&hub).await?;
     let after = (most_resident(&mut hub)?, bytes_below(folder));
     let sieged = Sieged { forgotten: strange_forgotten, ..siege.sieged(&under_way, &subscribers) };
-    for tasks in [&mut asking, &mut joined, &mut attackers] {
+    for tasks in [&mut going_on, &mut asking, &mut joined, &mut attackers] {
         tasks.shutdown().await;
     }
     // What is still owed to attackers need not be waited for.

@@ -61,13 +61,13 @@ pub struct Sieged {
     pub bodies_fetched: usize,
     /// Notifications of strangers' topics that had to leave the log to make room.
     pub forgotten: u64,
-    /// Deliveries that were under way to callbacks which are late, half of the time.
+    /// Deliveries that were under way to callbacks which are late, at most.
     pub late: usize,
     /// Deliveries that a path of the shared origin refused for an hour.
     pub refused: usize,
     /// Requests that the hub took whose callbacks never answer.
     pub waiting: usize,
-    /// Questions that were under way to such callbacks, half of the time.
+    /// Questions that were under way to such callbacks, at most.
     pub unanswered: usize,
     /// Requests that the hub took in the name of somebody whose own was pending.
     pub superseding: usize,
@@ -77,9 +77,11 @@ pub struct Sieged {
     pub bad_answers: BTreeMap<u16, usize>,
 }
 
-/// What is under way, half of the time.
+/// What is under way.
 pub(super) struct UnderWay {
+    /// Half of the time.
     slow_open: usize,
+    // At most, since such requests come in waves.
     late: usize,
     unanswered: usize,
 }
@@ -111,24 +113,22 @@ impl Siege {
 
     /// With what is under way meanwhile.
     pub(super) async fn watched<T>(&self, work: impl Future<Output = T>) -> (T, UnderWay) {
-        let (mut looks, mut seen) = (interval(LOOK), <[Vec<usize>; 3]>::default());
-        let counts = &self.counts;
+        let (mut looks, mut open) = (interval(LOOK), Vec::new());
+        let (mut late, mut unanswered) = (0, 0);
+        let now = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         tokio::pin!(work);
         let done = loop {
             tokio::select! {
                 done = &mut work => break done,
                 _ = looks.tick() => {
-                    let now = [&counts.slow_open, &*counts.late, &*counts.unanswered];
-                    for (all, now) in seen.iter_mut().zip(now) {
-                        all.push(now.load(Ordering::Relaxed));
-                    }
+                    open.push(now(&self.counts.slow_open));
+                    late = late.max(now(&self.counts.late));
+                    unanswered = unanswered.max(now(&self.counts.unanswered));
                 }
             }
         };
-        let [slow_open, late, unanswered] = seen.map(|mut all| {
-            all.sort_unstable();
-            all.get(all.len() / 2).copied().unwrap_or_default()
-        });
+        open.sort_unstable();
+        let slow_open = open.get(open.len() / 2).copied().unwrap_or_default();
         (done, UnderWay { slow_open, late, unanswered })
     }
 

@@ -462,12 +462,14 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use walkdir::WalkDir;
+
     use super::*;
 
-    /// Where it is written what a program of this repository says.
+    /// Where it is written what a program of this repository says: a file, or the folder of a program of tests.
     fn source(program: &Program) -> Option<String> {
         Some(match program {
-            Program::Test([tests], _) => format!("tests/tests/{tests}/main.rs"),
+            Program::Test([tests], _) => format!("tests/tests/{tests}"),
             Program::Test([tests, module], _) => {
                 format!("tests/tests/{tests}/{}.rs", module.trim_end_matches(':'))
             }
@@ -477,13 +479,19 @@ mod tests {
         })
     }
 
+    fn text_below(path: &Path) -> String {
+        let files = WalkDir::new(path).into_iter().map(Result::unwrap);
+        let files = files.filter(|entry| entry.file_type().is_file());
+        files.map(|file| fs::read_to_string(file.path()).unwrap()).collect()
+    }
+
     #[test]
     fn words_around_a_figure_are_those_that_the_program_says() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut said = 0;
         for measurement in MEASUREMENTS {
             let Some(source) = source(&measurement.program) else { continue };
-            let text = fs::read_to_string(root.join(&source)).unwrap();
+            let text = text_below(&root.join(&source));
             for figure in measurement.figures {
                 if let At::Before(words) | At::After(words) = figure.at {
                     assert!(text.contains(words), "{words:?} is not said in {source}");

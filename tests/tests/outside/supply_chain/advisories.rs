@@ -49,13 +49,52 @@ impl Versions {
     }
 }
 
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/advisories.toml");
+/// Between these the file names the crates that were compared with the database.
+const COMPARED: [&str; 2] = ["\ncompared = \"\"\"\n", "\"\"\"\n"];
+
 pub(super) fn list() -> Vec<Advisory> {
     #[derive(Deserialize)]
     struct List {
         advisories: Vec<Advisory>,
     }
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/advisories.toml")).unwrap();
-    toml::from_str::<List>(&text).unwrap().advisories
+    toml::from_str::<List>(&file()).unwrap().advisories
+}
+
+/// Those of these crates that were never compared with the database.
+pub(super) fn not_compared<'c>(crates: &[&'c Crate]) -> BTreeSet<&'c str> {
+    let text = file();
+    let (_, compared, _) = parts(&text);
+    let compared: BTreeSet<_> = compared.split_whitespace().collect();
+    names(crates).into_iter().filter(|name| !compared.contains(name)).collect()
+}
+
+/// Writes down that these crates were compared with the database, and no others.
+pub(super) fn write_compared(crates: &[&Crate]) {
+    let text = file();
+    let (before, _, after) = parts(&text);
+    let names: Vec<_> = names(crates).into_iter().collect();
+    let lines = names.chunk_by(|one, other| one.as_bytes()[0] == other.as_bytes()[0]);
+    let compared: String = lines.map(|line| line.join(" ") + "\n").collect();
+    let [begin, end] = COMPARED;
+    fs::write(FILE, [before, begin, &compared, end, after].concat()).unwrap();
+}
+
+fn file() -> String {
+    fs::read_to_string(FILE).unwrap()
+}
+
+/// What stands before the names of the crates that were compared, these, and what stands after them.
+fn parts(text: &str) -> (&str, &str, &str) {
+    let [begin, end] = COMPARED;
+    let (before, rest) = text.split_once(begin).unwrap();
+    let (compared, after) = rest.split_once(end).unwrap();
+    (before, compared, after)
+}
+
+/// Of crates from elsewhere: those of this repository are in no database.
+fn names<'c>(crates: &[&'c Crate]) -> BTreeSet<&'c str> {
+    crates.iter().filter(|it| it.source.is_some()).map(|it| it.name.as_str()).collect()
 }
 
 /// What the list would have to say otherwise to agree with the database in `folder` about these crates.
