@@ -2,8 +2,9 @@
 //! each connection, and is told which one to close.
 //!
 //! One client may have all of them while nobody else wants any, as a reverse proxy does, which speaks for many. Once all are
-//! in use, every newcomer is served in the place of another connection: of the client that has most, first one that waits
-//! for a request. So each of `n` clients is sure of its part, and who does not use a connection does not keep it.
+//! in use, a newcomer is served in the place of another connection: first of a client that has far more than the newcomer, of
+//! the client that has most, one that waits for a request before others. So each of `n` clients
+//! is sure of its part, and who does not use a connection does not keep it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +13,8 @@ use std::time::Instant;
 
 use crate::address::network;
 
-/// Of whoever has more than so many times the connections of a newcomer also a request that is under way makes room.
+/// Whoever has more than so many times the connections of a newcomer makes room before all others, also with a request that
+/// is under way.
 const HOGS: usize = 2;
 
 /// What a connection is about.
@@ -76,6 +78,20 @@ pub struct Taken<H> {
     pub ends: Option<H>,
 }
 
+/// The answer to whoever finds no place, which needs no request: its connection ends with it.
+///
+/// ```
+/// let answer = resync_core::connections::full("try again\n");
+/// assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\n\r\ntry again\n"));
+/// ```
+pub fn full(text: &str) -> String {
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len()
+    )
+}
+
 impl<H> Connections<H> {
     /// At most so many at once.
     pub fn new(most: usize) -> Self {
@@ -131,14 +147,15 @@ impl<H> Connections<H> {
         }
         let count = |client: &IpAddr| counts.get(client).copied().unwrap_or(0);
         let own = count(&client);
+        let is_hog = |client: &IpAddr| count(client) > own * HOGS;
         let may_end = |served: &Served<H>| match served.phase {
-            Phase::Request => count(&served.client) > own * HOGS,
+            Phase::Request => is_hog(&served.client),
             _ => count(&served.client) >= own,
         };
         let candidates = self.served.iter().filter(|(_, served)| may_end(served));
         let first = candidates.min_by_key(|(number, served)| {
-            let is_request = served.phase == Phase::Request;
-            (is_request, Reverse(count(&served.client)), served.phase.rank(), served.since, **number)
+            let (is_request, is_hog) = (served.phase == Phase::Request, is_hog(&served.client));
+            (!is_hog, is_request, Reverse(count(&served.client)), served.phase.rank(), served.since, **number)
         });
         first.map(|(number, _)| *number)
     }
@@ -158,7 +175,7 @@ mod tests {
     }
 
     /// Who has a connection, with what it is about.
-    fn full(phases: &[(u8, Phase)]) -> (Connections<usize>, Instant) {
+    fn filled(phases: &[(u8, Phase)]) -> (Connections<usize>, Instant) {
         let (mut connections, begin) = (Connections::new(phases.len()), Instant::now());
         for (number, (last, phase)) in phases.iter().enumerate() {
             let now = begin + Duration::from_secs(number as u64);
@@ -169,7 +186,7 @@ mod tests {
     }
 
     fn ends_for(last: u8, phases: &[(u8, Phase)]) -> Option<usize> {
-        let (mut connections, now) = full(phases);
+        let (mut connections, now) = filled(phases);
         connections.take(client(last), now, usize::MAX).and_then(|taken| taken.ends)
     }
 
@@ -192,9 +209,22 @@ mod tests {
     }
 
     #[test]
-    fn one_network_is_one_client() {
+    fn who_has_far_more_than_a_newcomer_makes_room_before_those_who_have_few() {
+        use Phase::{Header, Idle, New, Request};
+        assert_eq!(ends_for(9, &[(1, New), (2, Request), (2, Request), (2, Request)]), Some(1));
+        assert_eq!(ends_for(9, &[(1, Header), (1, Idle), (2, Request), (2, Request), (2, Request)]), Some(2));
+        assert_eq!(ends_for(9, &[(1, New), (2, Request), (2, Request)]), Some(0), "nobody has far more");
+        assert_eq!(
+            ends_for(1, &[(1, New), (2, Request), (2, Request), (2, Request)]),
+            Some(0),
+            "it has its part"
+        );
+    }
+
+    #[test]
+    fn the_networks_of_one_customer_are_one_client() {
         let (mut connections, now) = (Connections::new(2), Instant::now());
-        for (number, address) in ["2001:db8::1", "2001:db8:0:1::1"].into_iter().enumerate() {
+        for (number, address) in ["2001:db8:0:1::1", "2001:db8:1::1"].into_iter().enumerate() {
             connections.take(address.parse().unwrap(), now, number).unwrap();
         }
         let taken = connections.take("2001:db8::2".parse().unwrap(), now, 9).unwrap();
@@ -216,10 +246,14 @@ mod tests {
         assert_eq!(connections.phase(number), None);
     }
 
+    /// Mostly requests, so that there are clients that have nothing else.
+    const PHASES: [Phase; 6] =
+        [Phase::New, Phase::Idle, Phase::Header, Phase::Request, Phase::Request, Phase::Request];
+
     proptest! {
         #[test]
         fn nobody_makes_room_for_a_client_that_then_has_more(
-            steps in vec((0..6_u8, 0..4_u8, 0..12_u64), 1..300),
+            steps in vec((0..6_u8, 0..6_u8, 0..10_usize), 1..300),
         ) {
             let (mut connections, begin) = (Connections::new(10), Instant::now());
             for (step, (last, phase, number)) in steps.into_iter().enumerate() {
@@ -227,14 +261,19 @@ mod tests {
                 let had = |connections: &Connections<IpAddr>, client| {
                     connections.served.values().filter(|served| served.client == client).count()
                 };
-                let phase = [Phase::New, Phase::Idle, Phase::Header, Phase::Request][usize::from(phase)];
-                connections.enter(number, phase, now);
+                let phase = PHASES[usize::from(phase)];
+                if let Some(number) = connections.served.keys().nth(number).copied() {
+                    connections.enter(number, phase, now);
+                }
                 let before: Vec<usize> = (0..6).map(|last| had(&connections, client(last))).collect();
                 let taken = connections.take(client(last), now, client(last));
                 if let Some(ended) = taken.and_then(|taken| taken.ends).filter(|ended| *ended != client(last)) {
                     let IpAddr::V4(v4) = ended else { unreachable!("all are of IPv4") };
                     let lost = before[usize::from(v4.octets()[3])];
-                    prop_assert!(lost > before[usize::from(last)], "{lost} {before:?}");
+                    let own = before[usize::from(last)];
+                    prop_assert!(lost > own, "{lost} {before:?}");
+                    let has_hog = before.iter().any(|count| *count > (own + 1) * HOGS);
+                    prop_assert!(!has_hog || lost > (own + 1) * HOGS, "few make room before many: {lost} {before:?}");
                 }
                 prop_assert!(connections.served.len() <= 10);
             }

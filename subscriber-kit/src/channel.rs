@@ -212,7 +212,7 @@ pub(crate) async fn leave(subscriber: Subscriber, id: SubscriptionId) {
                 return;
             }
             Err(error) if error.is_transient() => {
-                tracing::debug!(%error, "not unsubscribed yet");
+                tracing::warn!(%error, "not unsubscribed yet");
                 tokio::time::sleep(jittered(pause)).await;
                 pause = (pause * 2).min(longest);
             }

@@ -127,6 +127,12 @@ pub(crate) enum Command {
         /// How the hubs reach the callback server [default: its address]
         #[arg(long, env = "RESYNC_DESTINATION_CALLBACK_URL", value_name = "URL", value_parser = http_url)]
         callback_url: Option<Url>,
+        /// Never ask a hub at an address that is not public
+        #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
+        public_only: bool,
+        /// Also ask hubs whose names lead into the own network
+        #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
+        any_address: bool,
     },
     /// Shows the subscriptions and the last synchronisation of a directory
     Status {
@@ -345,15 +351,20 @@ impl Manners {
         let sources: Vec<Url> = sources.into_iter().filter_map(|url| Url::parse(url).ok()).collect();
         ClientOptions {
             credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources.clone()),
-            reach: match (self.public_only, self.any_address) {
-                (true, _) => Reach::PublicOnly,
-                (false, true) => Reach::Everywhere,
-                (false, false) => Reach::AsNearAs(sources),
-            },
+            reach: reach(self.public_only, self.any_address, sources),
             per_host: self.per_host.into(),
             delay: self.delay,
             ..self.patience.client_options()
         }
+    }
+}
+
+/// Which addresses these flags let be asked, beside those as near as what was given.
+pub(crate) fn reach(public_only: bool, any_address: bool, given: Vec<Url>) -> Reach {
+    match (public_only, any_address) {
+        (true, _) => Reach::PublicOnly,
+        (false, true) => Reach::Everywhere,
+        (false, false) => Reach::AsNearAs(given),
     }
 }
 

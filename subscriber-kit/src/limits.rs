@@ -58,7 +58,7 @@ pub(crate) struct Limits {
     #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCE_SIZE", default_value = "16 GiB", value_name = "SIZE")]
     max_resource_size: ByteSize,
     /// How many resources one list may lead to
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCES", default_value_t = 10_000_000, value_name = "N")]
+    #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCES", default_value_t = 3_000_000, value_name = "N")]
     max_resources: u64,
     /// How large the lists and manifests of one run may be together
     #[arg(long, env = "RESYNC_DESTINATION_MAX_LIST_SIZE", default_value = "16 GiB", value_name = "SIZE")]

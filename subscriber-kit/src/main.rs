@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
-use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
+use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
 use resync_subscriber_kit::relay::{RelayError, RelayOptions, relay, unsubscribe};
 use resync_subscriber_kit::service::ServiceOptions;
@@ -25,10 +25,10 @@ use resync_subscriber_kit::sync::{
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
-use url::Url;
+use url::{Host, Url};
 
 use bar::Bar;
-use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe};
+use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe, reach};
 use show::Sizes;
 
 const FAILED: u8 = 1;
@@ -136,10 +136,15 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Audit(copy) => compare(&copy).await.map_err(Failure::without_verdict),
         Command::Subscribe(flags) => hand_on(*flags).await,
         Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,
-        Command::Unsubscribe { into, state, address, callback_url } => {
+        Command::Unsubscribe { into, state, address, callback_url, public_only, any_address } => {
             let (folder, found) = state_of(into, state)?;
-            let service = ServiceOptions { listen: address, callback_url, ..ServiceOptions::default() };
-            end_all(&folder, &found, service).await
+            let reach = reach(public_only, any_address, sure_hubs(&found));
+            let client = ClientOptions { reach, ..ClientOptions::default() };
+            end_all(
+                &folder,
+                ServiceOptions { listen: address, callback_url, client, ..ServiceOptions::default() },
+            )
+            .await
         }
         Command::Status { into, state, json } => {
             let (_, found) = state_of(into, state)?;
@@ -263,11 +268,20 @@ fn state_of(into: Option<PathBuf>, state: Option<PathBuf>) -> Result<(PathBuf, S
     }
 }
 
-/// Ends the subscriptions of a state. Its hubs were asked before, wherever they are.
-async fn end_all(folder: &Path, found: &Status, service: ServiceOptions) -> Result<ExitCode, Failure> {
-    let hubs = found.subscriptions.iter().filter_map(|one| Url::parse(&one.hub).ok()).collect();
-    let client = ClientOptions { reach: Reach::AsNearAs(hubs), ..ClientOptions::default() };
-    let left = unsubscribe(folder, &ServiceOptions { client, ..service }).await.map_err(relay_failure)?;
+/// The hubs of a state that were asked before at the address where they are now. It was the Source that named them, so another
+/// name may lead elsewhere since.
+fn sure_hubs(found: &Status) -> Vec<Url> {
+    let is_sure = |hub: &Url| match hub.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(_) | Host::Ipv6(_)) => true,
+        None => false,
+    };
+    found.subscriptions.iter().filter_map(|one| Url::parse(&one.hub).ok()).filter(is_sure).collect()
+}
+
+/// Ends the subscriptions of a state.
+async fn end_all(folder: &Path, service: ServiceOptions) -> Result<ExitCode, Failure> {
+    let left = unsubscribe(folder, &service).await.map_err(relay_failure)?;
     for topic in &left {
         say(format!("still subscribed to {}, until the lease ends", topic.as_str()))?;
     }

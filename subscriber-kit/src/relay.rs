@@ -23,7 +23,7 @@ use crate::fetch::{Client, FetchError};
 use crate::hook::Heard;
 use crate::hook_queue::{HookQueue, Told};
 use crate::inbox::{Deliveries, Receipt};
-use crate::service::{Party, Service, ServiceOptions};
+use crate::service::{Party, Service, ServiceOptions, leave_each};
 use crate::state::{StateError, Subscriptions};
 use crate::topic::{TopicError, TopicEvent, keep_one_of};
 
@@ -174,7 +174,7 @@ pub async fn relay(
 }
 
 /// Ends every subscription of a state that nothing works with, one of [`listen`](crate::listen) too. For the hubs the callback
-/// must be where it was. Gives the topics of those that could not be ended, which last as long as their leases.
+/// must be where it was. It was Sources that named the hubs: that one of them is near opens nothing to another. Gives the topics of those that could not be ended, which last as long as their leases.
 ///
 /// # Errors
 /// [`RelayError`] when nobody could be asked.
@@ -182,10 +182,22 @@ pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<T
     let client = Client::new(service.client.clone())?;
     let subscriptions = Subscriptions::open(state)?;
     let bind_error = |source| RelayError::Bind { address: service.listen, source };
-    let states = [(subscriptions.clone(), client)];
-    let (server, _deliveries) = Service::bind(service, states).await.map_err(bind_error)?;
-    let nothing = std::future::ready(Ok::<_, RelayError>(()));
-    server.run(nothing, std::future::pending(), true).await?;
+    let states = [(subscriptions.clone(), client.clone())];
+    let (server, mut parties) = Service::bind(service, states).await.map_err(bind_error)?;
+    // One state was given.
+    let Some((party, _deliveries)) = parties.pop() else { return Ok(Vec::new()) };
+    let ids = subscriptions.active();
+    let hub_of = |id| subscriptions.get(id).map(|one| one.hub).unwrap_or_default();
+    // With those of all others, so that none of these takes what another one opens for its own.
+    let others = subscriptions.list().into_iter().map(|one| one.hub);
+    let hubs: Vec<String> = ids.iter().map(hub_of).chain(others).collect();
+    let each = ids.into_iter().zip(client.for_each(&hubs)?);
+    let leaving = each.map(|(id, client)| (party.subscriber.with_client(client), id));
+    let work = async {
+        leave_each(leaving).await;
+        Ok::<_, RelayError>(())
+    };
+    server.run(work, std::future::pending(), false).await?;
     let left = subscriptions.active().into_iter();
     Ok(left.filter_map(|id| subscriptions.get(&id)).map(|left| left.topic).collect())
 }

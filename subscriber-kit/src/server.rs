@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
+use resync_core::connections::full;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -129,12 +130,7 @@ impl Server {
 
 /// An honest refusal without reading the request.
 async fn say_full(mut stream: TcpStream) -> std::io::Result<()> {
-    let text = "all connections are in use: try again\n";
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
-        text.len()
-    );
+    let answer = full("all connections are in use: try again\n");
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
     // Closing while the client still sends would take the answer away from it.

@@ -21,7 +21,7 @@ use crate::fetch::{Client, ClientOptions};
 use crate::hook::Hook;
 use crate::inbox::Deliveries;
 use crate::server::Server;
-use crate::state::Subscriptions;
+use crate::state::{SubscriptionId, Subscriptions};
 use crate::subscriber::{ROTATE_AFTER, Subscriber, SubscriberOptions};
 
 /// How long leaving may take.
@@ -154,7 +154,7 @@ impl Service {
         if result.is_ok() && unsubscribe_on_exit {
             tokio::select! {
                 () = self.server.run(self.callbacks) => {}
-                () = leave_all(&self.parties) => {}
+                () = leave_each(all_of(&self.parties)) => {}
             }
         }
         self.server.shut_down().await;
@@ -162,10 +162,16 @@ impl Service {
     }
 }
 
-async fn leave_all(parties: &[Party]) {
-    let leaving = parties.iter().flat_map(|party| {
-        party.subscriptions.active().into_iter().map(|id| leave(party.subscriber.clone(), id))
-    });
+/// What is active, with who ends it.
+fn all_of(parties: &[Party]) -> impl Iterator<Item = (Subscriber, SubscriptionId)> {
+    parties
+        .iter()
+        .flat_map(|party| party.subscriptions.active().into_iter().map(|id| (party.subscriber.clone(), id)))
+}
+
+/// Ends these subscriptions as far as that can be done soon.
+pub(crate) async fn leave_each(subscriptions: impl Iterator<Item = (Subscriber, SubscriptionId)>) {
+    let leaving = subscriptions.map(|(subscriber, id)| leave(subscriber, id));
     if tokio::time::timeout(UNSUBSCRIBE_PATIENCE, join_all(leaving)).await.is_err() {
         tracing::warn!("not unsubscribed in time; the lease will run out");
     }

@@ -8,6 +8,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulConnection, GracefulShutdown},
 };
+use resync_core::connections::full;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -116,12 +117,7 @@ fn turn_away(stream: TcpStream, turning_away: &Arc<Semaphore>, socket: OwnedSema
 
 /// An honest refusal without reading the request.
 async fn say_full(mut stream: TcpStream) -> io::Result<()> {
-    let text = "all connections of this server are in use: try again\n";
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
-        text.len()
-    );
+    let answer = full("all connections of this server are in use: try again\n");
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
     // Closing while the client still sends would take the answer away from it.

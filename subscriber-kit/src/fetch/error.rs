@@ -43,7 +43,7 @@ pub enum FetchError {
     },
     /// The name moved between the public network and the own one, as in DNS rebinding.
     #[error(
-        "{url} is refused: its name is at {address} now, and was {before} when this process first asked for it: if that is right, start again"
+        "{url} is refused: its name is at {address} now, and was {before} when this process first asked for it: restart this process if that is intended"
     )]
     TurnedName {
         /// What was asked for.

@@ -238,7 +238,7 @@ pub struct SyncOptions {
     pub retry_pause: Duration,
     /// The largest resource that is taken, in bytes.
     pub max_resource_bytes: u64,
-    /// How many resources one list may lead to, through its index.
+    /// How many resources one list may lead to, through its index; each takes up to half a KiB of memory meanwhile.
     pub max_resources: u64,
     /// How many bytes the documents of one run may have together: its lists, and the manifests beside packages.
     pub max_list_bytes: u64,
@@ -267,7 +267,7 @@ impl Default for SyncOptions {
             retries: 2,
             retry_pause: Duration::from_millis(250),
             max_resource_bytes: 16 << 30,
-            max_resources: 10_000_000,
+            max_resources: 3_000_000,
             max_list_bytes: 16 << 30,
             max_parts: 100_000,
             max_run_bytes: 16 << 40,
