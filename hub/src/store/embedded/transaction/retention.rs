@@ -101,7 +101,11 @@ impl Transaction<'_> {
     }
 
     fn remove_old(&self, cut: &mut Cut, older_than: DateTime, limit: usize) -> Result<bool> {
-        let old = |state: &TopicState| state.oldest.is_some_and(|oldest| oldest < older_than);
+        // Nobody is owed anything of a stranger's topic that nobody is subscribed to.
+        let for_nobody =
+            |state: &TopicState| state.payer != Payer::Publishers && !self.is_subscribed(state.topic.id);
+        let old =
+            |state: &TopicState| state.oldest.is_some_and(|oldest| oldest < older_than) || for_nobody(state);
         let mut oldest: BinaryHeap<_> =
             self.states().filter(|state| old(state)).filter_map(|state| self.by_age(state)).collect();
         while let Some(Reverse((_, topic))) = oldest.pop() {
