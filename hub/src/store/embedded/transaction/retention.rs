@@ -50,7 +50,7 @@ impl Cut {
 const READ: u64 = 4 * 1024 * 1024;
 const RECORD: u64 = 512;
 
-/// Whether a topic's bodies are there for nobody, how much they take, and of equals which has the oldest notification.
+/// Whether a topic's log is there for nobody, how much it weighs, and of equals which has the oldest notification.
 pub(super) type BySize = (bool, u64, Reverse<DateTime>, TopicId);
 
 /// A notification that may go.
