@@ -20,6 +20,7 @@ use super::addressed::{self, Addressed, Addresses, Unaddressable};
 use super::asking::{Asked, Asking, Confirmations};
 use super::attempt::{Attempt, Find, Finished};
 use super::editions::Editions;
+use super::lanes::Lane;
 use super::large::Large;
 use super::meters::Meters;
 use super::notes::{Came, Note, Notes};
@@ -164,6 +165,10 @@ impl Courier {
             }
             Err(error) => return Err(error),
         };
+        // First attempts find theirs in memory mostly; what had no room is read again only where it has.
+        if attempt.lane != Lane::First && self.large.refuses(topic, attempt.sought(), attempt.lane) {
+            return Ok(Finished::Postponed);
+        }
         let notification = match self.owed(&recipient.topic_url, attempt).await? {
             Ok(notification) => notification,
             Err(without) => return Ok(without),

@@ -6,7 +6,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
 
 use super::lanes::Lane;
 use crate::store::{Notification, Offset, Rule, TopicId};
@@ -16,14 +19,18 @@ const SMALL: u64 = 64 * 1024;
 /// What large ones may weigh together, of them those that go to slow hosts.
 const ALL: u64 = 80 * 1024 * 1024;
 const SLOW: u64 = ALL / 5;
+/// Of so many that found no room it is known without reading them: each takes some 40 bytes.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("4096 is not zero");
 
 /// The large notifications of all workers. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Large(Arc<Mutex<Table>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     held: HashMap<(TopicId, Offset), Held>,
+    /// What those weigh that found no room of late, and whether a ping has fetched them.
+    refused: LruCache<(TopicId, Offset), (u64, bool)>,
     /// What those weigh that were first sent to hosts that are not slow, and to slow ones.
     quick: Taken,
     slow: Taken,
@@ -65,6 +72,14 @@ impl Large {
             .then(|| Room { held: Some((self.clone(), topic, offset)) })
     }
 
+    /// Whether one that found no room before would find none now either, so that it need not be read.
+    pub(super) fn refuses(&self, topic: TopicId, offset: Offset, lane: Lane) -> bool {
+        let table = self.table();
+        let key = (topic, offset);
+        let Some((weight, is_fetched)) = table.refused.peek(&key).copied() else { return false };
+        !table.held.contains_key(&key) && !table.fits(weight, lane == Lane::Slow, is_fetched)
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         // Nothing in here can panic half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -79,22 +94,35 @@ impl Drop for Room {
     }
 }
 
+impl Default for Table {
+    fn default() -> Self {
+        let refused = LruCache::new(REMEMBERED);
+        Self { held: HashMap::new(), refused, quick: Taken::default(), slow: Taken::default() }
+    }
+}
+
 impl Table {
+    fn fits(&self, weight: u64, is_slow: bool, is_fetched: bool) -> bool {
+        let (taken, most) = if is_slow { (&self.slow, SLOW) } else { (&self.quick, ALL - SLOW) };
+        // What is larger than all there is goes alone.
+        let fits = |taken: u64, most: u64| taken == 0 || taken.saturating_add(weight) <= most;
+        fits(taken.all, most) && (!is_fetched || fits(taken.fetched, most / 2))
+    }
+
     fn take(&mut self, key: (TopicId, Offset), weight: u64, is_slow: bool, is_fetched: bool) -> bool {
-        let (taken, most) = if is_slow { (&mut self.slow, SLOW) } else { (&mut self.quick, ALL - SLOW) };
-        match self.held.entry(key) {
-            Entry::Occupied(held) => held.into_mut().requests += 1,
-            Entry::Vacant(vacant) => {
-                // What is larger than all there is goes alone.
-                let fits = |taken: u64, most: u64| taken == 0 || taken.saturating_add(weight) <= most;
-                if !fits(taken.all, most) || is_fetched && !fits(taken.fetched, most / 2) {
-                    return false;
-                }
-                taken.all += weight;
-                taken.fetched += if is_fetched { weight } else { 0 };
-                vacant.insert(Held { requests: 1, weight, is_slow, is_fetched });
-            }
+        if let Some(held) = self.held.get_mut(&key) {
+            held.requests += 1;
+            return true;
         }
+        if !self.fits(weight, is_slow, is_fetched) {
+            self.refused.put(key, (weight, is_fetched));
+            return false;
+        }
+        self.refused.pop(&key);
+        let taken = if is_slow { &mut self.slow } else { &mut self.quick };
+        taken.all += weight;
+        taken.fetched += if is_fetched { weight } else { 0 };
+        self.held.insert(key, Held { requests: 1, weight, is_slow, is_fetched });
         true
     }
 
@@ -168,7 +196,10 @@ mod tests {
         assert!(large.table().held.is_empty());
         let whole = large.room(&notification(2, Rule::Latest, 200 * MIB), Lane::First).unwrap();
         assert!(large.room(&notification(3, Rule::Every, MIB), Lane::First).is_none());
+        assert!(large.refuses(TopicId(1), Offset(3), Lane::Again), "without being read");
+        assert!(!large.refuses(TopicId(1), Offset(3), Lane::Slow), "there is room among those");
         drop(whole);
+        assert!(!large.refuses(TopicId(1), Offset(3), Lane::Again));
         assert!(large.room(&notification(3, Rule::Every, MIB), Lane::First).is_some());
     }
 }

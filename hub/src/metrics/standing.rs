@@ -85,8 +85,7 @@ impl Collector for Standing {
         let shares =
             [("publishers", usage.log_bytes - usage.strangers_bytes), ("strangers", usage.strangers_bytes)];
         let shares = shares.map(|(share, bytes)| (share, ConstGauge::new(count(bytes))));
-        let help =
-            "Bytes of bodies that the logs hold, of topics that a publisher speaks for and of all others";
+        let help = "What the logs weigh in bytes, of topics that a publisher speaks for and of all others";
         write_kinds(&mut encoder, ("log_share_bytes", help), "share", &shares)?;
         // Where the system does not say, there is no such series.
         if let Some(disk) = Disk::of(&self.data_dir) {

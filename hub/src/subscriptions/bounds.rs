@@ -34,7 +34,7 @@ struct Most {
 pub enum Counted {
     /// Subscriptions in force.
     Subscriptions,
-    /// Topics that somebody is subscribed to.
+    /// Topics: of a client those with subscriptions, in all those that the hub knows.
     Topics,
     /// Origins of callbacks.
     Hosts,
@@ -93,7 +93,7 @@ impl fmt::Display for Beyond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.counted {
             Counted::Subscriptions => "subscriptions",
-            Counted::Topics => "topics with subscriptions",
+            Counted::Topics => "topics",
             Counted::Hosts => "callback hosts",
         };
         write!(f, "{} {what}", self.most)
@@ -128,9 +128,10 @@ impl Bounds {
         callback: &CallbackUrl,
     ) -> Result<(), Full> {
         let Some(most) = &self.most else { return Ok(()) };
-        let Accounted { of_client, in_all, founds } = store.accounted(client.map(customer), topic, callback);
+        let Accounted { of_client, in_all, founds, adds } =
+            store.accounted(client.map(customer), topic, callback);
         beyond(&of_client, &most.of_client, founds).map_or(Ok(()), |beyond| Err(Full::Client(beyond)))?;
-        beyond(&in_all, &most.in_all, founds).map_or(Ok(()), |beyond| Err(Full::Hub(beyond)))
+        beyond(&in_all, &most.in_all, adds).map_or(Ok(()), |beyond| Err(Full::Hub(beyond)))
     }
 }
 
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn a_refusal_says_whose_share_is_used_up_and_what_to_do() {
         let client = Full::Client(Beyond { counted: Counted::Topics, most: 7 }).to_string();
-        assert!(client.contains("7 topics with subscriptions that it was the first to name"), "{client}");
+        assert!(client.contains("7 topics that it was the first to name"), "{client}");
         assert!(client.contains("unsubscribe") && client.contains("most_topics_of_client"), "{client}");
         let hub = Full::Hub(Beyond { counted: Counted::Hosts, most: 9 }).to_string();
         assert!(hub.contains("9 callback hosts") && hub.ends_with("[limits] most_callback_hosts"), "{hub}");
@@ -213,39 +214,70 @@ mod tests {
         (Some(IpAddr::from([192, 0, 2, client])), topic, callback)
     }
 
-    /// The subscriptions in force, with what each of them brought.
+    /// The subscriptions in force by when they began, who brought what has any, and all topics that there were.
     #[derive(Default)]
-    struct Model(BTreeMap<Place, Founded>);
+    struct Model {
+        begun: BTreeMap<Place, u64>,
+        topics: BTreeMap<u8, u8>,
+        hosts: BTreeMap<u8, u8>,
+        known: BTreeSet<u8>,
+        count: u64,
+    }
 
     impl Model {
         fn accounted(&self, (client, topic, host): Place) -> Accounted {
-            let own = || self.0.iter().filter(|((of, ..), _)| *of == client).map(|(_, founded)| founded);
-            let count = |is: fn(&Founded) -> bool| own().filter(|founded| is(founded)).count() as u64;
-            let (topics, hosts): (BTreeSet<_>, BTreeSet<_>) =
-                self.0.keys().map(|(_, topic, host)| (*topic, *host)).unzip();
+            let brought = |by: &BTreeMap<u8, u8>| by.values().filter(|by| **by == client).count() as u64;
+            let is_new = !self.hosts.contains_key(&host);
             Accounted {
                 of_client: Account {
-                    subscriptions: count(|_| true),
-                    topics: count(|founded| founded.topic),
-                    hosts: count(|founded| founded.host),
+                    subscriptions: self.begun.keys().filter(|(of, ..)| *of == client).count() as u64,
+                    topics: brought(&self.topics),
+                    hosts: brought(&self.hosts),
                 },
                 in_all: Account {
-                    subscriptions: self.0.len() as u64,
-                    topics: topics.len() as u64,
-                    hosts: hosts.len() as u64,
+                    subscriptions: self.begun.len() as u64,
+                    topics: self.known.len() as u64,
+                    hosts: self.hosts.len() as u64,
                 },
-                founds: Founded { topic: !topics.contains(&topic), host: !hosts.contains(&host) },
+                founds: Founded { topic: !self.topics.contains_key(&topic), host: is_new },
+                adds: Founded { topic: !self.known.contains(&topic), host: is_new },
+            }
+        }
+
+        fn begin(&mut self, (client, topic, host): Place) {
+            self.count += 1;
+            self.begun.insert((client, topic, host), self.count);
+            self.topics.entry(topic).or_insert(client);
+            self.hosts.entry(host).or_insert(client);
+            self.known.insert(topic);
+        }
+
+        /// What it brought stays its client's until nobody needs it.
+        fn end(&mut self, place: Place) {
+            self.begun.remove(&place);
+            self.topics.retain(|topic, _| self.begun.keys().any(|(_, of, _)| of == topic));
+            self.hosts.retain(|host, _| self.begun.keys().any(|(.., at)| at == host));
+        }
+
+        /// Of those in force the first has brought it.
+        fn reopen(&mut self) {
+            let mut by_age: Vec<_> = self.begun.iter().collect();
+            by_age.sort_by_key(|(_, age)| **age);
+            (self.topics, self.hosts) = <_>::default();
+            for ((client, topic, host), _) in by_age {
+                self.topics.entry(*topic).or_insert(*client);
+                self.hosts.entry(*host).or_insert(*client);
             }
         }
 
         fn admits(&self, place: Place, of_client: &Account, all: &Account) -> bool {
-            let Accounted { of_client: own, in_all, founds } = self.accounted(place);
-            let fits = |now: &Account, most: &Account| {
+            let Accounted { of_client: own, in_all, founds, adds } = self.accounted(place);
+            let fits = |now: &Account, most: &Account, founds: Founded| {
                 now.subscriptions < most.subscriptions
                     && (!founds.topic || now.topics < most.topics)
                     && (!founds.host || now.hosts < most.hosts)
             };
-            fits(&own, of_client) && fits(&in_all, all)
+            fits(&own, of_client, founds) && fits(&in_all, all, adds)
         }
     }
 
@@ -282,7 +314,7 @@ mod tests {
         let (mut store, mut model) = (open(), Model::default());
         for step in steps {
             match step {
-                Step::Subscribe(place) if !model.0.contains_key(&place) => {
+                Step::Subscribe(place) if !model.begun.contains_key(&place) => {
                     let (client, topic, callback) = names(place);
                     assert_eq!(
                         store.accounted(client.map(customer), &topic, &callback),
@@ -292,20 +324,21 @@ mod tests {
                     assert_eq!(admitted, model.admits(place, &most.of_client, &most.in_all));
                     if admitted {
                         subscribe(store.as_ref(), place).await;
-                        model.0.insert(place, model.accounted(place).founds);
+                        model.begin(place);
                     }
                 }
                 // A renewal is nothing new.
                 Step::Subscribe(place) => subscribe(store.as_ref(), place).await,
-                Step::End(which) if !model.0.is_empty() => {
-                    let place = *model.0.keys().nth(usize::from(which) % model.0.len()).unwrap();
+                Step::End(which) if !model.begun.is_empty() => {
+                    let place = *model.begun.keys().nth(usize::from(which) % model.begun.len()).unwrap();
                     end(store.as_ref(), place).await;
-                    model.0.remove(&place);
+                    model.end(place);
                 }
                 Step::End(_) => {}
                 Step::Reopen => {
                     drop(store);
                     store = open();
+                    model.reopen();
                 }
             }
         }

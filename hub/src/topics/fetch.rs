@@ -346,7 +346,7 @@ impl Fetching {
             warn!(topic = topic.as_str(), %refused, "topic fetched: what is there is not what is posted, and is not sent");
             return Ok(());
         }
-        let payer = self.log.payer(topic, fetched.from);
+        let payer = self.log.payer(&known, askers, fetched.from);
         let found = self.notification(topic, fetched, now).await?;
         let new = NewNotification { trace: span.context(), payer, ..found };
         let bytes = new.weight();

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use resync_core::websub::TopicUrl;
 use tracing::warn;
 
 use super::authority::Authority;
 use crate::egress;
-use crate::store::{Payer, Shares, Store, StoreError};
+use crate::places::{Asker, Lane};
+use crate::store::{Payer, Shares, Store, StoreError, Topic};
 
 /// The log as those find it who bring fetched notifications.
 #[derive(Clone, Debug)]
@@ -38,9 +38,11 @@ impl SharedLog {
         &self.store
     }
 
-    /// Whose share a topic takes that was fetched there. Who redirects elsewhere pays itself.
-    pub(super) fn payer(&self, topic: &TopicUrl, from: IpAddr) -> Payer {
-        if self.authority.is_spoken_for(topic) {
+    /// Whose share a topic takes that was fetched there. Below the prefix of a token anybody can name topics, so only what was posted or
+    /// pinged with one takes the publishers'. Who redirects elsewhere pays itself.
+    pub(super) fn payer(&self, topic: &Topic, askers: &[Asker], from: IpAddr) -> Payer {
+        let with_token = || askers.iter().any(|asker| asker.lane == Lane::Known);
+        if topic.posted.0 > 0 || (with_token() && self.authority.is_spoken_for(&topic.url)) {
             Payer::Publishers
         } else {
             Payer::Strangers(Some(egress::network(from).network()))
@@ -81,7 +83,7 @@ mod tests {
 
     use super::*;
     use crate::config::PublishPolicy;
-    use crate::store::{self, Engine, Keyring};
+    use crate::store::{self, Engine, Keyring, Offset, TopicId};
     use crate::topics::Tokens;
 
     fn log(tokens: &Path, data: &Path) -> SharedLog {
@@ -90,14 +92,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_has_a_token_pays_from_the_publishers_share_and_others_by_their_network() {
+    async fn who_pings_with_a_token_or_posts_pays_from_the_publishers_share_and_others_by_their_network() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = folder.path().join("tokens.json");
         Tokens::add(&tokens, "library", vec!["http://library.example/".to_owned()]).unwrap();
         let log = log(&tokens, &folder.path().join("data"));
-        let payer = |topic: &str, from: &str| log.payer(&topic.parse().unwrap(), from.parse().unwrap());
-        assert_eq!(payer("http://library.example/feed", "192.0.2.7"), Payer::Publishers);
+        let of = |url: &str, posted, lane, from: &str| {
+            let (latest, posted) = (Offset(0), Offset(posted));
+            let url = url.parse().unwrap();
+            let topic = Topic { id: TopicId(1), url, first: Offset(1), head: Offset(1), latest, posted };
+            log.payer(&topic, &[Asker { client: None, lane }], from.parse().unwrap())
+        };
+        let payer = |url: &str, from: &str| of(url, 0, Lane::Stranger, from);
+        assert_eq!(of("http://library.example/feed", 0, Lane::Known, "192.0.2.7"), Payer::Publishers);
+        assert_eq!(of("http://other.example/feed", 1, Lane::Stranger, "192.0.2.7"), Payer::Publishers);
         let network = |text: &str| Payer::Strangers(Some(text.parse().unwrap()));
+        assert_eq!(payer("http://library.example/feed?1", "192.0.2.7"), network("192.0.2.0"));
         assert_eq!(payer("http://other.example/feed", "192.0.2.7"), network("192.0.2.0"));
         assert_eq!(payer("http://other.example/feed", "2001:db8:1:2::7"), network("2001:db8:1::"));
     }

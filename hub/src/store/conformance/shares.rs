@@ -14,6 +14,8 @@ on_every_engine!(
     of_strangers_who_takes_most_makes_room_by_network_then_by_host,
     where_strangers_have_too_much_their_newest_goes_too,
     who_posts_speaks_for_the_topic_from_then_on,
+    what_strangers_have_without_a_subscription_goes_with_the_next_trim,
+    a_topic_counts_for_who_brought_it_until_nobody_is_subscribed,
     what_each_takes_is_known_after_reopening,
     what_a_client_has_is_known_after_reopening_and_given_back,
 );
@@ -53,7 +55,9 @@ async fn strangers_take_no_room_from_publishers_nor_they_from_strangers(place: P
             .await;
     }
     for number in 0..9 {
-        fetch(&*store, &format!("s{number}"), 1, 10 + number, 1_000).await;
+        let name = format!("s{number}");
+        subscribe(&*store, &url(&name), &callback("d")).await;
+        fetch(&*store, &name, 1, 10 + number, 1_000).await;
     }
     let (each, fetched) = (posted(&spoken_for, vec![7; 100]).weight(), weight("s0", 1_000));
     let strangers = 2 * fetched;
@@ -129,7 +133,8 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
     let client = Some(IpAddr::from([192, 0, 2, 1]));
     let of = |store: &dyn Store| store.accounted(client, &topic("t"), &callback("d"));
     let store = place.open();
-    assert_eq!(of(&*store).founds, Founded { topic: true, host: true });
+    let new = Founded { topic: true, host: true };
+    assert_eq!((of(&*store).founds, of(&*store).adds), (new, new));
     let mut subscriptions = Vec::new();
     for (topic, at) in [(topic("t"), callback("d")), (topic("t"), callback("e")), (topic("u"), callback("d"))]
     {
@@ -141,7 +146,12 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
         subscriptions.push(store.find_subscription(&topic, &at).await.unwrap().unwrap());
     }
     let account = Account { subscriptions: 3, topics: 2, hosts: 1 };
-    let all = Accounted { of_client: account, in_all: account, founds: Founded::default() };
+    let all = Accounted {
+        of_client: account,
+        in_all: account,
+        founds: Founded::default(),
+        adds: Founded::default(),
+    };
     assert_eq!(of(&*store), all);
     let store = place.reopen(store);
     assert_eq!(of(&*store), all);
@@ -149,12 +159,47 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
     for subscription in &subscriptions {
         store.end(shard, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
     }
+    // Nobody is subscribed; the hub knows both topics until it trims.
     let none = Accounted {
         of_client: Account::default(),
-        in_all: Account::default(),
-        founds: Founded { topic: true, host: true },
+        in_all: Account { topics: 2, ..Account::default() },
+        founds: new,
+        adds: Founded { topic: false, host: true },
     };
     assert_eq!(of(&*store), none);
     drop(store);
     assert_eq!(place.faults(), []);
+}
+
+async fn what_strangers_have_without_a_subscription_goes_with_the_next_trim(place: Place) {
+    let store = place.open();
+    fetch(&*store, "left", 1, 1, 100).await;
+    fetch(&*store, "needed", 1, 1, 100).await;
+    subscribe(&*store, &url("needed"), &callback("d")).await;
+    let trimmed = store.trim(at(0), Shares { publishers: MUCH, strangers: MUCH }).await.unwrap();
+    assert_eq!(trimmed, Trimmed { notifications: 1, bytes: weight("left", 100), early: 0 });
+    assert_eq!(store.topic(&url("left")).await.unwrap(), None);
+    assert_eq!(first(&*store, "needed").await, 1);
+    assert_eq!(store.accounted(None, &topic("t"), &callback("d")).in_all.topics, 1);
+}
+
+async fn a_topic_counts_for_who_brought_it_until_nobody_is_subscribed(place: Place) {
+    let client = Some(IpAddr::from([192, 0, 2, 1]));
+    let of = |store: &dyn Store| store.accounted(client, &topic("t"), &callback("d")).of_client;
+    let store = place.open();
+    let mut subscriptions = Vec::new();
+    for (at, client) in [(callback("d"), client), (callback("e"), None)] {
+        let intent = crate::store::Intent::Subscribe { lease: None, secret: None };
+        let (callback, received_at) = (at.clone(), super::DateTime::now());
+        let new = super::NewRequest { topic: topic("t"), callback, intent, received_at, client };
+        let request = store.put_request(new).await.unwrap();
+        super::activate(&*store, &request, super::DateTime::now()).await;
+        subscriptions.push((store.find_subscription(&topic("t"), &at).await.unwrap().unwrap(), at));
+    }
+    for (subscription, at) in &subscriptions {
+        assert_eq!(of(&*store).topics, 1, "also when its own subscription has ended");
+        let shard = Shard::of(at, store.shards());
+        store.end(shard, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
+    }
+    assert_eq!(of(&*store), Account::default());
 }

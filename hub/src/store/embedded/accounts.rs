@@ -1,34 +1,48 @@
 //! What each client has the hub keep: counted as subscriptions begin and end, and from their records when a store is opened.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::net::IpAddr;
 
-use crate::store::{Account, Founded};
+use crate::store::{Account, SubscriptionId, TopicId};
 
-/// One entry for each client and for each callback origin, none for a subscription.
+/// One entry for each client, for each topic and for each callback origin, none for a subscription.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     /// Random, so that nobody can choose whose origin to share.
     hasher: RandomState,
     clients: HashMap<IpAddr, Account>,
-    /// How many subscriptions there are at each callback origin, by its hash.
-    hosts: HashMap<u64, u64>,
+    /// Only topics that have subscriptions.
+    topics: HashMap<TopicId, Held>,
+    /// Callback origins, by their hashes.
+    hosts: HashMap<u64, Held>,
+    /// All of them together.
+    subscriptions: u64,
 }
 
-/// What a group of commands changes.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    clients: HashMap<IpAddr, Change>,
-    hosts: HashMap<u64, i64>,
+/// How many subscriptions something has, and for whom it counts until it has none.
+#[derive(Debug)]
+struct Held {
+    count: u64,
+    /// Who brought it: the client of the first subscription.
+    founder: Option<IpAddr>,
+    first: SubscriptionId,
 }
 
-/// So much more, or less.
-#[derive(Clone, Copy, Debug, Default)]
-struct Change {
-    subscriptions: i64,
-    topics: i64,
-    hosts: i64,
+/// A subscription as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    pub(super) id: SubscriptionId,
+    pub(super) topic: TopicId,
+    /// Its callback origin and its client; `None` where its record cannot be read.
+    pub(super) of: Option<(u64, Option<IpAddr>)>,
+}
+
+/// What becomes of a subscription.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    Begins(Counted),
+    Ends(Counted),
 }
 
 impl Accounts {
@@ -41,58 +55,101 @@ impl Accounts {
         self.clients.get(&client).copied().unwrap_or_default()
     }
 
+    pub(super) fn subscriptions(&self) -> u64 {
+        self.subscriptions
+    }
+
     /// How many callback origins there are.
     pub(super) fn hosts(&self) -> u64 {
         self.hosts.len() as u64
     }
 
-    /// How many subscriptions there are at this origin.
-    pub(super) fn at(&self, host: u64) -> u64 {
-        self.hosts.get(&host).copied().unwrap_or_default()
+    pub(super) fn of_topic(&self, topic: TopicId) -> u64 {
+        self.topics.get(&topic).map_or(0, |held| held.count)
     }
 
-    pub(super) fn follow(&mut self, changes: &mut Changes) {
-        for (client, change) in changes.clients.drain() {
-            let account = self.clients.entry(client).or_default();
-            account.subscriptions = account.subscriptions.saturating_add_signed(change.subscriptions);
-            account.topics = account.topics.saturating_add_signed(change.topics);
-            account.hosts = account.hosts.saturating_add_signed(change.hosts);
-            if *account == Account::default() {
-                self.clients.remove(&client);
-            }
+    /// How many subscriptions there are at this origin.
+    pub(super) fn at(&self, host: u64) -> u64 {
+        self.hosts.get(&host).map_or(0, |held| held.count)
+    }
+
+    /// In the order in which they happened, but for those that a store is opened with.
+    pub(super) fn follow(&mut self, turn: Turn) {
+        match turn {
+            Turn::Begins(counted) => self.begin(counted),
+            Turn::Ends(counted) => self.end(counted),
         }
-        for (host, change) in changes.hosts.drain() {
-            let count = self.hosts.entry(host).or_default();
-            *count = count.saturating_add_signed(change);
-            if *count == 0 {
-                self.hosts.remove(&host);
-            }
+    }
+
+    fn begin(&mut self, Counted { id, topic, of }: Counted) {
+        let client = of.and_then(|(_, client)| client);
+        self.subscriptions += 1;
+        self.change(client, |account| &mut account.subscriptions, 1);
+        let moves = held(&mut self.topics, topic, id, client);
+        self.hand_over(moves, client, |account| &mut account.topics);
+        if let Some((host, _)) = of {
+            let moves = held(&mut self.hosts, host, id, client);
+            self.hand_over(moves, client, |account| &mut account.hosts);
+        }
+    }
+
+    fn end(&mut self, Counted { topic, of, .. }: Counted) {
+        self.subscriptions = self.subscriptions.saturating_sub(1);
+        let founder = let_go(&mut self.topics, topic);
+        self.change(founder, |account| &mut account.topics, -1);
+        if let Some((host, client)) = of {
+            self.change(client, |account| &mut account.subscriptions, -1);
+            let founder = let_go(&mut self.hosts, host);
+            self.change(founder, |account| &mut account.hosts, -1);
+        }
+    }
+
+    /// From now on it counts for this client, and no longer for the one before.
+    fn hand_over(
+        &mut self,
+        moves: Option<Option<IpAddr>>,
+        to: Option<IpAddr>,
+        part: fn(&mut Account) -> &mut u64,
+    ) {
+        if let Some(before) = moves {
+            self.change(before, part, -1);
+            self.change(to, part, 1);
+        }
+    }
+
+    fn change(&mut self, client: Option<IpAddr>, part: fn(&mut Account) -> &mut u64, by: i64) {
+        let Some(client) = client else { return };
+        let account = self.clients.entry(client).or_default();
+        let part = part(account);
+        *part = part.saturating_add_signed(by);
+        if *account == Account::default() {
+            self.clients.remove(&client);
         }
     }
 }
 
-impl Changes {
-    /// A subscription of this client begins.
-    pub(super) fn begin(&mut self, client: Option<IpAddr>, host: u64, founded: Founded) {
-        self.count(client, host, founded, 1);
-    }
+/// One more subscription of this. Tells for whom it counted before, if it counts for this one's client now.
+fn held<K: Hash + Eq>(
+    all: &mut HashMap<K, Held>,
+    key: K,
+    id: SubscriptionId,
+    client: Option<IpAddr>,
+) -> Option<Option<IpAddr>> {
+    let held = all.entry(key).or_insert(Held { count: 0, founder: None, first: id });
+    let is_first = held.count == 0 || id < held.first;
+    held.count += 1;
+    is_first.then(|| {
+        held.first = id;
+        std::mem::replace(&mut held.founder, client)
+    })
+}
 
-    /// It ends.
-    pub(super) fn end(&mut self, client: Option<IpAddr>, host: u64, founded: Founded) {
-        self.count(client, host, founded, -1);
+/// One fewer. Tells for whom it counted, if that was the last.
+fn let_go<K: Hash + Eq>(all: &mut HashMap<K, Held>, key: K) -> Option<IpAddr> {
+    let held = all.get_mut(&key)?;
+    held.count = held.count.saturating_sub(1);
+    if held.count > 0 {
+        return None;
     }
-
-    /// How many subscriptions more there are at this origin.
-    pub(super) fn at(&self, host: u64) -> i64 {
-        self.hosts.get(&host).copied().unwrap_or_default()
-    }
-
-    fn count(&mut self, client: Option<IpAddr>, host: u64, founded: Founded, by: i64) {
-        *self.hosts.entry(host).or_default() += by;
-        let Some(client) = client else { return };
-        let change = self.clients.entry(client).or_default();
-        change.subscriptions += by;
-        change.topics += by * i64::from(founded.topic);
-        change.hosts += by * i64::from(founded.host);
-    }
+    all.remove(&key)?.founder
 }

@@ -5,28 +5,27 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use super::accounts::{Accounts, Changes};
+use resync_core::websub::TopicUrl;
+
+use super::accounts::{Accounts, Counted, Turn};
 use super::codec;
 use super::engine::{Engine, Keys, Space};
 use super::key::{self, Pair, pair};
-use super::layout::{Counters, Encryption, Floor, Foundation, TopicState, brought_by};
+use super::layout::{Counters, Encryption, Floor, Foundation, TopicState, account_of};
 use crate::store::keyring::Keyring;
 use crate::store::{Account, Epoch, Payer, PendingRequest, RequestId, Result, Shard, TopicId};
 
-/// Every topic, and how many subscriptions it has.
+/// Every topic, and what clients have the hub keep.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     by_id: HashMap<TopicId, TopicState>,
-    by_key: HashMap<Box<str>, TopicId>,
-    /// Only those that have any.
-    subscriptions: HashMap<TopicId, u64>,
-    /// All of them together.
-    subscribed: u64,
+    /// By their keys; each shares its URL with the topic.
+    by_key: HashMap<TopicUrl, TopicId>,
     taken: Taken,
     pub(super) accounts: Accounts,
 }
 
-/// What the bodies of all topics take.
+/// What the logs of all topics weigh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Of those that a publisher speaks for.
@@ -54,14 +53,10 @@ impl Topics {
         for record in engine.scan(Space::Subscriptions, &Keys::all()) {
             let (key, value) = record?;
             // Also one that cannot be read is a subscription.
-            if let Some(topic) = key::topic_of_subscription(&key) {
-                topics.count(topic, 1);
-            }
-            let account = codec::open_beginning(&none, Space::Subscriptions, &key, &value, brought_by);
-            if let Ok((origin, client, founded)) = account {
-                let mut changes = Changes::default();
-                changes.begin(client, topics.accounts.host(&origin), founded);
-                topics.accounts.follow(&mut changes);
+            if let Some((topic, id)) = key::place_of_subscription(&key) {
+                let account = codec::open_beginning(&none, Space::Subscriptions, &key, &value, account_of);
+                let of = account.ok().map(|(origin, client)| (topics.accounts.host(&origin), client));
+                topics.accounts.follow(Turn::Begins(Counted { id, topic, of }));
             }
         }
         Ok(topics)
@@ -74,7 +69,7 @@ impl Topics {
             *before = before.saturating_sub(known.bytes);
             *known = state;
         } else {
-            self.by_key.insert(state.topic.url.key().into(), state.topic.id);
+            self.by_key.insert(state.topic.url.clone(), state.topic.id);
             self.by_id.insert(state.topic.id, state);
         }
     }
@@ -84,23 +79,13 @@ impl Topics {
         let before = self.taken.of(payer);
         *before = before.saturating_sub(bytes);
         // The URL may be another topic's already, which came after this one.
-        if self.id(topic.url.key()) == Some(id) {
-            self.by_key.remove(topic.url.key());
-        }
-    }
-
-    /// So many subscriptions more, or fewer.
-    pub(super) fn count(&mut self, topic: TopicId, change: i64) {
-        let count = self.subscriptions.entry(topic).or_default();
-        *count = count.saturating_add_signed(change);
-        self.subscribed = self.subscribed.saturating_add_signed(change);
-        if *count == 0 {
-            self.subscriptions.remove(&topic);
+        if self.id(&topic.url) == Some(id) {
+            self.by_key.remove(&topic.url);
         }
     }
 
     pub(super) fn subscriptions(&self, id: TopicId) -> u64 {
-        self.subscriptions.get(&id).copied().unwrap_or_default()
+        self.accounts.of_topic(id)
     }
 
     /// What all topics take in the logs.
@@ -110,17 +95,17 @@ impl Topics {
 
     /// What all clients together have the hub keep.
     pub(super) fn in_all(&self) -> Account {
-        let topics = self.subscriptions.len() as u64;
-        Account { subscriptions: self.subscribed, topics, hosts: self.accounts.hosts() }
+        let (subscriptions, hosts) = (self.accounts.subscriptions(), self.accounts.hosts());
+        Account { subscriptions, topics: self.by_id.len() as u64, hosts }
     }
 
     pub(super) fn get(&self, id: TopicId) -> Option<&TopicState> {
         self.by_id.get(&id)
     }
 
-    /// The topic whose URL has this key (W-073).
-    pub(super) fn id(&self, key: &str) -> Option<TopicId> {
-        self.by_key.get(key).copied()
+    /// The topic whose URL has the same key (W-073).
+    pub(super) fn id(&self, url: &TopicUrl) -> Option<TopicId> {
+        self.by_key.get(url).copied()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &TopicState> {

@@ -270,7 +270,7 @@ impl Store for Embedded {
 
     async fn topic(&self, url: &TopicUrl) -> Result<Option<Topic>> {
         let topics = self.shared.topics();
-        Ok(topics.id(url.key()).and_then(|id| topics.get(id)).map(|state| state.topic.clone()))
+        Ok(topics.id(url).and_then(|id| topics.get(id)).map(|state| state.topic.clone()))
     }
 
     async fn topics(&self) -> Result<Vec<Topic>> {

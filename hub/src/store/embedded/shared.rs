@@ -193,8 +193,7 @@ impl Shared {
                 None => topics.remove(id),
             }
         }
-        staged.subscriptions.drain().for_each(|(topic, change)| topics.count(topic, change));
-        topics.accounts.follow(&mut staged.accounts);
+        staged.turns.drain(..).for_each(|turn| topics.accounts.follow(turn));
         drop(topics);
         staged.notifications.drain(..).for_each(|notification| self.notifications.put(notification));
         self.recipients.forget(&staged.changed_subscriptions);
@@ -449,13 +448,15 @@ impl Shared {
         callback: &CallbackUrl,
     ) -> Accounted {
         let topics = self.topics();
-        let subscribed = topics.id(topic.key()).map_or(0, |id| topics.subscriptions(id));
+        let known = topics.id(topic);
+        let subscribed = known.map_or(0, |id| topics.subscriptions(id));
         let accounts = &topics.accounts;
         let at_host = accounts.at(accounts.host(callback.origin().as_bytes()));
         Accounted {
             of_client: client.map_or_else(Account::default, |client| accounts.of(client)),
             in_all: topics.in_all(),
             founds: Founded { topic: subscribed == 0, host: at_host == 0 },
+            adds: Founded { topic: known.is_none(), host: at_host == 0 },
         }
     }
 

@@ -135,8 +135,6 @@ pub struct Subscription {
     pub address: Option<IpAddr>,
     /// Who asked for it first, by whose share it is counted; `None` where no hub wrote that down.
     pub client: Option<IpAddr>,
-    /// What it brought.
-    pub founded: Founded,
     /// The log's newest offset when the subscription began: only later notifications are owed.
     pub start: Offset,
     /// When it was first verified.
@@ -145,12 +143,12 @@ pub struct Subscription {
     pub verified_at: DateTime,
 }
 
-/// What was new to the hub when a subscription began: it counts for its client until the subscription ends.
+/// What is new with a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Founded {
-    /// Nobody was subscribed to its topic.
+    /// Its topic.
     pub topic: bool,
-    /// Nobody was subscribed with a callback at its origin.
+    /// The origin of its callback.
     pub host: bool,
 }
 
@@ -159,7 +157,7 @@ pub struct Founded {
 pub struct Account {
     /// Subscriptions in force.
     pub subscriptions: u64,
-    /// Topics with a subscription; of one client, those that it was the first to name.
+    /// Topics; of one client, those with a subscription that it was the first to name.
     pub topics: u64,
     /// Callback origins; of one client, those that it was the first to name.
     pub hosts: u64,
@@ -172,8 +170,10 @@ pub struct Accounted {
     pub of_client: Account,
     /// Of all.
     pub in_all: Account,
-    /// What the subscription would bring.
+    /// What nobody is subscribed to, or with: it would count for this client as long as anybody is.
     pub founds: Founded,
+    /// What the hub does not know.
+    pub adds: Founded,
 }
 
 /// What a delivery to a subscription needs of its record. The rest is not even decoded: of many subscriptions this is read once

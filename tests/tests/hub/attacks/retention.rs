@@ -180,17 +180,23 @@ async fn a_stranger_with_many_topics_takes_nothing_from_one_with_a_single_topic_
 }
 
 #[tokio::test]
-async fn a_topic_that_somebody_has_a_token_for_takes_the_publishers_share_also_when_a_stranger_pings_it() {
+async fn a_strangers_ping_below_the_prefix_of_a_token_takes_nothing_of_the_publishers_share() {
     let folder = tempdir().unwrap();
     let hub = start(folder.path()).await;
     let (library, reader) = (Receiver::start().await, Receiver::start().await);
     hub.add_token("library", &library.url("/")).await;
-    hub.subscribe(&library.url("/feed"), &reader.url("/cb"), &[], 1).await;
-    show(&library, "news", 600_000);
-    ping(&hub, 7, &library.url("/feed")).await;
-    reader.until_delivered(1).await;
-    assert_eq!(of_strangers(&hub).await, 0);
-    assert!(metric(&hub, "websub_log_share_bytes{share=\"publishers\"}").await >= 600_000);
+    let destination = publish(&hub).await;
+    let before = metric(&hub, "websub_log_share_bytes{share=\"publishers\"}").await;
+    show(&library, "news", 60_000);
+    for number in 1..=8_usize {
+        let topic = library.url(&format!("/feed?{number}"));
+        hub.subscribe(&topic, &reader.url(&format!("/{number}")), &[], number + 1).await;
+        ping(&hub, 7, &topic).await;
+        reader.until_delivered(number).await;
+    }
+    assert_eq!(metric(&hub, "websub_log_share_bytes{share=\"publishers\"}").await, before);
+    eventually("there is room again", || async { of_strangers(&hub).await <= SHARE }).await;
+    is_owed_nothing(&hub, &destination).await;
 }
 
 #[tokio::test]

@@ -14,6 +14,6 @@ pub(super) use log::{
     Body, Counters, Empty, Expiry, Floor, Foundation, LogRecord, Part, PausedTopic, Remembered, Stated,
     TopicState, received_at_of,
 };
-pub(super) use subscriptions::{Address, TopicWatermark, brought_by, recipient_of, slot_of};
+pub(super) use subscriptions::{Address, TopicWatermark, account_of, recipient_of, slot_of};
 
 type Decoded<T> = std::result::Result<T, super::codec::Fault>;

@@ -9,8 +9,8 @@ use super::Decoded;
 use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES, WITH_SHARES};
 use crate::store::embedded::engine::Space;
 use crate::store::{
-    Denial, DenialId, FailureClass, Founded, Gap, Intent, Laggard, Offset, PendingRequest, Recipient,
-    RequestId, Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
+    Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, Recipient, RequestId,
+    Shard, Skip, Slot, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
 };
 
 impl Record for PendingRequest {
@@ -82,7 +82,6 @@ impl Record for Subscription {
         out.time(self.lease_end);
         out.option(self.address, Encoder::address);
         out.option(self.client, Encoder::address);
-        out.byte(u8::from(self.founded.topic) | u8::from(self.founded.host) << 1);
         out.text(self.callback.as_str());
         out.text(self.topic_url.as_str());
         out.secret(self.secret.as_ref());
@@ -93,7 +92,7 @@ impl Record for Subscription {
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
         let slot = slot_of(fields)?;
-        let (client, founded) = account_of(fields)?;
+        let client = client_of(fields)?;
         Ok(Self {
             id: slot.id,
             topic: slot.topic,
@@ -101,7 +100,6 @@ impl Record for Subscription {
             lease_end: slot.lease_end,
             address: slot.address,
             client,
-            founded,
             callback: fields.callback_url()?,
             topic_url: fields.topic_url()?,
             secret: fields.secret()?,
@@ -138,24 +136,11 @@ fn client_of(fields: &mut Decoder) -> Decoded<Option<IpAddr>> {
     }
 }
 
-/// For whom a subscription is counted, and what it brought: what follows [`slot_of`] in its record.
-fn account_of(fields: &mut Decoder) -> Decoded<(Option<IpAddr>, Founded)> {
-    if fields.version() < WITH_SHARES {
-        return Ok((None, Founded::default()));
-    }
-    let client = client_of(fields)?;
-    match fields.byte()? {
-        brought @ 0..=3 => Ok((client, Founded { topic: brought & 1 != 0, host: brought & 2 != 0 })),
-        other => Err(format!("what it brought is unknown: {other}")),
-    }
-}
-
-/// The origin of a subscription's callback, for whom it is counted, and what it brought.
-pub(in super::super) fn brought_by(fields: &mut Decoder) -> Decoded<(Bytes, Option<IpAddr>, Founded)> {
+/// The origin of a subscription's callback, and for whom it is counted.
+pub(in super::super) fn account_of(fields: &mut Decoder) -> Decoded<(Bytes, Option<IpAddr>)> {
     let (_id, _topic, origin) = (fields.number()?, fields.number()?, fields.bytes()?);
     let (_start, _lease_end, _address) = (fields.number()?, fields.time()?, address_of(fields)?);
-    let (client, founded) = account_of(fields)?;
-    Ok((origin, client, founded))
+    Ok((origin, client_of(fields)?))
 }
 
 /// What a delivery needs of a subscription's record; `topic_url` is what the topic is called most of the time. The callback is
@@ -167,7 +152,7 @@ pub(in super::super) fn recipient_of(
     let (id, topic) = (SubscriptionId(fields.number()?), TopicId(fields.number()?));
     let (_origin, _start, _lease_end, _address) =
         (fields.bytes()?, fields.number()?, fields.time()?, address_of(fields)?);
-    account_of(fields)?;
+    client_of(fields)?;
     Ok(Recipient {
         id,
         topic,

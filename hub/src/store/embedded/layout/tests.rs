@@ -13,7 +13,7 @@ use super::super::codec::{Decoder, Encoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Founded, Gap, Intent, Keyring, Laggard, Leap,
+    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard, Leap,
     NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
     Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
@@ -59,11 +59,11 @@ prop_compose! {
         id in any::<u64>(), topic in any::<u64>(), start in any::<u64>(), callback in callback_url(),
         topic_url in topic_url(), secret in secret(), lease in any::<u32>(), times in (time(), time(), time()),
         address in any::<Option<IpAddr>>(),
-        client in any::<Option<IpAddr>>(), brought in any::<(bool, bool)>(),
+        client in any::<Option<IpAddr>>(),
     ) -> Subscription {
         Subscription {
             id: SubscriptionId(id), topic: TopicId(topic), callback, topic_url, secret,
-            lease: Duration::from_secs(lease.into()), lease_end: times.0, address, client, founded: Founded { topic: brought.0, host: brought.1 },
+            lease: Duration::from_secs(lease.into()), lease_end: times.0, address, client,
             start: Offset(start),
             created_at: times.1, verified_at: times.2,
         }
@@ -284,8 +284,8 @@ proptest! {
             out.time(lease_end);
             out.option(address, Encoder::address);
         });
-        let (_, client, founded) = brought_by(&mut Decoder::over_version(3, written, &keys)).unwrap();
-        prop_assert_eq!((client, founded), (None, Founded::default()));
+        let (_, client) = account_of(&mut Decoder::over_version(3, written, &keys)).unwrap();
+        prop_assert_eq!(client, None);
 
         let TopicState { topic, bytes, oldest, .. } = state;
         for posted in [0, 1] {

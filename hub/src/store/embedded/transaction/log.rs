@@ -120,8 +120,12 @@ impl Transaction<'_> {
             Rule::Latest => state.topic.latest = offset,
             Rule::Every => state.topic.posted = offset,
         }
-        // Whoever has posted speaks for the topic, also when it is fetched.
-        state.payer = if state.topic.posted > Offset(0) { Payer::Publishers } else { new.payer };
+        // A log that is the publishers' stays so: a stranger's ping must not move it.
+        if state.topic.posted > Offset(0) {
+            state.payer = Payer::Publishers;
+        } else if state.payer != Payer::Publishers {
+            state.payer = new.payer;
+        }
         state.bytes = state.bytes.saturating_add(new.weight());
         state.oldest.get_or_insert(new.received_at);
         (state.topic.id, offset)

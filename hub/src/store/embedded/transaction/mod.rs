@@ -21,7 +21,7 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
-use super::accounts::Changes;
+use super::accounts::Turn;
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Space};
 use super::key::{self, Pair};
@@ -57,8 +57,9 @@ pub(super) struct Staged {
     /// `None`: it is forgotten.
     pub(super) topics: HashMap<TopicId, Option<TopicState>>,
     /// How many subscriptions more they have, or fewer.
-    pub(super) subscriptions: HashMap<TopicId, i64>,
-    pub(super) accounts: Changes,
+    subscriptions: HashMap<TopicId, i64>,
+    /// What became of them, in this order.
+    pub(super) turns: Vec<Turn>,
     new_topics: HashMap<Box<str>, TopicId>,
     pub(super) pending: BTreeMap<(Pair, RequestId), Pending>,
     pub(super) counters: Option<Counters>,
@@ -130,7 +131,7 @@ impl<'a> Transaction<'a> {
     }
 
     fn topic_id(&self, url: &TopicUrl) -> Option<TopicId> {
-        let known = self.staged.new_topics.get(url.key()).copied().or_else(|| self.topics.id(url.key()));
+        let known = self.staged.new_topics.get(url.key()).copied().or_else(|| self.topics.id(url));
         known.filter(|id| self.topic_state(*id).is_some())
     }
 

@@ -50,7 +50,7 @@ impl Cut {
 const READ: u64 = 4 * 1024 * 1024;
 const RECORD: u64 = 512;
 
-/// Whether a topic's bodies are there for nobody, how much they take, and of equals which has the oldest notification.
+/// Whether a topic's log is there for nobody, how much it weighs, and of equals which has the oldest notification.
 pub(super) type BySize = (bool, u64, Reverse<DateTime>, TopicId);
 
 /// A notification that may go.
@@ -101,7 +101,11 @@ impl Transaction<'_> {
     }
 
     fn remove_old(&self, cut: &mut Cut, older_than: DateTime, limit: usize) -> Result<bool> {
-        let old = |state: &TopicState| state.oldest.is_some_and(|oldest| oldest < older_than);
+        // Nobody is owed anything of a stranger's topic that nobody is subscribed to.
+        let for_nobody =
+            |state: &TopicState| state.payer != Payer::Publishers && !self.is_subscribed(state.topic.id);
+        let old =
+            |state: &TopicState| state.oldest.is_some_and(|oldest| oldest < older_than) || for_nobody(state);
         let mut oldest: BinaryHeap<_> =
             self.states().filter(|state| old(state)).filter_map(|state| self.by_age(state)).collect();
         while let Some(Reverse((_, topic))) = oldest.pop() {

@@ -7,12 +7,13 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 
 use super::{Pending, Transaction, after};
+use crate::store::embedded::accounts::{Counted, Turn};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
 use crate::store::{
-    Activation, Denial, DenialId, Ended, Founded, Intent, NewDenial, NewRequest, PendingRequest, Refusal,
-    RequestId, Result, Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
+    Activation, Denial, DenialId, Ended, Intent, NewDenial, NewRequest, PendingRequest, Refusal, RequestId,
+    Result, Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -206,9 +207,7 @@ impl Transaction<'_> {
         let topic = &self.topic_mut(&request.topic).topic;
         let (topic, start) = (topic.id, topic.head);
         let host = self.topics.accounts.host(request.callback.origin().as_bytes());
-        let at_host = self.topics.accounts.at(host).saturating_add_signed(self.staged.accounts.at(host));
-        let founded = Founded { topic: !self.is_subscribed(topic), host: at_host == 0 };
-        self.staged.accounts.begin(request.client, host, founded);
+        self.staged.turns.push(Turn::Begins(Counted { id, topic, of: Some((host, request.client)) }));
         *self.staged.subscriptions.entry(topic).or_default() += 1;
         let shard = Shard::of(&request.callback, self.shards);
         self.put(pair.to_vec(), &Address { shard, topic, id });
@@ -222,7 +221,6 @@ impl Transaction<'_> {
             lease_end: after(verified.asked_at(), verified.lease()),
             address: verified.address(),
             client: request.client,
-            founded,
             start,
             created_at: verified.asked_at(),
             verified_at: verified.asked_at(),
@@ -240,10 +238,9 @@ impl Transaction<'_> {
         self.batch.remove(Space::Laggards, key.clone());
         self.batch.remove(Space::Subscriptions, key);
         *self.staged.subscriptions.entry(topic).or_default() -= 1;
-        if let Some(known) = known {
-            let host = self.topics.accounts.host(known.callback.origin().as_bytes());
-            self.staged.accounts.end(known.client, host, known.founded);
-        }
+        let host = |known: &Subscription| self.topics.accounts.host(known.callback.origin().as_bytes());
+        let of = known.map(|known| (host(known), known.client));
+        self.staged.turns.push(Turn::Ends(Counted { id, topic, of }));
         self.staged.changed_subscriptions.push((shard, topic, id));
         self.staged.events.push(StoreEvent::Unsubscribed { shard, topic, id });
     }
@@ -278,7 +275,6 @@ fn renewed(known: &Subscription, verified: &VerifiedSubscription) -> Subscriptio
         id: known.id,
         topic: known.topic,
         client: known.client,
-        founded: known.founded,
         start: known.start,
         created_at: known.created_at,
     }
