@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod bounds;
-mod large_bodies;
 mod links;
 mod retention;
 mod shared_origin;
