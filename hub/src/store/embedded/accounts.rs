@@ -95,23 +95,18 @@ impl Accounts {
 
     fn end(&mut self, Counted { topic, of, .. }: Counted) {
         self.subscriptions = self.subscriptions.saturating_sub(1);
-        let founder = let_go(&mut self.topics, topic);
+        let founder = let_go(&mut self.topics, &topic);
         self.change(founder, |account| &mut account.topics, -1);
         if let Some((host, client)) = of {
             self.change(client, |account| &mut account.subscriptions, -1);
-            let founder = let_go(&mut self.hosts, host);
+            let founder = let_go(&mut self.hosts, &host);
             self.change(founder, |account| &mut account.hosts, -1);
         }
     }
 
     /// From now on it counts for this client, and no longer for the one before.
-    fn hand_over(
-        &mut self,
-        moves: Option<Option<IpAddr>>,
-        to: Option<IpAddr>,
-        part: fn(&mut Account) -> &mut u64,
-    ) {
-        if let Some(before) = moves {
+    fn hand_over(&mut self, moves: Option<Before>, to: Option<IpAddr>, part: fn(&mut Account) -> &mut u64) {
+        if let Some(Before(before)) = moves {
             self.change(before, part, -1);
             self.change(to, part, 1);
         }
@@ -128,28 +123,32 @@ impl Accounts {
     }
 }
 
+/// For whom something counted until now.
+#[derive(Clone, Copy)]
+struct Before(Option<IpAddr>);
+
 /// One more subscription of this. Tells for whom it counted before, if it counts for this one's client now.
 fn held<K: Hash + Eq>(
     all: &mut HashMap<K, Held>,
     key: K,
     id: SubscriptionId,
     client: Option<IpAddr>,
-) -> Option<Option<IpAddr>> {
+) -> Option<Before> {
     let held = all.entry(key).or_insert(Held { count: 0, founder: None, first: id });
     let is_first = held.count == 0 || id < held.first;
     held.count += 1;
     is_first.then(|| {
         held.first = id;
-        std::mem::replace(&mut held.founder, client)
+        Before(std::mem::replace(&mut held.founder, client))
     })
 }
 
 /// One fewer. Tells for whom it counted, if that was the last.
-fn let_go<K: Hash + Eq>(all: &mut HashMap<K, Held>, key: K) -> Option<IpAddr> {
-    let held = all.get_mut(&key)?;
+fn let_go<K: Hash + Eq>(all: &mut HashMap<K, Held>, key: &K) -> Option<IpAddr> {
+    let held = all.get_mut(key)?;
     held.count = held.count.saturating_sub(1);
     if held.count > 0 {
         return None;
     }
-    all.remove(&key)?.founder
+    all.remove(key)?.founder
 }
