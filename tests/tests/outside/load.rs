@@ -169,7 +169,7 @@ async fn honest_ones_lose_nothing_under_a_small_attack_of_every_kind() {
     let attackers = [
         "--slow=50",
         "--flood=100",
-        "--links=2",
+        "--links=3",
         "--bodies=1",
         "--late=4",
         "--refusing=1",

@@ -14,11 +14,12 @@ use crate::load::Failure;
 use crate::load::request::Request;
 
 const PINGING: Pinging = Pinging { topics: 10, clients: 11, subscribers: 12, pause: Duration::from_secs(2) };
-/// Where a topic sends the hub: as far as a client of HTTP goes, and in turns as far as a URL in a form may.
+/// Where a topic sends the hub, as far as a client of HTTP goes, or as far as a URL in a form may.
 const LONG: usize = 60_000;
 const LONGEST_OF_A_FORM: usize = 1_900;
-/// Links of a page.
+/// Links of a page that the hub refuses, and of one that it takes: with its own URL, just below what links may take.
 const LINKS: usize = 255;
+const LINKS_TAKEN: usize = 1;
 
 /// So many topics.
 pub(super) async fn begin(
@@ -31,26 +32,33 @@ pub(super) async fn begin(
     }
     let (siege_of_topics, version) = (Arc::clone(siege), AtomicUsize::new(0));
     let topic = move |request: &Request<'_>| {
+        let kind = kind(request.target());
         if request.target().ends_with('/') {
-            return Reply::Now(links(version.fetch_add(1, Ordering::Relaxed)));
+            let count = if kind == 0 { LINKS_TAKEN } else { LINKS };
+            return Reply::Now(links(count, version.fetch_add(1, Ordering::Relaxed)));
         }
-        let answer = detour(request.target());
+        let length = if kind == 1 { LONG } else { LONGEST_OF_A_FORM };
+        let answer = detour(request.target(), length);
         count(&siege_of_topics.counts.links_fetched);
         Reply::Now(answer)
     };
-    pinging::begin(siege, topics, PINGING, topic, attackers).await
+    pinging::begin(siege, topics, (PINGING, &siege.counts.links_delivered), topic, attackers).await
+}
+
+/// Which of three kinds of topics this is, by its number.
+fn kind(target: &str) -> usize {
+    let number = target.split('/').nth(2).and_then(|number| number.parse::<usize>().ok());
+    number.unwrap_or_default() % 3
 }
 
 /// A redirect to a long URL.
-fn detour(topic: &str) -> Cow<'static, [u8]> {
-    let is_even = topic.ends_with(['0', '2', '4', '6', '8']);
-    let length = if is_even { LONG } else { LONGEST_OF_A_FORM };
+fn detour(topic: &str, length: usize) -> Cow<'static, [u8]> {
     status("302 Found", &format!("Location: {topic}/{}/\r\n", "x".repeat(length)))
 }
 
 /// A page that is new each time.
-fn links(version: usize) -> Cow<'static, [u8]> {
-    let links: Vec<_> = (0..LINKS).map(|link| format!("<link rel=hub href={link}>")).collect();
+fn links(count: usize, version: usize) -> Cow<'static, [u8]> {
+    let links: Vec<_> = (0..count).map(|link| format!("<link rel=hub href={link}>")).collect();
     let links = links.concat();
     page("Content-Type: text/html\r\n", &format!("<html><head>{links}</head>{version}"))
 }

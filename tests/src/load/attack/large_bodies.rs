@@ -32,5 +32,6 @@ pub(super) async fn begin(
         count(&siege_of_topics.counts.bodies_fetched);
         Reply::Now(answer)
     };
-    pinging::begin(siege, topics, PINGING, topic, attackers).await
+    // What the log keeps is the attack, wherever it comes.
+    pinging::begin(siege, topics, (PINGING, &Arc::default()), topic, attackers).await
 }

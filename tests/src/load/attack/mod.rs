@@ -64,7 +64,7 @@ pub struct Attack {
     /// Bad requests a second
     #[arg(long, default_value_t = 2_000)]
     pub flood: u32,
-    /// Topics whose small pages have heavy links, each pinged every two seconds
+    /// Topics whose small pages have heavy links, each pinged every two seconds; those of every third are delivered
     #[arg(long, default_value_t = 24)]
     pub links: usize,
     /// Topics with bodies of 1 MB, each pinged every four seconds
@@ -214,6 +214,7 @@ impl Sieged {
         let must_be_some = [
             (plan.flood > 0, bad_answers, "no bad request was answered"),
             (plan.links > 0, self.links_fetched, "no topic with heavy links was asked for"),
+            (plan.links > 0, self.links_delivered, "no heavy links were delivered"),
             (plan.bodies > 0, self.bodies_fetched, "no topic with a large body was asked for"),
             (plan.late > 0, self.late, "no delivery to a late callback was under way"),
             (plan.refusing > 0, self.refused, "the shared origin refused nothing"),
@@ -262,6 +263,7 @@ mod tests {
             slow_open: 1_900,
             slow_closed: 0,
             links_fetched: 1,
+            links_delivered: 1,
             bodies_fetched: 1,
             forgotten: 1,
             late: 1,
@@ -332,6 +334,7 @@ mod tests {
                 "large bodies never filled what the hub keeps",
                 "no bad request was answered",
                 "no topic with heavy links was asked for",
+                "no heavy links were delivered",
                 "no topic with a large body was asked for",
                 "no delivery to a late callback was under way",
                 "the shared origin refused nothing",

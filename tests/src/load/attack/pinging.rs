@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -9,7 +10,7 @@ use tokio::time::interval;
 
 use super::client::{Client, apart};
 use super::server::{Reply, Server, TAKEN, challenge};
-use super::siege::{Siege, keep};
+use super::siege::{Siege, count, keep};
 use crate::load::Failure;
 use crate::load::request::Request;
 
@@ -28,20 +29,27 @@ pub(super) struct Pinging {
     pub(super) pause: Duration,
 }
 
-/// So many topics, each on a network of its own and pinged by a client of its own. Whatever is a GET below `/topic/` is answered by
-/// `topic`.
+/// So many topics, each on a network of its own and pinged by a client of its own; deliveries of them are counted. Whatever is a GET
+/// below `/topic/` is answered by `topic`.
 pub(super) async fn begin(
     siege: &Arc<Siege>,
     topics: usize,
-    by: Pinging,
+    (by, delivered): (Pinging, &Arc<AtomicUsize>),
     topic: impl Fn(&Request<'_>) -> Reply + Send + Sync + 'static,
     attackers: &mut JoinSet<()>,
 ) -> Result<(), Failure> {
+    let delivered = Arc::clone(delivered);
     let server = Server::start(move |request| {
         if request.target().starts_with("/topic/") {
             return topic(request);
         }
-        challenge(request).map_or(TAKEN, Reply::Now)
+        challenge(request).map_or_else(
+            || {
+                count(&delivered);
+                TAKEN
+            },
+            Reply::Now,
+        )
     })
     .await?;
     for number in 0..topics {

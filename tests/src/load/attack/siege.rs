@@ -38,6 +38,7 @@ pub(super) struct Counts {
     pub(super) slow_open: AtomicUsize,
     pub(super) slow_closed: AtomicUsize,
     pub(super) links_fetched: AtomicUsize,
+    pub(super) links_delivered: Arc<AtomicUsize>,
     pub(super) bodies_fetched: AtomicUsize,
     /// Deliveries under way to callbacks that are late.
     pub(super) late: Arc<AtomicUsize>,
@@ -57,6 +58,8 @@ pub struct Sieged {
     pub slow_closed: usize,
     /// Times that the hub asked for a topic with heavy links.
     pub links_fetched: usize,
+    /// Deliveries of such a topic that came, with links just below what they may take.
+    pub links_delivered: usize,
     /// Times that it asked for a topic with a large body.
     pub bodies_fetched: usize,
     /// Notifications of strangers' topics that had to leave the log to make room.
@@ -140,6 +143,7 @@ impl Siege {
             slow_open,
             slow_closed: of(&self.counts.slow_closed),
             links_fetched: of(&self.counts.links_fetched),
+            links_delivered: of(&self.counts.links_delivered),
             bodies_fetched: of(&self.counts.bodies_fetched),
             forgotten: 0,
             late,
@@ -173,6 +177,7 @@ impl Sieged {
             slow_open: self.slow_open.min(other.slow_open),
             slow_closed: self.slow_closed.min(other.slow_closed),
             links_fetched: self.links_fetched.min(other.links_fetched),
+            links_delivered: self.links_delivered.min(other.links_delivered),
             bodies_fetched: self.bodies_fetched.min(other.bodies_fetched),
             forgotten: self.forgotten.min(other.forgotten),
             late: self.late.min(other.late),
