@@ -181,7 +181,8 @@ impl Sequence {
 
     /// What is to be known of an entry before it is judged.
     pub(super) fn mark(&self, entry: &Entry) -> Mark {
-        let (text, rule) = self.unique(entry)?;
+        // What has no name breaks another rule, and repeats nobody's.
+        let (text, rule) = self.unique(entry).filter(|(text, _)| !text.is_empty())?;
         Some(Marked { rule, trace: self.seen.trace(text) })
     }
 

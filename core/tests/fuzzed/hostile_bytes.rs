@@ -51,6 +51,17 @@ proptest! {
     }
 }
 
+/// Two entries that name nothing are not one resource that is listed twice, whoever looks.
+#[test]
+fn entries_without_a_loc_repeat_each_other_for_no_reader() {
+    const ROOT: &str = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
+                        xmlns:rs='http://www.openarchives.org/rs/terms/' xmlns:xhtml='http://www.w3.org/1999/xhtml'>\
+                        <xhtml:link rel='up' href='http://example.org/c.xml'/>";
+    let entry = "<url><loc>http://example.org/a</loc><lastmod rs:type='created'>2012-09-01</lastmod></url>";
+    let text = format!("{ROOT}<url/><url/>{entry}</urlset>");
+    agree(&text).unwrap();
+}
+
 /// Reads in every mode and within every limit; the rules bear whatever the reader gives.
 fn survive(bytes: &[u8]) {
     super::document::run(bytes);
