@@ -3,7 +3,7 @@
 //! Some of each are kept for those whom the hub knows, so that strangers hold up no subscription in force and no publisher
 //! with a token. To be known takes one confirmation, so both kinds share few where the hub was last made to wait in vain (B-33).
 //!
-//! Whoever waits is a line in the books ([`books`]) of a fixed size, without a task and without a text.
+//! Whoever waits is a line in the books (`books`) of a fixed size, without a task and without a text.
 
 mod books;
 
