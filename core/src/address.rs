@@ -22,17 +22,17 @@ pub fn is_public(ip: IpAddr) -> bool {
     }
 }
 
-/// The network that counts as one client where clients make room for each other: of IPv6 what a customer is given at most, a
-/// /48, since its 65,536 networks would be as many clients; of IPv4 the address.
+/// Who counts as one client where clients share what there is: of IPv6 what a customer is given at most, a /48, since its 65,536
+/// networks would be as many clients; of IPv4 the address.
 ///
 /// ```
-/// use resync_core::address::network;
+/// use resync_core::address::customer;
 ///
-/// assert_eq!(network("2001:db8::7".parse()?), network("2001:db8:0:1::8".parse()?));
-/// assert_eq!(network("::ffff:192.0.2.1".parse()?), network("192.0.2.1".parse()?));
+/// assert_eq!(customer("2001:db8::7".parse()?), customer("2001:db8:0:1::8".parse()?));
+/// assert_eq!(customer("::ffff:192.0.2.1".parse()?), customer("192.0.2.1".parse()?));
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
-pub fn network(client: IpAddr) -> IpAddr {
+pub fn customer(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !(u128::MAX >> 48))),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::address::network;
+use crate::address::customer;
 
 /// Whoever has more than so many times the connections of a newcomer makes room before all others, also with a request that
 /// is under way.
@@ -100,7 +100,7 @@ impl<H> Connections<H> {
 
     /// Takes a new connection; `None` if it is to be closed, since all that are served have more right to it.
     pub fn take(&mut self, peer: IpAddr, now: Instant, handle: H) -> Option<Taken<H>> {
-        let client = network(peer);
+        let client = customer(peer);
         let mut ends = None;
         if self.served.len() >= self.most {
             let number = self.makes_room_for(client)?;

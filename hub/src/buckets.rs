@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use resync_core::address::customer;
 
 use crate::config::Rate;
 
@@ -279,7 +280,7 @@ impl SharedBuckets {
 pub(crate) fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => IpAddr::V6(beginning(v6, 64)),
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !(u128::MAX >> 64))),
     }
 }
 
@@ -287,17 +288,8 @@ pub(crate) fn network(client: IpAddr) -> IpAddr {
 pub(crate) fn site(client: IpAddr) -> Option<IpAddr> {
     match client.to_canonical() {
         IpAddr::V4(_) => None,
-        IpAddr::V6(v6) => Some(IpAddr::V6(beginning(v6, 48))),
+        v6 @ IpAddr::V6(_) => Some(customer(v6)),
     }
-}
-
-/// By whom what a client has the hub keep is counted: a customer is given a site of IPv6, which is as many clients as it likes.
-pub(crate) fn customer(client: IpAddr) -> IpAddr {
-    site(client).unwrap_or(network(client))
-}
-
-fn beginning(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
-    Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> bits))
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use resync_core::address::customer;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::buckets::customer;
 use crate::finish::to_its_end;
 
 /// Those of one client that have a turn or wait for one; of others nothing is kept.

@@ -7,9 +7,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use resync_core::address::customer;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use crate::buckets::customer;
 use crate::config::LimitsConfig;
 use crate::store::{Account, Accounted, Founded, Store};
 

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use resync_core::address::customer;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe};
 use tokio::sync::mpsc;
 
 use super::bounds::{Bounds, Full};
 use super::resting::Resting;
-use crate::buckets::{customer, network};
+use crate::buckets::network;
 use crate::egress::{self, Forbidden, Guard};
 use crate::places::{Asker, Lane, Place, Places};
 use crate::store::{Intent, NewRequest, RequestId, Store, StoreError};

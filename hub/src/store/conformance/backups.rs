@@ -45,6 +45,11 @@ impl Elsewhere {
         self.0.path().join("data")
     }
 
+    /// Why a restore of it is refused.
+    fn refused(&self, engine: Engine) -> BackupError {
+        restore(engine, &self.data(), &Keyring::none(), Credentials::Restored, &self.backup()).unwrap_err()
+    }
+
     async fn take(&self, store: &dyn Store) {
         let copied = store.back_up(Vec::new(), Box::new(File::create(self.backup()).unwrap())).await.unwrap();
         assert_eq!(copied.bytes, fs::metadata(self.backup()).unwrap().len());
@@ -255,14 +260,7 @@ async fn nothing_is_written_of_a_backup_that_is_damaged_or_cut_off(place: Place)
         [(&bytes[..bytes.len() - 1], "cut off after"), (&bent, "is damaged"), (b"hello", "no backup")]
     {
         fs::write(elsewhere.backup(), damaged).unwrap();
-        let error = restore(
-            place.engine,
-            &elsewhere.data(),
-            &Keyring::none(),
-            Credentials::Restored,
-            &elsewhere.backup(),
-        )
-        .unwrap_err();
+        let error = elsewhere.refused(place.engine);
         assert!(error.to_string().contains(told), "{error}");
         assert!(!elsewhere.data().exists());
     }
@@ -316,14 +314,7 @@ async fn a_backup_in_which_somebody_planted_a_file_restores_nothing(place: Place
         fs::write(&planted, "of whoever made the backup").unwrap();
         let out = File::create(elsewhere.backup()).unwrap();
         store.back_up(vec![planted], Box::new(out)).await.unwrap();
-        let error = restore(
-            place.engine,
-            &elsewhere.data(),
-            &Keyring::none(),
-            Credentials::Restored,
-            &elsewhere.backup(),
-        )
-        .unwrap_err();
+        let error = elsewhere.refused(place.engine);
         let unverified = verify(File::open(elsewhere.backup()).unwrap()).unwrap_err();
         for error in [error, unverified] {
             assert!(matches!(&error, BackupError::Planted { name: found } if found == name), "{error}");
