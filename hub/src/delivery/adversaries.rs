@@ -25,14 +25,19 @@ const PER_HOST: usize = 8;
 const SHARDS: usize = 4;
 const ATTACKED: TopicId = TopicId(1);
 const HONEST: TopicId = TopicId(2);
-/// Within this all honest subscribers have what was posted: a place that was given away before may be held for so long.
-const BOUND: Duration = SLOW;
+/// Within this all honest subscribers have what was posted: a place that was given away before may be held for as long as nobody is slow,
+/// and one more second goes by where adversaries subscribe to the honest topic as well.
+const BOUND: Duration = SLOW.saturating_add(Duration::from_secs(1));
+/// How long a request may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// How long a host takes for its n-th answer.
 type Answers = Box<dyn Fn(u64) -> Duration>;
 
 struct Host {
+    address: IpAddr,
+    is_honest: bool,
     answers: Answers,
     answered: u64,
 }
@@ -96,8 +101,13 @@ impl World {
 
     /// A host with so many subscriptions of a topic, at this address.
     fn join(&mut self, topic: TopicId, address: Ipv4Addr, subscriptions: usize, answers: Answers) {
-        let (host, address) = (self.hosts.len(), Some(IpAddr::from(address)));
-        self.hosts.push(Host { answers, answered: 0 });
+        let is_honest = topic == HONEST;
+        self.hosts.push(Host { address: address.into(), is_honest, answers, answered: 0 });
+        self.subscribe(self.hosts.len() - 1, topic, subscriptions);
+    }
+
+    fn subscribe(&mut self, host: usize, topic: TopicId, subscriptions: usize) {
+        let address = Some(self.hosts[host].address);
         let lease_end =
             DateTime::from_system_time(self.now.wall.to_system_time() + Duration::from_secs(100_000));
         for _ in 0..subscriptions {
@@ -160,7 +170,8 @@ impl World {
             {
                 let (at, attempt) = next.remove();
                 self.lanes.release(attempt.lane);
-                self.honest += usize::from(attempt.topic == HONEST);
+                let is_honest = self.hosts[self.host_of[&attempt.subscription]].is_honest;
+                self.honest += usize::from(attempt.topic == HONEST && is_honest);
                 let delivered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
                 self.machines[at].finished(&attempt, delivered, self.now);
             }
@@ -213,6 +224,12 @@ fn run(seed: u64) {
     fastrand::seed(seed);
     let mut world = World::new();
     let kind = adversaries(&mut world, &mut rng);
+    // Some of them are subscribers of the honest topic as well, and the first of these.
+    for host in 0..world.hosts.len() {
+        if rng.u8(0..4) == 0 {
+            world.subscribe(host, HONEST, rng.usize(1..3));
+        }
+    }
     let (hosts, of_each) = (rng.u8(1..8), rng.usize(5..20));
     let far = rng.u64(1..150);
     for host in 0..hosts {
@@ -242,6 +259,33 @@ fn seeds() -> u64 {
 #[test]
 fn honest_subscribers_are_served_in_time_whatever_holds_places_beside_them() {
     (0..seeds()).for_each(run);
+}
+
+/// Whoever never answers has a place for as long as a request may take. What is far away is slow while the hub is crowded.
+#[test]
+fn tarpits_on_two_networks_leave_places_of_the_slow_lane_to_slow_hosts_elsewhere() {
+    for seed in 0..4 {
+        let (mut world, mut rng) = (World::new(), Rng::with_seed(seed));
+        for host in 0..16_u8 {
+            let address = Ipv4Addr::new(198, 18, host % 2, host);
+            world.join(ATTACKED, address, 4 * PER_HOST, always(TIMEOUT));
+        }
+        for host in 0..64_u8 {
+            world.join(ATTACKED, Ipv4Addr::new(198, 19, host, 1), PER_HOST, always(480 * MILLISECOND));
+        }
+        for host in 0..4_u8 {
+            let took = rng.u32(600..2_900) * MILLISECOND;
+            world.join(HONEST, Ipv4Addr::new(203, 0, host, 1), PER_HOST, always(took));
+        }
+        (0..100).for_each(|_| world.post(ATTACKED));
+        world.run(Duration::from_secs(15), usize::MAX);
+        for round in 1..=2 {
+            world.post(HONEST);
+            let took = world.run(Duration::from_secs(120), round * 4 * PER_HOST);
+            assert!(took <= 2 * TIMEOUT, "seed {seed}: {took:?}");
+        }
+        assert!(world.in_slow_lane > 0);
+    }
 }
 
 /// Deliveries within so long, and the most that were under way, where all subscribers are alike.

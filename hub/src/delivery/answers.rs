@@ -31,7 +31,7 @@ impl Machine {
         if matches!(finished, Finished::Answered { outcome: Outcome::Delivered, .. }) {
             self.hosts.delivered(attempt.host, (attempt.topic, attempt.subscription));
         }
-        self.hosts.answered(attempt.host, finished.sign(), attempt.started, now.monotonic);
+        self.hosts.answered(attempt.host, attempt.lane, finished.sign(), attempt.started, now.monotonic);
         if !matches!(finished, Finished::HeldBack(_) | Finished::Undecided) {
             self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));
         }

@@ -5,19 +5,19 @@
 //!
 //! Many subscribers share an origin, and one of them may fail, ask for patience or wish the others ill. So the breaker opens only where
 //! nothing at the origin succeeds any more, for no longer than its policy says and whatever a subscriber asks for; and while it is open
-//! those who have not failed themselves may ask how the origin is, one at a time: at once the one to whom something was delivered last,
-//! and some more; then the others, a moment apart where the origin answers, and some seconds where it does not. What succeeds with any of
-//! them closes it for all.
+//! those to whom something was delivered last are served as ever. Others that have not failed themselves may ask how the origin is, a few
+//! side by side, since each may hang until its timeout: some of them at once, then a moment apart where the origin answers, and some
+//! seconds where it does not. What succeeds with any of them closes it for all.
 
 use std::time::{Duration, Instant};
 
 use super::host::{Candidates, Chosen};
 
-/// Subscriptions that have not failed and may ask at once, one after the other, at an open breaker of an origin that was well before.
+/// Subscriptions that have not failed and may ask without a pause between them at an open breaker.
 const AT_ONCE: u32 = 32;
-/// The pause between those who ask after them, where the origin answers and was well before …
-const APART: Duration = Duration::from_millis(250);
-/// … and where it does not, or never was: each of them may have a place for as long as a request may take.
+/// The pause between those who ask after them, where the origin answers …
+const APART: Duration = Duration::from_millis(100);
+/// … and where it does not: each of them may have a place for as long as a request may take.
 const FAR_APART: Duration = Duration::from_secs(5);
 /// Pauses differ by up to this share either way, but pass the longest one by nothing.
 const JITTER: f64 = 0.2;
@@ -46,6 +46,14 @@ pub(super) enum Sign {
     None,
 }
 
+/// Requests to a host that have not come to their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UnderWay {
+    pub(super) all: usize,
+    /// Of these, such as have been under way for longer than a quick answer takes.
+    pub(super) hanging: usize,
+}
+
 /// The breaker of a host that has failed lately.
 #[derive(Debug)]
 pub(super) struct Breaker {
@@ -56,8 +64,10 @@ pub(super) struct Breaker {
     pauses: u32,
     /// So many may ask at once.
     at_once: u32,
-    /// Something succeeded at this host before.
-    was_well: bool,
+    /// From then on one that has not failed may ask.
+    asks_from: Instant,
+    /// The pause before the next one, when nobody may at once.
+    apart: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +75,11 @@ enum State {
     Closed,
     Open {
         until: Instant,
-        /// From then on one that has not failed may ask.
-        asks_from: Instant,
-        /// One does.
-        asks: bool,
     },
-    /// One request at a time, until one of them tells how the host is.
+    /// One request, until it tells how the host is.
     HalfOpen {
+        /// It is on its way.
+        is_sent: bool,
         /// Who was chosen for that had failed before: that it fails again is no news.
         is_failing: bool,
     },
@@ -82,15 +90,6 @@ enum State {
     },
 }
 
-/// Who may be sent something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Permits {
-    /// So many at once, whoever they are for.
-    Many(usize),
-    /// One of these, with no more than so many under way.
-    One(Candidates, usize),
-}
-
 /// What a request changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -98,67 +97,78 @@ pub(super) enum Change {
     Nothing,
     /// Nothing is repeated before this moment.
     Opened(Instant),
-    /// It stays open; from this moment on somebody may ask.
-    Asks(Instant),
     /// The host is well and needs no breaker any more.
     Well,
 }
 
 impl Breaker {
-    /// Of a host to which something has been delivered, or nothing yet.
-    pub(super) fn new(was_well: bool) -> Self {
-        let at_once = if was_well { AT_ONCE } else { 0 };
-        Self { state: State::Closed, in_a_row: 0, pauses: 0, at_once, was_well }
+    pub(super) fn new(now: Instant) -> Self {
+        let (asks_from, apart) = (now, APART);
+        Self { state: State::Closed, in_a_row: 0, pauses: 0, at_once: AT_ONCE, asks_from, apart }
     }
 
-    /// Who may be sent something now, where at most `limit` requests may be under way at once.
-    pub(super) fn permits(&self, limit: usize, now: Instant) -> Permits {
+    /// Who may be sent something now, where these requests are under way, fewer than `limit`.
+    pub(super) fn permits(&self, under_way: UnderWay, limit: usize, now: Instant) -> Candidates {
         match self.state {
-            State::Closed => Permits::Many(limit),
-            State::Open { asks: true, .. } => Permits::Many(0),
-            State::Open { asks_from, .. } if asks_from <= now => Permits::One(Candidates::NotFailing, limit),
-            State::Open { .. } => Permits::One(Candidates::Well, limit),
-            State::HalfOpen { .. } => Permits::One(Candidates::Anybody, 1),
-            State::Recovering { at_once, .. } => Permits::Many(at_once.min(limit)),
+            State::Closed => Candidates::InTurn,
+            State::HalfOpen { is_sent: false, .. } => Candidates::Anybody,
+            // What hangs tells nothing yet, and must not keep the others out.
+            State::Recovering { at_once, .. } if under_way.all - under_way.hanging < at_once => {
+                Candidates::WellFirst
+            }
+            State::Recovering { .. } => Candidates::Well,
+            State::Open { .. } | State::HalfOpen { .. } => {
+                let may_ask = self.asks_from <= now && under_way.all < (limit / 2).max(1);
+                if may_ask { Candidates::NotFailing } else { Candidates::Well }
+            }
         }
     }
 
-    /// One that it let through is on its way.
-    pub(super) fn sent(&mut self, chosen: Chosen) {
+    /// One that it let through is on its way. Tells from when on the next one may ask, if that is not now.
+    pub(super) fn sent(&mut self, chosen: Chosen, now: Instant) -> Option<Instant> {
         match &mut self.state {
-            State::Open { asks, .. } => *asks = true,
-            State::HalfOpen { is_failing } => *is_failing = chosen == Chosen::Failing,
-            State::Closed | State::Recovering { .. } => {}
+            State::HalfOpen { is_failing, is_sent } if !*is_sent => {
+                (*is_failing, *is_sent) = (chosen == Chosen::Failing, true);
+                None
+            }
+            State::Open { .. } | State::HalfOpen { .. } if chosen == Chosen::NotFailing => self.asked(now),
+            State::Open { .. } | State::HalfOpen { .. } | State::Closed | State::Recovering { .. } => None,
         }
+    }
+
+    fn asked(&mut self, now: Instant) -> Option<Instant> {
+        if self.at_once > 0 {
+            self.at_once -= 1;
+            return None;
+        }
+        self.asks_from = now + self.apart;
+        Some(self.asks_from)
     }
 
     /// A request has come to its end, whatever it says.
     pub(super) fn returned(&mut self) {
-        if let State::Open { asks, .. } = &mut self.state {
-            *asks = false;
+        if let State::HalfOpen { is_sent, .. } = &mut self.state {
+            *is_sent = false;
         }
     }
 
     /// When the pause is over, if there is one.
     pub(super) fn until(&self) -> Option<Instant> {
         match self.state {
-            State::Open { until, .. } => Some(until),
+            State::Open { until } => Some(until),
             State::Closed | State::HalfOpen { .. } | State::Recovering { .. } => None,
         }
     }
 
-    /// From when on one may ask that has not failed, while there is a pause.
-    pub(super) fn asks_from(&self) -> Option<Instant> {
-        match self.state {
-            State::Open { asks_from, .. } => Some(asks_from),
-            State::Closed | State::HalfOpen { .. } | State::Recovering { .. } => None,
-        }
+    /// From when on one may ask that has not failed.
+    pub(super) fn asks_from(&self) -> Instant {
+        self.asks_from
     }
 
     /// Ends a pause whose time has come, or at once when the operator says so.
     pub(super) fn probe(&mut self) {
         if self.until().is_some() {
-            self.state = State::HalfOpen { is_failing: false };
+            self.state = State::HalfOpen { is_sent: false, is_failing: false };
         }
     }
 
@@ -171,20 +181,19 @@ impl Breaker {
         now: Instant,
     ) -> Change {
         match sign {
-            Sign::Trouble if self.was_well => self.failed(policy, APART, now),
-            Sign::Trouble | Sign::Silent => self.failed(policy, FAR_APART, now),
-            Sign::Alive => self.succeeded(limit),
+            Sign::Trouble => self.failed(policy, APART, now),
+            Sign::Silent => self.failed(policy, FAR_APART, now),
+            Sign::Alive => self.succeeded(limit, now),
             Sign::None => Change::Nothing,
         }
     }
 
-    fn succeeded(&mut self, limit: usize) -> Change {
+    fn succeeded(&mut self, limit: usize, now: Instant) -> Change {
         self.in_a_row = 0;
-        self.was_well = true;
         match self.state {
             // A request that was under way when the breaker opened tells as much as a probe.
             State::Open { .. } | State::HalfOpen { .. } => {
-                self.at_once = AT_ONCE;
+                (self.at_once, self.asks_from) = (AT_ONCE, now);
                 self.state = State::Recovering { at_once: 1, successes: 0 };
                 Change::Nothing
             }
@@ -202,22 +211,15 @@ impl Breaker {
 
     fn failed(&mut self, policy: &BreakerPolicy, apart: Duration, now: Instant) -> Change {
         self.in_a_row += 1;
+        self.apart = apart;
         match self.state {
-            State::HalfOpen { is_failing } => {
+            State::HalfOpen { is_sent: true, is_failing } => {
                 self.pauses = self.pauses.saturating_sub(u32::from(is_failing));
-                self.open(policy, apart, now)
+                self.open(policy, now)
             }
-            State::Closed | State::Recovering { .. } if self.is_too_much(policy) => {
-                self.open(policy, apart, now)
-            }
-            // Who asked in vain does not prolong the pause for the others.
-            State::Open { until, asks: true, .. } => {
-                let asks_from = self.next_asks(apart, now);
-                self.state = State::Open { until, asks_from, asks: false };
-                Change::Asks(asks_from)
-            }
-            // What was under way when it opened says nothing new.
-            State::Open { .. } | State::Closed => Change::Nothing,
+            State::Closed | State::Recovering { .. } if self.is_too_much(policy) => self.open(policy, now),
+            // What was under way when it opened says nothing new, and who asked in vain does not prolong the pause for the others.
+            State::Open { .. } | State::HalfOpen { .. } | State::Closed => Change::Nothing,
             State::Recovering { at_once, .. } => {
                 self.state = State::Recovering { at_once: (at_once / 2).max(1), successes: 0 };
                 Change::Nothing
@@ -229,22 +231,13 @@ impl Breaker {
         policy.failures > 0 && self.in_a_row >= policy.failures
     }
 
-    fn open(&mut self, policy: &BreakerPolicy, apart: Duration, now: Instant) -> Change {
+    fn open(&mut self, policy: &BreakerPolicy, now: Instant) -> Change {
         let doubled = policy.open.saturating_mul(1_u32.checked_shl(self.pauses).unwrap_or(u32::MAX));
         let pause = doubled.min(policy.open_max).mul_f64(1.0 + JITTER * (2.0 * fastrand::f64() - 1.0));
         let until = now + pause.min(policy.open_max);
         self.pauses = self.pauses.saturating_add(1);
-        self.state = State::Open { until, asks_from: self.next_asks(apart, now), asks: false };
+        self.state = State::Open { until };
         Change::Opened(until)
-    }
-
-    /// From when on the next one may ask.
-    fn next_asks(&mut self, apart: Duration, now: Instant) -> Instant {
-        if self.at_once == 0 {
-            return now + apart;
-        }
-        self.at_once -= 1;
-        now
     }
 }
 
@@ -255,6 +248,16 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const POLICY: BreakerPolicy =
         BreakerPolicy { failures: 5, open: Duration::from_secs(30), open_max: Duration::from_secs(600) };
+
+    /// Who may be sent something while so many of eight requests are under way, none of which hangs.
+    fn with(breaker: &Breaker, all: usize, now: Instant) -> Candidates {
+        breaker.permits(UnderWay { all, hanging: 0 }, 8, now)
+    }
+
+    /// How many may be under way at once at a host that recovers.
+    fn recovering(breaker: &Breaker, now: Instant) -> usize {
+        (0..8).take_while(|all| with(breaker, *all, now) == Candidates::WellFirst).count()
+    }
 
     fn opened(breaker: &mut Breaker, now: Instant) -> Duration {
         for _ in 0..4 {
@@ -269,16 +272,16 @@ mod tests {
     #[test]
     fn five_failures_in_a_row_open_it_for_half_a_minute() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(false);
+        let mut breaker = Breaker::new(now);
         let pause = opened(&mut breaker, now);
         assert!((24 * SECOND..=36 * SECOND).contains(&pause), "{pause:?}");
-        assert_eq!(breaker.permits(8, now), Permits::One(Candidates::Well, 8));
+        assert!(breaker.until().is_some());
     }
 
     #[test]
     fn it_never_opens_where_anything_succeeds_however_much_fails_beside_it() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(true);
+        let mut breaker = Breaker::new(now);
         for _ in 0..100 {
             for _ in 0..4 {
                 assert_eq!(breaker.record(Sign::Trouble, 8, &POLICY, now), Change::Nothing);
@@ -290,29 +293,32 @@ mod tests {
     #[test]
     fn one_probe_and_then_twice_as_many_each_time() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(false);
+        let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
         assert_eq!(breaker.record(Sign::Trouble, 8, &POLICY, now), Change::Nothing, "it was under way");
         breaker.probe();
-        assert_eq!(breaker.permits(8, now), Permits::One(Candidates::Anybody, 1));
+        assert_eq!(with(&breaker, 4, now), Candidates::Anybody, "whatever is under way still");
+        breaker.sent(Chosen::NotFailing, now);
+        assert_eq!(with(&breaker, 5, now), Candidates::Well);
         let mut seen = Vec::new();
         loop {
             let change = breaker.record(Sign::Alive, 8, &POLICY, now);
             if change == Change::Well {
                 break;
             }
-            seen.push(breaker.permits(8, now));
+            seen.push(recovering(&breaker, now));
         }
-        assert_eq!(seen, [1, 2, 2, 4, 4, 4, 4].map(Permits::Many));
+        assert_eq!(seen, [1, 2, 2, 4, 4, 4, 4]);
     }
 
     #[test]
     fn each_failed_probe_doubles_the_pause_up_to_the_longest_and_no_further() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(false);
+        let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
         for expected in [60, 120, 240, 480, 600, 600] {
             breaker.probe();
+            breaker.sent(Chosen::NotFailing, now);
             let Change::Opened(until) = breaker.record(Sign::Trouble, 8, &POLICY, now) else {
                 panic!("{breaker:?}")
             };
@@ -326,11 +332,11 @@ mod tests {
     #[test]
     fn that_fails_again_what_had_failed_before_prolongs_no_pause() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(false);
+        let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
         for _ in 0..10 {
             breaker.probe();
-            breaker.sent(Chosen::Failing);
+            breaker.sent(Chosen::Failing, now);
             let Change::Opened(until) = breaker.record(Sign::Trouble, 8, &POLICY, now) else {
                 panic!("{breaker:?}")
             };
@@ -342,51 +348,66 @@ mod tests {
     fn who_has_not_failed_may_ask_at_an_open_one_at_first_at_once_and_then_every_moment() {
         let now = Instant::now();
         for (sign, apart) in [(Sign::Trouble, APART), (Sign::Silent, FAR_APART)] {
-            let mut breaker = Breaker::new(true);
+            let mut breaker = Breaker::new(now);
             opened(&mut breaker, now);
             let mut asked = 0;
-            while breaker.permits(8, now) == Permits::One(Candidates::NotFailing, 8) {
-                breaker.sent(Chosen::NotFailing);
-                assert_eq!(breaker.permits(8, now), Permits::Many(0), "one at a time");
+            while with(&breaker, 3, now) == Candidates::NotFailing {
                 breaker.record(sign, 8, &POLICY, now);
-                breaker.returned();
+                breaker.sent(Chosen::NotFailing, now);
+                assert_eq!(with(&breaker, 4, now), Candidates::Well, "half of the places hang already");
                 asked += 1;
             }
-            assert_eq!(asked, AT_ONCE);
-            assert_eq!(breaker.permits(8, now), Permits::One(Candidates::Well, 8));
-            assert_eq!(breaker.permits(8, now + apart), Permits::One(Candidates::NotFailing, 8));
+            assert_eq!(asked, AT_ONCE + 1);
+            assert_eq!(with(&breaker, 0, now + apart / 2), Candidates::Well);
+            assert_eq!(with(&breaker, 0, now + apart), Candidates::NotFailing);
             assert_eq!(breaker.record(Sign::Alive, 8, &POLICY, now), Change::Nothing);
-            assert_eq!(breaker.permits(8, now), Permits::Many(1), "it lets the others in");
+            assert_eq!(with(&breaker, 0, now), Candidates::WellFirst, "it lets the others in");
         }
     }
 
     #[test]
-    fn a_host_that_was_never_well_is_asked_every_few_seconds_only() {
+    fn who_asks_in_vain_does_not_prolong_the_pause_nor_speak_for_the_probe() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(false);
+        let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        assert_eq!(breaker.permits(8, now + APART), Permits::One(Candidates::Well, 8));
-        assert_eq!(breaker.permits(8, now + FAR_APART), Permits::One(Candidates::NotFailing, 8));
+        let until = breaker.until();
+        breaker.sent(Chosen::NotFailing, now);
+        assert_eq!(breaker.record(Sign::Silent, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.until(), until);
+        breaker.probe();
+        assert_eq!(breaker.record(Sign::Silent, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(with(&breaker, 3, now), Candidates::Anybody, "the probe is still to come");
+    }
+
+    #[test]
+    fn what_hangs_keeps_nobody_out_of_a_host_that_recovers() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(now);
+        opened(&mut breaker, now);
+        breaker.record(Sign::Alive, 8, &POLICY, now);
+        assert_eq!(with(&breaker, 1, now), Candidates::Well, "one at a time");
+        let under_way = UnderWay { all: 4, hanging: 4 };
+        assert_eq!(breaker.permits(under_way, 8, now), Candidates::WellFirst);
     }
 
     #[test]
     fn a_failure_during_the_slow_start_halves_it() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(false);
+        let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
         breaker.probe();
         for _ in 0..4 {
             breaker.record(Sign::Alive, 8, &POLICY, now);
         }
-        assert_eq!(breaker.permits(8, now), Permits::Many(4));
+        assert_eq!(recovering(&breaker, now), 4);
         breaker.record(Sign::Trouble, 8, &POLICY, now);
-        assert_eq!(breaker.permits(8, now), Permits::Many(2));
+        assert_eq!(recovering(&breaker, now), 2);
     }
 
     #[test]
     fn a_policy_of_no_failures_never_opens() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(true);
+        let mut breaker = Breaker::new(now);
         let never = BreakerPolicy { failures: 0, ..POLICY };
         assert!((0..100).all(|_| breaker.record(Sign::Trouble, 8, &never, now) == Change::Nothing));
     }

@@ -20,6 +20,8 @@ pub(super) struct Host {
     /// Subscriptions with this origin.
     pub(super) subscriptions: u32,
     pub(super) in_flight: u32,
+    /// So many of these have a place of the slow lane.
+    pub(super) in_slow_lane: u32,
     /// So many of these have been under way for longer than a quick answer takes.
     pub(super) hanging: u32,
     /// How often it has confirmed anything.
@@ -36,18 +38,33 @@ pub(super) struct Host {
     next_again: bool,
     /// How often it has answered, be it with a refusal.
     pub(super) answers: u32,
-    /// To whom something was delivered last.
-    well: Option<Waiter>,
-    /// Whether that one waits, and if so among those that are tried again.
-    well_waits: Option<bool>,
+    /// To whom something was delivered last …
+    well: Option<Well>,
+    /// … and in other topics before: one tenant alone must not make the host forget the others.
+    well_before: Vec<Well>,
 }
 
-/// Who may be served at a host that is in trouble.
+/// How many of other topics are remembered.
+const WELL_BEFORE: usize = 3;
+
+/// One to whom something was delivered.
+#[derive(Clone, Copy, Debug)]
+struct Well {
+    who: Waiter,
+    /// Whether it waits, and if so among those that are tried again.
+    waits: Option<bool>,
+}
+
+/// Who may be served at a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Candidates {
-    /// Whoever it was that something was delivered to last.
+    /// Whose turn it is.
+    InTurn,
+    /// One of those that something was delivered to last, else whose turn it is.
+    WellFirst,
+    /// One of those that something was delivered to last.
     Well,
-    /// That one, else somebody who has not failed.
+    /// One of these, else somebody who has not failed.
     NotFailing,
     /// One of these, else anybody.
     Anybody,
@@ -56,7 +73,7 @@ pub(super) enum Candidates {
 /// How it is with the one that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chosen {
-    /// Nothing was delivered to anybody later.
+    /// One of those that something was delivered to last.
     Well,
     /// Has not failed.
     NotFailing,
@@ -72,6 +89,7 @@ impl Host {
             network,
             subscriptions: 0,
             in_flight: 0,
+            in_slow_lane: 0,
             hanging: 0,
             confirmations: 0,
             first: Waiting::new(),
@@ -83,7 +101,7 @@ impl Host {
             next_again: false,
             answers: 0,
             well: None,
-            well_waits: None,
+            well_before: Vec::new(),
         }
     }
 
@@ -100,108 +118,97 @@ impl Host {
     pub(super) fn wait(&mut self, waiter: Waiter, again: bool, now: Instant) {
         let queue = if again { &mut self.again } else { &mut self.first };
         queue.push(waiter, now);
-        if self.well == Some(waiter) {
-            self.well_waits = Some(again);
-        }
+        self.note_waits(waiter, Some(again));
+    }
+
+    fn note_waits(&mut self, waiter: Waiter, waits: Option<bool>) {
+        let known = self.well.iter_mut().chain(&mut self.well_before);
+        known.filter(|known| known.who == waiter).for_each(|known| known.waits = waits);
     }
 
     /// Something was delivered to this one, which waits for nothing now.
-    pub(super) fn delivered(&mut self, waiter: Waiter) {
-        if self.well != Some(waiter) {
-            self.well = Some(waiter);
-            self.well_waits = None;
+    pub(super) fn delivered(&mut self, who: Waiter) {
+        let Some(last) = self.well.replace(Well { who, waits: None }) else { return };
+        if last.who.0 != who.0 {
+            self.well_before.retain(|before| before.who.0 != who.0);
+            self.well_before.truncate(WELL_BEFORE - 1);
+            self.well_before.insert(0, last);
         }
     }
 
-    /// Whether anything was ever delivered to it in this life of the hub.
-    pub(super) fn has_been_well(&self) -> bool {
-        self.well.is_some()
-    }
-
-    /// The lanes in which somebody waits.
-    pub(super) fn lanes(&self, is_slow: bool) -> [bool; 3] {
-        Self::in_lanes(is_slow, !self.first.is_empty(), !self.again.is_empty())
-    }
-
-    /// The lane in which one of these waits, if any does.
-    pub(super) fn lanes_of(&self, candidates: Candidates, is_slow: bool) -> [bool; 3] {
-        let again = match self.choice(candidates) {
-            None => return [false; 3],
-            Some(Chosen::Well) => self.well_waits == Some(true),
-            Some(Chosen::NotFailing) => false,
-            Some(Chosen::Failing) => true,
-        };
-        Self::in_lanes(is_slow, !again, again)
-    }
-
-    fn in_lanes(is_slow: bool, first: bool, again: bool) -> [bool; 3] {
+    /// The lanes in which one of these waits.
+    pub(super) fn lanes(&self, candidates: Candidates, is_slow: bool) -> [bool; 3] {
+        let [first, again] = [false, true].map(|again| self.choice(candidates, again).is_some());
         if is_slow { [false, false, first || again] } else { [first, again, false] }
     }
 
-    fn choice(&self, candidates: Candidates) -> Option<Chosen> {
-        if self.well_waits.is_some() {
-            return Some(Chosen::Well);
-        }
-        let failing = || (!self.again.is_empty()).then_some(Chosen::Failing);
-        let not_failing = (!self.first.is_empty()).then_some(Chosen::NotFailing);
-        match candidates {
-            Candidates::Well => None,
-            Candidates::NotFailing => not_failing,
-            Candidates::Anybody => not_failing.or_else(failing),
-        }
+    /// The one of those that something was delivered to last that waits there.
+    fn well(&self, again: bool) -> Option<Waiter> {
+        let mut known = self.well.iter().chain(&self.well_before);
+        known.find(|known| known.waits == Some(again)).map(|known| known.who)
     }
 
-    /// The best of these, if it belongs into this lane.
+    /// The best of these among those that are tried again, or among the others.
+    fn choice(&self, candidates: Candidates, again: bool) -> Option<Chosen> {
+        if self.well(again).is_some() {
+            return Some(Chosen::Well);
+        }
+        let (queue, chosen) =
+            if again { (&self.again, Chosen::Failing) } else { (&self.first, Chosen::NotFailing) };
+        let may_be = match candidates {
+            Candidates::InTurn | Candidates::WellFirst => true,
+            Candidates::Well => false,
+            Candidates::NotFailing => !again,
+            Candidates::Anybody => !again || self.first.is_empty(),
+        };
+        (may_be && !queue.is_empty()).then_some(chosen)
+    }
+
+    /// The next one of these in a lane. A host may have become slow, or quick again, since it got into its queue.
     pub(super) fn choose(
         &mut self,
         candidates: Candidates,
         lane: Lane,
         is_slow: bool,
     ) -> Option<(Waiter, Chosen)> {
-        if !self.lanes_of(candidates, is_slow)[lane as usize] {
-            return None;
-        }
-        let chosen = self.choice(candidates)?;
-        let waiter = match (chosen, self.well.zip(self.well_waits)) {
-            (Chosen::Well, Some((waiter, again))) => {
-                let queue = if again { &mut self.again } else { &mut self.first };
-                queue.remove(waiter).then_some(waiter)
-            }
-            (Chosen::Well, None) => None,
-            (Chosen::NotFailing, _) => self.first.pop(),
-            (Chosen::Failing, _) => self.again.pop(),
+        let again = match lane {
+            Lane::First | Lane::Again if is_slow => return None,
+            Lane::First => false,
+            Lane::Again => true,
+            Lane::Slow if !is_slow => return None,
+            Lane::Slow => self.is_next_again(candidates),
         };
-        self.well_waits = None;
+        let chosen = self.choice(candidates, again)?;
+        let well = if candidates == Candidates::InTurn { None } else { self.well(again) };
+        let queue = if again { &mut self.again } else { &mut self.first };
+        let waiter = match well {
+            Some(well) => queue.remove(well).then_some(well),
+            None => queue.pop(),
+        };
+        // Who waited and was removed meanwhile waits no more either.
+        if let Some(waiter) = well.or(waiter) {
+            self.note_waits(waiter, None);
+        }
         Some((waiter?, chosen))
     }
 
-    /// The next one of a lane. A host may have become slow, or quick again, since it got into its queue.
-    pub(super) fn pop(&mut self, lane: Lane, is_slow: bool) -> Option<Waiter> {
-        let waiter = match lane {
-            Lane::First if !is_slow => self.first.pop(),
-            Lane::Again if !is_slow => self.again.pop(),
-            Lane::Slow if is_slow => {
-                self.next_again = !self.next_again;
-                let (one, other) = if self.next_again {
-                    (&mut self.again, &mut self.first)
-                } else {
-                    (&mut self.first, &mut self.again)
-                };
-                one.pop().or_else(|| other.pop())
-            }
-            Lane::First | Lane::Again | Lane::Slow => None,
-        };
-        if waiter.is_some() && waiter == self.well {
-            self.well_waits = None;
+    /// At a slow host both kinds wait for the same places: in turn, unless one is the better choice.
+    fn is_next_again(&mut self, candidates: Candidates) -> bool {
+        self.next_again = !self.next_again;
+        let [first, again] = [false, true].map(|again| self.choice(candidates, again));
+        match (first, again) {
+            (None, _) | (Some(Chosen::NotFailing), Some(Chosen::Well)) => true,
+            (_, None) | (Some(Chosen::Well), Some(Chosen::Failing)) => false,
+            (Some(_), Some(_)) => self.next_again,
         }
-        waiter
     }
 
     /// Lets it be on another network, together with its requests under way.
-    pub(super) fn moves(&mut self, address: IpAddr, network: Arc<Network>) {
-        self.address = Some(address);
+    pub(super) fn moves(&mut self, network: Arc<Network>) {
         network.add(self.in_flight as usize);
         self.network.subtract(self.in_flight as usize);
+        network.add_slow(self.in_slow_lane as usize);
+        self.network.subtract_slow(self.in_slow_lane as usize);
         self.network = network;
     }
 }

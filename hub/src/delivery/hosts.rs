@@ -7,11 +7,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::breaker::{Breaker, BreakerPolicy, Change, Permits, Sign};
-use super::host::Host;
+use super::breaker::{Breaker, BreakerPolicy, Change, Sign, UnderWay};
+use super::host::{Candidates, Host};
 use super::lanes::{Lane, OpenLanes};
 use super::networks::Networks;
 use super::slowness::{Peers, SLOW};
+use crate::egress::network;
 use crate::store::{SubscriptionId, TopicId};
 
 /// An origin, as a small number.
@@ -153,9 +154,14 @@ impl Hosts {
 
     /// A request to this host went to this address.
     pub(super) fn reached(&mut self, id: HostId, address: IpAddr) {
-        if self.states[id.0 as usize].address != Some(address) {
-            let network = self.neighbours.networks.of(Some(address));
-            self.host(id).moves(address, network);
+        let known = self.states[id.0 as usize].address;
+        if known != Some(address) {
+            // A name may have several addresses, mostly of one network: that is not looked up each time.
+            if known.map(network) != Some(network(address)) {
+                let to = self.neighbours.networks.of(Some(address));
+                self.host(id).moves(to);
+            }
+            self.host(id).address = Some(address);
         }
     }
 
@@ -163,6 +169,9 @@ impl Hosts {
     pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Lane, Waiter)> {
         if open.is_scarce() {
             self.note_who_finds_no_place();
+        }
+        if !open.has(Lane::Slow) {
+            self.look_at_slow_ones();
         }
         for step in 0..Lane::ALL.len() {
             let index = (self.turn + step) % Lane::ALL.len();
@@ -175,7 +184,7 @@ impl Hosts {
             while left > 0
                 && let Some(id) = self.ready[index].pop_front()
             {
-                if !self.has_room(id, spare) {
+                if !self.has_room(id, spare) || (lane == Lane::Slow && self.gives_way_in_slow_lane(id)) {
                     left -= 1;
                     self.ready[index].push_back(id);
                     continue;
@@ -185,6 +194,10 @@ impl Hosts {
                     let host = &mut self.states[id.0 as usize];
                     host.in_flight += 1;
                     host.network.add(1);
+                    if lane == Lane::Slow {
+                        host.in_slow_lane += 1;
+                        host.network.add_slow(1);
+                    }
                     *self.under_way.entry((self.now, id)).or_default() += 1;
                     self.turn = (index + 1) % Lane::ALL.len();
                     self.mark_ready(id);
@@ -199,20 +212,15 @@ impl Hosts {
     }
 
     fn pop(&mut self, id: HostId, lane: Lane) -> Option<Waiter> {
-        let permits = self.permits(id);
+        let candidates = self.permits(id)?;
         let host = &mut self.states[id.0 as usize];
-        let (in_flight, is_slow) = (host.in_flight as usize, host.is_slow(self.bound));
-        match permits {
-            Permits::Many(limit) if in_flight < limit => host.pop(lane, is_slow),
-            Permits::One(candidates, limit) if in_flight < limit => {
-                let (waiter, chosen) = host.choose(candidates, lane, is_slow)?;
-                if let Some(breaker) = self.breakers.get_mut(&id) {
-                    breaker.sent(chosen);
-                }
-                Some(waiter)
-            }
-            Permits::Many(_) | Permits::One(..) => None,
+        let is_slow = host.is_slow(self.bound);
+        let (waiter, chosen) = host.choose(candidates, lane, is_slow)?;
+        let now = self.now;
+        if let Some(from) = self.breaker(id).and_then(|breaker| breaker.sent(chosen, now)) {
+            self.pauses.push(Reverse((from, id)));
         }
+        Some(waiter)
     }
 
     /// Whether its network may have one more place: one of `spare`, where no others are left.
@@ -231,17 +239,12 @@ impl Hosts {
 
     /// Whether somebody who is taken up for this host would be sent something at once with one of so many places, or has another lane to
     /// wait in.
-    pub(super) fn may_spare(&mut self, id: HostId, spare: usize) -> bool {
-        self.note_no_place(id);
+    pub(super) fn may_spare(&self, id: HostId, spare: usize) -> bool {
         if self.states[id.0 as usize].is_slow(self.bound) {
             return true;
         }
-        let limit = match self.permits(id) {
-            Permits::Many(limit) => limit,
-            Permits::One(..) => 0,
-        };
-        let host = &self.states[id.0 as usize];
-        (host.in_flight as usize) < limit && host.first.is_empty() && self.has_room(id, Some(spare))
+        let is_free = self.permits(id) == Some(Candidates::InTurn);
+        is_free && self.states[id.0 as usize].first.is_empty() && self.has_room(id, Some(spare))
     }
 
     /// Places are scarce: who waits for a first attempt, is quick and has no more than its network's share, finds none because of others.
@@ -251,13 +254,35 @@ impl Hosts {
         first.into_iter().flatten().for_each(|id| self.note_no_place(id));
     }
 
-    fn note_no_place(&mut self, id: HostId) {
+    /// The same of one that waits for this host, if that is to no blame for it.
+    pub(super) fn note_no_place(&mut self, id: HostId) {
         let (host, Neighbours { networks, peers }) = (&self.states[id.0 as usize], &self.neighbours);
         if !host.is_slow(Some(peers.bound())) && !networks.has_its_share(&host.network) {
             networks.wait(&host.network, self.now);
             peers.crowd(self.now);
             self.bound = Some(peers.bound());
         }
+    }
+
+    /// There is no place for slow hosts. Of those that wait for one some may be slow no more, and some find none because of others.
+    fn look_at_slow_ones(&mut self) {
+        let slow = Lane::Slow as usize;
+        for _ in 0..LOOKED_AT.min(self.ready[slow].len()) {
+            let Some(id) = self.ready[slow].pop_front() else { return };
+            let host = &mut self.states[id.0 as usize];
+            if host.is_slow(self.bound) {
+                self.neighbours.networks.wait_slow(&host.network, self.now);
+                self.ready[slow].push_back(id);
+            } else {
+                host.in_ready[slow] = false;
+                self.mark_ready(id);
+                self.forget_if_unused(id);
+            }
+        }
+    }
+
+    fn gives_way_in_slow_lane(&self, id: HostId) -> bool {
+        self.neighbours.networks.gives_way_in_slow_lane(&self.states[id.0 as usize].network, self.now)
     }
 
     /// The host has confirmed where its name leads now.
@@ -277,7 +302,7 @@ impl Hosts {
     }
 
     /// Gives a place back that was taken at this moment, for nothing.
-    pub(super) fn release(&mut self, id: HostId, begun: Instant) {
+    pub(super) fn release(&mut self, id: HostId, lane: Lane, begun: Instant) {
         let has_hung = match self.under_way.entry((begun, id)) {
             Entry::Occupied(mut requests) if *requests.get() > 1 => {
                 *requests.get_mut() -= 1;
@@ -292,6 +317,10 @@ impl Hosts {
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
         host.network.subtract(1);
+        if lane == Lane::Slow {
+            host.in_slow_lane = host.in_slow_lane.saturating_sub(1);
+            host.network.subtract_slow(1);
+        }
         host.hanging = host.hanging.saturating_sub(u32::from(has_hung));
         if let Some(breaker) = self.breaker(id) {
             breaker.returned();
@@ -301,19 +330,22 @@ impl Hosts {
     }
 
     /// Gives a place back after a request that began at this moment and ended so.
-    pub(super) fn answered(&mut self, id: HostId, sign: Sign, begun: Instant, now: Instant) {
+    pub(super) fn answered(&mut self, id: HostId, lane: Lane, sign: Sign, begun: Instant, now: Instant) {
         if sign != Sign::None {
             // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
             let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
             let took = now.saturating_duration_since(begun);
-            self.neighbours.peers.answered(took);
+            // Nobody can be as quick as a refused connection.
+            if sign == Sign::Alive {
+                self.neighbours.peers.answered(took);
+            }
             let bound = self.neighbours.peers.bound();
             let host = self.host(id);
             host.pace.answered(took, bound);
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
             self.record(id, sign, now);
         }
-        self.release(id, begun);
+        self.release(id, lane, begun);
     }
 
     fn record(&mut self, id: HostId, sign: Sign, now: Instant) {
@@ -326,18 +358,14 @@ impl Hosts {
             return;
         }
         host.in_trouble = true;
-        let was_well = host.has_been_well();
-        let breaker = self.breakers.entry(id).or_insert_with(|| Breaker::new(was_well));
+        let breaker = self.breakers.entry(id).or_insert_with(|| Breaker::new(now));
         match breaker.record(sign, self.limit, &self.policy, now) {
             Change::Nothing => {}
             Change::Well => {
                 self.breakers.remove(&id);
                 self.host(id).in_trouble = false;
             }
-            Change::Asks(from) => self.pauses.push(Reverse((from, id))),
             Change::Opened(until) => {
-                let asks_from = breaker.asks_from();
-                self.pauses.extend(asks_from.map(|from| Reverse((from, id))));
                 self.pauses.push(Reverse((until, id)));
                 let origin = self.host(id).origin.to_string();
                 self.opened.push((origin, until - now));
@@ -360,7 +388,7 @@ impl Hosts {
             if breaker.until() == Some(until) {
                 breaker.probe();
                 self.mark_ready(id);
-            } else if breaker.asks_from() == Some(until) {
+            } else if breaker.asks_from() == until {
                 self.mark_ready(id);
             }
         }
@@ -446,10 +474,19 @@ impl Hosts {
         all - left_alone.map(|(id, _)| waiting(&self.states[id.0 as usize])).sum::<usize>()
     }
 
-    fn permits(&self, id: HostId) -> Permits {
-        let in_trouble = self.states[id.0 as usize].in_trouble;
-        let breaker = if in_trouble { self.breakers.get(&id) } else { None };
-        breaker.map_or(Permits::Many(self.limit), |breaker| breaker.permits(self.limit, self.now))
+    /// Who may be sent something at this host now, if anybody.
+    fn permits(&self, id: HostId) -> Option<Candidates> {
+        let host = &self.states[id.0 as usize];
+        let under_way = UnderWay { all: host.in_flight as usize, hanging: host.hanging as usize };
+        if under_way.all >= self.limit {
+            return None;
+        }
+        let breaker = if host.in_trouble { self.breakers.get(&id) } else { None };
+        let permits =
+            breaker.map_or(Candidates::InTurn, |breaker| breaker.permits(under_way, self.limit, self.now));
+        // Where requests hang, those that answer must not wait behind each tenant that lets them.
+        let hangs = permits == Candidates::InTurn && host.is_slow(None);
+        Some(if hangs { Candidates::WellFirst } else { permits })
     }
 
     fn breaker(&mut self, id: HostId) -> Option<&mut Breaker> {
@@ -457,16 +494,9 @@ impl Hosts {
     }
 
     fn mark_ready(&mut self, id: HostId) {
-        let permits = self.permits(id);
+        let Some(candidates) = self.permits(id) else { return };
         let host = &mut self.states[id.0 as usize];
-        let is_slow = host.is_slow(self.bound);
-        let waits = match permits {
-            Permits::Many(limit) if (host.in_flight as usize) < limit => host.lanes(is_slow),
-            Permits::One(candidates, limit) if (host.in_flight as usize) < limit => {
-                host.lanes_of(candidates, is_slow)
-            }
-            Permits::Many(_) | Permits::One(..) => return,
-        };
+        let waits = host.lanes(candidates, host.is_slow(self.bound));
         for (index, waits) in waits.into_iter().enumerate() {
             if waits && !host.in_ready[index] {
                 host.in_ready[index] = true;
@@ -511,7 +541,7 @@ mod tests {
     /// What began when the hosts were woken last ends so, after so many seconds.
     fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) {
         let begun = hosts.now;
-        hosts.answered(host, sign, begun, begun + Duration::from_secs(seconds));
+        hosts.answered(host, Lane::First, sign, begun, begun + Duration::from_secs(seconds));
     }
 
     #[test]
@@ -522,7 +552,7 @@ mod tests {
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
         assert_eq!(next(&mut hosts), None);
-        hosts.release(host, hosts.now);
+        hosts.release(host, Lane::First, hosts.now);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None);
     }
@@ -550,7 +580,7 @@ mod tests {
         next(&mut hosts);
         hosts.leave(first);
         assert_ne!(hosts.join(&"https://b.example".into(), None), first, "a request is still under way");
-        hosts.release(first, hosts.now);
+        hosts.release(first, Lane::First, hosts.now);
         assert_eq!(hosts.join(&"https://c.example".into(), None), first, "the number is free again");
         assert_eq!(hosts.count(), 2);
     }
@@ -559,7 +589,7 @@ mod tests {
     fn a_host_in_trouble_is_left_alone_and_then_probed_once() {
         let mut hosts = hosts(4);
         let (host, now) = (hosts.join(&"https://a.example".into(), None), Instant::now());
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=6).for_each(|id| hosts.wait(host, waiter(id), true));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
         }
@@ -576,6 +606,53 @@ mod tests {
         answer(&mut hosts, host, Sign::Alive, 0);
         assert_eq!(next(&mut hosts), Some((host, waiter(4))));
         assert_eq!(next(&mut hosts), None, "it begins slowly");
+    }
+
+    #[test]
+    fn whatever_hangs_at_an_open_breaker_those_delivered_to_last_are_served_beside_it() {
+        let mut hosts = hosts(4);
+        let host = hosts.join(&"https://a.example".into(), None);
+        let of_topic = |topic, id| (TopicId(topic), SubscriptionId(id));
+        (1..=4).for_each(|topic| hosts.delivered(host, of_topic(topic, topic)));
+        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), false));
+        for _ in 0..2 {
+            assert!(next(&mut hosts).is_some());
+            answer(&mut hosts, host, Sign::Silent, 0);
+        }
+        assert!(hosts.is_left_alone(host));
+        for id in [13, 14] {
+            assert_eq!(next(&mut hosts), Some((host, of_topic(id, id))));
+        }
+        assert_eq!(next(&mut hosts), None, "half of its places are for those who ask");
+        hosts.wait(host, of_topic(1, 1), false);
+        assert_eq!(next(&mut hosts), Some((host, of_topic(1, 1))), "the one that was delivered to first");
+    }
+
+    #[test]
+    fn hosts_that_are_slow_no_more_leave_the_slow_queue_while_it_has_no_place() {
+        let mut hosts = hosts(1);
+        let host = hosts.join(&"https://a.example".into(), None);
+        let begun = hosts.now;
+        (1..=2).for_each(|id| hosts.wait(host, waiter(id), false));
+        hosts.neighbours.peers.crowd(begun);
+        hosts.wake(begun);
+        assert!(next(&mut hosts).is_some());
+        hosts.answered(host, Lane::First, Sign::Alive, begun, begun + Duration::from_millis(2_900));
+        let quick = OpenLanes::new(|lane| lane != Lane::Slow);
+        assert_eq!(hosts.take(quick), None, "it is slow while others find no place");
+        hosts.wake(begun + Duration::from_secs(60));
+        assert!(hosts.take(quick).is_some());
+    }
+
+    #[test]
+    fn a_refused_connection_makes_nobody_slow() {
+        let mut hosts = hosts(1);
+        let host = hosts.join(&"https://a.example".into(), None);
+        hosts.wait(host, waiter(1), false);
+        assert!(next(&mut hosts).is_some());
+        let bound = hosts.neighbours.peers.bound();
+        answer(&mut hosts, host, Sign::Silent, 0);
+        assert_eq!(hosts.neighbours.peers.bound(), bound);
     }
 
     #[test]
@@ -637,11 +714,11 @@ mod tests {
         let later = begun + SLOW + Duration::from_millis(1);
         hosts.wake(later);
         assert_eq!(hosts.take(quick), None);
-        hosts.answered(host, Sign::Alive, begun + SLOW, later);
+        hosts.answered(host, Lane::First, Sign::Alive, begun + SLOW, later);
         assert_eq!(hosts.take(quick), None, "the first one hangs still");
         assert!(hosts.take(OpenLanes::ALL).is_some());
         // It ends for want of something on this side, which says nothing about the host.
-        hosts.answered(host, Sign::None, begun, later);
+        hosts.answered(host, Lane::First, Sign::None, begun, later);
         assert!(hosts.take(quick).is_some());
     }
 
@@ -658,7 +735,7 @@ mod tests {
         assert_eq!(in_flight(&hosts), [1, 0], "where it has confirmed");
         hosts.reached(host, [198, 51, 100, 1].into());
         assert_eq!(in_flight(&hosts), [0, 1]);
-        hosts.release(host, hosts.now);
+        hosts.release(host, Lane::First, hosts.now);
         assert_eq!(in_flight(&hosts), [0, 0]);
     }
 

@@ -84,6 +84,11 @@ impl Lanes {
         Self { max, pressure: Pressure::new(max), taken: [0; 3] }
     }
 
+    /// Of so many places, those for slow hosts.
+    pub(super) fn for_slow(max: usize) -> usize {
+        max / 5
+    }
+
     /// The lanes that have places, and how many are left where none has.
     pub(super) fn open(&self) -> OpenLanes {
         let taken = self.taken.iter().sum::<usize>();
@@ -95,7 +100,7 @@ impl Lanes {
             let (closed, share) = match lane {
                 Lane::First => (pressed, allowed * FOR_ALL / 10),
                 Lane::Again => (pressed, allowed / 4),
-                Lane::Slow => (false, self.max / 5),
+                Lane::Slow => (false, Self::for_slow(self.max)),
             };
             !scarce && !closed && self.taken(lane) < share.max(1)
         });

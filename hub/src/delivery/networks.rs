@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
+use super::lanes::Lanes;
 use crate::egress::network;
 
 /// One network has at most so small a part of all places while others wait.
@@ -27,13 +28,23 @@ pub(super) struct Networks(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     share: usize,
+    /// Of the places for slow hosts.
+    slow_share: usize,
     known: Mutex<Known>,
     /// Of the hosts whose address is not known yet: together they are one network.
     nowhere: Arc<Network>,
     begun: Instant,
-    /// The network of the host that found no place last, and until when that counts, in milliseconds after the beginning.
-    waiting: AtomicU64,
-    waiting_until: AtomicU64,
+    /// Of the hosts that find no place …
+    waiting: Waiting,
+    /// … and of slow ones that find none of the slow lane.
+    waiting_slow: Waiting,
+}
+
+/// The network of the host that found no place last, and until when that counts, in milliseconds after the beginning.
+#[derive(Debug, Default)]
+struct Waiting {
+    network: AtomicU64,
+    until: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -48,11 +59,12 @@ struct Known {
 pub(super) struct Network {
     number: u64,
     in_flight: AtomicUsize,
+    in_slow_lane: AtomicUsize,
 }
 
 impl Network {
     fn new(number: u64) -> Self {
-        Self { number, in_flight: AtomicUsize::new(0) }
+        Self { number, in_flight: AtomicUsize::new(0), in_slow_lane: AtomicUsize::new(0) }
     }
 
     /// Requests to its hosts.
@@ -67,6 +79,15 @@ impl Network {
     pub(super) fn subtract(&self, requests: usize) {
         self.in_flight.fetch_sub(requests, Ordering::Relaxed);
     }
+
+    /// Of these, so many more have a place of the slow lane.
+    pub(super) fn add_slow(&self, requests: usize) {
+        self.in_slow_lane.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    pub(super) fn subtract_slow(&self, requests: usize) {
+        self.in_slow_lane.fetch_sub(requests, Ordering::Relaxed);
+    }
 }
 
 impl Networks {
@@ -75,11 +96,12 @@ impl Networks {
         let known = Known { networks: HashMap::new(), next: 1, tidy_at: TIDY_FROM };
         Self(Arc::new(Shared {
             share: (places / SHARE).max(per_host).max(1),
+            slow_share: (Lanes::for_slow(places) / SHARE).max(1),
             known: Mutex::new(known),
             nowhere: Arc::new(Network::new(0)),
             begun: Instant::now(),
-            waiting: AtomicU64::new(0),
-            waiting_until: AtomicU64::new(0),
+            waiting: Waiting::default(),
+            waiting_slow: Waiting::default(),
         }))
     }
 
@@ -97,19 +119,44 @@ impl Networks {
 
     /// A host on this network, which has less than its share, finds no place.
     pub(super) fn wait(&self, network: &Network, now: Instant) {
-        self.0.waiting.store(network.number, Ordering::Relaxed);
-        self.0.waiting_until.store(self.millis(now + WAITS), Ordering::Relaxed);
+        self.0.waiting.note(network, self.millis(now + WAITS));
     }
 
     /// Whether this network has its share and hosts of another one wait.
     pub(super) fn gives_way(&self, network: &Network, now: Instant) -> bool {
-        self.has_its_share(network)
-            && self.0.waiting_until.load(Ordering::Relaxed) > self.millis(now)
-            && self.0.waiting.load(Ordering::Relaxed) != network.number
+        self.has_its_share(network) && self.0.waiting.is_another(network, self.millis(now))
+    }
+
+    /// A slow host on this network finds no place of the slow lane, which counts while the network has less than its share of that.
+    pub(super) fn wait_slow(&self, network: &Network, now: Instant) {
+        if !self.has_its_slow_share(network) {
+            self.0.waiting_slow.note(network, self.millis(now + WAITS));
+        }
+    }
+
+    /// Whether this network has its share of the slow lane and slow hosts of another one wait.
+    pub(super) fn gives_way_in_slow_lane(&self, network: &Network, now: Instant) -> bool {
+        self.has_its_slow_share(network) && self.0.waiting_slow.is_another(network, self.millis(now))
+    }
+
+    fn has_its_slow_share(&self, network: &Network) -> bool {
+        network.in_slow_lane.load(Ordering::Relaxed) >= self.0.slow_share
     }
 
     fn millis(&self, moment: Instant) -> u64 {
         u64::try_from(moment.saturating_duration_since(self.0.begun).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Waiting {
+    fn note(&self, network: &Network, until: u64) {
+        self.network.store(network.number, Ordering::Relaxed);
+        self.until.store(until, Ordering::Relaxed);
+    }
+
+    /// Whether a host of another network than this one waits.
+    fn is_another(&self, network: &Network, now: u64) -> bool {
+        self.until.load(Ordering::Relaxed) > now && self.network.load(Ordering::Relaxed) != network.number
     }
 }
 
@@ -163,6 +210,20 @@ mod tests {
         assert!(networks.gives_way(&large, now));
         assert!(!networks.gives_way(&small, now));
         assert!(!networks.gives_way(&large, now + WAITS), "it waits no more");
+    }
+
+    #[test]
+    fn in_the_slow_lane_a_network_gives_way_beyond_a_share_of_that_lane() {
+        let (networks, now) = (Networks::new(80, 2), Instant::now());
+        let (tarpit, slow) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
+        tarpit.add_slow(2);
+        assert!(!networks.gives_way_in_slow_lane(&tarpit, now), "nobody waits");
+        networks.wait_slow(&tarpit, now);
+        assert!(!networks.gives_way_in_slow_lane(&tarpit, now), "who has its share is no reason");
+        networks.wait_slow(&slow, now);
+        assert!(networks.gives_way_in_slow_lane(&tarpit, now));
+        tarpit.subtract_slow(1);
+        assert!(!networks.gives_way_in_slow_lane(&tarpit, now));
     }
 
     #[test]

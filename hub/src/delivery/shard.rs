@@ -244,7 +244,7 @@ impl Machine {
             };
             match self.start(host, lane, topic, id, now) {
                 Some(attempt) => return Some(attempt),
-                None => self.hosts.release(host, now.monotonic),
+                None => self.hosts.release(host, lane, now.monotonic),
             }
         }
         self.interrupted = true;
@@ -448,12 +448,15 @@ impl Machine {
             && let Some(id) = self.round.next(|id| self.topics.get(&id).map_or(0, TopicState::bytes))
         {
             let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
-            let hosts = &mut self.hosts;
+            let hosts = &self.hosts;
             let may = |host| spare.is_none_or(|spare| hosts.may_spare(host, spare));
             let (window, checkpoint) = (self.limits.window, self.checkpoints);
             match topic.map(|topic| topic.step(window, checkpoint, now.monotonic, steps, may)) {
                 Some(Step::Wait(host, subscription)) => {
                     self.touched.insert(id);
+                    if spare.is_some() {
+                        self.hosts.note_no_place(host);
+                    }
                     self.hosts.wait(host, (id, subscription), false);
                     return true;
                 }
@@ -469,7 +472,10 @@ impl Machine {
                     self.round.pass();
                     return false;
                 }
-                Some(Step::Busy) => self.round.pass(),
+                Some(Step::Busy(host)) => {
+                    self.hosts.note_no_place(host);
+                    self.round.pass();
+                }
                 Some(Step::Blocked) => {
                     *steps = steps.saturating_sub(1);
                     self.round.leave();

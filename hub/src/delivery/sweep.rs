@@ -16,6 +16,9 @@ use super::member::{Failing, Member, Phase};
 use super::slots::{HotSlot, Slots};
 use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
 
+/// So many subscriptions of a topic may wait for their hosts where places are kept for those who are served at once.
+const FEW: usize = 64;
+
 /// The state of one topic in one shard.
 #[derive(Debug)]
 pub(super) struct TopicState {
@@ -69,7 +72,7 @@ pub(super) enum Step {
     /// As many have been looked at as may be.
     Interrupted,
     /// The next one's host may not be sent anything now.
-    Busy,
+    Busy(HostId),
     /// Nothing to take up until members move on.
     Blocked,
 }
@@ -441,9 +444,11 @@ impl TopicState {
                 member.phase = Phase::Waiting;
                 return Step::Again(slot.host, id);
             }
-            if !may(slot.host) {
+            // A few wait for their hosts even so: who is next may be somebody whose network never has room, and must not hold up the
+            // others of the topic.
+            if self.attached.len() >= FEW && !may(slot.host) {
                 pass.position = before;
-                return Step::Busy;
+                return Step::Busy(slot.host);
             }
             self.members.insert(id, Member::waiting(self.done.max(slot.start), checkpoint));
             self.attached.insert(id);

@@ -11,7 +11,9 @@ const DECOY: TopicId = TopicId(2);
 const ATTACKED: u64 = 10;
 /// A few seconds.
 const BOUND: Duration = Duration::from_secs(5);
-const STEP: Duration = Duration::from_millis(250);
+/// How long a request may hang.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const STEP: Duration = Duration::from_millis(100);
 
 /// A world whose limits are the release configuration's.
 fn world(seed: u64) -> World {
@@ -55,21 +57,69 @@ fn an_hour_please() -> Outcome {
     Outcome::of_status(http::StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(3_600)))
 }
 
+/// The same where some requests hang until their timeout, as `hanging` says until when.
+fn serve_beside(
+    world: &mut World,
+    hanging: &mut Vec<(Instant, Attempt)>,
+    hangs: bool,
+    failure: impl Fn(TopicId) -> Option<Outcome>,
+) -> Vec<TopicId> {
+    let now = world.now.monotonic;
+    let (over, still): (Vec<_>, Vec<_>) =
+        std::mem::take(hanging).into_iter().partition(|(due, _)| *due <= now);
+    *hanging = still;
+    for (_, attempt) in over {
+        let answered = Finished::Answered { offset: attempt.offset, outcome: Outcome::unreachable() };
+        world.machine.finished(&attempt, answered, world.now);
+    }
+    if !hangs {
+        return serve(world, failure);
+    }
+    let mut delivered = Vec::new();
+    while let Some(attempt) = world.machine.next(world.now, OpenLanes::ALL) {
+        if failure(attempt.topic).is_some() {
+            hanging.push((now + TIMEOUT, attempt));
+            continue;
+        }
+        delivered.push(attempt.topic);
+        let answered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
+        world.machine.finished(&attempt, answered, world.now);
+    }
+    delivered
+}
+
+/// How long one may have to wait at most: where something was delivered to it before, no longer than until one of the requests ends that
+/// have all places of the host; otherwise until the attacker's topics have had their turn.
+fn bound(topics: u64, hangs: bool, was_delivered: bool) -> Duration {
+    let topics = u32::try_from(topics).unwrap();
+    match (hangs, was_delivered) {
+        (false, true) => BOUND,
+        (false, false) => BOUND + topics * Duration::from_millis(100),
+        (true, true) => TIMEOUT + BOUND,
+        (true, false) => TIMEOUT + topics * Duration::from_secs(5),
+    }
+}
+
 fn run(seed: u64) -> usize {
     let (mut world, mut rng) = (world(seed), Rng::with_seed(seed));
     join(&mut world, HONEST, 1, ORIGIN);
     join(&mut world, DECOY, 2, ORIGIN);
-    append(&mut world, HONEST, Rule::Every);
-    serve(&mut world, |_| None);
-    let (topics, mut next_id, mut opened) = (rng.u64(1..16), 3, 0);
+    let mut was_delivered = rng.bool();
+    if was_delivered {
+        append(&mut world, HONEST, Rule::Every);
+        serve(&mut world, |_| None);
+    }
+    let (hangs, mut hanging) = (rng.bool(), Vec::new());
+    let topics = if hangs { rng.u64(1..30) } else { rng.u64(1..300) };
+    let (mut next_id, mut opened) = (3, 0);
     let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
     let mut posted: Option<Duration> = None;
-    for step in 0..2_400_u32 {
+    for step in 0..3_000_u32 {
         let now = STEP * step;
         if rng.u8(0..100) == 0 {
             // Whoever failed has its hour, so that the attacker brings new ones.
             for topic in ATTACKED..ATTACKED + topics {
-                for _ in 0..rng.u8(0..12) {
+                for _ in 0..rng.u8(0..if topics < 30 { 12 } else { 3 }) {
                     join(&mut world, TopicId(topic), next_id, ORIGIN);
                     next_id += 1;
                 }
@@ -83,13 +133,16 @@ fn run(seed: u64) -> usize {
             append(&mut world, HONEST, Rule::Every);
             posted = Some(now);
         }
-        if serve(&mut world, failure).contains(&HONEST) {
+        if serve_beside(&mut world, &mut hanging, hangs, failure).contains(&HONEST) {
             posted = None;
+            was_delivered = true;
         }
         let waited = posted.map_or(Duration::ZERO, |posted| now.saturating_sub(posted));
         assert!(
-            waited <= BOUND,
-            "seed {seed}: it has waited for {waited:?}, beside {topics} topics that fail"
+            waited <= bound(topics, hangs, was_delivered),
+            "seed {seed}: it has waited for {waited:?}, beside {topics} topics that {}, {} a delivery before",
+            if hangs { "hang" } else { "fail" },
+            if was_delivered { "with" } else { "without" },
         );
         let pauses = world.machine.take_opened();
         opened += pauses.len();
