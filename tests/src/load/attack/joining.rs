@@ -30,8 +30,6 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Joining {
     server: Server,
     all: Arc<[One]>,
-    /// Told of each callback whose request is pending, as somebody is who knows it.
-    pending: mpsc::UnboundedSender<String>,
 }
 
 #[derive(Default)]
@@ -42,11 +40,13 @@ struct One {
 }
 
 impl Joining {
+    /// `pending` names the callback of each that thinks about its request, as somebody may know it. Who asked in its name before would be
+    /// agreed with: nothing in the question says whose it is.
     pub(super) async fn start(count: usize, pending: mpsc::UnboundedSender<String>) -> Result<Self, Failure> {
         let all: Arc<[One]> = (0..count).map(|_| One::default()).collect();
         let asked = Arc::clone(&all);
-        let server = Server::start(move |request| answer(&asked, request)).await?;
-        Ok(Self { server, all, pending })
+        let server = Server::start(move |request| answer(&asked, &pending, request)).await?;
+        Ok(Self { server, all })
     }
 
     /// They come one after the other, as long as what this returns is kept.
@@ -54,12 +54,9 @@ impl Joining {
         let mut joining = JoinSet::new();
         for (number, at) in (0..self.all.len()).zip(0..) {
             let callback = self.server.url(host(number), &format!("/{number}"));
-            let pending = self.pending.clone();
             joining.spawn(async move {
                 sleep(PAUSE * at).await;
                 Client::new(host(number), hub).subscribe(TOPIC, &callback, &secret(number)).await;
-                // Without such an attack nobody wants to know.
-                let _ = pending.send(callback);
             });
         }
         joining
@@ -86,7 +83,7 @@ fn secret(number: usize) -> String {
     format!("secret of subscriber {number}")
 }
 
-fn answer(all: &[One], request: &Request<'_>) -> Reply {
+fn answer(all: &[One], pending: &mpsc::UnboundedSender<String>, request: &Request<'_>) -> Reply {
     let path = request.target().split('?').next().unwrap_or_default();
     let Some(number) = path.get(1..).and_then(|number| number.parse::<usize>().ok()) else { return TAKEN };
     let Some(one) = all.get(number) else { return TAKEN };
@@ -99,6 +96,9 @@ fn answer(all: &[One], request: &Request<'_>) -> Reply {
     let is_meant = request.parameter("hub.mode").as_deref() == Some("subscribe");
     // Whoever has asked for one subscription agrees to one.
     if is_meant && !one.has_agreed.swap(true, Ordering::Relaxed) {
+        // Without such an attack nobody wants to know.
+        let authority = request.field("host").unwrap_or_default();
+        let _ = pending.send(format!("http://{authority}{path}"));
         return Reply::After(THINKS, agreed);
     }
     Reply::Now(status("404 Not Found", ""))
