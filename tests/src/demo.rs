@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use resync_harness::tree;
 use resync_hub::{Hub, config};
 use resync_publisher::notify::{Outcome, Told};
 use resync_publisher::serve::serve;
@@ -18,8 +19,6 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use url::Url;
-
-use crate::tree;
 
 /// The demo's errors are for a person to read, whatever they are.
 type Anything = Box<dyn Error + Send + Sync>;

@@ -1,9 +1,7 @@
-//! What the end-to-end tests and `resync-load` stand on: real processes, raw HTTP, subscribers whose temper can change,
-//! the three roles on one screen, and load.
+//! All three roles on one screen, and the tests that need more than one crate (in `tests/`); both stand on `resync-harness`.
 
 #![deny(missing_docs)]
 
 pub mod demo;
-pub mod harness;
-pub mod load;
-pub mod tree;
+
+pub use resync_harness as harness;

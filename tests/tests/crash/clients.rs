@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use resync_tests::harness::{form, post};
+use resync_harness::{form, post};
 use tokio::time::sleep;
 
 pub(crate) const TOPICS: usize = 3;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use resync_tests::harness::{HubProcess, PATIENCE, Receiver, Seen, happens_within};
+use resync_harness::{HubProcess, PATIENCE, Receiver, Seen, happens_within};
 
 use crate::clients::{Known, LAST, TOPICS};
 

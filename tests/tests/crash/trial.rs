@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use resync_tests::harness::{Disk, Faults, HubProcess, Loss, PATIENCE, Receiver, Reply, happens_within};
+use resync_harness::{Disk, Faults, HubProcess, Loss, PATIENCE, Receiver, Reply, happens_within};
 use rustix::io::Errno;
 use tempfile::tempdir;
 use tokio::task::JoinHandle;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, binary, eventually, refusing, request};
+use resync_harness::{Answer, HubProcess, Receiver, Reply, binary, eventually, refusing, request};
 use serde_json::Value;
 use tempfile::tempdir;
 use tokio::process::Command;
@@ -175,7 +175,7 @@ async fn post_with(hub: &HubProcess, token: &str) -> u16 {
     let authorization = format!("Bearer {token}");
     let headers =
         [("Content-Type", "text/plain"), ("Link", link.as_str()), ("Authorization", &authorization)];
-    resync_tests::harness::post(hub.address, &headers, b"news").await.unwrap().status
+    resync_harness::post(hub.address, &headers, b"news").await.unwrap().status
 }
 
 #[tokio::test]

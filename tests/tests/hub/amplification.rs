@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use futures_util::FutureExt;
-use resync_tests::harness::{HubProcess, PATIENCE, Receiver, Reply, form, post};
+use resync_harness::{HubProcess, PATIENCE, Receiver, Reply, form, post};
 use tempfile::tempdir;
 use tokio::time::timeout;
 

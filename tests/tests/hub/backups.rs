@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use resync_tests::harness::{
+use resync_harness::{
     Backup, ENGINES, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, post, refusing,
 };
 use rustix::fs::{CWD, Mode, mkfifoat};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use resync_core::document::{Capability, Relation};
 use resync_core::websub::{Secret, SignatureMethod, SigningKey};
 use resync_core::xml::{self, Mode, Options};
-use resync_tests::harness::{Answer, HubProcess, Process, Receiver, Reply, eventually, form, post, request};
+use resync_harness::{Answer, HubProcess, Process, Receiver, Reply, eventually, form, post, request};
 use sha2::{Digest, Sha256};
 use tempfile::tempdir;
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form, post, request};
+use resync_harness::{HubProcess, Receiver, Reply, Seen, eventually, form, post, request};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://source.example/topic";

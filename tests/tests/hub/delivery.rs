@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use resync_tests::harness::{ENGINES, HubProcess, Receiver, Reply, Seen, eventually};
+use resync_harness::{ENGINES, HubProcess, Receiver, Reply, Seen, eventually};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/framework/";
@@ -168,7 +168,7 @@ async fn the_same_post_with_the_same_idempotency_key_is_one_notification() {
     let headers = [("Content-Type", "text/plain"), ("Link", link.as_str()), ("Idempotency-Key", "k-1")];
     let mut answers = Vec::new();
     for round in 0..3 {
-        answers.push(resync_tests::harness::post(hub.address, &headers, b"once").await.unwrap().text());
+        answers.push(resync_harness::post(hub.address, &headers, b"once").await.unwrap().text());
         if round == 1 {
             hub.kill().await;
             hub.restart().await;

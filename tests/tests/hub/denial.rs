@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use resync_tests::harness::{Answer, HubProcess, Process, Receiver, Reply, Seen, eventually, form};
+use resync_harness::{Answer, HubProcess, Process, Receiver, Reply, Seen, eventually, form};
 use tempfile::tempdir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

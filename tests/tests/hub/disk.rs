@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use resync_tests::harness::{HubProcess, Receiver, Seen, eventually};
+use resync_harness::{HubProcess, Receiver, Seen, eventually};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/framework/";

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use resync_tests::harness::{HubProcess, NameServer, Receiver, Reply, Seen, Trap, eventually, form};
+use resync_harness::{HubProcess, NameServer, Receiver, Reply, Seen, Trap, eventually, form};
 use tempfile::{TempDir, tempdir};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

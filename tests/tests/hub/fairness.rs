@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use resync_tests::harness::{HubProcess, PROXY, Receiver, Reply, client, ping_as, subscribe_as};
+use resync_harness::{HubProcess, PROXY, Receiver, Reply, client, ping_as, subscribe_as};
 use tempfile::tempdir;
 
 const SUBSCRIBER: u32 = 1;

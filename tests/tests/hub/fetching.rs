@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form, post};
+use resync_harness::{HubProcess, Receiver, Reply, Seen, form, post};
 use tempfile::tempdir;
 
 async fn ping(hub: &HubProcess, topic: &str) {

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use resync_tests::harness::{HubProcess, Receiver, Seen, eventually};
+use resync_harness::{HubProcess, Receiver, Seen, eventually};
 use tempfile::tempdir;
 use tokio::process::Command;
 

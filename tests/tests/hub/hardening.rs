@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use resync_tests::harness::{HubProcess, form, post, request};
+use resync_harness::{HubProcess, form, post, request};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://source.example/topic";

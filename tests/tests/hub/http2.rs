@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use resync_tests::harness::{HubProcess, PATIENCE, eventually};
+use resync_harness::{HubProcess, PATIENCE, eventually};
 use rustls::ServerConfig;
 use tempfile::tempdir;
 use tokio::net::{TcpListener, TcpStream};

@@ -6,9 +6,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use resync_tests::harness::{
-    Answer, HubProcess, PATIENCE, Receiver, Reply, Seen, eventually, form, post, request,
-};
+use resync_harness::{Answer, HubProcess, PATIENCE, Receiver, Reply, Seen, eventually, form, post, request};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};

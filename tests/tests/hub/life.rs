@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use resync_tests::harness::{
+use resync_harness::{
     Answer, Disk, HubProcess, PATIENCE, Process, Receiver, Reply, Seen, binary, eventually, form,
     happens_within, post, refusing, request,
 };

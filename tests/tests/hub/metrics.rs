@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, eventually, post};
+use resync_harness::{Answer, HubProcess, Receiver, Reply, eventually, post};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/framework/";

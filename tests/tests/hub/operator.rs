@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, binary, eventually, refusing};
+use resync_harness::{HubProcess, Receiver, Reply, Seen, binary, eventually, refusing};
 use tempfile::tempdir;
 use tokio::process::Command;
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, form, post};
+use resync_harness::{HubProcess, Receiver, Reply, form, post};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://source.example/topic";
@@ -31,7 +31,7 @@ async fn b01_w085_w090_the_answer_waits_neither_for_the_topic_nor_for_the_callba
         assert!(quickest < Duration::from_secs(1), "B-01: {quickest:?}");
     }
     let both = |log: &[_]| {
-        let asked = |path: &str| log.iter().any(|seen: &resync_tests::harness::Seen| seen.path() == path);
+        let asked = |path: &str| log.iter().any(|seen: &resync_harness::Seen| seen.path() == path);
         asked("/topic") && asked("/unsubscribe/0")
     };
     hanging.until("both are asked, and hang", both).await;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use resync_tests::harness::{Answer, HubProcess, Process, Receiver, Reply, eventually, post, request};
+use resync_harness::{Answer, HubProcess, Process, Receiver, Reply, eventually, post, request};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -1,6 +1,6 @@
 //! Bad input gets a 4xx in plain text that says what is wrong and what would be right; nothing of it stays behind.
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, form, post, request};
+use resync_harness::{Answer, HubProcess, Receiver, form, post, request};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/dataset1/framework/";
@@ -223,7 +223,7 @@ async fn publishing_needs_a_token_that_covers_the_topic() {
     let listen = "127.0.0.1:0".to_owned();
     let environment =
         std::collections::HashMap::from([("RESYNC_HUB_ADMIN_LISTEN".to_owned(), "127.0.0.1:0".to_owned())]);
-    let mut hub = resync_tests::harness::Process::start(
+    let mut hub = resync_harness::Process::start(
         "resync-hub",
         &["--listen", &listen, "--data-dir", &data],
         &environment,
@@ -233,7 +233,7 @@ async fn publishing_needs_a_token_that_covers_the_topic() {
     let none = std::collections::HashMap::new();
     let add =
         ["token", "add", "library", "--topic-prefix", "http://example.com/dataset1/", "--data-dir", &data];
-    let mut adding = resync_tests::harness::Process::start("resync-hub", &add, &none);
+    let mut adding = resync_harness::Process::start("resync-hub", &add, &none);
     let token = adding.line("rsh_").await;
 
     let send = async |topic: &str, authorization: Option<String>| {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use resync_tests::harness::{ENGINES, HubProcess, Process, Receiver, Reply, form, post};
+use resync_harness::{ENGINES, HubProcess, Process, Receiver, Reply, form, post};
 use tempfile::tempdir;
 use walkdir::WalkDir;
 

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use resync_tests::harness::{Answer, HubProcess, NameServer, Receiver, Reply, eventually, refusing, request};
+use resync_harness::{Answer, HubProcess, NameServer, Receiver, Reply, eventually, refusing, request};
 use serde_json::Value;
 use tempfile::tempdir;
 use url::{Url, form_urlencoded};

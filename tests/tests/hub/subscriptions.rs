@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
+use resync_harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
 use tempfile::tempdir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

@@ -12,7 +12,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     date_time_ymd,
 };
-use resync_tests::harness::{HubProcess, PATIENCE, Receiver, Reply, binary, eventually, form, post};
+use resync_harness::{HubProcess, PATIENCE, Receiver, Reply, binary, eventually, form, post};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use resync_harness::{ENGINES, HubProcess, Receiver, Reply, Seen, form, free_address, post, refusing};
 use resync_hub::telemetry::TraceContext;
-use resync_tests::harness::{ENGINES, HubProcess, Receiver, Reply, Seen, form, free_address, post, refusing};
 use serde_json::Value;
 use tempfile::tempdir;
 

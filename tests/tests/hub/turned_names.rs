@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use http::Method;
 use resync_core::websub::{Secret, X_HUB_QUERY_SIGNATURE, is_query_signed};
-use resync_tests::harness::{HubProcess, NameServer, Receiver, Reply, Seen, eventually, form};
+use resync_harness::{HubProcess, NameServer, Receiver, Reply, Seen, eventually, form};
 use tempfile::{TempDir, tempdir};
 
 const TOPIC: &str = "http://source.example/topic";

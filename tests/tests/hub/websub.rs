@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form, post};
+use resync_harness::{HubProcess, Receiver, Reply, Seen, form, post};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://source.example/topic";

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Method;
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
+use resync_harness::{HubProcess, Receiver, Reply, Seen, eventually, form};
 use tempfile::{TempDir, tempdir};
 use tokio::sync::Notify;
 use tokio::time::timeout;

@@ -1,7 +1,7 @@
 //! The way of a Framework Notification over the wire, told by the facts of the specification's Examples 1-8 (with their typos
 //! mended as FN-049 lists them): header names, form fields, answers, in raw HTTP against the real hub.
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, Seen, form, post, request};
+use resync_harness::{HubProcess, Receiver, Reply, Seen, form, post, request};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/dataset1/framework/";

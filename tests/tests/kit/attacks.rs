@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureMethod, SigningKey};
-use resync_tests::harness::{
+use resync_harness::{
     OUT_THERE, PATIENCE, Process, Receiver, Reply, Seen, SystemNames, Trap, binary, eventually,
 };
 use tempfile::TempDir;

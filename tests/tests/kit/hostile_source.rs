@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use resync_tests::harness::{PATIENCE, binary};
-use resync_tests::tree::differences;
+use resync_harness::tree::differences;
+use resync_harness::{PATIENCE, binary};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use resync_tests::harness::{HubProcess, Process, binary, eventually};
-use resync_tests::{demo, tree};
+use resync_harness::{HubProcess, Process, binary, eventually, tree};
+use resync_tests::demo;
 use tempfile::tempdir;
 use tokio::process::Command;
 

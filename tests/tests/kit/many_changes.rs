@@ -11,7 +11,7 @@ use resync_core::build::{
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest};
 use resync_core::document::Change;
-use resync_tests::harness::{Process, binary};
+use resync_harness::{Process, binary};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;

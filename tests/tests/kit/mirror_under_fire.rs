@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
+use resync_harness::tree;
+use resync_harness::{HubProcess, PATIENCE, Process, happens_within};
 use resync_publisher::serve::serve;
 use resync_publisher::settings::Rules;
 use resync_publisher::{BaseUrl, HubUrl, Settings, build, notify};
-use resync_tests::harness::{HubProcess, PATIENCE, Process, happens_within};
-use resync_tests::tree;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, sleep_until};

@@ -11,8 +11,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use resync_tests::harness::{binary, eventually};
-use resync_tests::load::{Failure, Live, Options, RunResult, Scenario, run};
+use resync_harness::{binary, eventually};
+use resync_load::{Failure, Live, Options, RunResult, Scenario, run};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
@@ -507,7 +507,7 @@ fn every_scenario_that_comes_with_the_tool_is_listed_and_our_hub_takes_its_keys(
     ] {
         assert!(said.lines().any(|line| line.starts_with(fault)), "{fault}: {said}");
     }
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("load/scenarios");
     assert_eq!(
         std::fs::read_dir(folder).unwrap().count(),
         said.lines().count(),

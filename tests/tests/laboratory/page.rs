@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use resync_tests::harness::binary;
-use resync_tests::load::{
+use resync_harness::binary;
+use resync_load::{
     Bound, Delivered, FaultReport, Finding, Judgement, Machine, Overhead, Published, Quantiles, Resources,
     RunResult, Rung, Second, Verdict,
 };

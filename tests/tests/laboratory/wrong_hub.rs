@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use resync_core::websub::{Secret, SignatureMethod, SigningKey};
-use resync_tests::harness::request;
+use resync_harness::request;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -264,12 +264,7 @@ impl Subscriber {
 }
 
 /// Each of the header fields has its line end.
-async fn send(
-    url: &Url,
-    method: &str,
-    fields: &str,
-    body: &[u8],
-) -> std::io::Result<resync_tests::harness::Answer> {
+async fn send(url: &Url, method: &str, fields: &str, body: &[u8]) -> std::io::Result<resync_harness::Answer> {
     let address = url.socket_addrs(|| None).unwrap()[0];
     let target = &url[url::Position::BeforePath..];
     let mut bytes = format!(

@@ -8,11 +8,11 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
-use resync_tests::harness::{
+use resync_harness::tree::differences;
+use resync_harness::{
     Documents, HubProcess, Process, RESYNC, Receiver, Reply, binary, complaints, free_address, grammar,
     python_with, refusing, request,
 };
-use resync_tests::tree::differences;
 use tempfile::tempdir;
 use tokio::process::Command;
 

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use resync_harness::tree::differences;
+use resync_harness::{Disk, Faults, Process, Receiver, Reply};
+use resync_load::{Copy, copy};
 use resync_publisher::{BaseUrl, Settings, build};
-use resync_tests::harness::{Disk, Faults, Process, Receiver, Reply};
-use resync_tests::load::{Copy, copy};
-use resync_tests::tree::differences;
 use rustix::io::Errno;
 use tempfile::TempDir;
 

@@ -20,7 +20,7 @@ use resync_core::digest::{Algorithm, Hasher, Hashes};
 use resync_core::document::{Capability, CapabilityList, Change, Link, Root, SourceDescription};
 use resync_core::package::Package;
 use resync_core::xml::{self, Format, Layout, Limits};
-use resync_tests::harness::{Documents, PublishedSchemas, complaints, files_below, grammar};
+use resync_harness::{Documents, PublishedSchemas, complaints, files_below, grammar};
 
 const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";
 const ABOUT: &str = "https://herbarium.example/about.html?of=sheets&in=en";

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use resync_tests::harness::{HubProcess, Process, Receiver, binary, eventually, free_address, refusing};
+use resync_harness::{HubProcess, Process, Receiver, binary, eventually, free_address, refusing};
 use tempfile::tempdir;
 use tokio::process::Command;
 

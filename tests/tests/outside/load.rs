@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use resync_tests::harness::{Process, binary, eventually};
-use resync_tests::load::pointers;
+use resync_harness::{Process, binary, eventually};
+use resync_load::pointers;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::process::Command;

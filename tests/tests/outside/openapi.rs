@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use resync_tests::harness::{HubProcess, Receiver, eventually, python_with, refusing};
+use resync_harness::{HubProcess, Receiver, eventually, python_with, refusing};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 

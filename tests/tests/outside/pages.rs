@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, eventually, post, refusing, request};
+use resync_harness::{Answer, HubProcess, Receiver, Reply, eventually, post, refusing, request};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -231,7 +231,7 @@ async fn what_strangers_wrote_is_text_on_every_page() {
     let destination = Receiver::start().await;
     let parameters =
         [("hub.mode", "subscribe"), ("hub.topic", topic), ("hub.callback", &destination.url("/cb"))];
-    let subscribed = resync_tests::harness::form(hub.address, &parameters).await.unwrap().status == 202;
+    let subscribed = resync_harness::form(hub.address, &parameters).await.unwrap().status == 202;
     let name = format!("a {evil} \"publisher\"");
     let wish = serde_json::json!({ "name": name, "topic_prefixes": ["http://example.com/"] }).to_string();
     assert_eq!(hub.admin_post("/api/v1/tokens", &wish).await.status, 200);

@@ -12,7 +12,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use resync_tests::load::measurements;
+use resync_load::measurements;
 use walkdir::WalkDir;
 
 const CRATES: [&str; 5] = ["core", "hub", "publisher", "subscriber-kit", "tests"];

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use resync_tests::harness::{
+use resync_harness::{
     FLASK_HUB, HubProcess, Process, Receiver, Reply, eventually, form, free_address, python_with, request,
 };
 use rustix::process::Signal;

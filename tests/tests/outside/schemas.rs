@@ -23,7 +23,7 @@ use resync_core::document::{
 };
 use resync_core::rules::Violations;
 use resync_core::xml::{self, Format, Layout};
-use resync_tests::harness::{Documents, PublishedSchemas, binary, complaints, files_below, grammar};
+use resync_harness::{Documents, PublishedSchemas, binary, complaints, files_below, grammar};
 use tempfile::tempdir;
 
 const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-pub(super) use resync_tests::harness::PROXY;
-use resync_tests::harness::{Answer, HubProcess, Receiver, ask_as, subscribe_as};
+pub(super) use resync_harness::PROXY;
+use resync_harness::{Answer, HubProcess, Receiver, ask_as, subscribe_as};
 use tempfile::tempdir;
 
 const STRANGER: &str = "192.0.2.1";

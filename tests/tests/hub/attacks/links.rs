@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use resync_tests::harness::{
+use resync_harness::{
     Answer, HubProcess, PROXY, Receiver, Reply, Seen, client, eventually, ping_as, post, request,
 };
 use tempfile::{TempDir, tempdir};

@@ -12,7 +12,7 @@ mod waiting_requests;
 
 use std::fs;
 
-use resync_tests::harness::HubProcess;
+use resync_harness::HubProcess;
 
 /// What the process has in memory now, in bytes.
 fn resident(hub: &mut HubProcess) -> u64 {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
-use resync_tests::harness::{HubProcess, PROXY, Receiver, Reply, Seen, client, refusing, subscribe_as};
+use resync_harness::{HubProcess, PROXY, Receiver, Reply, Seen, client, refusing, subscribe_as};
 use tempfile::tempdir;
 
 const HONEST: &str = "http://example.com/honest";

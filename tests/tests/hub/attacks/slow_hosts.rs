@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::Method;
-use resync_tests::harness::{HubProcess, PROXY, Receiver, Reply, Seen, client, subscribe_as};
+use resync_harness::{HubProcess, PROXY, Receiver, Reply, Seen, client, subscribe_as};
 use tempfile::tempdir;
 
 /// The constant above which a host is a slow one whatever its peers do is three seconds.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use http::Method;
-use resync_tests::harness::{Answer, HubProcess, Receiver, Reply, Seen, post};
+use resync_harness::{Answer, HubProcess, Receiver, Reply, Seen, post};
 use tempfile::tempdir;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;

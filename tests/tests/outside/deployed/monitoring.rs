@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-use resync_tests::harness::{
+use resync_harness::{
     HubProcess, Process, Receiver, Reply, eventually, free_address, happens_within, request,
 };
 use serde_json::Value;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use resync_harness::python_with;
 use resync_hub::config::{self, Config};
-use resync_tests::harness::python_with;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use resync_tests::harness::binary;
+use resync_harness::binary;
 use tempfile::{TempDir, tempdir};
 use walkdir::WalkDir;
 

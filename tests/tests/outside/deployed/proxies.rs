@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rcgen::{CertificateParams, KeyPair};
 use reqwest::{Client, Response, redirect::Policy};
-use resync_tests::harness::{HubProcess, Process, Receiver, eventually, free_address};
+use resync_harness::{HubProcess, Process, Receiver, eventually, free_address};
 use rustls::crypto::ring;
 use tempfile::{TempDir, tempdir};
 use tokio::process::Command;

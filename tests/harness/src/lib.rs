@@ -1,0 +1,70 @@
+//! The test harness: real processes, raw HTTP, disks that fail, and subscribers whose temper can change.
+
+#![deny(missing_docs)]
+
+mod backup;
+mod clients;
+mod clock;
+mod disk;
+mod judge;
+mod names;
+mod preload;
+mod process;
+mod raw;
+mod receiver;
+mod strangers;
+mod system_names;
+mod trap;
+pub mod tree;
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+pub use backup::Backup;
+pub use clients::{PROXY, ask_as, client, ping_as, subscribe_as};
+pub use clock::Clock;
+pub use disk::{Disk, Faults, Loss};
+pub use judge::{DOCUMENTS, Documents, PublishedSchemas, SCHEMAS, complaints, files_below, grammar};
+pub use names::{NameServer, Trouble};
+pub use process::{HubProcess, Process, binary, free_address};
+pub use raw::{Answer, form, post, request};
+pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
+pub use strangers::{FLASK_HUB, RESYNC, python_with};
+pub use system_names::{OUT_THERE, SystemNames};
+pub use trap::Trap;
+
+/// How long a test waits for something that must happen. Generous, since machines are shared; a test that waits so long
+/// has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The engines of the store that the hub is built with.
+pub const ENGINES: &[&str] = &[
+    "fjall",
+    #[cfg(feature = "sled")]
+    "sled",
+];
+
+/// Waits until the condition holds; the description is what a failed test says.
+///
+/// # Panics
+/// When it does not hold within [`PATIENCE`].
+pub async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl FnMut() -> F) {
+    assert!(happens_within(PATIENCE, condition).await, "it never happened: {what}");
+}
+
+/// Waits until the condition holds, and tells whether that came to pass in time.
+pub async fn happens_within<F: Future<Output = bool>>(
+    patience: Duration,
+    mut condition: impl FnMut() -> F,
+) -> bool {
+    let deadline = Instant::now() + patience;
+    while !condition().await {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    true
+}

@@ -1,0 +1,164 @@
+//! The table of all figures, in Markdown.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use resync_core::datetime::DateTime;
+
+use super::catalogue::{At, Bar, Figure, MEASUREMENTS};
+use super::{Outcome, program};
+use crate::Failure;
+use crate::measure::{Machine, float};
+use crate::report::with_unit;
+
+/// Between these lines a document has the table.
+const BEGIN: &str = "<!-- figures -->\n";
+const END: &str = "<!-- /figures -->\n";
+
+/// What is known and what is not, with the machine's shape, what was promised, the command of each, and what it was measured of.
+pub fn table(outcomes: &[Outcome]) -> String {
+    let machines: BTreeSet<_> = outcomes.iter().map(shape).collect();
+    let mut text = String::new();
+    for machine in machines {
+        let _ = writeln!(text, "Measured on {machine}.");
+    }
+    text.push_str("\n| figure | measured | promised | command | of |\n|---|---:|---:|---|---|\n");
+    for measurement in MEASUREMENTS {
+        let outcome = outcomes.iter().find(|outcome| outcome.name == measurement.name);
+        let command = program::spelled(&measurement.program);
+        let of = outcome.map_or_else(|| "–".to_owned(), occasion);
+        for figure in measurement.figures {
+            let value = outcome.and_then(|outcome| outcome.values.get(figure.what)).copied();
+            let measured = value.map_or_else(|| "not measured".to_owned(), |value| shown(figure, value));
+            let promised = promised(figure, value);
+            let _ = writeln!(text, "| {} | {measured} | {promised} | `{command}` | {of} |", figure.what);
+        }
+    }
+    text
+}
+
+/// Which state of the repository, and when.
+fn occasion(outcome: &Outcome) -> String {
+    let began = i64::try_from(outcome.began).unwrap_or(i64::MAX).saturating_mul(1_000);
+    let moment =
+        DateTime::from_unix_millis(began).map_or_else(|error| error.to_string(), |at| at.to_string());
+    let date = moment.split('T').next().unwrap_or_default();
+    if outcome.commit.is_empty() { date.to_owned() } else { format!("{}, {date}", outcome.commit) }
+}
+
+/// Puts a table where a document has one.
+///
+/// # Errors
+/// When the document has no place for it.
+pub fn insert(document: &str, table: &str) -> Result<String, Failure> {
+    let place = document.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) =
+        place.ok_or_else(|| format!("it has no lines {} and {}", BEGIN.trim(), END.trim()))?;
+    Ok(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+fn shape(outcome: &Outcome) -> String {
+    let Machine { processor, cores, kernel, memory } = &outcome.machine;
+    let gibibytes = float(*memory) / f64::from(1 << 30);
+    let build = if outcome.optimised { "" } else { ", **by a debug build, whose figures mean nothing**" };
+    format!("{processor}, {cores} cores, {gibibytes:.0} GiB, {kernel}{build}")
+}
+
+fn shown(figure: &Figure, value: f64) -> String {
+    match figure.at {
+        At::Ended => if value > 0.0 { "yes" } else { "**no**" }.to_owned(),
+        _ => with_unit(value, figure.unit),
+    }
+}
+
+fn promised(figure: &Figure, value: Option<f64>) -> String {
+    let Some(bar) = figure.bar else { return String::new() };
+    let text = match bar {
+        _ if matches!(figure.at, At::Ended) => "yes".to_owned(),
+        Bar::AtLeast(bound) => format!("≥ {}", with_unit(bound, figure.unit)),
+        Bar::AtMost(bound) => format!("≤ {}", with_unit(bound, figure.unit)),
+    };
+    if value.is_none_or(|value| bar.holds(value)) { text } else { format!("**{text}: missed**") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(name: &str, values: &[(&str, f64)]) -> Outcome {
+        let machine = Machine { processor: "A".into(), cores: 2, memory: 4 << 30, kernel: "Linux 6".into() };
+        let values = values.iter().map(|(what, value)| ((*what).to_owned(), *value)).collect();
+        Outcome {
+            name: name.into(),
+            version: "1".into(),
+            commit: "a1b2c3d-dirty".into(),
+            began: 1_795_000_000,
+            seconds: 1.0,
+            optimised: true,
+            machine,
+            values,
+        }
+    }
+
+    #[test]
+    fn a_promise_that_is_missed_is_marked_as_such() {
+        let text = table(&[
+            outcome(
+                "publish",
+                &[
+                    ("durable posts of 1 publisher", 12_345.0),
+                    ("from a post to its first delivery, p99", 6.5),
+                ],
+            ),
+            outcome("deaths", &[("200 deaths of each kind: nothing lost, lives of sled below apart", 1.0)]),
+        ]);
+        assert!(text.starts_with("Measured on A, 2 cores, 4 GiB, Linux 6.\n"), "{text}");
+        assert!(
+            text.contains("| durable posts of 1 publisher | 12.3 k/s |  | `resync-load publish --json` | a1b2c3d-dirty, 2026-11-18 |"),
+            "{text}"
+        );
+        assert!(text.contains("| 6.50 ms | **≤ 5.00 ms: missed** |"), "{text}");
+        assert!(!text.contains("debug"), "{text}");
+        assert!(text.contains("below apart | yes | yes | `RESYNC_TEST_DEATHS=200 cargo test"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_has_a_line_that_says_so() {
+        let text = table(&[outcome("publish", &[("durable posts of 1 publisher", 1.0)])]);
+        let publish = "`resync-load publish --json` | a1b2c3d-dirty, 2026-11-18 |";
+        assert!(
+            text.contains(&format!("| durable posts of 16 publishers | not measured |  | {publish}")),
+            "{text}"
+        );
+        assert!(
+            text.contains("| half an hour: lost | not measured | ≤ 0 | `resync-load run soak` | – |"),
+            "{text}"
+        );
+        assert!(!text.contains("missed"), "{text}");
+        let figures = MEASUREMENTS.iter().flat_map(|one| one.figures).count();
+        assert_eq!(text.matches(" | not measured | ").count(), figures - 1);
+    }
+
+    #[test]
+    fn what_a_debug_build_measured_is_told_as_such() {
+        let debug = Outcome { optimised: false, ..outcome("limit", &[]) };
+        assert!(table(&[debug]).starts_with("Measured on A, 2 cores, 4 GiB, Linux 6, **by a debug build"));
+    }
+
+    #[test]
+    fn no_two_figures_and_no_two_measurements_have_the_same_name() {
+        let figures: Vec<_> =
+            MEASUREMENTS.iter().flat_map(|one| one.figures).map(|figure| figure.what).collect();
+        let names: Vec<_> = MEASUREMENTS.iter().map(|one| one.name).collect();
+        for names in [figures, names] {
+            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_replaces_the_one_that_a_document_has() {
+        let document = format!("# Words\n{BEGIN}old\n{END}more\n");
+        assert_eq!(insert(&document, "new\n").unwrap(), format!("# Words\n{BEGIN}new\n{END}more\n"));
+        assert!(insert("# Words\n", "new\n").is_err());
+    }
+}

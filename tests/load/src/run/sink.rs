@@ -1,0 +1,506 @@
+//! The world of a run: one listener for all of 127/8 that plays every subscriber, each host in its own manner, and the topics
+//! that a hub fetches. Whatever comes is written down for the oracle.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use resync_core::websub::{Secret, Signature};
+use tokio::net::TcpSocket;
+use tokio::task::AbortHandle;
+
+use super::serving::{DONE, Delivery, Reply, serve};
+use super::stamp::Stamp;
+use crate::Failure;
+use crate::measure::{Arrival, Recorder, Subscription};
+use crate::request::Request;
+use crate::scenario::{Behaviour, Plan, Post, Spell};
+
+/// One signature of so many is checked.
+const CHECKED: u64 = 64;
+/// Examples of altered deliveries that are kept.
+const NOTES: usize = 5;
+/// Connections that may wait to be taken.
+const BACKLOG: u32 = 4_096;
+
+/// The running world; it stops when dropped.
+#[derive(Debug)]
+pub(super) struct Sink {
+    pub(super) port: u16,
+    pub(super) world: Arc<World>,
+    listening: AbortHandle,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct World {
+    run: u32,
+    epoch: Instant,
+    /// When the run began, in microseconds after the epoch.
+    zero: AtomicU64,
+    warmup: Duration,
+    posts: Vec<Post>,
+    /// By topic: the number of its newest version, and 1; 0: none.
+    versions: Vec<AtomicU64>,
+    /// The hub that topics name, and the port that they are at.
+    links: Mutex<(String, u16)>,
+    subscribers: Vec<Subscriber>,
+    hosts: Vec<Host>,
+    seed: u64,
+    pub(super) well: Recorder,
+    pub(super) sick: Recorder,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    verified: AtomicU64,
+    altered: AtomicU64,
+    followed: AtomicU64,
+    /// Poisoned posts that somebody was to take.
+    tasted: Mutex<BTreeSet<u32>>,
+    notes: Mutex<Vec<String>>,
+}
+
+#[derive(Debug)]
+struct Host {
+    behaviour: Behaviour,
+    is_away: AtomicBool,
+}
+
+/// Moments are microseconds after the epoch; 0: never.
+#[derive(Debug)]
+struct Subscriber {
+    topic: u32,
+    host: u32,
+    wants: AtomicBool,
+    verified: AtomicU64,
+    lease_ends: AtomicU64,
+    left: AtomicU64,
+    /// When the hub asked whether it wants to leave.
+    ended: AtomicU64,
+    arrivals: Mutex<Vec<Arrival>>,
+}
+
+impl Sink {
+    pub(super) fn start(
+        run: u32,
+        seed: u64,
+        warmup: Duration,
+        plan: &Plan,
+        topics: u32,
+    ) -> Result<Self, Failure> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+        let listener = socket.listen(BACKLOG)?;
+        let port = listener.local_addr()?.port();
+        let world = Arc::new(World::new(run, seed, warmup, plan, topics));
+        let shared = Arc::clone(&world);
+        let listening = tokio::spawn(async move {
+            for number in 0_u64.. {
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                let world = Arc::clone(&shared);
+                // A peer that goes away ends its connection, nothing else.
+                tokio::spawn(async move { drop(serve(stream, &world, number).await) });
+            }
+        });
+        Ok(Self { port, world, listening: listening.abort_handle() })
+    }
+
+    /// Where a host is.
+    pub(super) fn address(host: u32) -> Ipv4Addr {
+        let [_, _, high, low] = host.to_be_bytes();
+        Ipv4Addr::new(127, 1, high, low)
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl World {
+    fn new(run: u32, seed: u64, warmup: Duration, plan: &Plan, topics: u32) -> Self {
+        let subscriber = |number| {
+            let (topic, host) = plan.place(topics, number);
+            Subscriber {
+                topic,
+                host,
+                wants: AtomicBool::new(false),
+                verified: AtomicU64::new(0),
+                lease_ends: AtomicU64::new(0),
+                left: AtomicU64::new(0),
+                ended: AtomicU64::new(0),
+                arrivals: Mutex::default(),
+            }
+        };
+        Self {
+            run,
+            epoch: Instant::now(),
+            zero: AtomicU64::new(0),
+            warmup,
+            posts: plan.posts.clone(),
+            versions: (0..topics).map(|_| AtomicU64::new(0)).collect(),
+            links: Mutex::default(),
+            subscribers: (0..plan.subscribers).map(subscriber).collect(),
+            hosts: plan
+                .hosts
+                .iter()
+                .map(|behaviour| Host { behaviour: *behaviour, is_away: AtomicBool::new(false) })
+                .collect(),
+            seed,
+            well: Recorder::default(),
+            sick: Recorder::default(),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            verified: AtomicU64::new(0),
+            altered: AtomicU64::new(0),
+            followed: AtomicU64::new(0),
+            tasted: Mutex::default(),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// The run begins now.
+    pub(super) fn begin(&self) {
+        self.zero.store(self.micros(), Ordering::SeqCst);
+    }
+
+    /// Since the beginning of the run.
+    pub(super) fn now(&self) -> Duration {
+        Duration::from_micros(self.micros().saturating_sub(self.zero.load(Ordering::Relaxed)))
+    }
+
+    /// The moment of the beginning.
+    pub(super) fn zero(&self) -> Instant {
+        self.epoch + Duration::from_micros(self.zero.load(Ordering::SeqCst))
+    }
+
+    fn micros(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Verifications of intent to subscribe so far.
+    pub(super) fn verified(&self) -> u64 {
+        self.verified.load(Ordering::Relaxed)
+    }
+
+    /// Whether the hub has verified it, and has not asked since whether it wants to leave.
+    pub(super) fn is_subscribed(&self, subscriber: u32) -> bool {
+        let subscriber = &self.subscribers[subscriber as usize];
+        let is = |of: &AtomicU64| of.load(Ordering::SeqCst) > 0;
+        is(&subscriber.verified) && !is(&subscriber.ended)
+    }
+
+    pub(super) fn host_of(&self, subscriber: u32) -> u32 {
+        self.subscribers[subscriber as usize].host
+    }
+
+    pub(super) fn topic_of(&self, subscriber: u32) -> u32 {
+        self.subscribers[subscriber as usize].topic
+    }
+
+    /// Whether a subscriber agrees when it is asked. One that does not want to any more has left now.
+    pub(super) fn wants(&self, subscriber: u32, wants: bool) {
+        let subscriber = &self.subscribers[subscriber as usize];
+        subscriber.wants.store(wants, Ordering::SeqCst);
+        if !wants {
+            subscriber.left.store(self.micros(), Ordering::SeqCst);
+        }
+    }
+
+    /// Topics name this hub from now on, and are at this port.
+    pub(super) fn link_to(&self, hub: &str, port: u16) {
+        *lock(&self.links) = (hub.to_owned(), port);
+    }
+
+    /// From now on this is the newest version of its topic.
+    pub(super) fn publish(&self, post: u32) {
+        let topic = self.posts[post as usize].topic;
+        self.versions[topic as usize].fetch_max(u64::from(post) + 1, Ordering::SeqCst);
+    }
+
+    /// The body of a post.
+    pub(super) fn body(&self, post: u32) -> Vec<u8> {
+        let Post { due, bytes, .. } = self.posts[post as usize];
+        Stamp { run: self.run, post, due }.body(bytes)
+    }
+
+    /// From now on these hosts are away, or back.
+    pub(super) fn away(&self, hosts: impl Iterator<Item = usize>, is_away: bool) {
+        for host in hosts {
+            self.hosts[host].is_away.store(is_away, Ordering::Relaxed);
+        }
+    }
+
+    /// What connections draw lots from.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(super) fn hosts(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Everything that came, for the oracle.
+    pub(super) fn subscriptions(&self) -> Vec<Subscription> {
+        self.subscribers.iter().map(|subscriber| self.subscription(subscriber)).collect()
+    }
+
+    fn subscription(&self, subscriber: &Subscriber) -> Subscription {
+        let zero = self.zero.load(Ordering::SeqCst);
+        let moment = |at: &AtomicU64| {
+            let at = at.load(Ordering::SeqCst);
+            (at > 0).then(|| Duration::from_micros(at.saturating_sub(zero)))
+        };
+        Subscription {
+            topic: subscriber.topic,
+            from: moment(&subscriber.verified),
+            until: moment(&subscriber.lease_ends).into_iter().chain(moment(&subscriber.left)).min(),
+            ended: moment(&subscriber.lease_ends).into_iter().chain(moment(&subscriber.ended)).min(),
+            is_owed: self.hosts[subscriber.host as usize].behaviour.is_owed(),
+            arrivals: lock(&subscriber.arrivals).clone(),
+        }
+    }
+
+    /// Deliveries with another content than that of their post, with examples, and redirects that were followed.
+    pub(super) fn wrongs(&self) -> (u64, Vec<String>, u64) {
+        let count = |of: &AtomicU64| of.load(Ordering::SeqCst);
+        (count(&self.altered), lock(&self.notes).clone(), count(&self.followed))
+    }
+
+    /// Whether somebody was to take this poisoned post.
+    pub(super) fn was_tasted(&self, post: u32) -> bool {
+        lock(&self.tasted).contains(&post)
+    }
+
+    /// What a request to a host gets; its turn says whether its body is checked byte by byte.
+    pub(super) fn reply(&self, request: &Request<'_>, host: usize, turn: u64, rng: &mut Rng) -> Reply {
+        let target = request.target();
+        let path = target.split('?').next().unwrap_or_default();
+        if let Some(topic) = path.strip_prefix("/t/") {
+            return self.topic(topic, request.line.starts_with("HEAD"));
+        }
+        if path.starts_with("/elsewhere/") {
+            self.followed.fetch_add(1, Ordering::Relaxed);
+            return status(204, "");
+        }
+        let number = path.get(1..).and_then(|number| number.parse::<usize>().ok());
+        let Some(number) = number.filter(|number| *number < self.subscribers.len()) else {
+            return status(404, "");
+        };
+        if request.line.starts_with("GET") {
+            self.verify(number, request)
+        } else {
+            self.deliver(number, request, host, turn, rng)
+        }
+    }
+
+    fn topic(&self, topic: &str, is_head: bool) -> Reply {
+        let Some(version) = topic.parse().ok().and_then(|topic: usize| self.versions.get(topic)) else {
+            return status(404, "");
+        };
+        let body = match version.load(Ordering::SeqCst) {
+            0 => b"nothing yet".to_vec(),
+            version => self.body(u32::try_from(version - 1).unwrap_or(u32::MAX)),
+        };
+        let (hub, port) = lock(&self.links).clone();
+        let own = topic_url(port, topic);
+        let links = format!("Link: <{hub}>; rel=\"hub\", <{own}>; rel=\"self\"");
+        let mut page = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n{links}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        if !is_head {
+            page.extend_from_slice(&body);
+        }
+        Reply::Bytes(page)
+    }
+
+    fn verify(&self, number: usize, request: &Request<'_>) -> Reply {
+        let subscriber = &self.subscribers[number];
+        let (mode, now) = (request.parameter("hub.mode").unwrap_or_default(), self.micros());
+        let agrees = match mode.as_str() {
+            "subscribe" => subscriber.wants.load(Ordering::SeqCst),
+            "unsubscribe" => !subscriber.wants.load(Ordering::SeqCst),
+            _ => return status(200, ""),
+        };
+        if !agrees {
+            return status(404, "");
+        }
+        if mode == "subscribe" {
+            let _ = subscriber.verified.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
+            let lease = request.parameter("hub.lease_seconds").and_then(|lease| lease.parse::<u64>().ok());
+            if let Some(lease) = lease {
+                subscriber
+                    .lease_ends
+                    .store(now.saturating_add(lease.saturating_mul(1_000_000)), Ordering::SeqCst);
+            }
+            self.verified.fetch_add(1, Ordering::Relaxed);
+        } else {
+            subscriber.ended.store(now, Ordering::SeqCst);
+        }
+        status(200, &request.parameter("hub.challenge").unwrap_or_default())
+    }
+
+    fn deliver(
+        &self,
+        subscriber: usize,
+        request: &Request<'_>,
+        host: usize,
+        turn: u64,
+        rng: &mut Rng,
+    ) -> Reply {
+        let at = self.now();
+        let stamp = Stamp::read(request.body).filter(|stamp| stamp.run == self.run);
+        let post = stamp.and_then(|stamp| Some((stamp.post, self.posts.get(stamp.post as usize)?)));
+        let Some((number, post)) = post else {
+            self.alter(|| {
+                format!(
+                    "a body of {} bytes that nobody published, to subscriber {subscriber}",
+                    request.body.len()
+                )
+            });
+            return status(204, "");
+        };
+        if let Some(what) = self.difference(subscriber, post, request, turn) {
+            self.alter(|| format!("#{number} to subscriber {subscriber}: {what}"));
+        }
+        let delivery = Delivery { subscriber, post: number, at };
+        let reply = match post.poison {
+            Some(poison) => {
+                lock(&self.tasted).insert(number);
+                status(poison, "")
+            }
+            None => self.manner(host, delivery, rng),
+        };
+        if !matches!(reply, Reply::Accept(_) | Reply::Later(..) | Reply::Drip(..)) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        reply
+    }
+
+    fn manner(&self, host: usize, delivery: Delivery, rng: &mut Rng) -> Reply {
+        let host_state = &self.hosts[host];
+        if host_state.is_away.load(Ordering::Relaxed) {
+            return Reply::Reset;
+        }
+        match host_state.behaviour {
+            Behaviour::Slow(spell) => Reply::Later(drawn(spell, rng), delivery),
+            Behaviour::Drip(time) => Reply::Drip(time, delivery),
+            Behaviour::Hang => Reply::Hang,
+            Behaviour::Status { status: code, fraction } if rng.f64() < fraction => status(code, ""),
+            Behaviour::Busy { retry_after, fraction } if rng.f64() < fraction => {
+                let seconds = retry_after.as_secs();
+                Reply::Bytes(
+                    format!("HTTP/1.1 429 Too Many Requests\r\nRetry-After: {seconds}\r\nContent-Length: 0\r\n\r\n")
+                        .into_bytes(),
+                )
+            }
+            Behaviour::Well | Behaviour::Status { .. } | Behaviour::Busy { .. } => Reply::Accept(delivery),
+            Behaviour::Flapping { up, down } => {
+                // Each host at another moment.
+                let phase = (delivery.at + Duration::from_millis(37) * u32::try_from(host).unwrap_or(0))
+                    .as_micros()
+                    % (up + down).as_micros().max(1);
+                if phase < up.as_micros() { Reply::Accept(delivery) } else { Reply::Reset }
+            }
+            Behaviour::Gone => status(410, ""),
+            Behaviour::Redirect => {
+                let place = format!("/elsewhere/{}", delivery.subscriber);
+                Reply::Bytes(
+                    format!(
+                        "HTTP/1.1 307 Temporary Redirect\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n"
+                    )
+                    .into_bytes(),
+                )
+            }
+        }
+    }
+
+    /// Writes down that a delivery was taken.
+    pub(super) fn accept(&self, delivery: Delivery, connection: u64) {
+        let Delivery { subscriber, post, at } = delivery;
+        lock(&self.subscribers[subscriber].arrivals).push(Arrival::new(post, at));
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        let due = self.posts[post as usize].due;
+        if due >= self.warmup {
+            let host = self.subscribers[subscriber].host as usize;
+            let is_well = matches!(self.hosts[host].behaviour, Behaviour::Well);
+            let recorder = if is_well { &self.well } else { &self.sick };
+            recorder.note(usize::try_from(connection).unwrap_or(0), at.saturating_sub(due));
+        }
+    }
+
+    /// What is not as it was published.
+    fn difference(&self, subscriber: usize, post: &Post, request: &Request<'_>, turn: u64) -> Option<String> {
+        if post.topic != self.subscribers[subscriber].topic {
+            return Some(format!("its topic is {}", post.topic));
+        }
+        if request.body.len() != post.bytes as usize {
+            return Some(format!("{} bytes instead of {}", request.body.len(), post.bytes));
+        }
+        if !turn.is_multiple_of(CHECKED) {
+            return None;
+        }
+        if !Stamp::is_whole(request.body) {
+            return Some("other bytes than were published".to_owned());
+        }
+        // Every subscriber has given a secret.
+        let Some(signature) = request.field("x-hub-signature") else {
+            return Some("no signature".to_owned());
+        };
+        let secret = Secret::new(secret(subscriber)).expect("it is far shorter than 200 bytes");
+        let is_right = Signature::parse(signature)
+            .is_ok_and(|signature| signature.verify(&secret, request.body).is_ok());
+        (!is_right).then(|| "a wrong signature".to_owned())
+    }
+
+    fn alter(&self, note: impl FnOnce() -> String) {
+        self.altered.fetch_add(1, Ordering::Relaxed);
+        let mut notes = lock(&self.notes);
+        if notes.len() < NOTES {
+            notes.push(note());
+        }
+    }
+}
+
+/// A topic that is served here.
+pub(super) fn topic_url(port: u16, topic: impl Display) -> String {
+    format!("http://127.0.0.1:{port}/t/{topic}")
+}
+
+/// What a subscriber and the hub share.
+pub(super) fn secret(subscriber: usize) -> String {
+    format!("secret of subscriber {subscriber}")
+}
+
+fn drawn(spell: Spell, rng: &mut Rng) -> Duration {
+    match spell {
+        Spell::Uniform(from, to) => from + to.saturating_sub(from).mul_f64(rng.f64()),
+        Spell::Mean(mean) => mean.mul_f64(-(1.0 - rng.f64()).ln()),
+    }
+}
+
+fn status(code: u16, body: &str) -> Reply {
+    if code == 204 {
+        return Reply::Bytes(DONE.to_vec());
+    }
+    Reply::Bytes(format!("HTTP/1.1 {code} So\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
