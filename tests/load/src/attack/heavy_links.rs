@@ -2,18 +2,23 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
 use super::pinging::{self, Pinging};
-use super::server::{Reply, page, status};
-use super::siege::{Siege, count};
+use super::server::{page, status};
+use super::siege::Siege;
 use crate::Failure;
-use crate::request::Request;
 
-const PINGING: Pinging = Pinging { topics: 10, clients: 11, subscribers: 12, pause: Duration::from_secs(2) };
+const PINGING: Pinging = Pinging {
+    topics: 10,
+    clients: 11,
+    subscribers: 12,
+    pause: Duration::from_secs(2),
+    fetched: |counts| &counts.links_fetched,
+    delivered: Some(|counts| &counts.links_delivered),
+};
 /// Where a topic sends the hub, as far as a client of HTTP goes, or as far as a URL in a form may.
 const LONG: usize = 60_000;
 const LONGEST_OF_A_FORM: usize = 1_900;
@@ -27,22 +32,16 @@ pub(super) async fn begin(
     topics: usize,
     attackers: &mut JoinSet<()>,
 ) -> Result<(), Failure> {
-    if topics == 0 {
-        return Ok(());
+    pinging::begin(siege, topics, PINGING, answer, attackers).await
+}
+
+/// A topic sends the hub to a URL that is long in its own way, and there the links are.
+fn answer(target: &str, version: usize) -> Cow<'static, [u8]> {
+    let kind = kind(target);
+    if target.ends_with('/') {
+        return links(if kind == 0 { LINKS_TAKEN } else { LINKS }, version);
     }
-    let (siege_of_topics, version) = (Arc::clone(siege), AtomicUsize::new(0));
-    let topic = move |request: &Request<'_>| {
-        let kind = kind(request.target());
-        if request.target().ends_with('/') {
-            let count = if kind == 0 { LINKS_TAKEN } else { LINKS };
-            return Reply::Now(links(count, version.fetch_add(1, Ordering::Relaxed)));
-        }
-        let length = if kind == 1 { LONG } else { LONGEST_OF_A_FORM };
-        let answer = detour(request.target(), length);
-        count(&siege_of_topics.counts.links_fetched);
-        Reply::Now(answer)
-    };
-    pinging::begin(siege, topics, (PINGING, &siege.counts.links_delivered), topic, attackers).await
+    detour(target, if kind == 1 { LONG } else { LONGEST_OF_A_FORM })
 }
 
 /// Which of three kinds of topics this is, by its number.

@@ -1,8 +1,9 @@
 //! Topics of strangers: subscribed to, and then pinged as often as one client may.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -10,14 +11,13 @@ use tokio::time::interval;
 
 use super::client::{Client, apart};
 use super::server::{Reply, Server, TAKEN, challenge};
-use super::siege::{Siege, count, keep};
+use super::siege::{Counts, Siege, count, keep};
 use crate::Failure;
-use crate::request::Request;
 
 /// Subscriptions of each topic.
 const SUBSCRIBERS: usize = 2;
 
-/// Where such topics are, by networks (127.x/16), and how often they are pinged.
+/// Where such topics are, by networks (127.x/16), how often they are pinged, and what is counted.
 pub(super) struct Pinging {
     /// Where the topics are.
     pub(super) topics: u8,
@@ -27,25 +27,39 @@ pub(super) struct Pinging {
     pub(super) subscribers: u8,
     /// Between two pings of one topic: one client may ping it thirty times a minute.
     pub(super) pause: Duration,
+    /// Times that the hub asked for a topic.
+    pub(super) fetched: fn(&Counts) -> &AtomicUsize,
+    /// Deliveries that came, where they are part of the attack.
+    pub(super) delivered: Option<fn(&Counts) -> &AtomicUsize>,
 }
 
-/// So many topics, each on a network of its own and pinged by a client of its own; deliveries of them are counted. Whatever is a GET
-/// below `/topic/` is answered by `topic`.
+/// So many topics, each on a network of its own and pinged by a client of its own. `answer` makes what is said to a request for a target
+/// below `/topic/` out of that and of a number that is new each time.
 pub(super) async fn begin(
     siege: &Arc<Siege>,
     topics: usize,
-    (by, delivered): (Pinging, &Arc<AtomicUsize>),
-    topic: impl Fn(&Request<'_>) -> Reply + Send + Sync + 'static,
+    by: Pinging,
+    answer: impl Fn(&str, usize) -> Cow<'static, [u8]> + Send + Sync + 'static,
     attackers: &mut JoinSet<()>,
 ) -> Result<(), Failure> {
-    let delivered = Arc::clone(delivered);
+    if topics == 0 {
+        return Ok(());
+    }
+    let (siege_of_server, version) = (Arc::clone(siege), AtomicUsize::new(0));
     let server = Server::start(move |request| {
+        let counts = &siege_of_server.counts;
         if request.target().starts_with("/topic/") {
-            return topic(request);
+            // What a topic redirects to belongs to the same fetch.
+            if !request.target().ends_with('/') {
+                count((by.fetched)(counts));
+            }
+            return Reply::Now(answer(request.target(), version.fetch_add(1, Ordering::Relaxed)));
         }
         challenge(request).map_or_else(
             || {
-                count(&delivered);
+                if let Some(delivered) = by.delivered {
+                    count(delivered(counts));
+                }
                 TAKEN
             },
             Reply::Now,
