@@ -2,36 +2,25 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
 
 use http::Method;
-use resync_harness::{Answer, HubProcess, Receiver, Reply, Seen, post};
+use resync_harness::{HubProcess, PROXY, Receiver, Reply, Seen, ask_as};
 use tempfile::tempdir;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use url::form_urlencoded::Serializer;
 
 use super::resident;
 
-/// A hub as an operator runs it, behind a proxy, so that a test can be many clients.
-const PROXY: (&str, &str) = ("INGRESS_TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
 const TOPIC: &str = "http://source.example/topic";
 /// What a request brings along.
 const PATH: usize = 1_500;
 const SECRET: usize = 190;
 /// Of memory for each request that waits, less than its texts alone.
 const EACH: u64 = 1_536;
-
-async fn ask(hub: SocketAddr, client: Ipv4Addr, parameters: &[(&str, &str)]) -> Answer {
-    let client = client.to_string();
-    let headers =
-        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", client.as_str())];
-    let body = Serializer::new(String::new()).extend_pairs(parameters).finish();
-    post(hub, &headers, body.as_bytes()).await.unwrap()
-}
 
 /// Hosts to which one can connect, and that never answer.
 async fn hanging(count: u8) -> Vec<TcpListener> {
@@ -62,7 +51,7 @@ async fn forty_each(hub: &HubProcess, clients: Range<u16>, hosts: &[TcpListener]
                     ("hub.callback", callback.as_str()),
                     ("hub.secret", secret.as_str()),
                 ];
-                let answer = ask(hub, client, &parameters).await;
+                let answer = ask_as(hub, client, &parameters).await;
                 assert_eq!(answer.status, 202, "{}", answer.text());
             }
         });
@@ -108,9 +97,9 @@ async fn b33_whoever_knows_a_callback_cannot_keep_it_from_subscribing_with_the_o
         }
     });
     let of = |mode| [("hub.mode", mode), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
-    assert_eq!(ask(hub.address, subscriber, &of("subscribe")).await.status, 202);
+    assert_eq!(ask_as(hub.address, subscriber, &of("subscribe")).await.status, 202);
     destination.until_verified(1).await;
-    assert_eq!(ask(hub.address, stranger, &of("unsubscribe")).await.status, 202);
+    assert_eq!(ask_as(hub.address, stranger, &of("unsubscribe")).await.status, 202);
     destination.until("the stranger's word is asked about", |seen| seen.len() == 2).await;
     hub.process().line("request not verified").await;
     decided.notify_waiters();
@@ -133,11 +122,11 @@ async fn b33_whoever_knows_a_callback_supersedes_none_of_its_requests_not_even_o
             ("hub.lease_seconds", lease),
         ]
     };
-    let own = ask(hub.address, Ipv4Addr::new(192, 0, 2, 1), &subscribe("own", "7200")).await;
+    let own = ask_as(hub.address, Ipv4Addr::new(192, 0, 2, 1), &subscribe("own", "7200")).await;
     assert_eq!(own.status, 202);
     destination.until_verified(1).await;
     for (last, lease) in [(66, "86400"), (67, "172800")] {
-        let others = ask(hub.address, Ipv4Addr::new(192, 0, 2, last), &subscribe("another", lease)).await;
+        let others = ask_as(hub.address, Ipv4Addr::new(192, 0, 2, last), &subscribe("another", lease)).await;
         assert_eq!(others.status, 202);
     }
     hub.kill().await;
