@@ -1,4 +1,4 @@
-//! The test harness: real processes, raw HTTP, disks that fail, and subscribers whose temper can change.
+//! What the tests and `resync-load` stand on: real processes, raw HTTP, disks that fail, and subscribers whose temper can change.
 
 #![deny(missing_docs)]
 
