@@ -55,7 +55,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 pub(super) use self::check::check;
 pub(super) use self::copy::back_up;
@@ -73,9 +73,9 @@ use self::writer::{Kind, Writer};
 use super::{
     Accounted, Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch,
     Gap, Keep, Keyring, Meters, Missed, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair,
-    PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Shares, Skip, Slot, Standing,
-    Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage,
-    Validators,
+    Payer, PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Shares, Skip, Slot,
+    Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime,
+    Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
@@ -88,6 +88,9 @@ const SLICE: usize = 1024;
 const IDLE: usize = 32;
 /// Records that are looked at in one command when secrets are rewritten.
 const RESEALED: usize = 1024;
+/// Bytes of what anybody's pings have fetched that wait for the writer at once, and so come into one commit. What is larger waits alone: a
+/// post waits for one of them at most, not for as many as there are.
+const STRANGE_BYTES: u32 = 256 * 1024;
 /// About how many bytes a small command writes, beside URLs that strangers chose.
 const SMALL: usize = 512;
 
@@ -140,6 +143,8 @@ struct Embedded {
     shards: u16,
     /// Held while keys change: one change at a time.
     changing_keys: tokio::sync::Mutex<()>,
+    /// Bytes of what anybody's pings have fetched that may wait for the writer.
+    strange_bytes: Semaphore,
 }
 
 impl Embedded {
@@ -153,7 +158,8 @@ impl Embedded {
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
         let shared = Arc::new(Shared::new(engine, keys, shards, lock)?);
         let writer = Writer::start(shared.clone(), ledger, shards, room)?;
-        Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default() })
+        let strange_bytes = Semaphore::new(STRANGE_BYTES as usize);
+        Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default(), strange_bytes })
     }
 
     async fn note_encryption(&self, encryption: Encryption) -> Result<()> {
@@ -279,6 +285,14 @@ impl Store for Embedded {
 
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
         let bytes = usize::try_from(notification.weight()).unwrap_or(usize::MAX);
+        let _turn = match notification.payer {
+            Payer::Strangers(_) => {
+                let share = u32::try_from(bytes).map_or(STRANGE_BYTES, |bytes| bytes.min(STRANGE_BYTES));
+                // Nobody closes it.
+                self.strange_bytes.acquire_many(share).await.ok()
+            }
+            Payer::Publishers => None,
+        };
         self.writer
             .run(Kind::Growing, bytes, move |transaction| transaction.append(notification, remember))
             .await

@@ -183,6 +183,28 @@ async fn what_waits_during_a_commit_shares_the_next_one() {
 }
 
 #[tokio::test]
+async fn of_what_strangers_have_the_hub_keep_each_commit_takes_little_so_that_a_post_waits_for_little() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let large = Bytes::from(vec![b'x'; super::STRANGE_BYTES as usize]);
+    let fetched = |number: u32| NewNotification {
+        topic: TopicUrl::parse(&format!("https://blog.example/{number}")).unwrap(),
+        payer: Payer::Strangers(None),
+        ..posted(large.clone(), None)
+    };
+    let before = engine.commits();
+    let all = join_all((0..8).map(|number| store.append(fetched(number), DAY)));
+    let post = async {
+        store.append(posted("news", None), DAY).await.unwrap();
+        engine.commits() - before
+    };
+    let (all, commits) = tokio::join!(all, post);
+    assert!(all.iter().all(Result::is_ok));
+    assert!(commits <= 3, "the post came with commit {commits}");
+    assert!(engine.commits() - before >= 8, "each takes one of these");
+}
+
+#[tokio::test]
 async fn a_failed_commit_leaves_memory_as_the_disk_is() {
     let engine = Fragile::default();
     let store = over(&engine);
