@@ -48,10 +48,10 @@ struct Taken {
 impl Transaction<'_> {
     /// Removes notifications of strangers while theirs take more than this; true when one command may not remove any more.
     pub(super) fn make_strangers_room(&self, cut: &mut Cut, most: u64, limit: usize) -> Result<bool> {
-        if cut.strangers <= most {
+        if cut.strangers <= cut.aim.unwrap_or(most) {
             return Ok(false);
         }
-        let aim = most - most / SPARE;
+        let aim = *cut.aim.get_or_insert(most - most / SPARE);
         let mut heaviest = self.heaviest(cut);
         while cut.strangers > aim
             && let Some(taken) = heaviest.pop()
