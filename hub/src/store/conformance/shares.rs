@@ -7,12 +7,14 @@ use resync_core::websub::TopicUrl;
 use super::{Place, append, at, callback, gone, on_every_engine, posted, subscribe, topic};
 use crate::store::{
     Account, Accounted, Founded, NewNotification, Offset, Payer, Rule, Shard, Shares, Store, Trimmed,
+    Validators,
 };
 
 on_every_engine!(
     strangers_take_no_room_from_publishers_nor_they_from_strangers,
     of_strangers_who_takes_most_makes_room_by_network_then_by_host,
     where_strangers_have_too_much_their_newest_goes_too,
+    of_what_made_room_no_validators_stay_so_that_it_is_fetched_again,
     who_posts_speaks_for_the_topic_from_then_on,
     what_strangers_have_without_a_subscription_goes_with_the_next_trim,
     a_topic_counts_for_who_brought_it_until_nobody_is_subscribed,
@@ -102,6 +104,32 @@ async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
     assert_eq!(store.usage().strangers_bytes, weight("greedy", 100));
     drop(store);
     assert_eq!(place.faults(), []);
+}
+
+async fn of_what_made_room_no_validators_stay_so_that_it_is_fetched_again(place: Place) {
+    let store = place.open();
+    let url = url("greedy");
+    subscribe(&*store, &url, &callback("d")).await;
+    let validators = Validators {
+        url: url.as_str().to_owned(),
+        etag: Some("\"1\"".into()),
+        last_modified: None,
+        digest: [7; 32],
+    };
+    let (payer, rule) = (Payer::Strangers(None), Rule::Latest);
+    let fetched =
+        NewNotification { rule, payer, validators: Some(validators.clone()), ..posted(&url, vec![7; 900]) };
+    let (id, version) = append(&*store, fetched.clone()).await;
+    assert_eq!(store.validators(id, version).await.unwrap().as_ref(), Some(&validators));
+    let too_much = Shares { publishers: MUCH, strangers: fetched.weight() - 1 };
+    store.make_room(too_much).await.unwrap();
+    assert_eq!(store.validators(id, version).await.unwrap(), None);
+    // A fetch that began before finds nothing new, and says so after.
+    store.put_validators(id, version, validators.clone()).await.unwrap();
+    let store = place.reopen(store);
+    assert_eq!(store.validators(id, version).await.unwrap(), None);
+    let (_, version) = append(&*store, fetched).await;
+    assert_eq!(store.validators(id, version).await.unwrap(), Some(validators));
 }
 
 async fn who_posts_speaks_for_the_topic_from_then_on(place: Place) {

@@ -153,6 +153,10 @@ impl Transaction<'_> {
         let Cut { changed, victims, mut trimmed, aim, .. } = cut;
         trimmed.notifications = victims.len() as u64;
         let topics = changed.iter().map(|(id, state)| (*id, state.topic.first)).collect();
+        for (id, _) in changed.iter().filter(|(_, state)| state.topic.first > state.topic.head) {
+            // With them the next fetch would find that nothing has changed, and the log would not get again what it no longer holds.
+            self.batch.remove(Space::Validators, key::topic(*id));
+        }
         self.staged.topics.extend(changed.into_iter().map(|(id, state)| (id, Some(state))));
         for victim in victims {
             self.remove_notification(&victim);
