@@ -180,6 +180,64 @@ async fn a_stranger_with_many_topics_takes_nothing_from_one_with_a_single_topic_
 }
 
 #[tokio::test]
+async fn a_stranger_with_many_names_for_a_page_of_somebody_elses_host_takes_nothing_from_who_reads_it() {
+    const BYTES: usize = 60_000;
+    let folder = tempdir().unwrap();
+    let hub = start(folder.path()).await;
+    let (blog, reader) = (Receiver::start().await, Receiver::start().await);
+    reader.behave(refusing(503));
+    hub.subscribe(&blog.url("/feed"), &reader.url("/cb"), &[], 1).await;
+    show(&blog, "news", BYTES);
+    ping(&hub, 7, &blog.url("/feed")).await;
+    reader.until_delivered(1).await;
+
+    let accomplice = Receiver::start().await;
+    for number in 0..20_u8 {
+        let (topic, callback) =
+            (blog.url(&format!("/feed?n={number}")), accomplice.url(&format!("/{number}")));
+        let subscribe =
+            [("hub.mode", "subscribe"), ("hub.topic", topic.as_str()), ("hub.callback", callback.as_str())];
+        ask(&hub, 100, &subscribe).await;
+        hub.until_subscribed(usize::from(number) + 2).await;
+    }
+    for number in 0..20_u8 {
+        ping(&hub, 100 + number / 5, &blog.url(&format!("/feed?n={number}"))).await;
+        accomplice.until_delivered(usize::from(number) + 1).await;
+    }
+    eventually("there is room again", || async { of_strangers(&hub).await <= SHARE }).await;
+    reader.behave(|_| Reply::Agree);
+    let before = reader.deliveries().len();
+    hub.admin_post(&format!("/api/v1/deliveries/retry?topic={}", blog.url("/feed")), "").await;
+    assert!(reader.until_delivered(before + 1).await[before].text().starts_with("news "));
+    assert_eq!(metric(&hub, "websub_gap_total").await, 0);
+}
+
+#[tokio::test]
+async fn what_had_to_make_room_is_fetched_anew_though_it_has_not_changed() {
+    let folder = tempdir().unwrap();
+    let hub = start(folder.path()).await;
+    let (host, reader) = (Receiver::start().await, Receiver::start().await);
+    host.behave(|seen| match seen.header("if-none-match") {
+        "" => {
+            let fields = [("Content-Type", "text/plain"), ("ETag", "\"1\"")];
+            let fields = fields.map(|(name, value)| (name, value.to_owned())).to_vec();
+            Reply::Page(200, fields, format!("{} {}", seen.path(), "x".repeat(300_000)))
+        }
+        _ => Reply::Status(304, String::new()),
+    });
+    for (number, path) in [(1, "/old"), (2, "/new")] {
+        hub.subscribe(&host.url(path), &reader.url(path), &[], number).await;
+    }
+    for (number, path) in [(1, "/old"), (2, "/new"), (3, "/old")] {
+        ping(&hub, 7, &host.url(path)).await;
+        reader.until_delivered(number).await;
+        eventually("there is room again", || async { of_strangers(&hub).await <= SHARE }).await;
+    }
+    let paths: Vec<_> = reader.deliveries().iter().map(|seen| seen.path().to_owned()).collect();
+    assert_eq!(paths, ["/old", "/new", "/old"]);
+}
+
+#[tokio::test]
 async fn a_strangers_ping_below_the_prefix_of_a_token_takes_nothing_of_the_publishers_share() {
     let folder = tempdir().unwrap();
     let hub = start(folder.path()).await;
