@@ -18,6 +18,7 @@ on_every_engine!(
     where_strangers_have_too_much_their_newest_goes_too,
     of_what_made_room_no_validators_stay_so_that_it_is_fetched_again,
     who_posts_speaks_for_the_topic_from_then_on,
+    a_topic_that_was_pinged_with_a_token_takes_the_publishers_share_with_its_whole_log_and_for_good,
     what_strangers_have_without_a_subscription_goes_with_the_next_trim,
     a_topic_counts_for_who_brought_it_until_nobody_is_subscribed,
     what_each_takes_is_known_after_reopening,
@@ -177,6 +178,21 @@ async fn who_posts_speaks_for_the_topic_from_then_on(place: Place) {
     assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (large + small, 0));
     fetch(&*store, "t", 1, 2, 100).await;
     assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (2 * large + small, 0));
+}
+
+async fn a_topic_that_was_pinged_with_a_token_takes_the_publishers_share_with_its_whole_log_and_for_good(
+    place: Place,
+) {
+    let store = place.open();
+    fetch(&*store, "t", 1, 1, 100).await;
+    let each = weight("t", 100);
+    assert_eq!(store.usage().strangers_bytes, each);
+    let with_token = NewNotification { payer: Payer::Publishers, ..fetched(&url("t"), 1, 2, 100) };
+    append(&*store, with_token).await;
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (2 * each, 0));
+    fetch(&*store, "t", 1, 3, 100).await;
+    let store = place.reopen(store);
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (3 * each, 0));
 }
 
 async fn what_each_takes_is_known_after_reopening(place: Place) {
