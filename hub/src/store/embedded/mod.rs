@@ -207,7 +207,11 @@ impl Embedded {
             let skips = self.read(move |shared| shared.skips_before(&firsts, shards, &from, SLICE)).await?;
             next = skips.last().filter(|_| skips.len() == SLICE).cloned();
             if !skips.is_empty() {
-                self.writer.run(Kind::Essential, SMALL, move |t| Ok(t.forget_skips(skips))).await?;
+                let forget = move |transaction: &mut transaction::Transaction<'_>| {
+                    transaction.forget_skips(skips);
+                    Ok(())
+                };
+                self.writer.run(Kind::Essential, SMALL, forget).await?;
             }
         }
         Ok(())
