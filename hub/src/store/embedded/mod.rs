@@ -45,6 +45,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
@@ -82,8 +83,9 @@ use crate::telemetry::TraceContext;
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
 const SHARDS: u16 = 16;
-/// Records that retention or a replay removes in one command, so that publishers wait for milliseconds at most.
-const SLICE: usize = 1024;
+/// Records that retention or a replay removes in one command, so that publishers wait for milliseconds at most. In tests so few that
+/// whatever is removed takes several.
+const SLICE: usize = if cfg!(test) { 3 } else { 1024 };
 /// Topics that are forgotten in one command, each with records in every shard.
 const IDLE: usize = 32;
 /// Records that are looked at in one command when secrets are rewritten.
@@ -182,24 +184,43 @@ impl Embedded {
         Ok(())
     }
 
-    /// Removes notifications from logs until there are no more to remove, and what was skipped of them.
+    /// Removes notifications from logs until there are no more to remove, and what was skipped of them. Each slice goes on with the aim
+    /// of the one before.
     async fn remove_slices<F>(&self, remove: F) -> Result<Trimmed>
     where
-        F: Fn(&mut transaction::Transaction<'_>) -> Result<Slice> + Copy + Send + 'static,
+        F: Fn(&mut transaction::Transaction<'_>, Option<u64>) -> Result<Slice> + Copy + Send + 'static,
     {
-        let mut trimmed = Trimmed::default();
+        let (mut trimmed, mut aim) = (Trimmed::default(), None);
         loop {
-            let slice = self.writer.run(Kind::Essential, SMALL, remove).await?;
+            let slice = self.writer.run(Kind::Essential, SMALL, move |t| remove(t, aim)).await?;
+            aim = slice.aim;
             trimmed.notifications += slice.trimmed.notifications;
             trimmed.bytes += slice.trimmed.bytes;
             trimmed.early += slice.trimmed.early;
-            for (topic, first) in slice.topics {
-                self.in_slices(move |t, from| t.forget_skips(topic, first, &from, SLICE)).await?;
-            }
+            self.forget_skips(slice.topics).await?;
             if !slice.more {
                 return Ok(trimmed);
             }
         }
+    }
+
+    /// Forgets what was skipped of notifications that these logs no longer hold. It is looked for in every shard of each topic, which
+    /// is too much for the writer; that removes what was found, of all topics together.
+    async fn forget_skips(&self, firsts: BTreeMap<TopicId, Offset>) -> Result<()> {
+        let (firsts, shards, mut next) = (Arc::new(firsts), self.shards, Some(Vec::new()));
+        while let Some(from) = next {
+            let firsts = Arc::clone(&firsts);
+            let skips = self.read(move |shared| shared.skips_before(&firsts, shards, &from, SLICE)).await?;
+            next = skips.last().filter(|_| skips.len() == SLICE).cloned();
+            if !skips.is_empty() {
+                let forget = move |transaction: &mut transaction::Transaction<'_>| {
+                    transaction.forget_skips(skips);
+                    Ok(())
+                };
+                self.writer.run(Kind::Essential, SMALL, forget).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads that may take long run where they hold up nobody.
@@ -319,7 +340,7 @@ impl Store for Embedded {
     }
 
     async fn trim(&self, older_than: DateTime, shares: Shares) -> Result<Trimmed> {
-        let trimmed = self.remove_slices(move |t| t.trim(older_than, shares, SLICE)).await?;
+        let trimmed = self.remove_slices(move |t, aim| t.trim(older_than, shares, aim, SLICE)).await?;
         self.in_slices(move |t, from| t.forget_gaps(older_than, from, SLICE)).await?;
         let now = DateTime::now();
         self.in_slices(move |t, from| t.forget_idempotency(now, from, SLICE)).await?;
@@ -333,7 +354,7 @@ impl Store for Embedded {
         if self.shared.topics().taken().strangers <= shares.strangers {
             return Ok(Trimmed::default());
         }
-        self.remove_slices(move |t| t.make_room(shares, SLICE)).await
+        self.remove_slices(move |t, aim| t.make_room(shares, aim, SLICE)).await
     }
 
     async fn uptime(&self) -> Result<Option<Uptime>> {
