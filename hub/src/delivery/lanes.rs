@@ -148,6 +148,8 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn with(max: usize, taken: [usize; 3]) -> Lanes {
@@ -173,9 +175,9 @@ mod tests {
             taken += 1;
         }
         assert!(taken < 100, "a worker that is not known to be idle begins few: {taken}");
-        lanes.age(now + Recent::MOMENT / 2);
+        lanes.age(now + Duration::from_millis(50));
         assert!(!lanes.open().has(Lane::First));
-        lanes.age(now + 2 * Recent::MOMENT);
+        lanes.age(now + Duration::from_millis(200));
         assert!(lanes.open().has(Lane::First));
     }
 

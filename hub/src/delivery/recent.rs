@@ -1,7 +1,7 @@
 //! How many requests began a moment ago, by lane. What a subscriber keeps waiting for longer does not keep the worker busy, however much of
 //! it there is.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::lanes::Lane;
 
@@ -22,9 +22,6 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// After so long a request is none of these any more.
-    pub(super) const MOMENT: Duration = Duration::from_millis(STEP * STEPS as u64);
-
     pub(super) fn new() -> Self {
         Self { epoch: Instant::now(), step: 0, begun: Default::default(), sums: Default::default() }
     }
@@ -76,6 +73,8 @@ impl Recent {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
