@@ -37,7 +37,7 @@ gzip -9n "$tree/usr/share/man/man1/"*.1
 documents=$tree/usr/share/doc/resync-hub
 install -d "$documents/examples"
 # In their folders, so that they lead to each other as in the repository.
-for file in "$source"/*.md "$source/deploy/README.md" "$source"/docs/*.md; do
+for file in "$source"/*.md "$source/deploy/README.md" "$source"/docs/*.md "$source"/docs/*/*.md; do
     install -D -m 644 "$file" "$documents/${file#"$source/"}"
 done
 gzip -9n >"$documents/changelog.gz" <<CHANGELOG

@@ -334,7 +334,9 @@ async fn start_verification(
         strangers: client.counting(guard, IDLE_PER_HOST, Crowds::of_strangers(limited)),
     };
     let (leases, resting) = (LeasePolicy::new(&config.lease), Resting::new(limited));
-    let verification = Verification::new(Arc::clone(store), ways, leases, resting.clone(), policy, limited);
+    let bounds = Bounds::new(&config.limits);
+    let verification =
+        Verification::new(Arc::clone(store), ways, leases, resting.clone(), policy, bounds, limited);
     let (deny, to_tell) = mpsc::unbounded_channel();
     queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
     tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
@@ -344,7 +346,6 @@ async fn start_verification(
     queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));
     let (meters, waiting) = (verification.meters(), verification.waiting());
     tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
-    let bounds = Bounds::new(&config.limits);
     let requests = Requests::new(Arc::clone(store), guard.clone(), resting, bounds, sender, waiting);
     Ok((requests, denials, meters))
 }

@@ -1,6 +1,9 @@
 //! The places of a worker: how many requests may be under way in each lane, and the last ones, which are kept for few.
 
+use std::time::Instant;
+
 use super::pressure::Pressure;
+use super::recent::Recent;
 
 /// So many tenths of all places are for everybody; the last one is kept for networks that have little under way.
 const FOR_ALL: usize = 9;
@@ -73,15 +76,16 @@ impl OpenLanes {
 #[derive(Debug)]
 pub(super) struct Lanes {
     max: usize,
-    /// Of those to slow hosts nobody expects that they keep the worker busy: it bounds the others.
+    /// Bounds what may keep the worker busy: the requests of a moment ago, but for those to slow hosts.
     pub(super) pressure: Pressure,
+    recent: Recent,
     taken: [usize; 3],
 }
 
 impl Lanes {
     pub(super) fn new(max: usize) -> Self {
         let max = max.max(1);
-        Self { max, pressure: Pressure::new(max), taken: [0; 3] }
+        Self { max, pressure: Pressure::new(max), recent: Recent::new(), taken: [0; 3] }
     }
 
     /// Of so many places, those for slow hosts.
@@ -95,11 +99,12 @@ impl Lanes {
         let left = self.max.saturating_sub(taken);
         let scarce = taken >= (self.max * FOR_ALL / 10).max(1);
         let allowed = self.pressure.allowed();
-        let pressed = self.taken(Lane::First) + self.taken(Lane::Again) >= allowed;
+        let pressed = self.recent.count(Lane::First) + self.recent.count(Lane::Again) >= allowed;
+        let busies = |lane, share: usize| pressed || self.recent.count(lane) >= share.max(1);
         let lanes = OpenLanes::new(|lane| {
             let (closed, share) = match lane {
-                Lane::First => (pressed, allowed * FOR_ALL / 10),
-                Lane::Again => (pressed, allowed / 4),
+                Lane::First => (busies(lane, allowed * FOR_ALL / 10), self.max),
+                Lane::Again => (busies(lane, allowed / 4), self.max / 4),
                 Lane::Slow => (false, Self::for_slow(self.max)),
             };
             !scarce && !closed && self.taken(lane) < share.max(1)
@@ -115,12 +120,21 @@ impl Lanes {
         self.taken[lane as usize]
     }
 
-    pub(super) fn take(&mut self, lane: Lane) {
-        self.taken[lane as usize] += 1;
+    /// It is now so late, which `open` needs to know.
+    pub(super) fn age(&mut self, now: Instant) {
+        self.recent.age(now);
     }
 
-    pub(super) fn release(&mut self, lane: Lane) {
+    /// A request begins at this moment.
+    pub(super) fn take(&mut self, lane: Lane, now: Instant) {
+        self.taken[lane as usize] += 1;
+        self.recent.add(lane, now);
+    }
+
+    /// One that began at this moment has ended.
+    pub(super) fn release(&mut self, lane: Lane, began: Instant) {
         self.taken[lane as usize] -= 1;
+        self.recent.remove(lane, began);
     }
 }
 
@@ -134,6 +148,8 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn with(max: usize, taken: [usize; 3]) -> Lanes {
@@ -148,6 +164,21 @@ mod tests {
         }
         assert_eq!(with(100, [98, 0, 0]).open().spare(), 2);
         assert_eq!(with(100, [60, 10, 19]).open().spare(), 0, "there are others");
+    }
+
+    #[test]
+    fn those_who_wait_for_subscribers_take_nothing_from_who_would_be_served_at_once() {
+        let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
+        let mut taken = 0;
+        while lanes.open().has(Lane::First) {
+            lanes.take(Lane::First, now);
+            taken += 1;
+        }
+        assert!(taken < 100, "a worker that is not known to be idle begins few: {taken}");
+        lanes.age(now + Duration::from_millis(50));
+        assert!(!lanes.open().has(Lane::First));
+        lanes.age(now + Duration::from_millis(200));
+        assert!(lanes.open().has(Lane::First));
     }
 
     #[test]

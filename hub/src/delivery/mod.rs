@@ -26,6 +26,7 @@ mod networks;
 mod notes;
 mod operator;
 mod pressure;
+mod recent;
 mod round;
 mod schedule;
 mod shard;

@@ -357,7 +357,7 @@ impl Worker {
         let mut next = Some(first);
         while let Some(Carried { index, attempt, finished, reached }) = next {
             self.delivered_since_save += 1;
-            self.lanes.release(attempt.lane);
+            self.lanes.release(attempt.lane, attempt.started);
             if let Some(owned) = self.owned.get_mut(index) {
                 owned.machine.reached(attempt.host, reached);
                 owned.machine.finished(&attempt, finished, now);
@@ -370,6 +370,7 @@ impl Worker {
     /// Makes as many requests as may be in flight, the shards in turn.
     fn start_requests(&mut self) {
         let now = Now::read();
+        self.lanes.age(now.monotonic);
         let mut idle = 0;
         // Asking for each answer who may have one of the last places would be in vain nearly always.
         let spares = now.monotonic.saturating_duration_since(self.spared) >= SPARE_EVERY;
@@ -388,7 +389,7 @@ impl Worker {
                 None => idle += 1,
                 Some(attempt) => {
                     idle = 0;
-                    self.lanes.take(attempt.lane);
+                    self.lanes.take(attempt.lane, attempt.started);
                     let (courier, shard) = (Rc::clone(&self.courier), owned.shard);
                     let carried = Box::pin(async move { courier.carry(shard, &attempt).await });
                     self.in_flight.push(UnderWay { index, attempt, carried, waker: None });

@@ -1,7 +1,8 @@
 //! How many subscriptions, topics and callback hosts the hub keeps: for the clients of one network, and for all together.
 //!
 //! A subscription in force is renewed whatever the counts are. Requests that wait for verification come on top: of them each client has
-//! its share of places.
+//! its share of places. So the counts are looked at twice: when a request comes in, and once its callback has confirmed it. Only
+//! what is confirmed in the same moment can pass them, which is no more than callbacks that are asked at once.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -116,7 +117,7 @@ impl Bounds {
         Self { most: config.enabled.then_some(Most { of_client, in_all }) }
     }
 
-    /// Whether this client may have one more subscription, which is not in force yet.
+    /// Whether this client may have one more subscription, which is not in force yet. For one that is there is nothing to check.
     ///
     /// # Errors
     /// [`Full`]

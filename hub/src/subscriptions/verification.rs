@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
+use super::bounds::{Bounds, Full};
 use super::denial::{Denials, Telling};
 use super::intent::{ANSWER_READ, NotAsked, Reply, asking, reply};
 use super::lease::LeasePolicy;
@@ -70,6 +71,7 @@ pub struct Verification {
     leases: LeasePolicy,
     resting: Resting,
     policy: Arc<dyn TopicPolicy>,
+    bounds: Bounds,
     /// Places to ask callbacks, and to ask name servers where topics are.
     queues: Places,
     lookups: Places,
@@ -141,6 +143,7 @@ impl Verification {
         leases: LeasePolicy,
         resting: Resting,
         policy: Arc<dyn TopicPolicy>,
+        bounds: Bounds,
         by_client: bool,
     ) -> Self {
         let (queues, lookups) = (queues::queues(by_client), queues::queues(by_client));
@@ -154,6 +157,7 @@ impl Verification {
             leases,
             resting,
             policy,
+            bounds,
             queues,
             lookups,
             reading,
@@ -427,12 +431,12 @@ impl Verification {
         match reply {
             Reply::Confirmed(peer) => {
                 self.resting.confirmed(who.client, &request.callback);
-                let Some(reason) = self.ends_renewal(&request, who, &place).await else {
+                let Some((reason, refusal)) = self.denies(&request, who, &place).await else {
                     self.put_in_force(request, lease, asked_at, peer).await;
                     return After::Done;
                 };
-                let PendingRequest { id, topic, callback, .. } = request;
-                let denial = NewDenial { topic, callback, reason, refusal: Refusal::Confirmed(id) };
+                let PendingRequest { topic, callback, .. } = request;
+                let denial = NewDenial { topic, callback, reason, refusal };
                 self.until_stored(|| denials.put(denial.clone())).await.map_or(After::Done, After::Tell)
             }
             Reply::Refused(why) | Reply::Unreachable(why) => {
@@ -440,6 +444,34 @@ impl Verification {
                 self.give_up(&request, &why).await;
                 After::Done
             }
+        }
+    }
+
+    /// Why what its subscriber has just confirmed is denied all the same, and whether that ends a subscription.
+    async fn denies(
+        &self,
+        request: &PendingRequest,
+        who: Acquaintance,
+        place: &Place,
+    ) -> Option<(String, Refusal)> {
+        if let Some(reason) = self.ends_renewal(request, who, place).await {
+            return Some((reason, Refusal::Confirmed(request.id)));
+        }
+        let full = self.is_beyond_bounds(request).await?;
+        debug!(topic = request.topic.as_str(), origin = request.callback.origin(), %full, "confirmed, but there is no more room");
+        Some((full.to_string(), Refusal::Request(request.id)))
+    }
+
+    /// When the request came in there was room for one more subscription. Of those that waited with it many may be in force by now.
+    async fn is_beyond_bounds(&self, request: &PendingRequest) -> Option<Full> {
+        let PendingRequest { topic, callback, client, .. } = request;
+        if request.intent == Intent::Unsubscribe {
+            return None;
+        }
+        match self.store.find_subscription(topic, callback).await {
+            Ok(None) => self.bounds.check(self.store.as_ref(), *client, topic, callback).err(),
+            // A renewal brings nothing new; where nobody can say whether it is one, nothing can be put in force either.
+            Ok(Some(_)) | Err(_) => None,
         }
     }
 
@@ -564,7 +596,7 @@ mod tests {
 
     use super::super::queues::{OF_ONE_CLIENT, WAITING, WAITING_AT_ONE_HOST};
     use super::*;
-    use crate::config::LeaseConfig;
+    use crate::config::{self, LeaseConfig, LimitsConfig};
     use crate::delivery::Halts;
     use crate::egress::{Crowds, Guard};
     use crate::places::Asker;
@@ -596,6 +628,12 @@ mod tests {
         "http://source.example/topic".parse().unwrap()
     }
 
+    /// Of a client so many subscriptions.
+    fn bounds(most_subscriptions_of_client: u64) -> Bounds {
+        let defaults = config::load(None, [], &Vec::new()).unwrap().limits;
+        Bounds::new(&LimitsConfig { most_subscriptions_of_client, ..defaults })
+    }
+
     /// A verification room over a store in this folder.
     struct Room {
         verification: Verification,
@@ -613,7 +651,9 @@ mod tests {
             let hour = Duration::from_secs(3_600);
             let leases = LeasePolicy::new(&LeaseConfig { min: hour, default: hour, max: hour, spread: 0.0 });
             let resting = Resting::new(true);
-            let mut verification = Verification::new(Arc::clone(&store), ways, leases, resting, policy, true);
+            let bounds = bounds(u64::MAX);
+            let mut verification =
+                Verification::new(Arc::clone(&store), ways, leases, resting, policy, bounds, true);
             verification.pause = Duration::from_millis(1);
             let (telling, to_tell) = mpsc::unbounded_channel();
             let denials = Denials::new(Arc::clone(&store), Halts::default(), telling);
@@ -731,6 +771,31 @@ mod tests {
         assert!(!room.is_in_force(&callback).await);
         room.judge(new, 1).await;
         assert!(room.is_in_force(&callback).await && room.store.requests().await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn b33_of_requests_that_came_in_together_no_more_come_into_force_than_their_client_may_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut room = Room::new(folder.path(), Crowds::of_strangers(false), Arc::new(EveryTopic));
+        room.verification.bounds = bounds(2);
+        let (mut asked, client) = (Vec::new(), Some(IpAddr::from([192, 0, 2, 1])));
+        for _ in 0..3 {
+            let callback = subscriber().await;
+            asked.push((room.ask_from(client, &callback).await, callback));
+        }
+        let callbacks: Vec<_> = asked.iter().map(|(_, callback)| callback.clone()).collect();
+        for (request, _) in asked {
+            room.judge(request, 1).await;
+        }
+        assert!(room.is_in_force(&callbacks[0]).await && room.is_in_force(&callbacks[1]).await);
+        assert!(!room.is_in_force(&callbacks[2]).await);
+        let [denial] = &room.store.denials().await.unwrap()[..] else { panic!("the third is denied") };
+        assert_eq!(denial.callback, callbacks[2]);
+        assert!(denial.reason.contains("2 subscriptions, which is its share"), "{}", denial.reason);
+        let renewal = room.ask_from(client, &callbacks[0]).await;
+        room.judge(renewal, 1).await;
+        assert!(room.is_in_force(&callbacks[0]).await && room.store.requests().await.unwrap().is_empty());
+        assert_eq!(room.store.denials().await.unwrap().len(), 1, "a renewal brings nothing new");
     }
 
     #[tokio::test]

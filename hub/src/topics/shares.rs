@@ -40,6 +40,11 @@ impl SharedLog {
 
     /// Whose share a topic takes that was fetched there. Below the prefix of a token anybody can name topics, so only what was posted or
     /// pinged with one takes the publishers'. Who redirects elsewhere pays itself.
+    ///
+    /// A publisher that only pings, and has no token, is a stranger as everybody else: its topic takes their share, and beyond its part of
+    /// that its newest notification may go before everybody has it. The first new content that it pings with a token, or posts, takes
+    /// the whole log to the publishers' share, where no ping of a stranger can bring it back from. Content that was there
+    /// before moves nothing.
     pub(super) fn payer(&self, topic: &Topic, askers: &[Asker], from: IpAddr) -> Payer {
         let with_token = || askers.iter().any(|asker| asker.lane == Lane::Known);
         if topic.posted.0 > 0 || (with_token() && self.authority.is_spoken_for(&topic.url)) {

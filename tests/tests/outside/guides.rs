@@ -11,6 +11,7 @@ use std::time::Instant;
 use resync_harness::{HubProcess, Process, Receiver, binary, eventually, free_address, refusing};
 use tempfile::tempdir;
 use tokio::process::Command;
+use walkdir::WalkDir;
 
 /// Lines that change what all later ones meet.
 const LASTING: [&str; 2] = ["export ", "cd "];
@@ -93,10 +94,10 @@ struct Reader {
 impl Reader {
     /// In a folder with the documentation, as in a clone of the repository, and with the built programs.
     fn new(folder: &Path) -> Self {
-        fs::create_dir(folder.join("docs")).unwrap();
-        for page in fs::read_dir(root().join("docs")).unwrap() {
-            let page = page.unwrap();
-            fs::copy(page.path(), folder.join("docs").join(page.file_name())).unwrap();
+        for name in pages() {
+            let page = folder.join("docs").join(&name);
+            fs::create_dir_all(page.parent().unwrap()).unwrap();
+            fs::copy(root().join("docs").join(&name), page).unwrap();
         }
         let programs = binary("resync-hub").parent().unwrap().display().to_string();
         let path = format!("{programs}:{}", env::var("PATH").unwrap());
@@ -160,6 +161,14 @@ impl Reader {
     fn complaints(&self) -> PathBuf {
         self.folder.join("complaints")
     }
+}
+
+/// The pages below `docs/`, by their paths in that folder.
+fn pages() -> Vec<String> {
+    let folder = root().join("docs");
+    let files =
+        WalkDir::new(&folder).into_iter().map(Result::unwrap).filter(|file| file.file_type().is_file());
+    files.map(|file| file.path().strip_prefix(&folder).unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 fn page(name: &str) -> String {
@@ -291,8 +300,7 @@ async fn every_command_of_the_pages_about_privacy_and_storage_can_be_typed_besid
 
 #[test]
 fn every_page_with_commands_to_type_is_followed() {
-    for name in fs::read_dir(root().join("docs")).unwrap() {
-        let name = name.unwrap().file_name().into_string().unwrap();
+    for name in pages() {
         let shows = page(&name).lines().any(|line| line.trim_start().starts_with("$ "));
         assert_eq!(shows, FOLLOWED.contains(&name.as_str()), "{name}");
     }
@@ -302,8 +310,7 @@ fn every_page_with_commands_to_type_is_followed() {
 fn the_first_page_leads_to_every_other_one() {
     let first = fs::read_to_string(root().join("README.md")).unwrap();
     let of_docs = fs::read_to_string(root().join("docs/README.md")).unwrap();
-    for page in fs::read_dir(root().join("docs")).unwrap() {
-        let name = page.unwrap().file_name().into_string().unwrap();
+    for name in pages() {
         assert!(first.contains(&format!("(docs/{name})")), "README.md does not lead to {name}");
         let is_itself = name == "README.md";
         assert!(
@@ -364,7 +371,7 @@ fn options(command: &str) -> Vec<&str> {
 
 #[test]
 fn every_command_and_option_that_any_page_shows_is_known_to_its_program() {
-    let pages = fs::read_dir(root().join("docs")).unwrap().map(|page| page.unwrap().path());
+    let pages = pages().into_iter().map(|name| root().join("docs").join(name));
     let pages = pages.chain([root().join("README.md"), root().join("deploy/README.md")]);
     let mut seen = 0;
     for page in pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")) {

@@ -1,7 +1,7 @@
-//! Documents that are checked against the tests: docs/conformance.md is made of their names, docs/security.md names some, and
+//! Documents that are checked against the tests: docs/reference/conformance.md is made of their names, docs/security.md names some, and
 //! docs/performance.md has the figures of `resync-load figures`, three of which README.md shows.
 //!
-//! `RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers` writes docs/conformance.md and the figures of README.md anew.
+//! `RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers` writes docs/reference/conformance.md and the figures of README.md anew.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -58,6 +58,39 @@ const NUMBERS: [(&str, &[RangeInclusive<u32>]); 5] = [
     ("CN", &[1..=20]),
     ("FN", &[1..=13, 20..=28, 30..=49, 60..=63]),
 ];
+
+/// What stands above the tables: what they are for, and how to look something up.
+const INTRODUCTION: &str = "\
+# Conformance
+
+This page shows which test proves each requirement of WebSub and ResourceSync. It is a reference: search it for a number.
+`tests/tests/outside/papers.rs` generates it from `tests/requirements.txt` and the names of the tests; do not edit it.
+
+To look up a requirement, search this page for its number (`W-057`) or for a word of it. To run its tests, pass the number as it
+stands in their names: `cargo test --workspace w057`. The letters say where a requirement comes from:
+
+| number | source |
+|---|---|
+| W | WebSub |
+| RS, AR | ResourceSync 1.1, and its archives |
+| CN, FN | ResourceSync Notifications: Change Notifications, and Framework Notifications |
+| C | compatibility with the versions before WebSub |
+| D | decisions of this project where WebSub is silent |
+| B | further checks of this project |
+| H | what the test suite websub.rocks asks of a hub; 100 to 106 are its own numbers |
+
+The column *level* says how binding a requirement is:
+
+| level | meaning |
+|---|---|
+| MUST, SHOULD | the word of the specification |
+| MAY | the specification allows it, and this project does it |
+| HOLDS | this project promises it; no specification asks for it in these words |
+| LEFT | this project does not do it, or there is nothing to do; the row says why |
+
+A test covers the numbers at the beginning of its name. Tests *over sockets* start `resync-hub` and talk to it from outside. Only these
+tests cover a requirement on a hub; any test covers the other requirements. **none** marks a requirement that no test covers.
+";
 
 /// A line of requirements.txt.
 struct Requirement {
@@ -242,15 +275,7 @@ fn uncovered<'a>(
 
 fn conformance() -> String {
     let (requirements, covering) = (requirements(), covering(&tests()));
-    let mut text = "# Conformance\n\nMade of the names of the tests by `tests/tests/outside/papers.rs`; do not edit. W are requirements of WebSub, C is \
-         compatibility with what came before it, D decisions where it is silent, B further checks, H what websub.rocks asks of a hub, its own \
-         numbers (100 to 106) included; RS are requirements of ResourceSync 1.1, AR of its archives, CN and FN of its notifications. MUST, SHOULD and MAY \
-         are the words of the specifications, a MAY stands here where use is made of it; HOLDS is promised here although none of them asks for it in these words; \
-         LEFT is not done, or asks for nothing, and the words say why.\n\nEvery number of the specifications has a row. A test covers a number that begins its name; \
-         what no test covers by its name says **none**. Over sockets means: from outside, against the running \
-         `resync-hub`. A requirement on a hub counts as covered by such a test only; any test counts for the others, those on publishers and subscribers being \
-         what this project's crates for them are to meet.\n"
-        .to_owned();
+    let mut text = INTRODUCTION.to_owned();
     let open = uncovered(&requirements, &covering);
     for section in sections(&requirements) {
         let of_it: Vec<_> = requirements.iter().filter(|one| one.section == section).collect();
@@ -259,8 +284,8 @@ fn conformance() -> String {
         let musts = open.iter().filter(|one| one.level == "MUST").count();
         write!(
             text,
-            "\n## {section}\n\n{} numbers ({} MUST, {} SHOULD, {} left); {} without a test, {musts} of these a MUST.\n\n\
-             | number | level | what | over sockets | other tests |\n|---|---|---|---|---|\n",
+            "\n## {section}\n\n{} requirements ({} MUST, {} SHOULD, {} LEFT); {} without a test, {musts} of these a MUST.\n\n\
+             | number | level | requirement | over sockets | other tests |\n|---|---|---|---|---|\n",
             of_it.len(),
             count("MUST"),
             count("SHOULD"),
@@ -300,7 +325,7 @@ fn row(text: &mut String, one: &Requirement, covering: Option<&Covering>, is_ope
 
 #[test]
 fn the_table_of_conformance_is_that_of_the_tests_names() {
-    let path = root().join("docs/conformance.md");
+    let path = root().join("docs/reference/conformance.md");
     let made = conformance();
     if env::var_os("RESYNC_WRITE_DOCS").is_some() {
         fs::write(&path, &made).unwrap();
@@ -308,7 +333,7 @@ fn the_table_of_conformance_is_that_of_the_tests_names() {
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == made,
-        "docs/conformance.md is stale: RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers"
+        "docs/reference/conformance.md is stale: RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers"
     );
 }
 

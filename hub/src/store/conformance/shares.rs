@@ -2,18 +2,23 @@
 
 use std::net::IpAddr;
 
-use resync_core::websub::TopicUrl;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use super::{Place, append, at, callback, gone, on_every_engine, posted, subscribe, topic};
+use super::{Place, activate, append, at, callback, gone, on_every_engine, posted, subscribe, topic};
 use crate::store::{
-    Account, Accounted, Founded, NewNotification, Offset, Payer, Rule, Shard, Shares, Store, Trimmed,
+    Account, Accounted, Founded, Intent, NewNotification, NewRequest, Offset, Payer, Rule, Shard, Shares,
+    Store, Trimmed, Validators,
 };
 
 on_every_engine!(
     strangers_take_no_room_from_publishers_nor_they_from_strangers,
     of_strangers_who_takes_most_makes_room_by_network_then_by_host,
+    of_strangers_the_client_that_brought_most_makes_room_before_others_on_the_same_host,
     where_strangers_have_too_much_their_newest_goes_too,
+    of_what_made_room_no_validators_stay_so_that_it_is_fetched_again,
     who_posts_speaks_for_the_topic_from_then_on,
+    a_topic_that_was_pinged_with_a_token_takes_the_publishers_share_with_its_whole_log_and_for_good,
     what_strangers_have_without_a_subscription_goes_with_the_next_trim,
     a_topic_counts_for_who_brought_it_until_nobody_is_subscribed,
     what_each_takes_is_known_after_reopening,
@@ -32,14 +37,22 @@ fn weight(name: &str, bytes: usize) -> u64 {
 }
 
 async fn fetch(store: &dyn Store, name: &str, network: u8, second: i64, bytes: usize) -> Offset {
+    append(store, fetched(&url(name), network, second, bytes)).await.1
+}
+
+fn fetched(topic: &TopicUrl, network: u8, second: i64, bytes: usize) -> NewNotification {
     let payer = Payer::Strangers(Some(IpAddr::from([192, 0, network, 0])));
-    let fetched = NewNotification {
-        rule: Rule::Latest,
-        payer,
-        received_at: at(second),
-        ..posted(&url(name), vec![7; bytes])
-    };
-    append(store, fetched).await.1
+    let received_at = at(second);
+    NewNotification { rule: Rule::Latest, payer, received_at, ..posted(topic, vec![7; bytes]) }
+}
+
+/// A subscription in force that this client has asked for.
+async fn subscribe_from(store: &dyn Store, client: Option<IpAddr>, topic: &TopicUrl, at: &CallbackUrl) {
+    let intent = Intent::Subscribe { lease: None, secret: None };
+    let (topic, callback, received_at) = (topic.clone(), at.clone(), DateTime::now());
+    let request = NewRequest { topic, callback, intent, received_at, client };
+    let request = store.put_request(request).await.unwrap();
+    activate(store, &request, DateTime::now()).await;
 }
 
 async fn first(store: &dyn Store, name: &str) -> u64 {
@@ -88,6 +101,32 @@ async fn of_strangers_who_takes_most_makes_room_by_network_then_by_host(place: P
     assert_eq!(store.make_room(shares).await.unwrap(), Trimmed::default(), "now there is room");
 }
 
+async fn of_strangers_the_client_that_brought_most_makes_room_before_others_on_the_same_host(place: Place) {
+    let store = place.open();
+    let [reader, greedy] = [1, 2].map(|last| Some(IpAddr::from([198, 51, 100, last])));
+    let [feed, other] = ["feed", "other"].map(|path| format!("https://blog.example/{path}").parse().unwrap());
+    let variants = (0..6).map(|number| format!("https://blog.example/feed?n={number}").parse().unwrap());
+    let variants: Vec<TopicUrl> = variants.collect();
+    for topic in [&feed, &other] {
+        subscribe_from(&*store, reader, topic, &callback("d")).await;
+        append(&*store, fetched(topic, 1, 1, 900)).await;
+    }
+    for topic in &variants {
+        subscribe_from(&*store, greedy, topic, &callback("e")).await;
+        append(&*store, fetched(topic, 1, 2, 100)).await;
+    }
+    let store = place.reopen(store);
+    let weigh = |topic: &TopicUrl, bytes| posted(topic, vec![7; bytes]).weight();
+    let read = weigh(&feed, 900) + weigh(&other, 900);
+    let taken = store.usage().strangers_bytes;
+    assert!(taken - read > read, "each of theirs is smaller than any of the reader's, all together are not");
+    store.make_room(Shares { publishers: MUCH, strangers: taken - 1 }).await.unwrap();
+    for topic in [&feed, &other] {
+        assert_eq!(store.topic(topic).await.unwrap().unwrap().first, Offset(1));
+    }
+    assert!(store.usage().strangers_bytes < taken);
+}
+
 async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
     let store = place.open();
     let url = url("greedy");
@@ -104,6 +143,32 @@ async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
     assert_eq!(place.faults(), []);
 }
 
+async fn of_what_made_room_no_validators_stay_so_that_it_is_fetched_again(place: Place) {
+    let store = place.open();
+    let url = url("greedy");
+    subscribe(&*store, &url, &callback("d")).await;
+    let validators = Validators {
+        url: url.as_str().to_owned(),
+        etag: Some("\"1\"".into()),
+        last_modified: None,
+        digest: [7; 32],
+    };
+    let (payer, rule) = (Payer::Strangers(None), Rule::Latest);
+    let fetched =
+        NewNotification { rule, payer, validators: Some(validators.clone()), ..posted(&url, vec![7; 900]) };
+    let (id, version) = append(&*store, fetched.clone()).await;
+    assert_eq!(store.validators(id, version).await.unwrap().as_ref(), Some(&validators));
+    let too_much = Shares { publishers: MUCH, strangers: fetched.weight() - 1 };
+    store.make_room(too_much).await.unwrap();
+    assert_eq!(store.validators(id, version).await.unwrap(), None);
+    // A fetch that began before finds nothing new, and says so after.
+    store.put_validators(id, version, validators.clone()).await.unwrap();
+    let store = place.reopen(store);
+    assert_eq!(store.validators(id, version).await.unwrap(), None);
+    let (_, version) = append(&*store, fetched).await;
+    assert_eq!(store.validators(id, version).await.unwrap(), Some(validators));
+}
+
 async fn who_posts_speaks_for_the_topic_from_then_on(place: Place) {
     let store = place.open();
     fetch(&*store, "t", 1, 1, 100).await;
@@ -113,6 +178,21 @@ async fn who_posts_speaks_for_the_topic_from_then_on(place: Place) {
     assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (large + small, 0));
     fetch(&*store, "t", 1, 2, 100).await;
     assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (2 * large + small, 0));
+}
+
+async fn a_topic_that_was_pinged_with_a_token_takes_the_publishers_share_with_its_whole_log_and_for_good(
+    place: Place,
+) {
+    let store = place.open();
+    fetch(&*store, "t", 1, 1, 100).await;
+    let each = weight("t", 100);
+    assert_eq!(store.usage().strangers_bytes, each);
+    let with_token = NewNotification { payer: Payer::Publishers, ..fetched(&url("t"), 1, 2, 100) };
+    append(&*store, with_token).await;
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (2 * each, 0));
+    fetch(&*store, "t", 1, 3, 100).await;
+    let store = place.reopen(store);
+    assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (3 * each, 0));
 }
 
 async fn what_each_takes_is_known_after_reopening(place: Place) {
@@ -138,11 +218,7 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
     let mut subscriptions = Vec::new();
     for (topic, at) in [(topic("t"), callback("d")), (topic("t"), callback("e")), (topic("u"), callback("d"))]
     {
-        let intent = crate::store::Intent::Subscribe { lease: None, secret: None };
-        let (callback, received_at) = (at.clone(), super::DateTime::now());
-        let new = super::NewRequest { topic: topic.clone(), callback, intent, received_at, client };
-        let request = store.put_request(new).await.unwrap();
-        super::activate(&*store, &request, super::DateTime::now()).await;
+        subscribe_from(&*store, client, &topic, &at).await;
         subscriptions.push(store.find_subscription(&topic, &at).await.unwrap().unwrap());
     }
     let account = Account { subscriptions: 3, topics: 2, hosts: 1 };
@@ -189,11 +265,7 @@ async fn a_topic_counts_for_who_brought_it_until_nobody_is_subscribed(place: Pla
     let store = place.open();
     let mut subscriptions = Vec::new();
     for (at, client) in [(callback("d"), client), (callback("e"), None)] {
-        let intent = crate::store::Intent::Subscribe { lease: None, secret: None };
-        let (callback, received_at) = (at.clone(), super::DateTime::now());
-        let new = super::NewRequest { topic: topic("t"), callback, intent, received_at, client };
-        let request = store.put_request(new).await.unwrap();
-        super::activate(&*store, &request, super::DateTime::now()).await;
+        subscribe_from(&*store, client, &topic("t"), &at).await;
         subscriptions.push((store.find_subscription(&topic("t"), &at).await.unwrap().unwrap(), at));
     }
     for (subscription, at) in &subscriptions {

@@ -68,6 +68,11 @@ impl Accounts {
         self.topics.get(&topic).map_or(0, |held| held.count)
     }
 
+    /// For which client a topic counts, if it has subscriptions and the client of the first is known.
+    pub(super) fn founder(&self, topic: TopicId) -> Option<IpAddr> {
+        self.topics.get(&topic).and_then(|held| held.founder)
+    }
+
     /// How many subscriptions there are at this origin.
     pub(super) fn at(&self, host: u64) -> u64 {
         self.hosts.get(&host).map_or(0, |held| held.count)

@@ -26,17 +26,24 @@ const AIM: u64 = SHARES.strangers - SHARES.strangers / 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Of {
     Publisher(u8),
-    /// The network, the host on it, the topic on that.
-    Stranger(u8, u8, u8),
+    /// The client that subscribes, the network, the host on it, the topic on that.
+    Stranger(u8, u8, u8, u8),
 }
 
 impl Of {
     fn url(self) -> TopicUrl {
         let text = match self {
             Self::Publisher(topic) => format!("https://library.example/{topic}"),
-            Self::Stranger(network, host, topic) => format!("https://h{host}.n{network}.example/{topic}"),
+            Self::Stranger(_, network, host, topic) => format!("https://h{host}.n{network}.example/{topic}"),
         };
         text.parse().unwrap()
+    }
+
+    fn client(self) -> Option<IpAddr> {
+        match self {
+            Self::Publisher(_) => None,
+            Self::Stranger(client, ..) => Some(IpAddr::from([198, 51, 100, client])),
+        }
     }
 
     fn callback(self) -> CallbackUrl {
@@ -59,10 +66,13 @@ enum Step {
 fn of() -> impl Strategy<Value = Of> {
     prop_oneof![
         (0..3_u8).prop_map(Of::Publisher),
-        // One that has little, one with many hosts, one with many topics on a host.
-        (0..2_u8).prop_map(|topic| Of::Stranger(0, 0, topic)),
-        (0..6_u8).prop_map(|host| Of::Stranger(1, host, 0)),
-        (0..6_u8).prop_map(|topic| Of::Stranger(2, topic % 2, topic)),
+        // One that has little, one with many hosts, one with many topics on a host, one with many networks, and one with many topics
+        // on the host of the first.
+        (0..2_u8).prop_map(|topic| Of::Stranger(0, 0, 0, topic)),
+        (0..6_u8).prop_map(|host| Of::Stranger(1, 1, host, 0)),
+        (0..6_u8).prop_map(|topic| Of::Stranger(2, 2, topic % 2, topic)),
+        (3..8_u8).prop_map(|network| Of::Stranger(3, network, 0, 0)),
+        (2..8_u8).prop_map(|topic| Of::Stranger(4, 0, 0, topic)),
     ]
 }
 
@@ -102,21 +112,26 @@ impl Model {
         self.bytes(|of| matches!(of, Of::Stranger(..)))
     }
 
-    /// What the share is for each network that has anything, and for each host on one.
-    fn fair(&self) -> (u64, BTreeMap<u8, u64>) {
-        let mut hosts = BTreeMap::<u8, BTreeSet<u8>>::new();
-        for (of, log) in &self.logs {
-            if let Of::Stranger(network, host, _) = of
-                && log.values().sum::<u64>() > 0
-            {
-                hosts.entry(*network).or_default().insert(*host);
+    /// Where a stranger's topic belongs: its client, or the network where nobody is subscribed; the network; the host.
+    fn path(&self, of: Of) -> Option<[u8; 3]> {
+        let Of::Stranger(client, network, host, _) = of else { return None };
+        let owner = if self.cursors.contains_key(&of) { client } else { 100 + network };
+        Some([owner, network, host])
+    }
+
+    /// What the part is of each group that has anything, by the beginning of its paths.
+    fn parts(&self) -> BTreeMap<Vec<u8>, u64> {
+        let taken = self.logs.iter().filter(|(_, log)| log.values().sum::<u64>() > 0);
+        let paths: BTreeSet<_> = taken.filter_map(|(of, _)| self.path(*of)).collect();
+        let mut parts = BTreeMap::from([(Vec::new(), AIM)]);
+        for depth in 0..3 {
+            let groups: BTreeSet<_> = paths.iter().map(|path| &path[..=depth]).collect();
+            for group in &groups {
+                let beside = groups.iter().filter(|other| other[..depth] == group[..depth]).count();
+                parts.insert(group.to_vec(), parts[&group[..depth]] / beside as u64);
             }
         }
-        let of_network = AIM / (hosts.len() as u64).max(1);
-        (
-            of_network,
-            hosts.iter().map(|(network, hosts)| (*network, of_network / hosts.len() as u64)).collect(),
-        )
+        parts
     }
 }
 
@@ -128,7 +143,7 @@ async fn append(store: &Embedded, model: &mut Model, of: Of, bytes: usize) {
     model.now += 1;
     let (rule, payer) = match of {
         Of::Publisher(_) => (Rule::Every, Payer::Publishers),
-        Of::Stranger(network, ..) => {
+        Of::Stranger(_, network, ..) => {
             (Rule::Latest, Payer::Strangers(Some(IpAddr::from([192, 0, network, 0]))))
         }
     };
@@ -141,9 +156,9 @@ async fn append(store: &Embedded, model: &mut Model, of: Of, bytes: usize) {
 
 async fn subscribe(store: &Embedded, model: &mut Model, of: Of) {
     let intent = Intent::Subscribe { lease: None, secret: None };
-    let (topic, callback, received_at) = (of.url(), of.callback(), DateTime::now());
+    let (topic, callback, received_at, client) = (of.url(), of.callback(), DateTime::now(), of.client());
     let request =
-        store.put_request(NewRequest { topic, callback, intent, received_at, client: None }).await.unwrap();
+        store.put_request(NewRequest { topic, callback, intent, received_at, client }).await.unwrap();
     let verified = VerifiedSubscription::assumed(request, Duration::from_secs(60), DateTime::now());
     store.activate(verified).await.unwrap();
     let subscription = store.find_subscription(&of.url(), &of.callback()).await.unwrap().unwrap();
@@ -231,17 +246,10 @@ async fn make_room(store: &Embedded, model: &mut Model, all: bool) {
     } else {
         assert!(model.strangers() <= AIM);
     }
-    let (of_network, of_hosts) = before.fair();
-    for (network, of_host) in &of_hosts {
-        let on_network = |of: Of| matches!(of, Of::Stranger(on, ..) if on == *network);
-        if before.bytes(on_network) <= of_network {
-            assert!(!lost(&on_network), "network {network} is within its part");
-        }
-        for host in 0..6 {
-            let on_host = |of: Of| matches!(of, Of::Stranger(on, at, _) if (on, at) == (*network, host));
-            if before.bytes(on_host) <= *of_host {
-                assert!(!lost(&on_host), "host {host} on network {network} is within its part");
-            }
+    for (group, part) in before.parts() {
+        let inside = |of: Of| before.path(of).is_some_and(|path| path.starts_with(&group));
+        if before.bytes(inside) <= part {
+            assert!(!lost(&inside), "{group:?} is within its part");
         }
     }
 }

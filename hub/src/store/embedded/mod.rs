@@ -45,6 +45,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
@@ -55,7 +56,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 pub(super) use self::check::check;
 pub(super) use self::copy::back_up;
@@ -73,21 +74,25 @@ use self::writer::{Kind, Writer};
 use super::{
     Accounted, Activation, Ahead, Appended, BackupError, Chain, Checkpoint, Copied, Denial, Ended, Epoch,
     Gap, Keep, Keyring, Meters, Missed, NewDenial, NewNotification, NewRequest, Notification, Offset, Pair,
-    PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Shares, Skip, Slot, Standing,
-    Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime, Usage,
-    Validators,
+    Payer, PendingRequest, Ping, Recipient, RequestId, Result, Shard, ShardState, Shares, Skip, Slot,
+    Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime,
+    Usage, Validators,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::telemetry::TraceContext;
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
 const SHARDS: u16 = 16;
-/// Records that retention or a replay removes in one command, so that publishers wait for milliseconds at most.
-const SLICE: usize = 1024;
+/// Records that retention or a replay removes in one command, so that publishers wait for milliseconds at most. In tests so few that
+/// whatever is removed takes several.
+const SLICE: usize = if cfg!(test) { 3 } else { 1024 };
 /// Topics that are forgotten in one command, each with records in every shard.
 const IDLE: usize = 32;
 /// Records that are looked at in one command when secrets are rewritten.
 const RESEALED: usize = 1024;
+/// Bytes of what anybody's pings have fetched that wait for the writer at once, and so come into one commit. What is larger waits alone: a
+/// post waits for one of them at most, not for as many as there are.
+const STRANGE_BYTES: u32 = 256 * 1024;
 /// About how many bytes a small command writes, beside URLs that strangers chose.
 const SMALL: usize = 512;
 
@@ -140,6 +145,8 @@ struct Embedded {
     shards: u16,
     /// Held while keys change: one change at a time.
     changing_keys: tokio::sync::Mutex<()>,
+    /// Bytes of what anybody's pings have fetched that may wait for the writer.
+    strange_bytes: Semaphore,
 }
 
 impl Embedded {
@@ -153,7 +160,8 @@ impl Embedded {
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
         let shared = Arc::new(Shared::new(engine, keys, shards, lock)?);
         let writer = Writer::start(shared.clone(), ledger, shards, room)?;
-        Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default() })
+        let strange_bytes = Semaphore::new(STRANGE_BYTES as usize);
+        Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default(), strange_bytes })
     }
 
     async fn note_encryption(&self, encryption: Encryption) -> Result<()> {
@@ -176,24 +184,43 @@ impl Embedded {
         Ok(())
     }
 
-    /// Removes notifications from logs until there are no more to remove, and what was skipped of them.
+    /// Removes notifications from logs until there are no more to remove, and what was skipped of them. Each slice goes on with the aim
+    /// of the one before.
     async fn remove_slices<F>(&self, remove: F) -> Result<Trimmed>
     where
-        F: Fn(&mut transaction::Transaction<'_>) -> Result<Slice> + Copy + Send + 'static,
+        F: Fn(&mut transaction::Transaction<'_>, Option<u64>) -> Result<Slice> + Copy + Send + 'static,
     {
-        let mut trimmed = Trimmed::default();
+        let (mut trimmed, mut aim) = (Trimmed::default(), None);
         loop {
-            let slice = self.writer.run(Kind::Essential, SMALL, remove).await?;
+            let slice = self.writer.run(Kind::Essential, SMALL, move |t| remove(t, aim)).await?;
+            aim = slice.aim;
             trimmed.notifications += slice.trimmed.notifications;
             trimmed.bytes += slice.trimmed.bytes;
             trimmed.early += slice.trimmed.early;
-            for (topic, first) in slice.topics {
-                self.in_slices(move |t, from| t.forget_skips(topic, first, &from, SLICE)).await?;
-            }
+            self.forget_skips(slice.topics).await?;
             if !slice.more {
                 return Ok(trimmed);
             }
         }
+    }
+
+    /// Forgets what was skipped of notifications that these logs no longer hold. It is looked for in every shard of each topic, which
+    /// is too much for the writer; that removes what was found, of all topics together.
+    async fn forget_skips(&self, firsts: BTreeMap<TopicId, Offset>) -> Result<()> {
+        let (firsts, shards, mut next) = (Arc::new(firsts), self.shards, Some(Vec::new()));
+        while let Some(from) = next {
+            let firsts = Arc::clone(&firsts);
+            let skips = self.read(move |shared| shared.skips_before(&firsts, shards, &from, SLICE)).await?;
+            next = skips.last().filter(|_| skips.len() == SLICE).cloned();
+            if !skips.is_empty() {
+                let forget = move |transaction: &mut transaction::Transaction<'_>| {
+                    transaction.forget_skips(skips);
+                    Ok(())
+                };
+                self.writer.run(Kind::Essential, SMALL, forget).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads that may take long run where they hold up nobody.
@@ -279,6 +306,14 @@ impl Store for Embedded {
 
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
         let bytes = usize::try_from(notification.weight()).unwrap_or(usize::MAX);
+        let _turn = match notification.payer {
+            Payer::Strangers(_) => {
+                let share = u32::try_from(bytes).map_or(STRANGE_BYTES, |bytes| bytes.min(STRANGE_BYTES));
+                // Nobody closes it.
+                self.strange_bytes.acquire_many(share).await.ok()
+            }
+            Payer::Publishers => None,
+        };
         self.writer
             .run(Kind::Growing, bytes, move |transaction| transaction.append(notification, remember))
             .await
@@ -305,7 +340,7 @@ impl Store for Embedded {
     }
 
     async fn trim(&self, older_than: DateTime, shares: Shares) -> Result<Trimmed> {
-        let trimmed = self.remove_slices(move |t| t.trim(older_than, shares, SLICE)).await?;
+        let trimmed = self.remove_slices(move |t, aim| t.trim(older_than, shares, aim, SLICE)).await?;
         self.in_slices(move |t, from| t.forget_gaps(older_than, from, SLICE)).await?;
         let now = DateTime::now();
         self.in_slices(move |t, from| t.forget_idempotency(now, from, SLICE)).await?;
@@ -319,7 +354,7 @@ impl Store for Embedded {
         if self.shared.topics().taken().strangers <= shares.strangers {
             return Ok(Trimmed::default());
         }
-        self.remove_slices(move |t| t.make_room(shares, SLICE)).await
+        self.remove_slices(move |t, aim| t.make_room(shares, aim, SLICE)).await
     }
 
     async fn uptime(&self) -> Result<Option<Uptime>> {

@@ -1,6 +1,6 @@
 //! What readers and the writer share: the engine, the bounds of the logs, the caches, and who listens.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
@@ -465,6 +465,33 @@ impl Shared {
         let topics = self.topics();
         let empty = topics.iter().map(|state| &state.topic).filter(|topic| topic.first > topic.head);
         empty.map(|topic| topic.id).filter(|id| topics.subscriptions(*id) == 0).collect()
+    }
+
+    /// At most `limit` skips of notifications before these first ones, from this key on.
+    pub(super) fn skips_before(
+        &self,
+        firsts: &BTreeMap<TopicId, Offset>,
+        shards: u16,
+        from: &[u8],
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
+        for shard in (0..shards).map(Shard) {
+            for (topic, first) in firsts {
+                let begin = key::shard_topic(shard, *topic).max(from.to_vec());
+                let end = key::skips_from(shard, *topic, *first);
+                if begin >= end {
+                    continue;
+                }
+                for record in self.engine.scan(Space::Skips, &Keys::between(begin, end)) {
+                    if keys.len() == limit {
+                        return Ok(keys);
+                    }
+                    keys.push(record?.0.to_vec());
+                }
+            }
+        }
+        Ok(keys)
     }
 
     /// Topics of which nothing is delivered for now.

@@ -22,9 +22,9 @@ use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall};
 use crate::store::{
-    Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
-    NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Store, StoreError,
-    StoreEvent, TopicId,
+    self, Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
+    NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Skip, Store,
+    StoreError, StoreEvent, TopicId,
 };
 use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -180,6 +180,28 @@ async fn what_waits_during_a_commit_shares_the_next_one() {
     assert_eq!(engine.commits(), before + 2);
     let offsets = outcomes.into_iter().map(|outcome| outcome.unwrap().id().offset);
     assert!(offsets.eq(1..=100));
+}
+
+#[tokio::test]
+async fn of_what_strangers_have_the_hub_keep_each_commit_takes_little_so_that_a_post_waits_for_little() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let large = Bytes::from(vec![b'x'; super::STRANGE_BYTES as usize]);
+    let fetched = |number: u32| NewNotification {
+        topic: TopicUrl::parse(&format!("https://blog.example/{number}")).unwrap(),
+        payer: Payer::Strangers(None),
+        ..posted(large.clone(), None)
+    };
+    let before = engine.commits();
+    let all = join_all((0..8).map(|number| store.append(fetched(number), DAY)));
+    let post = async {
+        store.append(posted("news", None), DAY).await.unwrap();
+        engine.commits() - before
+    };
+    let (all, commits) = tokio::join!(all, post);
+    assert!(all.iter().all(Result::is_ok));
+    assert!(commits <= 3, "the post came with commit {commits}");
+    assert!(engine.commits() - before >= 8, "each takes one of these");
 }
 
 #[tokio::test]
@@ -371,6 +393,37 @@ async fn each_slice_of_retention_begins_where_the_one_before_it_ended() {
     assert_eq!(scans.len(), 4);
     let removed = |keys: &[Keys]| keys.is_sorted_by(|one, next| one.from < next.from);
     assert!(removed(&scans), "none walks over what is gone: {scans:?}");
+}
+
+#[tokio::test]
+async fn what_was_skipped_in_many_logs_is_forgotten_in_one_command() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let (old, new) = (DateTime::from_unix_millis(1_000).unwrap(), DateTime::from_unix_millis(2_000).unwrap());
+    let mut skips = Vec::new();
+    for number in 0..SLICE {
+        let url = TopicUrl::parse(&format!("https://source.example/{number}")).unwrap();
+        let (_, subscription) = store::subscribe(&store, &url, &callback()).await;
+        for received_at in [old, new] {
+            let new = NewNotification { received_at, ..store::posted(&url, "") };
+            store.append(new, Duration::ZERO).await.unwrap();
+        }
+        skips.push(Skip {
+            topic: subscription.topic,
+            subscription: subscription.id,
+            offset: Offset(1),
+            at: new,
+            class: FailureClass::Trouble,
+            status: None,
+        });
+    }
+    let shard = Shard::of(&callback(), SHARDS);
+    let epoch = store.claim(shard).await.unwrap();
+    store.checkpoint(shard, epoch, Checkpoint { skips, ..Checkpoint::default() }).await.unwrap();
+    let before = engine.commits();
+    assert_eq!(store.trim(new, Shares::of(u64::MAX)).await.unwrap().notifications, SLICE as u64);
+    assert_eq!(engine.scan(Space::Skips, &Keys::all()).count(), 0);
+    assert_eq!(engine.commits() - before, 2, "one for the logs, one for what was skipped");
 }
 
 #[tokio::test]

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::sync::Arc;
+
 pub(super) use resync_harness::PROXY;
-use resync_harness::{Answer, HubProcess, Receiver, ask_as, subscribe_as};
+use resync_harness::{Answer, HubProcess, Receiver, Reply, Seen, ask_as, subscribe_as};
 use tempfile::tempdir;
+use tokio::sync::Notify;
 
 const STRANGER: &str = "192.0.2.1";
 const OTHER: &str = "192.0.2.2";
@@ -66,6 +69,42 @@ async fn a_client_has_so_many_subscriptions_also_after_a_restart_and_gets_back_w
     hub.until_subscribed(3).await;
     subscribe(&hub, STRANGER, topic, &callback(4), 4).await;
     is_refused(&hub, STRANGER, topic, &callback(2), 429, words).await;
+}
+
+#[tokio::test]
+async fn of_requests_that_are_confirmed_late_no_more_come_into_force_than_a_client_may_have() {
+    let folder = tempdir().unwrap();
+    let keys = [PROXY, ("LIMITS_MOST_SUBSCRIPTIONS_OF_CLIENT", "3")];
+    let hub = HubProcess::start_public(folder.path(), &keys).await;
+    let ((soon, confirms_soon), (late, confirms_late)) = (thoughtful().await, thoughtful().await);
+    for number in 1..=3 {
+        for destination in [&soon, &late] {
+            let callback = destination.url(&format!("/{number}"));
+            let answer = subscribe_as(&hub, STRANGER, "http://example.com/topic", &callback).await;
+            assert_eq!(answer.status, 202, "there is room while none is in force: {}", answer.text());
+        }
+    }
+    soon.until_verified(3).await;
+    late.until_verified(3).await;
+    confirms_soon.notify_waiters();
+    hub.until_subscribed(3).await;
+    confirms_late.notify_waiters();
+    let denied =
+        |seen: &[Seen]| seen.iter().filter_map(|seen| seen.parameter("hub.reason")).collect::<Vec<_>>();
+    let seen = late.until("three are denied", |seen| denied(seen).len() == 3).await;
+    assert!(denied(&seen).iter().all(|reason| reason.contains("3 subscriptions")), "{:?}", denied(&seen));
+    hub.until_subscribed(3).await;
+}
+
+/// A destination that confirms what it is asked once it is told to.
+async fn thoughtful() -> (Receiver, Arc<Notify>) {
+    let (destination, confirms) = (Receiver::start().await, Arc::new(Notify::new()));
+    let release = Arc::clone(&confirms);
+    destination.behave(move |seen| match seen.parameter("hub.mode").as_deref() {
+        Some("subscribe") => Reply::After(Arc::clone(&release), Box::new(Reply::Agree)),
+        _ => Reply::Agree,
+    });
+    (destination, confirms)
 }
 
 #[tokio::test]

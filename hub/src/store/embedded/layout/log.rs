@@ -173,7 +173,9 @@ impl Record for TopicState {
     }
 }
 
-/// Where no hub wrote it down, what was posted tells that a publisher speaks for the topic.
+/// Where no hub wrote it down, what was posted tells that a publisher speaks for the topic. One that was only pinged begins among the
+/// strangers', since nobody knows whether that was with a token, and its host stands for the network. Its whole log takes the
+/// publishers' share from the first notification on that is posted or that a ping with a token brings.
 fn payer_of(fields: &mut Decoder, topic: &Topic) -> Decoded<Payer> {
     if fields.version() < WITH_SHARES {
         return Ok(TopicState::payer_by_log(topic));

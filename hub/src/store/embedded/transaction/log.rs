@@ -80,14 +80,14 @@ impl Transaction<'_> {
         }))
     }
 
-    /// Of a topic that is forgotten meanwhile, nothing is kept.
+    /// Of a topic that is forgotten meanwhile, or of whose log nothing is left, nothing is kept.
     pub(in super::super) fn put_validators(
         &mut self,
         topic: TopicId,
         version: Offset,
         validators: Validators,
     ) {
-        if self.topic_state(topic).is_some() {
+        if self.topic_state(topic).is_some_and(|state| state.topic.first <= state.topic.head) {
             self.put(key::topic(topic), &Stated { version, validators });
         }
     }

@@ -21,6 +21,8 @@ pub(in super::super) struct Slice {
     pub(in super::super) topics: BTreeMap<TopicId, Offset>,
     /// There may be more to remove.
     pub(in super::super) more: bool,
+    /// What strangers may keep, where the next slice goes on to make room among theirs.
+    pub(in super::super) aim: Option<u64>,
 }
 
 /// What is about to be removed.
@@ -30,6 +32,8 @@ pub(super) struct Cut {
     publishers: u64,
     /// And those of all others.
     pub(super) strangers: u64,
+    /// What these may keep, once room is made among them.
+    pub(super) aim: Option<u64>,
     pub(super) changed: HashMap<TopicId, TopicState>,
     victims: Vec<Victim>,
     pub(super) trimmed: Trimmed,
@@ -64,28 +68,35 @@ struct Victim {
 impl Transaction<'_> {
     /// Removes at most `limit` notifications: those received before `older_than`, then those that have to make room. Of topics that a
     /// publisher speaks for these are the oldest ones of the topic whose log weighs most, first of topics without subscriptions:
-    /// nobody's log shall be short because another's is long. The newest of each topic with a subscription stays.
+    /// nobody's log shall be short because another's is long. The newest of each topic with a subscription stays. `aim` is that of the
+    /// slice before.
     pub(in super::super) fn trim(
         &mut self,
         older_than: DateTime,
         shares: Shares,
+        aim: Option<u64>,
         limit: usize,
     ) -> Result<Slice> {
-        let mut cut = self.begin_to_cut();
+        let mut cut = self.begin_to_cut(aim);
         let more = self.remove_old(&mut cut, older_than, limit)?
             || self.make_publishers_room(&mut cut, shares.publishers, limit)?
             || self.make_strangers_room(&mut cut, shares.strangers, limit)?;
         Ok(self.carry_out(cut, more))
     }
 
-    /// Removes at most `limit` notifications of strangers, if theirs take more than their share.
-    pub(in super::super) fn make_room(&mut self, shares: Shares, limit: usize) -> Result<Slice> {
-        let mut cut = self.begin_to_cut();
+    /// Removes at most `limit` notifications of strangers, if theirs take more than their share, or than the aim of the slice before.
+    pub(in super::super) fn make_room(
+        &mut self,
+        shares: Shares,
+        aim: Option<u64>,
+        limit: usize,
+    ) -> Result<Slice> {
+        let mut cut = self.begin_to_cut(aim);
         let more = self.make_strangers_room(&mut cut, shares.strangers, limit)?;
         Ok(self.carry_out(cut, more))
     }
 
-    fn begin_to_cut(&self) -> Cut {
+    fn begin_to_cut(&self, aim: Option<u64>) -> Cut {
         let Taken { mut publishers, mut strangers } = self.topics.taken();
         for (id, state) in &self.staged.topics {
             for (known, is_now) in [(self.topics.get(*id), false), (state.as_ref(), true)] {
@@ -97,7 +108,7 @@ impl Transaction<'_> {
                 *share = if is_now { *share + known.bytes } else { share.saturating_sub(known.bytes) };
             }
         }
-        Cut { publishers, strangers, ..Cut::default() }
+        Cut { publishers, strangers, aim, ..Cut::default() }
     }
 
     fn remove_old(&self, cut: &mut Cut, older_than: DateTime, limit: usize) -> Result<bool> {
@@ -139,37 +150,28 @@ impl Transaction<'_> {
     }
 
     fn carry_out(&mut self, cut: Cut, more: bool) -> Slice {
-        let Cut { changed, victims, mut trimmed, .. } = cut;
+        let Cut { changed, victims, mut trimmed, aim, .. } = cut;
         trimmed.notifications = victims.len() as u64;
         let topics = changed.iter().map(|(id, state)| (*id, state.topic.first)).collect();
+        for (id, _) in changed.iter().filter(|(_, state)| state.topic.first > state.topic.head) {
+            // With them the next fetch would find that nothing has changed, and the log would not get again what it no longer holds.
+            self.batch.remove(Space::Validators, key::topic(*id));
+        }
         self.staged.topics.extend(changed.into_iter().map(|(id, state)| (id, Some(state))));
         for victim in victims {
             self.remove_notification(&victim);
         }
-        Slice { trimmed, topics, more }
+        Slice { trimmed, topics, more, aim }
     }
 
     pub(in super::super) fn put_uptime(&mut self, uptime: &Uptime) {
         self.put(key::UPTIME.to_vec(), uptime);
     }
 
-    /// Forgets at most `limit` skips of notifications before `first`, from this key on; returns where to go on.
-    pub(in super::super) fn forget_skips(
-        &mut self,
-        topic: TopicId,
-        first: Offset,
-        from: &[u8],
-        limit: usize,
-    ) -> Result<Option<Vec<u8>>> {
-        let mut keys = Vec::new();
-        for shard in (0..self.shards).map(Shard) {
-            let begin = key::shard_topic(shard, topic).max(from.to_vec());
-            let range = Keys::between(begin, key::skips_from(shard, topic, first));
-            for record in self.engine.scan(Space::Skips, &range).take(limit - keys.len()) {
-                keys.push(record?.0.to_vec());
-            }
+    pub(in super::super) fn forget_skips(&mut self, keys: Vec<Vec<u8>>) {
+        for key in keys {
+            self.batch.remove(Space::Skips, key);
         }
-        Ok(self.remove_all(Space::Skips, keys, limit))
     }
 
     /// Forgets at most `limit` gaps that were found before `older_than`, from this key on; returns where to go on.

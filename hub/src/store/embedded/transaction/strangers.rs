@@ -1,7 +1,13 @@
 //! Whose notification makes room first among topics that no publisher speaks for.
 //!
-//! Who takes most pays first: of the networks, then of the hosts on that network, then of the topics on that host. So whoever is within
-//! its fair part loses nothing, however many topics, hosts or networks somebody else has.
+//! Who takes most pays first: of the clients for which topics count, then of the networks that the topics of one were fetched from, then
+//! of the hosts on that network, then of the topics on that host. So whoever is within its fair part loses nothing, however many topics,
+//! hosts or networks somebody else has.
+//!
+//! A topic counts for the client of its first subscription: without one it would not be fetched. So whoever has the hub fetch one page
+//! of somebody else's host under many names takes nothing from who reads that host. Where the client is not known, as of subscriptions
+//! that are older than its record, the network stands for it. Who is the first to subscribe to somebody else's topic has it count in its
+//! own part, where it is beside its network and its host.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -21,6 +27,8 @@ const SPARE: u64 = 16;
 /// By whom a topic's bytes are paid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner<'a> {
+    /// The client that it counts for.
+    Client(IpAddr),
     /// The network that it was fetched from.
     Network(IpAddr),
     /// The host in its URL, where that is not known.
@@ -30,59 +38,53 @@ enum Owner<'a> {
 /// How much something takes, of equals what has been there for longest, and its place in a list.
 type Weighed = (u64, Reverse<DateTime>, usize);
 
-/// All topics that may be shortened, by owner and host.
-#[derive(Default)]
-struct Heaviest {
-    owners: BinaryHeap<Weighed>,
-    hosts: Vec<BinaryHeap<Weighed>>,
-    topics: Vec<BinaryHeap<BySize>>,
+/// Topics that may be shortened, or groups of such topics.
+struct Group {
+    bytes: u64,
+    members: Members,
 }
 
-/// The topic whose turn it is, taken out with those that it belongs to.
-struct Taken {
-    owner: Weighed,
-    host: Weighed,
-    topic: TopicId,
+enum Members {
+    Topics(BinaryHeap<BySize>),
+    /// And whose turn it is.
+    Groups(Vec<Group>, BinaryHeap<Weighed>),
 }
 
 impl Transaction<'_> {
     /// Removes notifications of strangers while theirs take more than this; true when one command may not remove any more.
     pub(super) fn make_strangers_room(&self, cut: &mut Cut, most: u64, limit: usize) -> Result<bool> {
-        if cut.strangers <= most {
+        if cut.strangers <= cut.aim.unwrap_or(most) {
             return Ok(false);
         }
-        let aim = most - most / SPARE;
-        let mut heaviest = self.heaviest(cut);
-        while cut.strangers > aim
-            && let Some(taken) = heaviest.pop()
-        {
+        let aim = *cut.aim.get_or_insert(most - most / SPARE);
+        let mut all = self.by_owner(cut);
+        while cut.strangers > aim && !all.is_empty() {
             if cut.is_full(limit) {
                 return Ok(true);
             }
-            let before = cut.strangers;
-            let left = self.shorten(cut, taken.topic)?.clone();
-            cut.trimmed.early += 1;
-            heaviest.put_back(&taken, before.saturating_sub(cut.strangers), self.to_the_last(&left));
+            all.lighten(&mut |topic| {
+                let before = cut.strangers;
+                let left = self.to_the_last(self.shorten(cut, topic)?);
+                cut.trimmed.early += 1;
+                Ok((before.saturating_sub(cut.strangers), left))
+            })?;
         }
         Ok(false)
     }
 
-    fn heaviest(&self, cut: &Cut) -> Heaviest {
-        let mut owners = BTreeMap::<_, BTreeMap<_, (u64, BinaryHeap<BySize>)>>::new();
+    fn by_owner(&self, cut: &Cut) -> Group {
+        let mut clients = BTreeMap::<_, BTreeMap<_, BTreeMap<_, Group>>>::new();
         let states = self.states().map(|state| cut.changed.get(&state.topic.id).unwrap_or(state));
         for state in states.filter(|state| state.bytes > 0) {
             let Payer::Strangers(network) = state.payer else { continue };
             let host = state.topic.url.url().host_str().unwrap_or_default();
-            let owner = network.map_or(Owner::Host(host), Owner::Network);
-            let (bytes, topics) = owners.entry(owner).or_default().entry(host).or_default();
-            *bytes += state.bytes;
-            topics.extend(self.to_the_last(state));
+            let network = network.map_or(Owner::Host(host), Owner::Network);
+            let client = self.topics.accounts.founder(state.topic.id).map_or(network, Owner::Client);
+            let hosts = clients.entry(client).or_default().entry(network).or_default();
+            hosts.entry(host).or_default().add(state.bytes, self.to_the_last(state));
         }
-        let mut heaviest = Heaviest::default();
-        for hosts in owners.into_values() {
-            heaviest.add(hosts.into_values());
-        }
-        heaviest
+        let on_network = |hosts: BTreeMap<_, Group>| Group::of(hosts.into_values());
+        Group::of(clients.into_values().map(|networks| Group::of(networks.into_values().map(on_network))))
     }
 
     /// As [`Transaction::by_size`], but the newest may go too: only so is the share a bound.
@@ -92,33 +94,67 @@ impl Transaction<'_> {
     }
 }
 
-impl Heaviest {
-    fn add(&mut self, hosts: impl Iterator<Item = (u64, BinaryHeap<BySize>)>) {
-        let mut own = BinaryHeap::new();
-        for (bytes, topics) in hosts {
-            let since = topics.iter().map(|(.., since, _)| *since).max();
-            own.extend(since.map(|since| (bytes, since, self.topics.len())));
-            self.topics.push(topics);
+impl Default for Group {
+    fn default() -> Self {
+        Self { bytes: 0, members: Members::Topics(BinaryHeap::new()) }
+    }
+}
+
+impl Group {
+    fn of(all: impl Iterator<Item = Self>) -> Self {
+        let (mut bytes, mut groups, mut turns) = (0, Vec::new(), BinaryHeap::new());
+        for group in all {
+            let Some(since) = group.since() else { continue };
+            bytes += group.bytes;
+            turns.push((group.bytes, since, groups.len()));
+            groups.push(group);
         }
-        let bytes = own.iter().map(|(bytes, ..)| *bytes).sum();
-        let since = own.iter().map(|(_, since, _)| *since).max();
-        self.owners.extend(since.map(|since| (bytes, since, self.hosts.len())));
-        self.hosts.push(own);
+        Self { bytes, members: Members::Groups(groups, turns) }
     }
 
-    fn pop(&mut self) -> Option<Taken> {
-        let owner = self.owners.pop()?;
-        let host = self.hosts[owner.2].pop()?;
-        let (.., topic) = self.topics[host.2].pop()?;
-        Some(Taken { owner, host, topic })
+    fn add(&mut self, bytes: u64, topic: Option<BySize>) {
+        self.bytes += bytes;
+        if let Members::Topics(topics) = &mut self.members {
+            topics.extend(topic);
+        }
     }
 
-    /// So many bytes lighter, those that still have something wait for their next turn.
-    fn put_back(&mut self, Taken { owner, host, .. }: &Taken, freed: u64, topic: Option<BySize>) {
-        let lighter = |(bytes, since, place): Weighed| (bytes.saturating_sub(freed), since, place);
-        let (hosts, topics) = (&mut self.hosts[owner.2], &mut self.topics[host.2]);
-        topics.extend(topic);
-        hosts.extend((!topics.is_empty()).then_some(lighter(*host)));
-        self.owners.extend((!hosts.is_empty()).then_some(lighter(*owner)));
+    /// How long there has been something that may go.
+    fn since(&self) -> Option<Reverse<DateTime>> {
+        match &self.members {
+            Members::Topics(topics) => topics.iter().map(|(.., since, _)| *since).max(),
+            Members::Groups(_, turns) => turns.iter().map(|(_, since, _)| *since).max(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match &self.members {
+            Members::Topics(topics) => topics.is_empty(),
+            Members::Groups(_, turns) => turns.is_empty(),
+        }
+    }
+
+    /// Has the heaviest topic of the heaviest member shortened, which tells by how much and whether it may go on.
+    fn lighten<F>(&mut self, shorten: &mut F) -> Result<u64>
+    where
+        F: FnMut(TopicId) -> Result<(u64, Option<BySize>)>,
+    {
+        let freed = match &mut self.members {
+            Members::Topics(topics) => {
+                let Some((.., topic)) = topics.pop() else { return Ok(0) };
+                let (freed, left) = shorten(topic)?;
+                topics.extend(left);
+                freed
+            }
+            Members::Groups(groups, turns) => {
+                let Some((_, since, place)) = turns.pop() else { return Ok(0) };
+                let heaviest = &mut groups[place];
+                let freed = heaviest.lighten(shorten)?;
+                turns.extend((!heaviest.is_empty()).then_some((heaviest.bytes, since, place)));
+                freed
+            }
+        };
+        self.bytes = self.bytes.saturating_sub(freed);
+        Ok(freed)
     }
 }
