@@ -3,5 +3,3 @@
 #![deny(missing_docs)]
 
 pub mod demo;
-
-pub use resync_harness as harness;

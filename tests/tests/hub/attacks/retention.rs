@@ -5,7 +5,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use resync_tests::harness::{HubProcess, Receiver, Reply, eventually, post, refusing};
+use resync_harness::{HubProcess, Receiver, Reply, eventually, post, refusing};
 use tempfile::tempdir;
 use url::form_urlencoded::Serializer;
 

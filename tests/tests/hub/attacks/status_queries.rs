@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use resync_tests::harness::{Answer, HubProcess, PROXY, eventually, post, request};
+use resync_harness::{Answer, HubProcess, PROXY, eventually, post, request};
 use tempfile::tempdir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
