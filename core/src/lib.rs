@@ -11,6 +11,7 @@
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
 //! * [`durable`]: files that no reader and no crash sees half of;
+//! * [`lock`]: a file that one process at a time has;
 //! * [`address`]: which addresses are public, and which are one client;
 //! * [`connections`]: which connections a server serves, so that no client keeps others out;
 //! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
@@ -55,6 +56,7 @@ pub mod digest;
 pub mod document;
 pub mod durable;
 pub mod lint;
+pub mod lock;
 pub mod package;
 pub mod rules;
 pub mod websub;

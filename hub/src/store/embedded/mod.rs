@@ -45,7 +45,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -54,6 +53,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use resync_core::datetime::DateTime;
+use resync_core::lock::FileLock;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::mpsc;
 
@@ -114,7 +114,7 @@ pub(super) fn open(
 }
 
 /// Opens what is in `directory`, which no hub may be using, until the lock is dropped. What is no store is not made one.
-fn open_stopped(engine: super::Engine, directory: &Path) -> Result<(File, Box<dyn Engine>)> {
+fn open_stopped(engine: super::Engine, directory: &Path) -> Result<(FileLock, Box<dyn Engine>)> {
     if !directory.join(engine.name()).is_dir() {
         let (name, directory) = (engine.name(), directory.display());
         return Err(StoreError::Read(format!("there is no store of engine {name} in {directory}")));
@@ -143,7 +143,7 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<File>, room: Room) -> Result<Self> {
+    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<FileLock>, room: Room) -> Result<Self> {
         let Foundation { shards } = match memory::foundation(engine.as_ref())? {
             Some(foundation) => foundation,
             None => found(engine.as_ref(), &keys)?,
