@@ -1,0 +1,8 @@
+//! What the hub, the publisher and the subscriber kit have in common below their subjects: each habit once.
+//!
+//! Nothing here knows ResourceSync or WebSub. What a program needs and a library does not is behind a feature.
+//!
+//! * [`space`]: how much room a disk has.
+#![deny(missing_docs)]
+
+pub mod space;
