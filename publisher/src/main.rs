@@ -2,7 +2,6 @@
 
 mod cli;
 mod json;
-mod papers;
 mod progress;
 mod sets;
 mod telling;
@@ -19,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use clap::CommandFactory as _;
 use cli::{
     BuildArgs, CheckArgs, Chosen, Cli, Command, Commission, Failure, InitArgs, NotifyArgs, ServeArgs,
     StatusArgs, TokenArgs, outs_of,
@@ -80,8 +80,8 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(arguments) => run_serve(arguments).await,
         Command::Check(arguments) => run_check(&arguments).await,
         Command::Status(arguments) => run_status(&arguments),
-        Command::Completions { shell } => say(&papers::completions(shell)),
-        Command::Man { dir } => papers::man(&dir),
+        Command::Completions(wanted) => say(&wanted.script(Cli::command())),
+        Command::Man(wanted) => wanted.write(Cli::command()).map_err(Failure::Man),
     }
 }
 

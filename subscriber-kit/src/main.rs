@@ -4,7 +4,6 @@ mod bar;
 mod cli;
 mod config;
 mod limits;
-mod papers;
 mod show;
 
 use std::error::Error;
@@ -163,13 +162,12 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             }
             None => Err(Failure { code: USAGE, text: "which configuration? Give --config FILE".to_owned() }),
         },
-        Command::Completions { shell } => {
-            say(papers::completions(shell))?;
+        Command::Completions(wanted) => {
+            say(wanted.script(cli::command()))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man { dir } => {
-            let failed = |error| Failure { code: FAILED, text: format!("{}: {error}", dir.display()) };
-            papers::man(&dir).map_err(failed)?;
+        Command::Man(wanted) => {
+            wanted.write(cli::command())?;
             Ok(ExitCode::SUCCESS)
         }
     }

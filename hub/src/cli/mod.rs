@@ -8,7 +8,6 @@ mod copies;
 mod deliveries;
 mod fsck;
 mod owner;
-mod papers;
 mod secrets;
 mod serve;
 mod steer;
@@ -22,7 +21,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use resync_common::completions::{Completions, Man};
 use resync_hub::StartError;
 use resync_hub::config::{self, Config, ConfigError, LogFormat, Overrides};
 use resync_hub::operator::LogFilter;
@@ -74,9 +74,9 @@ enum Command {
     /// Ask a running hub whether it is ready (exit code 0 or 1)
     Healthcheck(tools::Healthcheck),
     /// Print completions for a shell
-    Completions(papers::Completions),
+    Completions(Completions),
     /// Write man pages into a folder
-    Man(papers::Man),
+    Man(Man),
 }
 
 /// Settings of the hub; every key of the configuration file has an environment variable too (RESYNC_HUB_…).
@@ -136,10 +136,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::LogLevel(command) => steer::log_level(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
         Command::Completions(wanted) => {
-            papers::completions(&wanted);
+            say(wanted.script(Cli::command()));
             Ok(())
         }
-        Command::Man(wanted) => papers::man(&wanted),
+        Command::Man(wanted) => wanted.write(Cli::command()).map_err(Failure::new),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
