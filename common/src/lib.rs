@@ -3,9 +3,18 @@
 //! Nothing here knows ResourceSync or WebSub. What a program needs and a library does not is behind a feature.
 //!
 //! * `completions`: completions for shells, and man pages (feature `cli`);
+//! * `logging`: the log of a program (feature `cli`);
+//! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
+//! * `signals`: the signals that ask a program to stop (feature `cli`);
 //! * [`space`]: how much room a disk has.
 #![deny(missing_docs)]
 
 #[cfg(feature = "cli")]
 pub mod completions;
+#[cfg(feature = "cli")]
+pub mod logging;
+#[cfg(feature = "progress")]
+pub mod progress;
+#[cfg(feature = "cli")]
+pub mod signals;
 pub mod space;

@@ -17,12 +17,13 @@ mod tools;
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use resync_common::completions::{Completions, Man};
+use resync_common::logging::takes_colour;
 use resync_hub::StartError;
 use resync_hub::config::{self, Config, ConfigError, LogFormat, Overrides};
 use resync_hub::operator::LogFilter;
@@ -194,7 +195,7 @@ fn complain(text: &str) {
 fn start_logging(config: &Config) -> Result<LogFilter, Failure> {
     let filter = understood(&config.log.filter)
         .map_err(|error| Failure { code: BAD_CONFIGURATION, message: format!("log.{error}") })?;
-    let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = takes_colour(&io::stderr());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let set: Set = match config.log.format {
         LogFormat::Pretty => {
