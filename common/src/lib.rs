@@ -6,6 +6,7 @@
 //! * `logging`: the log of a program (feature `cli`);
 //! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
 //! * `signals`: the signals that ask a program to stop (feature `cli`);
+//! * `server`: a small HTTP/1 server with bounded connections (feature `server`);
 //! * [`space`]: how much room a disk has.
 #![deny(missing_docs)]
 
@@ -15,6 +16,8 @@ pub mod completions;
 pub mod logging;
 #[cfg(feature = "progress")]
 pub mod progress;
+#[cfg(feature = "server")]
+pub mod server;
 #[cfg(feature = "cli")]
 pub mod signals;
 pub mod space;

@@ -13,7 +13,6 @@
 //! * [`durable`]: files that no reader and no crash sees half of;
 //! * [`lock`]: a file that one process at a time has;
 //! * [`address`]: which addresses are public, and which are one client;
-//! * [`connections`]: which connections a server serves, so that no client keeps others out;
 //! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
 //!
 //! # Example: build a Resource List, write it, read it back
@@ -50,7 +49,6 @@ struct Readme;
 
 pub mod address;
 pub mod build;
-pub mod connections;
 pub mod datetime;
 pub mod digest;
 pub mod document;
