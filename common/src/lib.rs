@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows ResourceSync or WebSub. What a program needs and a library does not is behind a feature.
 //!
+//! * [`backoff`]: pauses between tries that fail;
 //! * `completions`: completions for shells, and man pages (feature `cli`);
 //! * `logging`: the log of a program (feature `cli`);
 //! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
@@ -10,6 +11,7 @@
 //! * [`space`]: how much room a disk has.
 #![deny(missing_docs)]
 
+pub mod backoff;
 #[cfg(feature = "cli")]
 pub mod completions;
 #[cfg(feature = "cli")]
