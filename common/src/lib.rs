@@ -3,6 +3,7 @@
 //! Nothing here knows ResourceSync or WebSub. What a program needs and a library does not is behind a feature.
 //!
 //! * [`backoff`]: pauses between tries that fail;
+//! * `client`: what HTTP clients trust (feature `client`);
 //! * `completions`: completions for shells, and man pages (feature `cli`);
 //! * `logging`: the log of a program (feature `cli`);
 //! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
@@ -12,6 +13,8 @@
 #![deny(missing_docs)]
 
 pub mod backoff;
+#[cfg(feature = "client")]
+pub mod client;
 #[cfg(feature = "cli")]
 pub mod completions;
 #[cfg(feature = "cli")]
