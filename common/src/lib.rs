@@ -5,6 +5,7 @@
 //! * [`backoff`]: pauses between tries that fail;
 //! * `client`: what HTTP clients trust (feature `client`);
 //! * `completions`: completions for shells, and man pages (feature `cli`);
+//! * `config`: configuration in layers, and the key that was meant (feature `config`);
 //! * `logging`: the log of a program (feature `cli`);
 //! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
 //! * `signals`: the signals that ask a program to stop (feature `cli`);
@@ -17,6 +18,8 @@ pub mod backoff;
 pub mod client;
 #[cfg(feature = "cli")]
 pub mod completions;
+#[cfg(feature = "config")]
+pub mod config;
 #[cfg(feature = "cli")]
 pub mod logging;
 #[cfg(feature = "progress")]
