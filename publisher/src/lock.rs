@@ -1,6 +1,7 @@
 //! Whose turn it is: one run at a time changes a site's state, and one run at a time tells each of its hubs.
 //!
-//! Telling and changing are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both took [`Turn`] first.
+//! Telling and changing are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both
+//! locked the hub first.
 
 use std::{
     fs::{self, File},
@@ -49,55 +50,33 @@ impl Lock {
     }
 }
 
-/// The right to say whose a site is: while it lives, no other configuration gets it. Locks of sets are taken after this one.
-#[derive(Debug)]
-pub(crate) struct Ownership {
-    _lock: FileLock,
+/// The right to say whose a site is: while it is held, no other configuration gets it. Waits until nobody else claims the site in `out`. Locks of sets
+/// are taken after this one.
+pub(crate) fn lock_configuration(out: &Path) -> Result<FileLock, StateError> {
+    hold(out, "configuration.lock", "claims this site")
 }
 
-impl Ownership {
-    /// Waits until nobody else claims the site in `out`.
-    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
-        Ok(Self { _lock: hold(out, "configuration.lock", "claims this site")? })
-    }
+/// The right to write the Source Description of a site of several sets: while it is held, it leads to no other sets. Waits until nobody else writes it
+/// in `out`. Who holds it took [`Lock`] of a set first.
+pub(crate) fn lock_description(out: &Path) -> Result<FileLock, StateError> {
+    hold(out, "description.lock", "describes this site")
 }
 
-/// The right to write the Source Description of a site of several sets: while it lives, it leads to no other sets. Who holds it took [`Lock`] of a set first.
-#[derive(Debug)]
-pub(crate) struct Describing {
-    _lock: FileLock,
-}
-
-impl Describing {
-    /// Waits until nobody else writes the Source Description of the site in `out`.
-    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
-        Ok(Self { _lock: hold(out, "description.lock", "describes this site")? })
-    }
-}
-
-/// The right to tell one of a site's hubs: while it lives, no other run can tell it something older or newer.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    _lock: FileLock,
-}
-
-impl Turn {
-    /// Waits until no other run tells this hub of the site in `out`.
-    pub(crate) fn acquire(out: &Path, hub: &HubUrl) -> Result<Self, StateError> {
-        let digest = Digest::of(Algorithm::Md5, hub.as_str().as_bytes()).to_string();
-        let name = digest.rsplit(':').next().unwrap_or_default();
-        Ok(Self { _lock: hold(out, &format!("notify-{name}.lock"), "tells the same hub")? })
-    }
+/// The right to tell one of a site's hubs: while it is held, no other run can tell it something older or newer. Waits until no other run tells this hub.
+pub(crate) fn lock_hub(out: &Path, hub: &HubUrl) -> Result<FileLock, StateError> {
+    let digest = Digest::of(Algorithm::Md5, hub.as_str().as_bytes()).to_string();
+    let name = digest.rsplit(':').next().unwrap_or_default();
+    hold(out, &format!("notify-{name}.lock"), "tells the same hub")
 }
 
 /// The right to make a dump of a site: while it lives, no other run makes one. Who changes the site waits only for its end; that has [`Lock`] too, which was
 /// taken after this.
 #[derive(Debug)]
-pub(crate) struct DumpTurn {
+pub(crate) struct DumpLock {
     _lock: FileLock,
 }
 
-impl DumpTurn {
+impl DumpLock {
     const NAME: &str = "dump.lock";
 
     /// Waits until no other run makes a dump of the site in `out`.
