@@ -11,8 +11,8 @@
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
 //! * [`durable`]: files that no reader and no crash sees half of;
+//! * [`lock`]: a file that one process at a time has;
 //! * [`address`]: which addresses are public, and which are one client;
-//! * [`connections`]: which connections a server serves, so that no client keeps others out;
 //! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
 //!
 //! # Example: build a Resource List, write it, read it back
@@ -49,12 +49,12 @@ struct Readme;
 
 pub mod address;
 pub mod build;
-pub mod connections;
 pub mod datetime;
 pub mod digest;
 pub mod document;
 pub mod durable;
 pub mod lint;
+pub mod lock;
 pub mod package;
 pub mod rules;
 pub mod websub;

@@ -36,7 +36,6 @@
 mod buckets;
 pub mod config;
 pub mod delivery;
-mod disk;
 pub mod egress;
 mod finish;
 pub mod http;

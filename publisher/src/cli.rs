@@ -11,7 +11,7 @@ use std::{
 
 use bytesize::ByteSize;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use clap_complete::Shell;
+use resync_common::completions::{Completions, Man};
 use resync_core::{
     digest::Algorithm,
     lint::{MAX_DOCUMENTS, MAX_REQUESTS},
@@ -79,15 +79,9 @@ pub(crate) enum Command {
     /// Say what was built and what each hub does not know yet
     Status(StatusArgs),
     /// Print completions for a shell
-    Completions {
-        /// For which shell
-        shell: Shell,
-    },
+    Completions(Completions),
     /// Write man pages into a folder
-    Man {
-        /// Where to write them
-        dir: PathBuf,
-    },
+    Man(Man),
 }
 
 #[derive(Debug, Args)]
@@ -399,8 +393,8 @@ pub(crate) enum Failure {
     Log(String),
     #[error("cannot write to stdout: {0}")]
     Output(#[from] io::Error),
-    #[error("cannot write to `{}`: {}", .0.display(), .1)]
-    Papers(PathBuf, #[source] io::Error),
+    #[error(transparent)]
+    Man(io::Error),
     #[error("no hub has refused Change Notification {0}, so it is not left out: see `resync-source status`")]
     NotRefused(u64),
     /// Each hub's answer has been reported already.

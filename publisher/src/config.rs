@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toml::{Table, Value};
+use toml::Value;
 
 use self::reader::Reader;
 use crate::settings::{BaseUrl, HubUrl, Settings};
@@ -92,10 +92,8 @@ impl Config {
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
-            path: path.to_owned(),
-            reason: error.to_string().trim_end().to_owned(),
-        })?;
+        let table = resync_common::config::parse(text)
+            .map_err(|reason| ConfigError::Syntax { path: path.to_owned(), reason })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut problems = Vec::new();
         let config = Reader { folder, problems: &mut problems }.config(&table);

@@ -1,9 +1,10 @@
 //! Whose turn it is: one run at a time changes a site's state, and one run at a time tells each of its hubs.
 //!
-//! Telling and changing are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both took [`Turn`] first.
+//! Telling and changing are two locks, so that a hub that is slow to answer keeps no build waiting. A run that holds both
+//! locked the hub first.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     hash::{BuildHasher as _, RandomState},
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -19,6 +20,7 @@ use resync_core::{
     datetime::DateTime,
     digest::{Algorithm, Digest},
     durable::make_folder,
+    lock::FileLock,
 };
 
 use crate::{
@@ -33,13 +35,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Lock {
     out: PathBuf,
-    _file: File,
+    _lock: FileLock,
 }
 
 impl Lock {
     /// Waits until no other writer works on `out`.
     pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
-        Ok(Self { out: out.to_owned(), _file: hold(out, "lock", "works on this site")? })
+        Ok(Self { out: out.to_owned(), _lock: hold(out, "lock", "works on this site")? })
     }
 
     /// The site.
@@ -48,100 +50,71 @@ impl Lock {
     }
 }
 
-/// The right to say whose a site is: while it lives, no other configuration gets it. Locks of sets are taken after this one.
-#[derive(Debug)]
-pub(crate) struct Ownership(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
-
-impl Ownership {
-    /// Waits until nobody else claims the site in `out`.
-    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
-        hold(out, "configuration.lock", "claims this site").map(Self)
-    }
+/// The right to say whose a site is: while it is held, no other configuration gets it. Waits until nobody else claims the site in `out`. Locks of sets
+/// are taken after this one.
+pub(crate) fn lock_configuration(out: &Path) -> Result<FileLock, StateError> {
+    hold(out, "configuration.lock", "claims this site")
 }
 
-/// The right to write the Source Description of a site of several sets: while it lives, it leads to no other sets. Who holds it took [`Lock`] of a set first.
-#[derive(Debug)]
-pub(crate) struct Describing(
-    #[expect(dead_code, reason = "the lock lasts as long as the file is open")] File,
-);
-
-impl Describing {
-    /// Waits until nobody else writes the Source Description of the site in `out`.
-    pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
-        hold(out, "description.lock", "describes this site").map(Self)
-    }
+/// The right to write the Source Description of a site of several sets: while it is held, it leads to no other sets. Waits until nobody else writes it
+/// in `out`. Who holds it took [`Lock`] of a set first.
+pub(crate) fn lock_description(out: &Path) -> Result<FileLock, StateError> {
+    hold(out, "description.lock", "describes this site")
 }
 
-/// The right to tell one of a site's hubs: while it lives, no other run can tell it something older or newer.
-#[derive(Debug)]
-pub(crate) struct Turn(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
-
-impl Turn {
-    /// Waits until no other run tells this hub of the site in `out`.
-    pub(crate) fn acquire(out: &Path, hub: &HubUrl) -> Result<Self, StateError> {
-        let digest = Digest::of(Algorithm::Md5, hub.as_str().as_bytes()).to_string();
-        let name = digest.rsplit(':').next().unwrap_or_default();
-        hold(out, &format!("notify-{name}.lock"), "tells the same hub").map(Self)
-    }
+/// The right to tell one of a site's hubs: while it is held, no other run can tell it something older or newer. Waits until no other run tells this hub.
+pub(crate) fn lock_hub(out: &Path, hub: &HubUrl) -> Result<FileLock, StateError> {
+    let digest = Digest::of(Algorithm::Md5, hub.as_str().as_bytes()).to_string();
+    let name = digest.rsplit(':').next().unwrap_or_default();
+    hold(out, &format!("notify-{name}.lock"), "tells the same hub")
 }
 
 /// The right to make a dump of a site: while it lives, no other run makes one. Who changes the site waits only for its end; that has [`Lock`] too, which was
 /// taken after this.
 #[derive(Debug)]
-pub(crate) struct DumpTurn(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+pub(crate) struct DumpLock {
+    _lock: FileLock,
+}
 
-impl DumpTurn {
+impl DumpLock {
     const NAME: &str = "dump.lock";
 
     /// Waits until no other run makes a dump of the site in `out`.
     pub(crate) fn acquire(out: &Path) -> Result<Self, StateError> {
-        hold(out, Self::NAME, "makes a dump of this site").map(Self)
+        Ok(Self { _lock: hold(out, Self::NAME, "makes a dump of this site")? })
     }
 
     /// None while another run makes one.
     pub(crate) fn try_acquire(out: &Path) -> io::Result<Option<Self>> {
         let path = out.join(FOLDER).join(Self::NAME);
-        let file = File::options().create(true).write(true).truncate(false).open(&path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self(signed(file, &path)))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        let lock = FileLock::try_acquire(&path)?;
+        Ok(lock.map(|lock| Self { _lock: signed(lock, &path) }))
     }
 }
 
-fn hold(out: &Path, name: &str, doing: &str) -> Result<File, StateError> {
+fn hold(out: &Path, name: &str, doing: &str) -> Result<FileLock, StateError> {
     let path = out.join(FOLDER).join(name);
     let failed = |action, source| StateError::Io { action, path: path.clone(), source };
     make_folder(&out.join(FOLDER)).map_err(|source| failed("make the folder of", source))?;
-    let file = File::options()
-        .create(true)
-        .write(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(|source| failed("open", source))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let tell =
-                || tracing::warn!(out = %out.display(), "waiting for {}, which {doing}", holder(&path));
-            wait(&file, PATIENCE, tell).map_err(|source| failed("lock", source))?;
-        }
-        Err(TryLockError::Error(source)) => return Err(failed("lock", source)),
-    }
-    Ok(signed(file, &path))
+    let tell = || tracing::warn!(out = %out.display(), "waiting for {}, which {doing}", holder(&path));
+    let lock = match FileLock::try_acquire(&path) {
+        Ok(None) => wait(&path, PATIENCE, tell),
+        Ok(Some(lock)) => Ok(lock),
+        Err(error) => Err(error),
+    };
+    Ok(signed(lock.map_err(|source| failed("lock", source))?, &path))
 }
 
 /// A lock that says who holds it. It is held all the same where the disk is full.
-fn signed(file: File, path: &Path) -> File {
-    if let Err(error) = sign(&file) {
+fn signed(lock: FileLock, path: &Path) -> FileLock {
+    if let Err(error) = sign(lock.file()) {
         tracing::debug!(%error, lock = %path.display(), "nobody can read who holds the lock");
     }
-    file
+    lock
 }
 
 /// Waits for a lock, and says so when that takes long.
-fn wait(file: &File, patience: Duration, tell: impl FnOnce() + Send) -> io::Result<()> {
+fn wait(path: &Path, patience: Duration, tell: impl FnOnce() + Send) -> io::Result<FileLock> {
     thread::scope(|scope| {
         let (locked, is_locked) = channel::<()>();
         scope.spawn(move || {
@@ -149,7 +122,7 @@ fn wait(file: &File, patience: Duration, tell: impl FnOnce() + Send) -> io::Resu
                 tell();
             }
         });
-        let done = file.lock();
+        let done = FileLock::acquire(path);
         drop(locked);
         done
     })
@@ -188,10 +161,12 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let lock = Lock::acquire(out.path()).unwrap();
         let path = out.path().join(FOLDER).join("lock");
-        let other = File::options().write(true).open(&path).unwrap();
         let (told, hears) = channel();
         thread::scope(|scope| {
-            scope.spawn(|| wait(&other, Duration::ZERO, move || told.send(holder(&path)).unwrap()).unwrap());
+            scope.spawn(move || {
+                let tell = || told.send(holder(&path)).unwrap();
+                wait(&path, Duration::ZERO, tell).unwrap();
+            });
             assert_eq!(hears.recv().unwrap(), "another task of this process");
             drop(lock);
         });

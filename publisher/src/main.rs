@@ -2,7 +2,6 @@
 
 mod cli;
 mod json;
-mod papers;
 mod progress;
 mod sets;
 mod telling;
@@ -10,7 +9,7 @@ mod words;
 
 use std::{
     collections::BTreeMap,
-    io::{self, IsTerminal, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     pin::pin,
     process::ExitCode,
@@ -19,12 +18,17 @@ use std::{
     time::Duration,
 };
 
+use clap::CommandFactory as _;
 use cli::{
     BuildArgs, CheckArgs, Chosen, Cli, Command, Commission, Failure, InitArgs, NotifyArgs, ServeArgs,
     StatusArgs, TokenArgs, outs_of,
 };
 use indicatif::MultiProgress;
 use progress::Bar;
+use resync_common::{
+    logging::{self, takes_colour},
+    signals,
+};
 use resync_publisher::{
     BaseUrl, HubUrl,
     blocking::unblocked,
@@ -40,7 +44,6 @@ use serde_json::{Value, json};
 use sets::{blame, name_in};
 use telling::{Telling, notify_all};
 use tokio::{sync::Semaphore, task::JoinSet};
-use tracing_subscriber::EnvFilter;
 
 /// How long a build may go on that a watch has begun when it is to stop. What is cut short then, as a dump may be, is made by the next.
 const GRACE: Duration = Duration::from_secs(5);
@@ -50,7 +53,8 @@ const BUILDS: (usize, usize) = (2, 8);
 
 fn main() -> ExitCode {
     let cli = Cli::of_process();
-    let done = start_log(&cli.log).and_then(|()| {
+    let logging = logging::start(&cli.log).map_err(|_| Failure::Log(cli.log.clone()));
+    let done = logging.and_then(|()| {
         let runtime = tokio::runtime::Runtime::new()?;
         let done = runtime.block_on(run(cli.command));
         runtime.shutdown_timeout(GRACE);
@@ -80,8 +84,8 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(arguments) => run_serve(arguments).await,
         Command::Check(arguments) => run_check(&arguments).await,
         Command::Status(arguments) => run_status(&arguments),
-        Command::Completions { shell } => say(&papers::completions(shell)),
-        Command::Man { dir } => papers::man(&dir),
+        Command::Completions(wanted) => say(&wanted.script(Cli::command())),
+        Command::Man(wanted) => wanted.write(Cli::command()).map_err(Failure::Man),
     }
 }
 
@@ -418,7 +422,7 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
     let commission = arguments.commission()?;
     let sets = commission.sets.clone();
     let is_json = arguments.out.json;
-    let mut stop = pin!(stop_signal()?);
+    let mut stop = pin!(signals::stop()?);
     // The first build shows at once what cannot work; its words are those of `build`. What works for one set only is tried again.
     let mut first = tokio::select! {
         first = run_build(arguments, commission, Pace::AllButDumps) => first?,
@@ -454,7 +458,7 @@ async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {
     for (name, failure) in &failed {
         blame(name.as_deref(), failure);
     }
-    let stop = stop_signal()?;
+    let stop = signals::stop()?;
     let listener = tokio::net::TcpListener::bind(arguments.listen)
         .await
         .map_err(|error| Failure::Listen(arguments.listen, error))?;
@@ -531,34 +535,4 @@ fn say(line: &str) -> Result<(), Failure> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
-}
-
-fn start_log(filter: &str) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(filter).map_err(|_| Failure::Log(filter.to_owned()))?;
-    let colour = takes_colour(&io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(io::stderr).init();
-    Ok(())
-}
-
-fn takes_colour(stream: &impl IsTerminal) -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && stream.is_terminal()
-}
-
-/// Ready once SIGINT or SIGTERM comes; both are caught from this call on.
-#[cfg(unix)]
-fn stop_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-    })
-}
-
-#[cfg(not(unix))]
-fn stop_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
-    Ok(async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    })
 }

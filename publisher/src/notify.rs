@@ -20,7 +20,7 @@ use std::{
 };
 
 use http::HeaderValue;
-use resync_core::{document::FrameworkChange, rules::Violations};
+use resync_core::{document::FrameworkChange, lock::FileLock, rules::Violations};
 use tokio::task::JoinSet;
 
 use self::{
@@ -30,7 +30,7 @@ use self::{
 use crate::{
     blocking::unblocked,
     changes,
-    lock::{Lock, Turn},
+    lock::{Lock, lock_hub},
     outbox,
     publish::{BuildError, describe_again, is_in_place, restamp},
     settings::HubUrl,
@@ -200,7 +200,7 @@ pub(crate) async fn notify_hub(
         let (out, hub, tokens) = (out.to_owned(), hub.clone(), tokens.to_vec());
         unblocked(move || begin(&out, &hub, &tokens)).await?
     };
-    let Some((turn, telling)) = begun else { return Ok(None) };
+    let Some((lock, telling)) = begun else { return Ok(None) };
     let posted = telling.post_changes(client, out).await;
     let outcome = telling.post(client, posted.failed.as_ref()).await;
     let (telling, mut posted, outcome, noted) = {
@@ -211,7 +211,7 @@ pub(crate) async fn notify_hub(
         })
         .await
     };
-    drop(turn);
+    drop(lock);
     posted.broken.take().map_or(Ok(()), Err).and(noted)?;
     let still_waiting = telling.still_waiting(&posted).count();
     let Telling { hub, leaving, changes, .. } = telling;
@@ -370,15 +370,15 @@ fn hubs(out: &Path, tokens: &[Token]) -> Result<Vec<HubUrl>, NotifyError> {
 }
 
 /// Works out what a hub is to be told, and notes it as in doubt before anything is sent.
-fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(Turn, Telling)>, NotifyError> {
+fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(FileLock, Telling)>, NotifyError> {
     State::load(out)?;
-    let turn = Turn::acquire(out, hub)?;
+    let of_hub = lock_hub(out, hub)?;
     let lock = Lock::acquire(out)?;
     let telling = work_out(&lock, hub, tokens);
     if let Err(error) = &telling {
         note_trouble(&lock, hub, error);
     }
-    Ok(telling?.map(|telling| (turn, telling)))
+    Ok(telling?.map(|telling| (of_hub, telling)))
 }
 
 fn work_out(lock: &Lock, hub: &HubUrl, tokens: &[Token]) -> Result<Option<Telling>, NotifyError> {

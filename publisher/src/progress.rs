@@ -2,15 +2,19 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::MultiProgress;
+use resync_common::progress;
 use resync_publisher::{
     check::Asked,
     publish::{Progress, Work},
 };
 
-/// A bar with rate and time left; it is taken back when this is dropped.
+const BOUNDED: &str = "{msg} [{wide_bar}] {pos}/{len}, {per_sec}, {eta} left";
+const UNBOUNDED: &str = "{msg} {pos}, {per_sec}";
+
+/// A bar with rate and time left.
 pub(crate) struct Bar {
-    line: ProgressBar,
+    line: progress::Bar,
     /// Nobody sees it.
     is_hidden: bool,
     work: Mutex<Option<Work>>,
@@ -18,15 +22,15 @@ pub(crate) struct Bar {
 
 impl Bar {
     pub(crate) fn new() -> Self {
-        Self::on(ProgressBar::new(0))
+        Self::on(progress::Bar::new())
     }
 
     /// On a line below those of others.
     pub(crate) fn among(others: &MultiProgress) -> Self {
-        Self::on(others.add(ProgressBar::new(0)))
+        Self::on(progress::Bar::among(others))
     }
 
-    fn on(line: ProgressBar) -> Self {
+    fn on(line: progress::Bar) -> Self {
         Self { is_hidden: line.is_hidden(), line, work: Mutex::default() }
     }
 
@@ -39,7 +43,7 @@ impl Bar {
         if work.replace(step.work) != Some(step.work) {
             self.line.reset();
             self.line.set_length(step.all.unwrap_or(0));
-            self.line.set_style(style(step.all.is_some()));
+            self.line.draw(if step.all.is_some() { BOUNDED } else { UNBOUNDED });
             self.line.set_message(words(step.work));
         }
         // There may be more than there were.
@@ -55,28 +59,12 @@ impl Bar {
             return;
         }
         if self.line.length() == Some(0) {
-            self.line.set_style(style(true));
+            self.line.draw(BOUNDED);
         }
         self.line.set_length(u64::try_from(known).unwrap_or(u64::MAX));
         self.line.set_position(u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX));
         self.line.set_message(format!("{documents} looked at, now {}", end_of(url)));
     }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.line.finish_and_clear();
-    }
-}
-
-fn style(is_bounded: bool) -> ProgressStyle {
-    let template = if is_bounded {
-        "{msg} [{wide_bar}] {pos}/{len}, {per_sec}, {eta} left"
-    } else {
-        "{msg} {pos}, {per_sec}"
-    };
-    ProgressStyle::with_template(template)
-        .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "))
 }
 
 fn words(work: Work) -> &'static str {

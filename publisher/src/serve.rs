@@ -2,9 +2,7 @@
 //!
 //! The state is read again whenever it changes, so a build or notification beside a running server is seen at once.
 
-mod connections;
 mod gzip;
-mod places;
 
 use std::{
     collections::HashSet,
@@ -27,6 +25,7 @@ use http::{
         LAST_MODIFIED, LINK, RANGE,
     },
 };
+use resync_common::server::{self, Limits};
 use resync_core::{
     build::{Folder, LocateError},
     document::Capability,
@@ -35,7 +34,6 @@ use resync_core::{
 };
 use tower_http::services::ServeFile;
 
-use self::connections::Limits;
 use crate::{
     collection,
     files::Version,
@@ -131,11 +129,12 @@ pub async fn serve(
     let limits = Limits {
         connections: CONNECTIONS,
         header_time: HEADER_TIMEOUT,
+        idle_time: HEADER_TIMEOUT,
         header_size: HEADER_LIMIT,
         write_time: WRITE_TIMEOUT,
         drain: DRAIN,
     };
-    connections::serve(listener, router(out)?, limits, shutdown).await;
+    server::Server::new(listener, limits).run_until(router(out)?, shutdown).await;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use resync_common::backoff::Backoff;
 use resync_core::document::Capability;
 use tokio::{
     sync::{Notify, Semaphore, mpsc, oneshot},
@@ -50,6 +51,13 @@ pub struct Patience {
     pub first_pause: Duration,
     /// The longest such pause.
     pub last_pause: Duration,
+}
+
+impl Patience {
+    /// Before a hub that could not be told is tried again.
+    fn pauses(&self) -> Backoff {
+        Backoff::new(self.first_pause, self.last_pause)
+    }
 }
 
 impl Default for Patience {

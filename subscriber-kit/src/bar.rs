@@ -1,47 +1,43 @@
 //! A bar on the terminal that says how far a synchronisation has come; nothing where standard error is no terminal.
 
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar};
+use resync_common::progress::Bar;
 use resync_subscriber_kit::sync::Progress;
 use tokio::task::JoinHandle;
 
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The bar; it is taken back at its end.
-pub(crate) struct Bar(Option<(ProgressBar, JoinHandle<()>)>);
+/// Follows what is counted, until this is dropped.
+pub(crate) struct Following {
+    task: JoinHandle<()>,
+    _bar: Bar,
+}
 
-impl Bar {
-    /// Follows what is counted from now on.
-    pub(crate) fn of(progress: &Progress) -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Self(None);
+impl Following {
+    /// From now on. Nothing where nobody would see it.
+    pub(crate) fn of(progress: &Progress) -> Option<Self> {
+        let bar = Bar::new();
+        if bar.is_hidden() {
+            return None;
         }
-        let bar = ProgressBar::new(0);
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} resources, {msg}, {elapsed}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let (shown, progress) = (bar.clone(), progress.clone());
-        let follow = tokio::spawn(async move {
+        bar.draw("{bar:30} {pos}/{len} resources, {msg}, {elapsed}");
+        let (shown, progress) = (ProgressBar::clone(&bar), progress.clone());
+        let task = tokio::spawn(async move {
             loop {
                 shown.set_length(progress.planned());
                 shown.set_position(progress.done());
-                shown.set_message(indicatif::HumanBytes(progress.bytes()).to_string());
+                shown.set_message(HumanBytes(progress.bytes()).to_string());
                 tokio::time::sleep(EVERY).await;
             }
         });
-        Self(Some((bar, follow)))
+        Some(Self { task, _bar: bar })
     }
+}
 
-    /// For who writes lines meanwhile.
-    pub(crate) fn none() -> Self {
-        Self(None)
-    }
-
-    pub(crate) fn end(self) {
-        if let Some((bar, follow)) = self.0 {
-            follow.abort();
-            bar.finish_and_clear();
-        }
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

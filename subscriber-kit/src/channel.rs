@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_common::backoff::jittered;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::{Mutex, watch};
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::discover::Channel;
 use crate::pause::LONGEST_RETRY;
 use crate::state::{SubscriptionId, Subscriptions};
-use crate::subscriber::{SubscribeError, Subscriber, jittered};
+use crate::subscriber::{SubscribeError, Subscriber};
 
 /// How often a hub is asked in vain before the next one is, if there is a next one.
 const HUB_TRIES: u32 = 3;
@@ -181,7 +182,7 @@ pub(crate) async fn keep_at_some_hub(
 ) -> Result<Infallible, SubscribeError> {
     let hubs = channel.hubs_by_preference();
     let tries = if hubs.len() > 1 { HUB_TRIES } else { u32::MAX };
-    let (mut pause, longest) = subscriber.pauses();
+    let mut pauses = subscriber.pauses();
     loop {
         let mut refused = None;
         let mut all_refuse = true;
@@ -196,15 +197,14 @@ pub(crate) async fn keep_at_some_hub(
         }
         match refused {
             Some(error) if all_refuse => return Err(error),
-            _ => tokio::time::sleep(jittered(pause)).await,
+            _ => tokio::time::sleep(pauses.after_failure()).await,
         }
-        pause = (pause * 2).min(longest);
     }
 }
 
 /// Ends one subscription, without insisting.
 pub(crate) async fn leave(subscriber: Subscriber, id: SubscriptionId) {
-    let (mut pause, longest) = subscriber.pauses();
+    let mut pauses = subscriber.pauses();
     for _ in 0..LEAVE_TRIES {
         match subscriber.unsubscribe(&id).await {
             Ok(()) => {
@@ -213,8 +213,7 @@ pub(crate) async fn leave(subscriber: Subscriber, id: SubscriptionId) {
             }
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, "not unsubscribed yet");
-                tokio::time::sleep(jittered(pause)).await;
-                pause = (pause * 2).min(longest);
+                tokio::time::sleep(pauses.after_failure()).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "not unsubscribed; the lease will run out");

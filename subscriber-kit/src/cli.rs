@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 use http::{HeaderName, HeaderValue};
+use resync_common::completions::{Completions, Man};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::callback::CallbackOptions;
 use resync_subscriber_kit::fetch::{ClientOptions, Credentials, Reach};
@@ -147,15 +147,9 @@ pub(crate) enum Command {
         json: bool,
     },
     /// Print completions for a shell
-    Completions {
-        /// For which shell
-        shell: Shell,
-    },
+    Completions(Completions),
     /// Write man pages into a folder
-    Man {
-        /// Where to write them
-        dir: PathBuf,
-    },
+    Man(Man),
     /// Looks at the configuration file
     #[command(subcommand)]
     Config(ConfigCommand),

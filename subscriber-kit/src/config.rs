@@ -8,12 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStr, Resettable};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, Command, FromArgMatches as _};
+use resync_common::config::{meant, parse};
 use toml::{Table, Value};
 
 use crate::cli::{self, Cli};
-
-/// From what likeness on a key is taken for a misspelt one.
-const ALIKE: f64 = 0.75;
 
 /// What is no setting: these are of one run.
 const NO_KEYS: [&str; 4] = ["config", "from", "help", "version"];
@@ -25,8 +23,8 @@ pub(crate) enum ConfigError {
     #[error("the configuration {} cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     /// It is no TOML.
-    #[error("the configuration {} is not TOML: line {line}, column {column}: {reason}", path.display())]
-    Syntax { path: PathBuf, line: usize, column: usize, reason: String },
+    #[error("the configuration {} is not TOML: {reason}", path.display())]
+    Syntax { path: PathBuf, reason: String },
     /// No flag has this name.
     #[error("the configuration {}: {key} is not a key: {hint}", path.display())]
     Unknown { path: PathBuf, key: String, hint: String },
@@ -69,13 +67,7 @@ fn with_file(command: Command, path: &Path) -> Result<Command, ConfigError> {
 fn read(path: &Path) -> Result<Table, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    text.parse().map_err(|error: toml::de::Error| {
-        // Not the line itself, which may have a secret.
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let line = before.split('\n').count();
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        ConfigError::Syntax { path: path.to_owned(), line, column, reason: error.message().to_owned() }
-    })
+    parse(&text).map_err(|reason| ConfigError::Syntax { path: path.to_owned(), reason })
 }
 
 /// Whether somebody else than its owner may read a file that has a secret.
@@ -127,10 +119,8 @@ fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigErro
 }
 
 fn hint(key: &str, known: &[Key]) -> String {
-    let likeness = |known: &Key| strsim::jaro_winkler(key, &known.name);
-    let nearest = known.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    match nearest.filter(|nearest| likeness(nearest) > ALIKE) {
-        Some(nearest) => format!("did you mean {}?", nearest.name),
+    match meant(key, known.iter().map(|known| known.name.as_str())) {
+        Some(name) => format!("did you mean {name}?"),
         None => "`resync-destination config print` shows all there are".to_owned(),
     }
 }

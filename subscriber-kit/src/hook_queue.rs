@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 
+use resync_common::backoff::Backoff;
 use tokio::time::Instant;
 
 use crate::hook::{Heard, Hook, HookError};
-use crate::pause::{LONGEST_RETRY, Pause, at, ended};
+use crate::pause::{LONGEST_RETRY, at, ended, pauses};
 
 /// A hook that is running. It gives back what it was about.
 type Running<T> = Pin<Box<dyn Future<Output = (T, Heard, Result<(), HookError>)> + Send>>;
@@ -19,7 +20,7 @@ pub(crate) struct HookQueue<T> {
     running: Option<Running<T>>,
     /// When a hook that failed is run again.
     again: Option<Instant>,
-    pause: Pause,
+    pause: Backoff,
 }
 
 /// What came of running the hook.
@@ -38,7 +39,7 @@ pub(crate) enum Told<T> {
 impl<T: Send + 'static> HookQueue<T> {
     /// Nothing waits; without a hook nothing ever may.
     pub(crate) fn new(hook: Option<Hook>) -> Self {
-        Self { hook, waiting: VecDeque::new(), running: None, again: None, pause: Pause::default() }
+        Self { hook, waiting: VecDeque::new(), running: None, again: None, pause: pauses(LONGEST_RETRY) }
     }
 
     /// Whether there is a hook.
@@ -85,12 +86,12 @@ impl<T: Send + 'static> HookQueue<T> {
 
     fn told(&mut self, whose: T, heard: Heard, told: Result<(), HookError>) -> Told<T> {
         let Err(error) = told else {
-            self.pause.is_over();
+            self.pause.reset();
             return Told::Done(whose, heard);
         };
         // It stays the first, so that the order is kept.
         self.waiting.push_front((whose, heard));
-        let retry_in = self.pause.after_failure(LONGEST_RETRY);
+        let retry_in = self.pause.after_failure();
         self.again = Some(Instant::now() + retry_in);
         Told::Failed { error, retry_in }
     }

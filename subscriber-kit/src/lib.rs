@@ -74,7 +74,6 @@ pub mod listen;
 pub mod notification;
 mod pause;
 pub mod relay;
-mod server;
 pub mod service;
 mod space;
 pub mod state;

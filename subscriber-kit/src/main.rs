@@ -4,15 +4,15 @@ mod bar;
 mod cli;
 mod config;
 mod limits;
-mod papers;
 mod show;
 
 use std::error::Error;
 use std::fmt::Display;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use resync_common::{logging, signals};
 use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
@@ -24,10 +24,9 @@ use resync_subscriber_kit::sync::{
 };
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
-use tracing_subscriber::EnvFilter;
 use url::{Host, Url};
 
-use bar::Bar;
+use bar::Following;
 use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe, reach};
 use show::Sizes;
 
@@ -73,10 +72,7 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<ExitCode, Failure> {
-    let filter = EnvFilter::try_new(&cli.log).map_err(Failure::configuration)?;
-    let colour =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+    logging::start(&cli.log).map_err(Failure::configuration)?;
     if let Some(path) = cli.config.as_deref().filter(|path| config::is_exposed(path)) {
         tracing::warn!(path = %path.display(), "others may read this configuration, which has a secret: take their rights away");
     }
@@ -113,12 +109,12 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let is_listed = list || dry_run;
             let bar = if is_listed {
                 options.progress = listing(copy.json);
-                Bar::none()
+                None
             } else {
-                Bar::of(&options.progress)
+                Following::of(&options.progress)
             };
             let report = synchronise(&copy, &options, how).await;
-            bar.end();
+            drop(bar);
             let report = report?;
             let would = if dry_run { "would be " } else { "" };
             say(match (copy.json, is_listed) {
@@ -163,13 +159,12 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             }
             None => Err(Failure { code: USAGE, text: "which configuration? Give --config FILE".to_owned() }),
         },
-        Command::Completions { shell } => {
-            say(papers::completions(shell))?;
+        Command::Completions(wanted) => {
+            say(wanted.script(cli::command()))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man { dir } => {
-            let failed = |error| Failure { code: FAILED, text: format!("{}: {error}", dir.display()) };
-            papers::man(&dir).map_err(failed)?;
+        Command::Man(wanted) => {
+            wanted.write(cli::command())?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -209,9 +204,9 @@ fn state_folder(copy: &Copy) -> PathBuf {
 async fn compare(copy: &Copy) -> Result<ExitCode, Failure> {
     let (client, offer, target, _) = open(copy, true).await?;
     let options = copy.choice.sync_options();
-    let bar = Bar::of(&options.progress);
+    let bar = Following::of(&options.progress);
     let report = audit(&client, &offer, &target, &options).await;
-    bar.end();
+    drop(bar);
     let report = report?;
     say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
     Ok(verdict(report.verdict == Verdict::InStep))
@@ -314,7 +309,7 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
         let _ = line.map_or(Ok(()), say);
     };
     // Registered before anything is promised, so that no signal finds the default behaviour.
-    let shutdown = shutdown_signal()?;
+    let shutdown = signals::stop()?;
     listen_all(copies, &flags.service.options(&flags.url), tell, shutdown).await.map_err(|error| {
         if error.is_configuration() { Failure::configuration(error) } else { error.into() }
     })?;
@@ -326,7 +321,7 @@ async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
     let service = flags.service.options(&topics);
     let mut options = RelayOptions::new(topics, flags.state);
     options.service = service;
-    let shutdown = shutdown_signal()?;
+    let shutdown = signals::stop()?;
     let has_hook = options.service.hook.is_some();
     let tell = |event| {
         let said = say(if flags.json { show::relayed_json(event).to_string() } else { show::relayed(event) });
@@ -339,24 +334,6 @@ async fn hand_on(flags: Subscribe) -> Result<ExitCode, Failure> {
 
 fn relay_failure(error: RelayError) -> Failure {
     if error.is_configuration() { Failure::configuration(error) } else { error.into() }
-}
-
-#[cfg(unix)]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-    })
-}
-
-#[cfg(not(unix))]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
-    Ok(async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    })
 }
 
 fn client(options: ClientOptions) -> Result<Client, Failure> {

@@ -13,6 +13,8 @@ use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use resync_common::server::{Limits, Server};
+use tokio::net::TcpListener;
 use url::Url;
 
 use crate::callback::{Callback, CallbackOptions};
@@ -20,9 +22,20 @@ use crate::channel::leave;
 use crate::fetch::{Client, ClientOptions};
 use crate::hook::Hook;
 use crate::inbox::Deliveries;
-use crate::server::Server;
 use crate::state::{SubscriptionId, Subscriptions};
 use crate::subscriber::{ROTATE_AFTER, Subscriber, SubscriberOptions};
+
+/// What the callback server gives hubs.
+const LIMITS: Limits = Limits {
+    connections: 256,
+    header_time: Duration::from_secs(10),
+    // Longer than hubs keep their connections, so that none is closed on them.
+    idle_time: Duration::from_secs(60),
+    // Together the connections hold 8 MiB of headers.
+    header_size: 32 * 1024,
+    write_time: Duration::from_secs(10),
+    drain: Duration::from_secs(5),
+};
 
 /// How long leaving may take.
 const UNSUBSCRIBE_PATIENCE: Duration = Duration::from_secs(15);
@@ -120,7 +133,7 @@ impl Service {
         options: &ServiceOptions,
         states: impl IntoIterator<Item = (Subscriptions, Client)>,
     ) -> io::Result<(Self, Vec<(Party, Deliveries)>)> {
-        let server = Server::bind(options.listen).await?;
+        let server = Server::new(TcpListener::bind(options.listen).await?, LIMITS);
         let address = server.address()?;
         let prefix = options.callback_url.clone().unwrap_or_else(|| own_url(address));
         let subscriber_options = SubscriberOptions {

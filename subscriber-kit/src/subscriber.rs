@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use resync_common::backoff::Backoff;
 use resync_core::datetime::DateTime;
 use resync_core::websub::form::{Subscribe, Unsubscribe};
 use resync_core::websub::key::{CallbackUrl, UrlError};
@@ -190,11 +191,11 @@ impl Subscriber {
         tries: u32,
         mut on_lease: impl FnMut(DateTime),
     ) -> SubscribeError {
-        let (mut pause, mut failures) = (self.options.first_retry, 0);
+        let (mut pauses, mut failures) = (self.pauses(), 0);
         loop {
             let slept = match self.subscribe(id).await {
                 Ok(expires) => {
-                    (pause, failures) = (self.options.first_retry, 0);
+                    (pauses, failures) = (self.pauses(), 0);
                     on_lease(expires);
                     self.until_denied(id, renewal_delay(expires, DateTime::now())).await
                 }
@@ -204,10 +205,9 @@ impl Subscriber {
                     if !goes_on || failures >= tries {
                         return error;
                     }
+                    let pause = pauses.after_failure();
                     tracing::warn!(%error, retry_in = ?pause, "the subscription could not be made or renewed");
-                    let slept = self.until_denied(id, jittered(pause)).await;
-                    pause = (pause * 2).min(self.options.longest_retry);
-                    slept
+                    self.until_denied(id, pause).await
                 }
             };
             if let Err(denied) = slept {
@@ -216,9 +216,9 @@ impl Subscriber {
         }
     }
 
-    /// The pauses between tries: the first, and the longest.
-    pub(crate) fn pauses(&self) -> (Duration, Duration) {
-        (self.options.first_retry, self.options.longest_retry)
+    /// The pauses between tries.
+    pub(crate) fn pauses(&self) -> Backoff {
+        Backoff::new(self.options.first_retry, self.options.longest_retry)
     }
 
     async fn ask(&self, id: &SubscriptionId, mode: Mode) -> Result<CallbackUrl, SubscribeError> {
@@ -321,10 +321,6 @@ impl SubscribeError {
 fn renewal_delay(expires: DateTime, now: DateTime) -> Duration {
     let left = u64::try_from(expires.unix_millis() - now.unix_millis()).unwrap_or(0);
     Duration::from_millis(left * fastrand::u64(80..90) / 100).max(Duration::from_secs(1))
-}
-
-pub(crate) fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(0.8 + 0.4 * fastrand::f64())
 }
 
 #[cfg(test)]

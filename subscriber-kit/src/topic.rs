@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_common::backoff::Backoff;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use crate::channel::{Wanted, keep_at_some_hub};
 use crate::discover::{Channel, DiscoverError, channels};
 use crate::fetch::Client;
-use crate::pause::{LONGEST_RETRY, Pause, at, ended, sooner};
+use crate::pause::{LONGEST_RETRY, at, ended, pauses, sooner};
 use crate::state::Subscriptions;
 use crate::subscriber::{SubscribeError, Subscriber};
 
@@ -100,7 +101,7 @@ pub(crate) async fn keep_one_of(
     events: &mut (impl FnMut(TopicEvent) + Send),
 ) -> Infallible {
     let topic = Topic { client, subscriber, subscriptions, url };
-    let mut pause = Pause::default();
+    let mut pause = pauses(LONGEST_RETRY);
     let mut now = topic.find_patiently(&mut pause, events).await;
     loop {
         wanted.set(number, &now).await;
@@ -118,7 +119,7 @@ struct Topic<'t> {
 impl Topic<'_> {
     async fn find_patiently(
         &self,
-        pause: &mut Pause,
+        pause: &mut Backoff,
         events: &mut (impl FnMut(TopicEvent) + Send),
     ) -> Vec<Channel> {
         loop {
@@ -126,7 +127,7 @@ impl Topic<'_> {
                 Ok(found) => return found,
                 Err(error) => error.into(),
             };
-            let retry_in = pause.after_failure(LONGEST_RETRY);
+            let retry_in = pause.after_failure();
             events(TopicEvent::Failed { error, retry_in });
             tokio::time::sleep(retry_in).await;
         }
@@ -136,7 +137,7 @@ impl Topic<'_> {
     async fn keep(
         &self,
         known: &[Channel],
-        pause: &mut Pause,
+        pause: &mut Backoff,
         events: &mut (impl FnMut(TopicEvent) + Send),
     ) -> Vec<Channel> {
         let (granted, mut leases) = mpsc::unbounded_channel();
@@ -163,7 +164,7 @@ impl Topic<'_> {
                 }
                 Some((topic, Err(error))) = keeping.next() => {
                     has_failed = true;
-                    let retry_in = pause.after_failure(LONGEST_RETRY);
+                    let retry_in = pause.after_failure();
                     look_again = Some(sooner(look_again, Instant::now() + retry_in));
                     let error = TopicError::Subscribe { topic, source: Box::new(error) };
                     events(TopicEvent::Failed { error, retry_in });
@@ -181,7 +182,7 @@ impl Topic<'_> {
                     if has_failed || found != known {
                         return found;
                     }
-                    pause.is_over();
+                    pause.reset();
                 }
             }
         }

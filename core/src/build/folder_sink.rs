@@ -1,7 +1,7 @@
 //! Documents in a folder: nobody ever sees half of one, and nobody else writes there at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::{BuildError, Documents, Sink};
 use crate::durable::{self, folder_of, is_unfinished, make_folder, sync_folder};
+use crate::lock::FileLock;
 
 /// The file that is locked; it is empty, and stays.
 const LOCK: &str = ".resync.lock";
@@ -30,7 +31,7 @@ const LOCK: &str = ".resync.lock";
 pub struct FolderSink {
     documents: FolderDocuments,
     /// Every folder that documents go to, with the file that is locked for it.
-    locks: BTreeMap<PathBuf, FolderLock>,
+    locks: BTreeMap<PathBuf, FileLock>,
 }
 
 impl FolderSink {
@@ -98,7 +99,7 @@ impl FolderSink {
     fn take(&mut self, folder: &Path) -> io::Result<()> {
         if !self.locks.contains_key(folder) {
             make_folder(folder)?;
-            let lock = FolderLock::take(folder)?;
+            let lock = lock(folder)?;
             durable::sweep(folder)?;
             self.locks.insert(folder.to_owned(), lock);
         }
@@ -247,30 +248,11 @@ fn names_in(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<S
     Ok(names)
 }
 
-/// A folder that nobody else writes into, if only until the end of the process.
-#[derive(Debug)]
-struct FolderLock(File);
-
-impl FolderLock {
-    fn take(folder: &Path) -> io::Result<Self> {
-        let file = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
-            Err(TryLockError::WouldBlock) => {
-                let reason =
-                    format!("another process writes into `{}`; wait until it has ended", folder.display());
-                Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
-            }
-            Err(TryLockError::Error(error)) => Err(error),
-        }
-    }
-}
-
-impl Drop for FolderLock {
-    fn drop(&mut self) {
-        // To close the file is not enough: a program that another thread starts at this moment has it open for an instant too.
-        let _ = self.0.unlock();
-    }
+fn lock(folder: &Path) -> io::Result<FileLock> {
+    FileLock::try_acquire(&folder.join(LOCK))?.ok_or_else(|| {
+        let reason = format!("another process writes into `{}`; wait until it has ended", folder.display());
+        io::Error::new(io::ErrorKind::ResourceBusy, reason)
+    })
 }
 
 #[cfg(test)]
@@ -313,7 +295,7 @@ mod tests {
     fn a_folder_is_free_at_once_although_a_program_that_is_being_started_has_its_lock_open() {
         let folder = tempfile::tempdir().unwrap();
         let sink = FolderSink::open(folder.path()).unwrap();
-        let inherited = sink.locks[folder.path()].0.try_clone().unwrap();
+        let inherited = sink.locks[folder.path()].file().try_clone().unwrap();
         drop(sink);
         assert!(FolderSink::open(folder.path()).is_ok());
         drop(inherited);

@@ -8,7 +8,6 @@ mod copies;
 mod deliveries;
 mod fsck;
 mod owner;
-mod papers;
 mod secrets;
 mod serve;
 mod steer;
@@ -18,11 +17,13 @@ mod tools;
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use resync_common::completions::{Completions, Man};
+use resync_common::logging::takes_colour;
 use resync_hub::StartError;
 use resync_hub::config::{self, Config, ConfigError, LogFormat, Overrides};
 use resync_hub::operator::LogFilter;
@@ -74,9 +75,9 @@ enum Command {
     /// Ask a running hub whether it is ready (exit code 0 or 1)
     Healthcheck(tools::Healthcheck),
     /// Print completions for a shell
-    Completions(papers::Completions),
+    Completions(Completions),
     /// Write man pages into a folder
-    Man(papers::Man),
+    Man(Man),
 }
 
 /// Settings of the hub; every key of the configuration file has an environment variable too (RESYNC_HUB_…).
@@ -136,10 +137,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::LogLevel(command) => steer::log_level(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
         Command::Completions(wanted) => {
-            papers::completions(&wanted);
+            say(wanted.script(Cli::command()));
             Ok(())
         }
-        Command::Man(wanted) => papers::man(&wanted),
+        Command::Man(wanted) => wanted.write(Cli::command()).map_err(Failure::new),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -194,7 +195,7 @@ fn complain(text: &str) {
 fn start_logging(config: &Config) -> Result<LogFilter, Failure> {
     let filter = understood(&config.log.filter)
         .map_err(|error| Failure { code: BAD_CONFIGURATION, message: format!("log.{error}") })?;
-    let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = takes_colour(&io::stderr());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let set: Set = match config.log.format {
         LogFormat::Pretty => {

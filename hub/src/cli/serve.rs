@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use resync_common::signals;
 use resync_hub::config::{Config, PublishPolicy};
 use resync_hub::{Given, Hub, Sockets};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info};
 
 use super::systemd::{Done, Systemd};
@@ -28,7 +28,8 @@ pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
 
 async fn serve(config: &Config, dev: bool, given: Given, systemd: &Arc<Systemd>) -> Result<(), Failure> {
     raise_file_limit();
-    let mut signals = Signals::catch().map_err(Failure::new)?;
+    // From the beginning: a signal that comes before the hub listens stops it as soon as it does.
+    let stop = signals::stop().map_err(Failure::new)?;
     systemd.tell("STATUS=opening the store");
     // In a task of its own, since opening holds this thread up.
     let asking = Arc::clone(systemd);
@@ -42,7 +43,7 @@ async fn serve(config: &Config, dev: bool, given: Given, systemd: &Arc<Systemd>)
     systemd.tell(&format!("READY=1\nSTATUS={status}"));
     let pulse = hub.pulse();
     tokio::select! {
-        () = signals.any() => {}
+        () = stop => {}
         () = hub.broken() => return Err(Failure::new("a part of the hub has died, see the log: start it again")),
         never = systemd.tell_of_life(&pulse, &status) => match never {},
     }
@@ -59,25 +60,6 @@ fn raise_file_limit() {
     if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
         // A sandbox may forbid it; the limit that it set then holds.
         debug!(?current, "the limit of open files stays as it is");
-    }
-}
-
-/// What asks the hub to stop, caught from the beginning: whatever comes before it listens stops it as soon as it does.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn catch() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn any(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
     }
 }
 

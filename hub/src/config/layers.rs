@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Deserialize;
-use toml::{Table, Value};
+use resync_common::config::{Layers, Names, keys, parse, value};
+use toml::Table;
 use url::Url;
 
 use super::print::SECRET;
@@ -14,8 +14,11 @@ use super::{Config, ConfigError};
 /// Keys set on the command line, by their dotted names.
 pub type Overrides = Vec<(&'static str, String)>;
 
-/// How an environment variable for a key begins.
-const ENV_PREFIX: &str = "RESYNC_HUB_";
+const NAMES: Names = Names {
+    program: "the hub",
+    prefix: "RESYNC_HUB_",
+    listing: "`resync-hub config print` shows all there are",
+};
 /// Where systemd puts what it hands to a service (`LoadCredential`).
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// Variables that are flags of the command line instead.
@@ -41,85 +44,34 @@ pub(super) fn layered(
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &Overrides,
 ) -> Result<(Config, Table), ConfigError> {
-    let default = default();
-    let known = leaves(&default, "");
-    let (mut effective, mut problems) = (default.clone(), Vec::new());
+    let mut layers = Layers::over(default(), NAMES);
     let mut secrets_in = None;
     if let Some(path) = file {
         let written = read(path)?;
         secrets_in = holds_secrets(&written).then(|| path.to_owned());
-        merge(&mut effective, written, "", &known, &mut problems);
+        layers.file(written);
     }
-    let is_read = |(name, _): &(String, String)| name.starts_with(ENV_PREFIX) || name == CREDENTIALS;
-    let mut environment: BTreeMap<_, _> = environment.into_iter().filter(is_read).collect();
-    let credentials = environment.remove(CREDENTIALS);
-    for key in &known {
-        if let Some(text) = environment.get(&variable(key)) {
-            set(&mut effective, key, text);
-        }
-    }
-    problems.extend(strangers(&environment, &known));
+    let environment: BTreeMap<_, _> = environment.into_iter().collect();
+    layers.environment(&environment, |name, value| FLAGS.contains(&name) || is_link(name, value));
     for (key, text) in flags {
-        set(&mut effective, key, text);
+        layers.set(key, text);
     }
-    let mut config = understand(&mut effective, &default, &known, &mut problems);
-    if let (Some(config), Some(folder)) = (&mut config, credentials) {
-        config.secrets.find_in(Path::new(&folder));
-    }
+    let mut config = layers.understand::<Config>();
     if let Some(config) = &mut config {
+        if let Some(folder) = environment.get(CREDENTIALS) {
+            config.secrets.find_in(Path::new(folder));
+        }
         config.secrets_in = secrets_in;
+        layers.problems.extend(config.contradictions());
     }
-    problems.extend(config.iter().flat_map(Config::contradictions));
     match config {
-        Some(config) if problems.is_empty() => Ok((config, effective)),
-        Some(_) | None => Err(ConfigError::Problems(problems)),
+        Some(config) if layers.problems.is_empty() => Ok((config, layers.effective)),
+        Some(_) | None => Err(ConfigError::Problems(layers.problems)),
     }
 }
 
 pub(super) fn default() -> Table {
     DEFAULT_TOML.parse().expect("the compiled-in default is TOML, which a test proves")
-}
-
-/// Values that make no sense are named, each of them, and give way to their defaults, so that the others can be compared.
-fn understand(
-    effective: &mut Table,
-    default: &Table,
-    known: &[String],
-    problems: &mut Vec<String>,
-) -> Option<Config> {
-    let config = |table: &Table| Config::deserialize(Value::Table(table.clone()));
-    if let Ok(config) = config(effective) {
-        return Some(config);
-    }
-    for key in known {
-        let (Some(value), Some(usual)) = (value(effective, key), value(default, key)) else { continue };
-        let (mut alone, usual) = (default.clone(), usual.clone());
-        put(&mut alone, key, value.clone());
-        if let Err(error) = config(&alone) {
-            problems.push(format!("{key}: {}", error.message().replace('\n', " ")));
-            put(effective, key, usual);
-        }
-    }
-    config(effective).map_err(|error| problems.push(error.message().replace('\n', " "))).ok()
-}
-
-/// The environment variable of a key: `store.engine` is `RESYNC_HUB_STORE_ENGINE`.
-fn variable(key: &str) -> String {
-    format!("{ENV_PREFIX}{}", key.replace('.', "_").to_uppercase())
-}
-
-/// Variables that look like settings and are none: they would change nothing without a word.
-fn strangers(environment: &BTreeMap<String, String>, known: &[String]) -> Vec<String> {
-    let known: Vec<_> = known.iter().map(|key| variable(key)).collect();
-    let is_stranger = |(name, value): &(&String, &String)| {
-        !known.contains(name) && !FLAGS.contains(&name.as_str()) && !is_link(name, value)
-    };
-    let own = |name: &str| name.strip_prefix(ENV_PREFIX).unwrap_or(name).to_lowercase();
-    let named = |(name, _): (&String, &String)| {
-        let likeness = |known: &str| strsim::jaro_winkler(&own(name), &own(known));
-        format!("{name} is not a variable of the hub: {}", hint(&known, likeness))
-    };
-    environment.iter().filter(is_stranger).map(named).collect()
 }
 
 /// What Kubernetes and Docker tell every container about a service that is called resync-hub.
@@ -130,105 +82,19 @@ fn is_link(name: &str, value: &str) -> bool {
         || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-/// The likeliest of the known names, if it is like enough.
-fn hint(known: &[String], likeness: impl Fn(&str) -> f64) -> String {
-    let nearest =
-        known.iter().map(|name| (likeness(name), name)).max_by(|one, other| one.0.total_cmp(&other.0));
-    match nearest {
-        Some((likeness, name)) if likeness > 0.75 => format!("did you mean {name}?"),
-        Some(_) | None => "`resync-hub config print` shows all there are".to_owned(),
-    }
-}
-
 fn read(path: &Path) -> Result<Table, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| ConfigError::File { path: path.to_owned(), reason: error.to_string() })?;
-    text.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })
+    parse(&text).map_err(|reason| ConfigError::Syntax { path: path.to_owned(), reason })
 }
 
 /// Whether there is a key of secrets or a password among what is written there.
 fn holds_secrets(written: &Table) -> bool {
     let has_password = |text: &str| Url::parse(text).is_ok_and(|url| url.password().is_some());
-    leaves(written, "")
+    keys(written)
         .iter()
         .filter_map(|key| Some((key, value(written, key)?.as_str()?)))
         .any(|(key, text)| (SECRET.contains(&key.as_str()) && !text.is_empty()) || has_password(text))
-}
-
-/// The dotted names of all values.
-fn leaves(table: &Table, prefix: &str) -> Vec<String> {
-    table
-        .iter()
-        .flat_map(|(name, value)| match value {
-            Value::Table(inner) => leaves(inner, &format!("{prefix}{name}.")),
-            _ => vec![format!("{prefix}{name}")],
-        })
-        .collect()
-}
-
-fn merge(into: &mut Table, from: Table, prefix: &str, known: &[String], problems: &mut Vec<String>) {
-    for (name, value) in from {
-        let key = format!("{prefix}{name}");
-        match (into.get_mut(&name), value) {
-            (Some(Value::Table(below)), Value::Table(inner)) => {
-                merge(below, inner, &format!("{key}."), known, problems);
-            }
-            (Some(Value::Table(_)), _) => {
-                problems.push(format!("{key} is a section: write [{key}] and its keys below"));
-            }
-            (Some(old), new) => *old = new,
-            (None, _) => problems.push(unknown(&key, known)),
-        }
-    }
-}
-
-fn unknown(key: &str, known: &[String]) -> String {
-    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let likeness =
-        |name: &str| strsim::jaro_winkler(key, name).max(strsim::jaro_winkler(&last(key), &last(name)));
-    format!("{key} is not a key of the hub: {}", hint(known, likeness))
-}
-
-/// The value of a dotted name.
-pub(super) fn value<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
-    match key.split_once('.') {
-        Some((section, rest)) => value(table.get(section)?.as_table()?, rest),
-        None => table.get(key),
-    }
-}
-
-/// Replaces the value of a dotted name.
-fn put(table: &mut Table, key: &str, new: Value) {
-    match key.split_once('.') {
-        Some((section, rest)) => {
-            if let Some(Value::Table(inner)) = table.get_mut(section) {
-                put(inner, rest, new);
-            }
-        }
-        None => drop(table.insert(key.to_owned(), new)),
-    }
-}
-
-/// Text becomes what the default is: a number, a truth value or a list where the default is one, else a string.
-fn set(table: &mut Table, key: &str, text: &str) {
-    if let Some(new) = value(table, key).map(|old| typed(old, text)) {
-        put(table, key, new);
-    }
-}
-
-fn typed(like: &Value, text: &str) -> Value {
-    let string = || Value::String(text.to_owned());
-    match like {
-        Value::String(_) => string(),
-        _ => format!("value = {text}")
-            .parse::<Table>()
-            .ok()
-            .and_then(|mut t| t.remove("value"))
-            .unwrap_or_else(string),
-    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use resync_common::config::value;
 use toml::{Table, Value};
 
-use super::layers::{default, layered, value};
+use super::layers::{default, layered};
 use super::values::DEFAULT_TOML;
 use super::{ConfigError, Overrides};
 

@@ -11,6 +11,8 @@
 
 use std::time::{Duration, Instant};
 
+use resync_common::backoff::{doubled, jittered};
+
 use super::host::{Candidates, Chosen};
 
 /// Subscriptions that have not failed and may ask without a pause between them at an open breaker.
@@ -19,8 +21,6 @@ const AT_ONCE: u32 = 32;
 const APART: Duration = Duration::from_millis(100);
 /// … and where it does not: each of them may have a place for as long as a request may take.
 const FAR_APART: Duration = Duration::from_secs(5);
-/// Pauses differ by up to this share either way, but pass the longest one by nothing.
-const JITTER: f64 = 0.2;
 
 /// When breakers open, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,8 +232,8 @@ impl Breaker {
     }
 
     fn open(&mut self, policy: &BreakerPolicy, now: Instant) -> Change {
-        let doubled = policy.open.saturating_mul(1_u32.checked_shl(self.pauses).unwrap_or(u32::MAX));
-        let pause = doubled.min(policy.open_max).mul_f64(1.0 + JITTER * (2.0 * fastrand::f64() - 1.0));
+        let pause = jittered(doubled(policy.open, self.pauses, policy.open_max));
+        // They pass the longest one by nothing.
         let until = now + pause.min(policy.open_max);
         self.pauses = self.pauses.saturating_add(1);
         self.state = State::Open { until };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use resync_common::backoff::{JITTER, doubled, jittered};
 
 use crate::store::FailureClass;
 
@@ -20,8 +21,6 @@ const HELD_BACK_MOST: Duration = Duration::from_secs(600);
 const UNDECIDED: Duration = Duration::from_secs(5);
 /// … up to this.
 const UNDECIDED_MOST: Duration = Duration::from_secs(20);
-/// Delays differ by up to this share either way, so that what failed together does not return together.
-const JITTER: f64 = 0.2;
 
 /// The delays after the first, second, … failure of one notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,21 +182,15 @@ impl RetryPolicy {
 /// How long a subscription pauses that was held back so many times in a row, this time for at least `wait`. Nothing was sent, so
 /// nothing has failed and nothing is given up.
 pub(super) fn held_back(times: u16, wait: Duration) -> Duration {
-    let doublings = u32::from(times.saturating_sub(1)).min(16);
-    let pause = (HELD_BACK * 2_u32.pow(doublings)).min(HELD_BACK_MOST);
+    let pause = doubled(HELD_BACK, u32::from(times.saturating_sub(1)), HELD_BACK_MOST);
     pause.max(wait.min(LONGEST_HINT)).mul_f64(1.0 + JITTER * fastrand::f64())
 }
 
 /// How long a subscription pauses until somebody was asked whether its deliveries are wanted, so many times in a row. Mostly it
 /// does not wait as long, since an answer wakes it; where very many wait for their turn to be asked, they must not all come at once.
 pub(super) fn undecided(times: u16) -> Duration {
-    let doublings = u32::from(times.saturating_sub(1)).min(16);
-    let pause = (UNDECIDED * 2_u32.pow(doublings)).min(UNDECIDED_MOST);
+    let pause = doubled(UNDECIDED, u32::from(times.saturating_sub(1)), UNDECIDED_MOST);
     pause.mul_f64(1.0 + JITTER * fastrand::f64())
-}
-
-fn jittered(delay: Duration) -> Duration {
-    delay.mul_f64(1.0 + JITTER * (2.0 * fastrand::f64() - 1.0))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Whose certificates the hub believes: those of the web's bundled roots, and of the operator's own.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore};
+use resync_common::client::{tls, web_roots};
+use rustls::ClientConfig;
 
 use crate::pem::{self, PemError};
 
@@ -35,7 +35,7 @@ impl Trust {
     /// # Errors
     /// [`TrustError`].
     pub fn new(extra: Option<&Path>) -> Result<Self, TrustError> {
-        let mut roots: RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+        let mut roots = web_roots();
         if let Some(path) = extra {
             for (at, certificate) in pem::certificates(path)?.into_iter().enumerate() {
                 roots.add(certificate).map_err(|error| TrustError::Certificate {
@@ -45,13 +45,7 @@ impl Trust {
                 })?;
             }
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("ring speaks both versions of TLS that are compiled in")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self(config))
+        Ok(Self(tls(roots)))
     }
 
     /// Copies share roots and sessions.

@@ -9,10 +9,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use resync_common::space::Space;
 
 use super::{count, write, write_kinds};
 use crate::delivery::Counters;
-use crate::disk::Disk;
 use crate::operator::Drain;
 use crate::store::Store;
 
@@ -88,7 +88,7 @@ impl Collector for Standing {
         let help = "What the logs weigh in bytes, of topics that a publisher speaks for and of all others";
         write_kinds(&mut encoder, ("log_share_bytes", help), "share", &shares)?;
         // Where the system does not say, there is no such series.
-        if let Some(disk) = Disk::of(&self.data_dir) {
+        if let Ok(disk) = Space::of(&self.data_dir) {
             let help = "Bytes that are free on the disk of data_dir for the hub's user";
             write(&mut encoder, ("disk_free_bytes", help), &ConstGauge::new(count(disk.free)))?;
             let help = "Bytes that the disk of data_dir has";

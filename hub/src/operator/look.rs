@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use resync_common::space::Space;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{NotificationId, TopicUrl};
 use serde::Deserialize;
@@ -12,7 +13,6 @@ use super::views::{
     SubscriptionDetail, Topic, TopicDetail, topic_id,
 };
 use super::{Desk, Failed, PageId, words};
-use crate::disk::Disk;
 use crate::store::{self, Missed, Offset, Shard, Skip, Slot, SubscriptionId, TopicId};
 use crate::topics::Tokens;
 
@@ -76,7 +76,7 @@ impl Desk {
         let (now, before) = (self.trends.now(), hour.first().copied().unwrap_or_default());
         let names = self.trends.outcomes();
         let outcomes = names.into_iter().zip(now.outcomes).zip(before.outcomes);
-        let disk = Disk::of(&self.data_dir);
+        let disk = Space::of(&self.data_dir).ok();
         Ok(Overview {
             status: self.status(),
             running_for: self.trends.running_for().as_secs(),

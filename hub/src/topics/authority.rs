@@ -5,7 +5,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use resync_core::datetime::DateTime;
 use resync_core::durable::{folder_of, sync_folder};
+use resync_core::lock::FileLock;
 use resync_core::websub::TopicUrl;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -345,12 +346,11 @@ pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Waits until nobody else changes the tokens; nobody does until this is dropped. It is a file of its own, since each change puts
 /// a new one in the place of that of the tokens.
-fn alone(path: &Path) -> io::Result<File> {
+fn alone(path: &Path) -> io::Result<FileLock> {
     fs::create_dir_all(folder_of(path))?;
     let lock = path.with_extension("lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
-    file.lock()?;
-    Ok(file)
+    FileLock::lock(file)
 }
 
 fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use resync_common::config::meant;
 use toml::{Table, Value};
 
 use super::reader::Reader;
@@ -14,9 +15,7 @@ impl Reader<'_> {
     /// Names each key that nobody knows, and the one that was meant.
     pub(super) fn only(&mut self, table: &Table, known: &[&str], place: &str) {
         for key in table.keys().filter(|key| !known.contains(&key.as_str())) {
-            let likeness = |name: &&&str| strsim::jaro_winkler(key, name);
-            let nearest = known.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-            let hint = match nearest.filter(|name| likeness(name) > 0.75) {
+            let hint = match meant(key, known.iter().copied()) {
                 Some(name) => format!("is no key here: did you mean {name}?"),
                 None => format!("is no key here; there are {}", known.join(", ")),
             };

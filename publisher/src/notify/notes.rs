@@ -7,7 +7,7 @@ use resync_core::{datetime::DateTime, document::Capability};
 use super::{LEAVING, NotifyError, Outcome, Posted, Telling};
 use crate::{
     files,
-    lock::{Lock, Turn},
+    lock::{Lock, lock_hub},
     outbox,
     settings::HubUrl,
     state::{self, Acknowledgement, HubRecord, State, Trouble},
@@ -151,7 +151,7 @@ pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, NotifyError> {
     let hubs: Vec<_> = State::load(out)?.hubs.into_iter().filter(|(_, record)| has_refused(record)).collect();
     let mut skipped = Vec::new();
     for (hub, _) in hubs {
-        let _turn = Turn::acquire(out, &hub)?;
+        let _of_hub = lock_hub(out, &hub)?;
         let lock = Lock::acquire(out)?;
         let mut state = State::load(out)?;
         if let Some(record) = state.hubs.get_mut(&hub).filter(|record| has_refused(record)) {

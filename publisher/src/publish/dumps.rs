@@ -31,7 +31,7 @@ use crate::{
     collection, files,
     inventory::{Kept, PATCH_FOLDER},
     links::Linker,
-    lock::{DumpTurn, Lock},
+    lock::{DumpLock, Lock},
     site::{DOCUMENT_FOLDER, Site},
     state::{DocumentRecord, FOLDER, Part, Series, State, StateError},
 };
@@ -75,13 +75,13 @@ pub fn dump(out: &Path, what: Dump) -> Result<Dumped, BuildError> {
 
 /// The same, saying now and then how far it has come.
 pub fn dump_telling(out: &Path, what: Dump, tell: &dyn Fn(Progress)) -> Result<Dumped, BuildError> {
-    let turn = DumpTurn::acquire(out)?;
+    let turn = DumpLock::acquire(out)?;
     Ok(make(&turn, (out, None), what, &|_| true, tell)?.unwrap_or_default())
 }
 
 /// The same for a site that was claimed, where the dump is still wanted of the site as it is once that is locked.
 pub(super) fn make(
-    turn: &DumpTurn,
+    turn: &DumpLock,
     (out, claim): (&Path, Option<&Claim>),
     what: Dump,
     is_wanted: &dyn Fn(&State) -> bool,

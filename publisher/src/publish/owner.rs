@@ -15,7 +15,7 @@ use super::{
     BuildError,
     retire::{self, Unretired},
 };
-use crate::{files, lock::Ownership, state::FOLDER};
+use crate::{files, lock::lock_configuration, state::FOLDER};
 
 /// That a site is built from a configuration file, until another one has it.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub fn claim(
 ) -> Result<Claim, BuildError> {
     let configuration = std::path::absolute(configuration)
         .map_err(|source| BuildError::Read { path: configuration.to_owned(), source })?;
-    let ownership = Ownership::acquire(out)?;
+    let ownership = lock_configuration(out)?;
     let before = Record::read(out)?;
     let sets = staying.iter().map(|set| Exact::of(set.strip_prefix(out).unwrap_or(set).as_os_str()));
     let mut record = Record { configuration: Exact::of(configuration.as_os_str()), sets: sets.collect() };

@@ -37,7 +37,7 @@ use crate::{
     documents, files,
     inventory::{self, PATCH_FOLDER},
     links::Linker,
-    lock::{Describing, Lock},
+    lock::{Lock, lock_description},
     plan::{Plan, StoredPosition},
     settings::Settings,
     site::{DOCUMENT_FOLDER, Location, Site},
@@ -285,7 +285,7 @@ impl<'a> Run<'a> {
     fn source_description(&mut self) -> Result<(), BuildError> {
         let settings = &self.plan.settings;
         let shared = self.out.parent().filter(|_| settings.root.is_some());
-        let _describing = shared.map(Describing::acquire).transpose()?;
+        let _lock = shared.map(lock_description).transpose()?;
         let sets = sets::described(settings, self.out)?;
         self.replace(&documents::source_description(self.site, settings.source_described_by(), sets)?)
     }

@@ -25,7 +25,7 @@ use super::{
     run,
 };
 use crate::{
-    lock::{DumpTurn, Lock},
+    lock::{DumpLock, Lock},
     plan::Plan,
     site::{DOCUMENT_FOLDER, Site},
     state::{DocumentRecord, Part, State},
@@ -192,7 +192,7 @@ fn dump(
     tell: &dyn Fn(Progress),
 ) -> Result<Option<Vec<Written>>, BuildError> {
     let is_wanted = |state: &State| is_due(state, what);
-    let turn = DumpTurn::try_acquire(place.0);
+    let turn = DumpLock::try_acquire(place.0);
     let Some(turn) = turn.map_err(|source| BuildError::Write { path: place.0.to_owned(), source })? else {
         tracing::info!("another run makes a dump of this site");
         return Ok(Some(Vec::new()));

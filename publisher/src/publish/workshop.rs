@@ -10,7 +10,7 @@ use std::{
 use resync_core::build::{BuildError, Documents, FolderDocuments, FolderDraft, FolderSink, Sink, StagedFile};
 
 use super::desk::Desk;
-use crate::{lock::DumpTurn, site::DOCUMENT_FOLDER};
+use crate::{lock::DumpLock, site::DOCUMENT_FOLDER};
 
 /// The folder, among the published documents: they are on the same file system, so that nothing has to be copied.
 const FOLDER: &str = ".dump";
@@ -32,7 +32,7 @@ enum Step {
 
 impl Workshop {
     /// An empty one, for who makes a dump of the site in `out`.
-    pub(super) fn open(out: &Path, _: &DumpTurn) -> Result<Self, BuildError> {
+    pub(super) fn open(out: &Path, _: &DumpLock) -> Result<Self, BuildError> {
         let documents = out.join(DOCUMENT_FOLDER);
         let folder = documents.join(FOLDER);
         clear(&folder)?;
@@ -79,7 +79,7 @@ pub(super) fn sweep(out: &Path) -> io::Result<()> {
     if !folder.exists() {
         return Ok(());
     }
-    match DumpTurn::try_acquire(out)? {
+    match DumpLock::try_acquire(out)? {
         Some(_turn) => clear(&folder),
         None => Ok(()),
     }
@@ -164,7 +164,7 @@ mod tests {
     fn what_is_made_is_seen_by_who_makes_it_and_by_others_when_it_is_carried_out() {
         let out = tempfile::tempdir().unwrap();
         let folder = out.path().join(DOCUMENT_FOLDER);
-        let turn = DumpTurn::acquire(out.path()).unwrap();
+        let turn = DumpLock::acquire(out.path()).unwrap();
         for name in ["list.xml", "list-old.zip"] {
             put(&mut Desk::open(&folder).unwrap(), name, "before");
         }
@@ -188,7 +188,7 @@ mod tests {
         let left = out.path().join(DOCUMENT_FOLDER).join(FOLDER).join("left.zip");
         fs::create_dir_all(left.parent().unwrap()).unwrap();
         fs::write(&left, "x").unwrap();
-        let turn = DumpTurn::acquire(out.path()).unwrap();
+        let turn = DumpLock::acquire(out.path()).unwrap();
         sweep(out.path()).unwrap();
         assert!(left.exists());
         drop(turn);

@@ -31,7 +31,7 @@ pub(super) async fn tell_hubs(
 ) {
     let mut tellers = JoinSet::new();
     let mut has_news: BTreeMap<HubUrl, Arc<Notify>> = BTreeMap::new();
-    let mut pause = patience.first_pause;
+    let mut pauses = patience.pauses();
     news.notified().await;
     loop {
         match hubs(&out).await {
@@ -53,15 +53,14 @@ pub(super) async fn tell_hubs(
                     });
                     has_news.notify_one();
                 }
-                pause = patience.first_pause;
+                pauses.reset();
                 news.notified().await;
             }
             Err(error) => {
                 if report.send(Report::NotTold(out.clone(), error)).is_err() {
                     return;
                 }
-                sleep(pause).await;
-                pause = (pause * 2).min(patience.last_pause);
+                sleep(pauses.after_failure()).await;
             }
         }
     }
@@ -85,7 +84,7 @@ struct Teller {
 
 impl Teller {
     async fn tell(self) {
-        let mut pause = self.patience.first_pause;
+        let mut pauses = self.patience.pauses();
         self.has_news.notified().await;
         loop {
             let (is_told, report) = match notify_hub(&self.client, &self.out, &self.hub, &self.tokens).await {
@@ -102,11 +101,10 @@ impl Teller {
                 return;
             }
             if is_told {
-                pause = self.patience.first_pause;
+                pauses.reset();
                 self.has_news.notified().await;
             } else {
-                sleep(pause).await;
-                pause = (pause * 2).min(self.patience.last_pause);
+                sleep(pauses.after_failure()).await;
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Why a request had no usable answer, and whether a later one may have.
 
-use std::error::Error as _;
 use std::time::Duration;
 
+use resync_common::client::root_cause;
 use url::{Host, Url};
 
 use super::reach::refused;
@@ -227,12 +227,4 @@ impl FetchError {
         }
         Self::CutOff { url: url.clone(), reason: root_cause(error) }
     }
-}
-
-pub(super) fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    if error.source().is_none() { error.to_string() } else { cause.to_string() }
 }

@@ -18,6 +18,7 @@ use http::header::{
     ACCEPT_ENCODING, CONTENT_TYPE, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, RANGE, RETRY_AFTER,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
+use resync_common::client::{root_cause, tls, web_roots};
 use resync_core::digest::{Algorithm, Hasher};
 use resync_core::websub::FORM_CONTENT_TYPE;
 use resync_core::websub::link_header::LinkHeader;
@@ -28,7 +29,6 @@ use answer::{range_start, retry_after, text};
 pub use credentials::Credentials;
 pub(crate) use deadline::Deadline;
 pub use error::FetchError;
-use error::root_cause;
 use reach::Judge;
 pub use reach::Reach;
 pub(crate) use retries::Retries;
@@ -147,7 +147,7 @@ impl Client {
     /// [`FetchError::Setup`] when the options cannot be used, a `User-Agent` with a line break for instance.
     pub fn new(options: ClientOptions) -> Result<Self, FetchError> {
         let turns = Arc::new(Turns::new(options.per_host, options.delay));
-        Self::with(options, tls_config()?, turns)
+        Self::with(options, tls(web_roots()), turns)
     }
 
     fn with(
@@ -356,15 +356,6 @@ async fn spool(url: &Url, mut answer: Answer, folder: &Path) -> Result<Fetched, 
     file.seek(SeekFrom::Start(0)).map_err(no_file)?;
     let Answer { url, links, content_type, validators, .. } = answer;
     Ok(Fetched { url, links, content_type, validators, length, digest: hasher.finish().to_string(), file })
-}
-
-fn tls_config() -> Result<rustls::ClientConfig, FetchError> {
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| FetchError::Setup(error.to_string()))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Where a document leads by a reference to something; `None` if that is no URL that anybody would answer to.

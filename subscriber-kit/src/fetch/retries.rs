@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use resync_common::backoff::Backoff;
+
 use super::FetchError;
 
 /// The longest pause that no server asked for.
@@ -11,13 +13,13 @@ const LONGEST: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Retries {
     left: u32,
-    pause: Duration,
+    pauses: Backoff,
 }
 
 impl Retries {
     /// So many, the first after `pause`, which doubles with each.
     pub(crate) fn new(left: u32, pause: Duration) -> Self {
-        Self { left, pause }
+        Self { left, pauses: Backoff::new(pause, LONGEST.max(pause)).exact() }
     }
 
     /// How long to wait before the next try, if there is to be one. Where the host rests and was not asked, none is used up
@@ -31,9 +33,7 @@ impl Retries {
             return Some(left.mul_f64(1.0 + 0.1 * fastrand::f64()));
         }
         self.left -= 1;
-        let pause = error.rest().map_or(self.pause, |rest| rest.max(self.pause));
-        self.pause = self.pause.saturating_mul(2).min(LONGEST);
-        Some(pause)
+        Some(self.pauses.after_failure().max(error.rest().unwrap_or_default()))
     }
 }
 

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use crate::pause::{LONGEST_RETRY, Pause};
+use resync_common::backoff::Backoff;
+
+use crate::pause::{LONGEST_RETRY, pauses};
 
 /// The longest pause after one that left something undone: each further one asks for much the same again.
 const LONGEST_MENDING: Duration = Duration::from_secs(3600);
 
 /// How often each was tried in vain.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Again {
-    away: Pause,
-    mending: Pause,
-    repairing: Pause,
+    away: Backoff,
+    mending: Backoff,
+    repairing: Backoff,
 }
 
 /// What a synchronisation left.
@@ -26,24 +28,31 @@ pub(super) struct Left {
     pub(super) has_gap: bool,
 }
 
+impl Default for Again {
+    fn default() -> Self {
+        let mending = pauses(LONGEST_MENDING);
+        Self { away: pauses(LONGEST_RETRY), mending, repairing: mending }
+    }
+}
+
 impl Again {
     /// After how long one is tried again that could not be done: not before the Source wants to be asked.
     pub(super) fn after_error(&mut self, rest: Option<Duration>) -> Duration {
-        self.away.after_failure(LONGEST_RETRY).max(rest.unwrap_or_default())
+        self.away.after_failure().max(rest.unwrap_or_default())
     }
 
     /// After how long the next one is due, if this one left anything.
     pub(super) fn after(&mut self, Left { is_news, undone, has_gap }: Left) -> Option<Duration> {
-        self.away.is_over();
+        self.away.reset();
         // What is new is tried again soon, for however long something else has failed.
         if is_news || undone.is_none() {
-            self.mending.is_over();
+            self.mending.reset();
         }
         if !has_gap {
-            self.repairing.is_over();
+            self.repairing.reset();
         }
-        let mending = undone.map(|rest| self.mending.after_failure(LONGEST_MENDING).max(rest));
-        let repairing = has_gap.then(|| self.repairing.after_failure(LONGEST_MENDING));
+        let mending = undone.map(|rest| self.mending.after_failure().max(rest));
+        let repairing = has_gap.then(|| self.repairing.after_failure());
         mending.into_iter().chain(repairing).min()
     }
 }

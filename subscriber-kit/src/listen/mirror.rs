@@ -9,7 +9,7 @@ use super::{Event, ListenError, ListenOptions};
 use crate::discover::{Channel, DiscoverError, Known, Set, discover};
 use crate::fetch::Client;
 use crate::notification::changes;
-use crate::pause::{LONGEST_RETRY, Pause};
+use crate::pause::{LONGEST_RETRY, pauses};
 use crate::state::Subscriptions;
 use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, blocking, look_told};
 
@@ -36,7 +36,7 @@ impl Mirror {
         state: &Path,
         events: &mut (impl FnMut(Event) + Send),
     ) -> Result<Self, ListenError> {
-        let mut pause = Pause::default();
+        let mut pause = pauses(LONGEST_RETRY);
         let known = subscriptions.known_discovery();
         let known = known.and_then(|known| known.recall(&options.source, options.set.as_deref()));
         loop {
@@ -50,7 +50,7 @@ impl Mirror {
                 tracing::warn!(%error, "the Source is away: what was found before is used");
                 return Self::new(options, client, base, set, state, false);
             }
-            let retry_in = pause.after_failure(LONGEST_RETRY).max(error.rest().unwrap_or_default());
+            let retry_in = pause.after_failure().max(error.rest().unwrap_or_default());
             tracing::warn!(%error, ?retry_in, "the Source is away");
             events(Event::SyncFailed { cause: error.to_string(), retry_in });
             tokio::time::sleep(retry_in).await;

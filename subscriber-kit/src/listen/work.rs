@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::Duration;
 
+use resync_common::backoff::Backoff;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::{mpsc, watch};
@@ -19,7 +20,7 @@ use crate::hook::Heard;
 use crate::hook_queue::{HookQueue, Told};
 use crate::inbox::{Deliveries, Delivery, Receipt};
 use crate::notification::{Interval, Meaning, meaning};
-use crate::pause::{LONGEST_RETRY, Pause, at, ended, sooner};
+use crate::pause::{LONGEST_RETRY, at, ended, pauses, sooner};
 use crate::state::{StateError, Subscriptions};
 use crate::subscriber::Subscriber;
 use crate::sync::{Look, Report, SyncError};
@@ -82,11 +83,10 @@ pub(super) struct Work {
 }
 
 /// What the state does not hold yet.
-#[derive(Default)]
 struct Unsaved {
     report: Option<Report>,
     due: Option<Instant>,
-    pause: Pause,
+    pause: Backoff,
 }
 
 impl Work {
@@ -117,7 +117,7 @@ impl Work {
             active_until: HashMap::new(),
             chain_then: chain.clone(),
             chain,
-            unsaved: Unsaved::default(),
+            unsaved: Unsaved { report: None, due: None, pause: pauses(LONGEST_RETRY) },
         })
     }
 
@@ -379,11 +379,11 @@ impl Work {
     fn saved(&mut self, result: Result<(), StateError>) {
         match result {
             Ok(()) => {
-                self.unsaved.pause.is_over();
+                self.unsaved.pause.reset();
                 self.unsaved.due = None;
             }
             Err(error) => {
-                let retry_in = self.unsaved.pause.after_failure(LONGEST_RETRY);
+                let retry_in = self.unsaved.pause.after_failure();
                 self.unsaved.due = Some(Instant::now() + retry_in);
                 tracing::error!(%error, ?retry_in, "the state is not kept: a restart before it is repeats work");
             }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use resync_core::durable::sync_folder;
+use resync_core::lock::FileLock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -120,15 +121,10 @@ fn replace(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), St
     replace().map_err(io_error(&path, "written"))
 }
 
-pub(super) fn lock(folder: &Path) -> Result<File, StateError> {
+pub(super) fn lock(folder: &Path) -> Result<FileLock, StateError> {
     let path = folder.join(LOCK_NAME);
-    let open = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = open.map_err(io_error(&path, "locked"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(StateError::InUse { path }),
-        Err(std::fs::TryLockError::Error(error)) => Err(io_error(&path, "locked")(error)),
-    }
+    let lock = FileLock::try_acquire(&path).map_err(io_error(&path, "locked"))?;
+    lock.ok_or(StateError::InUse { path })
 }
 
 /// Marks a folder as one that keeps a state.

@@ -7,13 +7,13 @@ mod disk;
 mod journal;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use resync_core::datetime::DateTime;
+use resync_core::lock::FileLock;
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::signature::SignedBody;
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ struct Shared {
     /// How many bytes of bodies were taken and not handled.
     waiting: AtomicU64,
     /// Held as long as the state is in use.
-    _lock: Option<File>,
+    _lock: Option<FileLock>,
 }
 
 /// Which subscription; given by [`Subscriptions::add`]. Its `Debug` shows only a beginning, since the whole
@@ -323,7 +323,7 @@ impl Shared {
         book: Book,
         windows: HashMap<String, Window>,
         folder: Option<PathBuf>,
-        lock: Option<File>,
+        lock: Option<FileLock>,
         journal: Option<Journal>,
         left: Vec<Left>,
     ) -> Self {

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use resync_core::lock::FileLock;
 use tempfile::{NamedTempFile, TempDir};
 
 use super::disk::Disk;
@@ -28,7 +29,7 @@ const WORTH_ALL: usize = 4;
 pub(crate) struct CopyFolder {
     path: PathBuf,
     work: PathBuf,
-    lock: File,
+    lock: FileLock,
     disk: Arc<dyn Disk>,
     /// Whether one call makes all files durable and would say if it did not. Held during the call: a failed write is told of once,
     /// and may be of a file that another thread relies on.
@@ -43,8 +44,7 @@ impl CopyFolder {
         let path = target.directory.join(STATE_FOLDER);
         make_private_folder(&path)?;
         mark(&path)?;
-        let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK_NAME))?;
-        take(&lock, target)?;
+        let lock = FileLock::try_acquire(&path.join(LOCK_NAME))?.ok_or_else(|| in_use(target))?;
         let work = path.join(WORK_NAME);
         match fs::remove_dir_all(&work) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -52,7 +52,7 @@ impl CopyFolder {
         }
         make_private_folder(&work)?;
         let disk = Arc::clone(&target.disk);
-        let syncs_together = Mutex::new(disk.tells_of_all(&lock));
+        let syncs_together = Mutex::new(disk.tells_of_all(lock.file()));
         Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: None })
     }
 
@@ -60,15 +60,13 @@ impl CopyFolder {
     /// files.
     pub(crate) fn look(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
-        let lock = match File::open(path.join(LOCK_NAME)) {
-            Ok(lock) => {
-                take(&lock, target)?;
-                lock
-            }
+        let file = match File::open(path.join(LOCK_NAME)) {
+            Ok(file) => file,
             // Nobody ever worked on it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => tempfile::tempfile()?,
             Err(error) => return Err(error.into()),
         };
+        let lock = FileLock::try_lock(file)?.ok_or_else(|| in_use(target))?;
         let elsewhere = tempfile::tempdir()?;
         let work = elsewhere.path().join(WORK_NAME);
         make_private_folder(&work)?;
@@ -99,7 +97,7 @@ impl CopyFolder {
         }
         let mut syncs_together = self.syncs_together.lock().unwrap_or_else(PoisonError::into_inner);
         // Open for as long as the run, so that no failed write since then goes unnoticed.
-        *syncs_together = *syncs_together && self.disk.sync_all(&self.lock).is_ok();
+        *syncs_together = *syncs_together && self.disk.sync_all(self.lock.file()).is_ok();
         *syncs_together
     }
 
@@ -129,7 +127,7 @@ impl CopyFolder {
     #[cfg(unix)]
     fn holds(&self, folder: &Path) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;
-        Ok(folder.metadata()?.dev() == self.lock.metadata()?.dev())
+        Ok(folder.metadata()?.dev() == self.lock.file().metadata()?.dev())
     }
 
     #[cfg(not(unix))]
@@ -148,12 +146,8 @@ impl CopyFolder {
     }
 }
 
-fn take(lock: &File, target: &Target) -> Result<(), SyncError> {
-    match lock.try_lock() {
-        Ok(()) => Ok(()),
-        Err(fs::TryLockError::WouldBlock) => Err(SyncError::InUse { directory: target.directory.clone() }),
-        Err(fs::TryLockError::Error(error)) => Err(error.into()),
-    }
+fn in_use(target: &Target) -> SyncError {
+    SyncError::InUse { directory: target.directory.clone() }
 }
 
 impl Drop for CopyFolder {

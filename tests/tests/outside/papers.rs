@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use resync_load::measurements;
 use walkdir::WalkDir;
 
-const CRATES: [&str; 5] = ["core", "hub", "publisher", "subscriber-kit", "tests"];
+const CRATES: [&str; 6] = ["common", "core", "hub", "publisher", "subscriber-kit", "tests"];
 /// What begins the numbers of requirements.
 const LETTERS: [&str; 9] = ["W", "C", "D", "B", "H", "RS", "AR", "CN", "FN"];
 /// The section of requirements.txt that only tests from outside can meet.

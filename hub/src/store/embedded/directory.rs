@@ -4,11 +4,12 @@
 //! The data itself is in a folder with the engine's name.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use resync_core::durable::sync_folder;
+use resync_core::lock::FileLock;
 
 use crate::store::{Engine, MARK, Result, StoreError};
 
@@ -28,8 +29,8 @@ const FOLDERS: [&str; 2] = ["fjall", "sled"];
 /// at once leaves no more than this.
 const BEFORE_ALL: [&str; 3] = ["lost+found", LOCK, DRAFT];
 
-/// Takes the directory over, making it if need be. The store is unlocked when the returned file is closed.
-pub(super) fn take(engine: Engine, directory: &Path) -> Result<File> {
+/// Takes the directory over, making it if need be. The store is unlocked when the lock is dropped.
+pub(super) fn take(engine: Engine, directory: &Path) -> Result<FileLock> {
     let lock = lock(directory)?;
     check_mark(engine, directory)?;
     Ok(lock)
@@ -103,19 +104,12 @@ pub(super) fn migrate(engine: Engine, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the directory if need be, and lets nobody else have it as long as the returned file is open.
-pub(super) fn lock(directory: &Path) -> Result<File> {
+/// Makes the directory if need be, and lets nobody else have it until the lock is dropped.
+pub(super) fn lock(directory: &Path) -> Result<FileLock> {
     make(directory).map_err(|e| cannot("make", directory, &e))?;
     let path = directory.join(LOCK);
-    let lock = File::create(&path).map_err(|e| cannot("open", &path, &e))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            return Err(StoreError::Locked { path: directory.display().to_string() });
-        }
-        Err(TryLockError::Error(error)) => return Err(cannot("lock", &path, &error)),
-    }
-    Ok(lock)
+    let lock = FileLock::try_acquire(&path).map_err(|e| cannot("lock", &path, &e))?;
+    lock.ok_or_else(|| StoreError::Locked { path: directory.display().to_string() })
 }
 
 /// Makes the names of everything in the directory durable, and its own. Engines sync what is in their folders, but not always

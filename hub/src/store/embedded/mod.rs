@@ -46,7 +46,6 @@ mod testing;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -55,6 +54,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use resync_core::datetime::DateTime;
+use resync_core::lock::FileLock;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -119,7 +119,7 @@ pub(super) fn open(
 }
 
 /// Opens what is in `directory`, which no hub may be using, until the lock is dropped. What is no store is not made one.
-fn open_stopped(engine: super::Engine, directory: &Path) -> Result<(File, Box<dyn Engine>)> {
+fn open_stopped(engine: super::Engine, directory: &Path) -> Result<(FileLock, Box<dyn Engine>)> {
     if !directory.join(engine.name()).is_dir() {
         let (name, directory) = (engine.name(), directory.display());
         return Err(StoreError::Read(format!("there is no store of engine {name} in {directory}")));
@@ -150,7 +150,7 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<File>, room: Room) -> Result<Self> {
+    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<FileLock>, room: Room) -> Result<Self> {
         let Foundation { shards } = match memory::foundation(engine.as_ref())? {
             Some(foundation) => foundation,
             None => found(engine.as_ref(), &keys)?,

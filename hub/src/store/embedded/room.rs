@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::disk::Disk;
+use resync_common::space::Space;
+
 use crate::store::StoreError;
 
 /// How often the disk is asked.
@@ -28,7 +29,7 @@ impl Room {
     /// The disk that `directory` is on must keep `reserve` bytes free; 0 means that nobody looks.
     pub(super) fn on_disk(directory: &Path, reserve: u64) -> Self {
         let directory = directory.to_owned();
-        Self::new(move || Disk::of(&directory).map(|disk| disk.free), reserve)
+        Self::new(move || Space::of(&directory).ok().map(|disk| disk.free), reserve)
     }
 
     pub(super) fn new(free: impl Fn() -> Option<u64> + Send + 'static, reserve: u64) -> Self {

@@ -1,13 +1,13 @@
 //! What readers and the writer share: the engine, the bounds of the logs, the caches, and who listens.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
+use resync_core::lock::FileLock;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::{mpsc, watch};
 
@@ -55,7 +55,7 @@ pub(super) struct Shared {
     commit_began: Mutex<Option<Instant>>,
     pub(super) meters: store::Meters,
     /// After the engine, so that the directory is free only when the engine has closed its files.
-    _lock: Option<File>,
+    _lock: Option<FileLock>,
 }
 
 /// What is at a place of a log.
@@ -73,7 +73,7 @@ impl Shared {
         engine: Box<dyn Engine>,
         keys: Keyring,
         shards: u16,
-        lock: Option<File>,
+        lock: Option<FileLock>,
     ) -> Result<Self> {
         Ok(Self {
             topics: RwLock::new(Topics::load(engine.as_ref())?),

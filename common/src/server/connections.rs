@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::address::customer;
+use resync_core::address::customer;
 
 /// Whoever has more than so many times the connections of a newcomer makes room before all others, also with a request that
 /// is under way.
@@ -19,7 +19,7 @@ const HOGS: usize = 2;
 
 /// What a connection is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub(super) enum Phase {
     /// Nothing came yet.
     New,
     /// The last request was answered, and no other one has begun.
@@ -42,19 +42,8 @@ impl Phase {
 }
 
 /// The connections that a server serves now; `H` is what it closes one by.
-///
-/// ```
-/// use std::time::Instant;
-/// use resync_core::connections::Connections;
-///
-/// let (mut connections, now) = (Connections::new(2), Instant::now());
-/// connections.take([192, 0, 2, 1].into(), now, "first");
-/// connections.take([192, 0, 2, 1].into(), now, "second");
-/// let taken = connections.take([192, 0, 2, 2].into(), now, "of another client");
-/// assert_eq!(taken.and_then(|taken| taken.ends), Some("first"));
-/// ```
 #[derive(Debug)]
-pub struct Connections<H> {
+pub(super) struct Connections<H> {
     most: usize,
     /// Never more than `most`.
     served: BTreeMap<u64, Served<H>>,
@@ -71,35 +60,21 @@ struct Served<H> {
 
 /// A connection that is served.
 #[derive(Debug)]
-pub struct Taken<H> {
+pub(super) struct Taken<H> {
     /// Its number, by which the server speaks of it.
-    pub number: u64,
+    pub(super) number: u64,
     /// The connection that is served no more, in its place.
-    pub ends: Option<H>,
-}
-
-/// The answer to whoever finds no place, which needs no request: its connection ends with it.
-///
-/// ```
-/// let answer = resync_core::connections::full("try again\n");
-/// assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\n\r\ntry again\n"));
-/// ```
-pub fn full(text: &str) -> String {
-    format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
-        text.len()
-    )
+    pub(super) ends: Option<H>,
 }
 
 impl<H> Connections<H> {
     /// At most so many at once.
-    pub fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { most, served: BTreeMap::new(), next: 0 }
     }
 
     /// Takes a new connection; `None` if it is to be closed, since all that are served have more right to it.
-    pub fn take(&mut self, peer: IpAddr, now: Instant, handle: H) -> Option<Taken<H>> {
+    pub(super) fn take(&mut self, peer: IpAddr, now: Instant, handle: H) -> Option<Taken<H>> {
         let client = customer(peer);
         let mut ends = None;
         if self.served.len() >= self.most {
@@ -113,7 +88,7 @@ impl<H> Connections<H> {
     }
 
     /// Bytes came; whether a header began with them.
-    pub fn received(&mut self, number: u64, now: Instant) -> bool {
+    pub(super) fn received(&mut self, number: u64, now: Instant) -> bool {
         let phase = self.phase(number).map(|(phase, _)| phase);
         let begins = matches!(phase, Some(Phase::New | Phase::Idle));
         if begins {
@@ -123,19 +98,19 @@ impl<H> Connections<H> {
     }
 
     /// A request began, or was answered.
-    pub fn enter(&mut self, number: u64, phase: Phase, now: Instant) {
+    pub(super) fn enter(&mut self, number: u64, phase: Phase, now: Instant) {
         if let Some(served) = self.served.get_mut(&number) {
             (served.phase, served.since) = (phase, now);
         }
     }
 
     /// What a connection is about and since when; `None` if it is not served any more.
-    pub fn phase(&self, number: u64) -> Option<(Phase, Instant)> {
+    pub(super) fn phase(&self, number: u64) -> Option<(Phase, Instant)> {
         self.served.get(&number).map(|served| (served.phase, served.since))
     }
 
     /// A connection has ended.
-    pub fn end(&mut self, number: u64) {
+    pub(super) fn end(&mut self, number: u64) {
         self.served.remove(&number);
     }
 

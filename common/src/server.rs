@@ -1,23 +1,30 @@
-//! Connections: bounded in number, in the time and size of a request's header, in the time that a client takes nothing, and ended gracefully.
+//! A small HTTP/1 server. Its connections are bounded: in number, in the time and size of a request's header, and in the time that a
+//! client takes nothing. Once all are in use, the client that has most of them makes room.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+mod connections;
+mod place;
 
-use axum::Router;
+use std::convert::Infallible;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulConnection, GracefulShutdown},
-};
-use resync_core::connections::full;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{sleep, timeout},
-};
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
+use tower_service::Service;
 
-use super::places::{Answering, Places};
+use self::place::{Answering, Place, Places, Watched};
 
 /// How many more than are served may be open: those that make room end a moment later, and some of those that find none are told so.
 const ENDING: usize = 32;
@@ -28,129 +35,167 @@ const TURNED_AWAY_AT_ONCE: usize = 16;
 /// How long telling one may take.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A pause after `accept` failed, for example because all file descriptors are in use.
+/// The pause after a connection that could not be taken, when file descriptors ran out for instance.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The answer to whoever finds no place. It needs no request, and its connection ends with it.
+const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
+                    Content-Length: 38\r\nConnection: close\r\n\r\nall connections are in use: try again\n";
 
 /// What a server gives its clients.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// Connections at once; for who comes later another one makes room, or else it is told to come again.
-    pub(super) connections: usize,
-    /// How long the header of a request may take to arrive, from the start of the connection or the end of the request before.
-    pub(super) header_time: Duration,
+pub struct Limits {
+    /// Connections at once. For who comes later another one makes room, or else it is told to come again.
+    pub connections: usize,
+    /// How long the header of a request may take to arrive from its first byte, and the first request to begin.
+    pub header_time: Duration,
+    /// How long a connection may wait for its next request.
+    pub idle_time: Duration,
     /// Bytes of a header.
-    pub(super) header_size: usize,
+    pub header_size: usize,
     /// How long a client may take nothing of its answer.
-    pub(super) write_time: Duration,
+    pub write_time: Duration,
     /// How long requests under way may take when the server stops.
-    pub(super) drain: Duration,
+    pub drain: Duration,
 }
 
-/// Answers with `router` until `shutdown` is ready, then lets what is under way finish.
-pub(super) async fn serve(
+/// A server on one listener.
+#[derive(Debug)]
+pub struct Server {
     listener: TcpListener,
-    router: Router,
     limits: Limits,
-    shutdown: impl Future<Output = ()>,
-) {
-    let graceful = GracefulShutdown::new();
-    let places = Places::new(limits.connections);
-    let sockets = Arc::new(Semaphore::new(limits.connections + ENDING));
-    let turning_away = Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE));
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
-        let (stream, client, socket) = tokio::select! {
-            accepted = accept(&listener, &sockets) => accepted,
-            () = &mut shutdown => break,
-        };
-        let Some(place) = places.take(client.ip()).map(Arc::new) else {
-            turn_away(stream, &turning_away, socket);
-            continue;
-        };
-        let answering = Answering::new(router.clone(), Arc::clone(&place));
-        let connection = graceful.watch(connection(stream, answering, limits));
+    graceful: GracefulShutdown,
+    places: Places,
+    sockets: Arc<Semaphore>,
+    turning_away: Arc<Semaphore>,
+}
+
+impl Server {
+    /// A server that takes nobody before it [runs](Self::run).
+    pub fn new(listener: TcpListener, limits: Limits) -> Self {
+        Self {
+            listener,
+            limits,
+            graceful: GracefulShutdown::new(),
+            places: Places::new(&limits),
+            sockets: Arc::new(Semaphore::new(limits.connections + ENDING)),
+            turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers with `service` until this is dropped or no longer polled; connections go on by themselves.
+    pub async fn run<S, B>(&self, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+        B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+    {
+        loop {
+            // It waits for connections that are ending, and never for a client.
+            let Ok(socket) = Arc::clone(&self.sockets).acquire_owned().await else { return };
+            let (stream, client) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken");
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            match self.places.take(client.ip()) {
+                Some(place) => self.serve(stream, place, socket, service.clone()),
+                None => self.turn_away(stream, socket),
+            }
+        }
+    }
+
+    /// Answers with `service` until `shutdown` is ready, then lets what is under way finish.
+    pub async fn run_until<S, B>(self, service: S, shutdown: impl Future<Output = ()>)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+        B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+    {
+        tokio::select! {
+            () = self.run(service) => {}
+            () = shutdown => {}
+        }
+        self.shut_down().await;
+    }
+
+    /// Takes no more connections and lets the requests under way end.
+    pub async fn shut_down(self) {
+        drop(self.listener);
+        if timeout(self.limits.drain, self.graceful.shutdown()).await.is_err() {
+            tracing::warn!("requests under way were cut off");
+        }
+    }
+
+    fn serve<S, B>(&self, stream: TcpStream, place: Place, socket: OwnedSemaphorePermit, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+        B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+    {
+        // Without this a client that keeps its connection waits 40 ms for the second half of each answer.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection cannot be made prompt");
+        }
+        let place = Arc::new(place);
+        let mut stream = Box::pin(TimeoutStream::new(stream));
+        stream.as_mut().set_write_timeout_pinned(Some(self.limits.write_time));
+        let stream = TokioIo::new(Watched::new(stream, Arc::clone(&place)));
+        // The place knows how long a header may take, and how long the pause before it.
+        let connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_buf_size(self.limits.header_size)
+            .serve_connection(stream, Answering::new(service, Arc::clone(&place)));
+        let connection = self.graceful.watch(connection);
         tokio::spawn(async move {
             tokio::select! {
                 ended = connection => {
                     if let Err(error) = ended {
-                        tracing::debug!(%error, "connection ended");
+                        tracing::debug!(%error, "a connection ended early");
                     }
                 }
-                () = place.is_lost() => tracing::debug!("a connection makes room for another client's"),
+                () = place.ends() => tracing::debug!("a connection took too long, or makes room"),
             }
             drop(socket);
         });
     }
-    drop(listener);
-    if timeout(limits.drain, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests still under way at shutdown were cut off");
-    }
-}
 
-async fn accept(
-    listener: &TcpListener,
-    sockets: &Arc<Semaphore>,
-) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
-    loop {
-        let accepted = match Arc::clone(sockets).acquire_owned().await {
-            Ok(socket) => listener.accept().await.map(|(stream, client)| (stream, client, socket)),
-            Err(closed) => Err(io::Error::other(closed)),
-        };
-        match accepted {
-            Ok(accepted) => return accepted,
-            Err(error) => {
-                tracing::warn!(%error, "no connection accepted");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
+    fn turn_away(&self, stream: TcpStream, socket: OwnedSemaphorePermit) {
+        tracing::debug!("all connections have requests under way: one is turned away");
+        let Ok(turn) = Arc::clone(&self.turning_away).try_acquire_owned() else { return };
+        let header_size = self.limits.header_size;
+        tokio::spawn(async move {
+            // Whoever does not take the answer in time goes without it.
+            let _ = timeout(TURN_AWAY_TIMEOUT, say_full(stream, header_size)).await;
+            drop((turn, socket));
+        });
     }
-}
-
-fn turn_away(stream: TcpStream, turning_away: &Arc<Semaphore>, socket: OwnedSemaphorePermit) {
-    let Ok(turn) = Arc::clone(turning_away).try_acquire_owned() else { return };
-    tokio::spawn(async move {
-        // Whoever does not take the answer in time goes without it.
-        let _ = timeout(TURN_AWAY_TIMEOUT, say_full(stream)).await;
-        drop((turn, socket));
-    });
 }
 
 /// An honest refusal without reading the request.
-async fn say_full(mut stream: TcpStream) -> io::Result<()> {
-    let answer = full("all connections of this server are in use: try again\n");
-    stream.write_all(answer.as_bytes()).await?;
+async fn say_full(mut stream: TcpStream, header_size: usize) -> io::Result<()> {
+    stream.write_all(FULL.as_bytes()).await?;
     stream.shutdown().await?;
     // Closing while the client still sends would take the answer away from it.
-    tokio::io::copy(&mut stream.take(super::HEADER_LIMIT as u64), &mut tokio::io::sink()).await?;
+    tokio::io::copy(&mut stream.take(header_size as u64), &mut tokio::io::sink()).await?;
     Ok(())
-}
-
-fn connection(
-    stream: TcpStream,
-    answering: Answering,
-    limits: Limits,
-) -> impl GracefulConnection<Error = hyper::Error> {
-    // Answers are sent whole: waiting for the peer's acknowledgement of the header would delay every small file.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "small answers on this connection may be slow");
-    }
-    let mut stream = Box::pin(TimeoutStream::new(stream));
-    stream.as_mut().set_write_timeout_pinned(Some(limits.write_time));
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_time)
-        .max_buf_size(limits.header_size)
-        .serve_connection(TokioIo::new(stream), answering)
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::{extract::State, routing::get};
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        sync::{mpsc, oneshot},
-        task::JoinHandle,
-    };
+    use axum::Router;
+    use axum::extract::State;
+    use axum::routing::get;
+    use tokio::sync::{mpsc, oneshot};
+    use tokio::task::JoinHandle;
 
     use super::*;
 
@@ -163,7 +208,7 @@ mod tests {
     async fn start(
         limits: Limits,
         shutdown: oneshot::Receiver<()>,
-    ) -> (std::net::SocketAddr, Requests, JoinHandle<()>) {
+    ) -> (SocketAddr, Requests, JoinHandle<()>) {
         let (reports, requests) = mpsc::unbounded_channel::<oneshot::Sender<()>>();
         let answer = async |State(reports): State<mpsc::UnboundedSender<oneshot::Sender<()>>>| {
             let (go, gone) = oneshot::channel();
@@ -180,14 +225,22 @@ mod tests {
         router: Router,
         limits: Limits,
         shutdown: oneshot::Receiver<()>,
-    ) -> (std::net::SocketAddr, JoinHandle<()>) {
+    ) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (address, tokio::spawn(serve(listener, router, limits, async { drop(shutdown.await) })))
+        let server = Server::new(listener, limits);
+        (address, tokio::spawn(server.run_until(router, async { drop(shutdown.await) })))
     }
 
     fn limits() -> Limits {
-        Limits { connections: 16, header_time: LONG, header_size: 16 * 1024, write_time: LONG, drain: LONG }
+        Limits {
+            connections: 16,
+            header_time: LONG,
+            idle_time: LONG,
+            header_size: 16 * 1024,
+            write_time: LONG,
+            drain: LONG,
+        }
     }
 
     async fn rest(stream: &mut TcpStream) -> String {

@@ -9,32 +9,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::Service;
-use resync_core::connections::{Connections, Phase};
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use crate::pause::at;
-use crate::service::Callbacks;
-
-/// How long a request's header may take to arrive, and the first request to begin.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a connection may wait for its next request: longer than hubs keep theirs, so that none is closed on them.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+use super::Limits;
+use super::connections::{Connections, Phase};
 
 /// The places of a server; clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<Mutex<Connections<Arc<Notify>>>>);
+pub(super) struct Places {
+    connections: Arc<Mutex<Connections<Arc<Notify>>>>,
+    header_time: Duration,
+    idle_time: Duration,
+}
 
 impl Places {
-    pub(super) fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(Connections::new(most))))
+    pub(super) fn new(limits: &Limits) -> Self {
+        let connections = Arc::new(Mutex::new(Connections::new(limits.connections)));
+        Self { connections, header_time: limits.header_time, idle_time: limits.idle_time }
     }
 
     /// A place for a new connection, if need be in that of another one, which then [ends](Place::ends).
@@ -48,7 +46,16 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections<Arc<Notify>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long that may take. The service bounds a request itself.
+    fn patience(&self, phase: Phase) -> Option<Duration> {
+        match phase {
+            Phase::New | Phase::Header => Some(self.header_time),
+            Phase::Idle => Some(self.idle_time),
+            Phase::Request => None,
+        }
     }
 }
 
@@ -66,10 +73,14 @@ impl Place {
     pub(super) async fn ends(&self) {
         loop {
             let Some((phase, since)) = self.places.lock().phase(self.number) else { return };
-            let due = patience(phase).map(|patience| Instant::from_std(since) + patience);
-            tokio::select! {
-                () = self.changed.notified() => {}
-                () = at(due) => return,
+            let changed = self.changed.notified();
+            match self.places.patience(phase) {
+                Some(patience) => {
+                    if timeout_at(Instant::from_std(since) + patience, changed).await.is_err() {
+                        return;
+                    }
+                }
+                None => changed.await,
             }
         }
     }
@@ -89,15 +100,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.lock().end(self.number);
-    }
-}
-
-/// How long that may take. A request has bounds of its own, see [`CallbackOptions`](crate::callback::CallbackOptions).
-fn patience(phase: Phase) -> Option<Duration> {
-    match phase {
-        Phase::New | Phase::Header => Some(HEADER_TIMEOUT),
-        Phase::Idle => Some(IDLE_TIMEOUT),
-        Phase::Request => None,
     }
 }
 
@@ -155,32 +157,79 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// The callbacks, which tell a place when a request begins and when it is answered.
+/// Answers the requests of a connection, and tells its place while it does.
 #[derive(Clone, Debug)]
-pub(super) struct Timed {
-    callbacks: Callbacks,
+pub(super) struct Answering<S> {
+    service: S,
     place: Arc<Place>,
 }
 
-impl Timed {
-    pub(super) fn new(callbacks: Callbacks, place: Arc<Place>) -> Self {
-        Self { callbacks, place }
+impl<S> Answering<S> {
+    pub(super) fn new(service: S, place: Arc<Place>) -> Self {
+        Self { service, place }
     }
 }
 
-impl Service<Request<Incoming>> for Timed {
-    type Response = Response<Full<Bytes>>;
+impl<S, B> Service<Request<Incoming>> for Answering<S>
+where
+    S: tower_service::Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Held<B>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (mut callbacks, place) = (self.callbacks.clone(), Arc::clone(&self.place));
+        let under_way = UnderWay::begin(Arc::clone(&self.place));
+        let answer = TowerToHyperService::new(self.service.clone()).call(request);
+        Box::pin(async move { Ok(answer.await?.map(|body| Held { body, _under_way: under_way })) })
+    }
+}
+
+/// A request under way, until this is dropped.
+#[derive(Debug)]
+struct UnderWay(Arc<Place>);
+
+impl UnderWay {
+    fn begin(place: Arc<Place>) -> Self {
         place.enter(Phase::Request);
-        Box::pin(async move {
-            let answer = tower_service::Service::call(&mut callbacks, request).await;
-            place.enter(Phase::Idle);
-            answer
-        })
+        Self(place)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.enter(Phase::Idle);
+    }
+}
+
+/// The body of an answer, with which the request ends.
+#[derive(Debug)]
+pub(super) struct Held<B> {
+    body: B,
+    _under_way: UnderWay,
+}
+
+impl<B: Body + Unpin> Body for Held<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -190,8 +239,21 @@ mod tests {
     use std::net::Ipv4Addr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
+    const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+    const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+
+    fn places(connections: usize) -> Places {
+        Places::new(&Limits {
+            connections,
+            header_time: HEADER_TIMEOUT,
+            idle_time: IDLE_TIMEOUT,
+            header_size: 16 * 1024,
+            write_time: HEADER_TIMEOUT,
+            drain: HEADER_TIMEOUT,
+        })
+    }
 
     async fn lasts(place: &Place) -> Duration {
         let begun = Instant::now();
@@ -201,7 +263,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_header_has_its_time_from_its_first_byte_and_a_pause_between_requests_a_longer_one() {
-        let places = Places::new(9);
+        let places = places(9);
         let place = Arc::new(places.take(CLIENT).unwrap());
         assert_eq!(lasts(&place).await, HEADER_TIMEOUT, "nothing came");
         place.enter(Phase::Idle);
@@ -223,8 +285,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_may_take_as_long_as_the_callback_lets_it() {
-        let places = Places::new(9);
+    async fn a_request_may_take_as_long_as_the_service_lets_it() {
+        let places = places(9);
         let place = places.take(CLIENT).unwrap();
         place.enter(Phase::Request);
         let long = tokio::time::timeout(10 * IDLE_TIMEOUT, place.ends()).await;
@@ -233,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_makes_room_ends_at_once_and_leaves_the_newcomer_its_place() {
-        let places = Places::new(1);
+        let places = places(1);
         let first = places.take(CLIENT).unwrap();
         let second = places.take(OTHER).unwrap();
         first.ends().await;

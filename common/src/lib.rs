@@ -1,0 +1,31 @@
+//! What the hub, the publisher and the subscriber kit have in common below their subjects: each habit once.
+//!
+//! Nothing here knows ResourceSync or WebSub. What a program needs and a library does not is behind a feature.
+//!
+//! * [`backoff`]: pauses between tries that fail;
+//! * `client`: what HTTP clients trust (feature `client`);
+//! * `completions`: completions for shells, and man pages (feature `cli`);
+//! * `config`: configuration in layers, and the key that was meant (feature `config`);
+//! * `logging`: the log of a program (feature `cli`);
+//! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
+//! * `signals`: the signals that ask a program to stop (feature `cli`);
+//! * `server`: a small HTTP/1 server with bounded connections (feature `server`);
+//! * [`space`]: how much room a disk has.
+#![deny(missing_docs)]
+
+pub mod backoff;
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(feature = "cli")]
+pub mod completions;
+#[cfg(feature = "config")]
+pub mod config;
+#[cfg(feature = "cli")]
+pub mod logging;
+#[cfg(feature = "progress")]
+pub mod progress;
+#[cfg(feature = "server")]
+pub mod server;
+#[cfg(feature = "cli")]
+pub mod signals;
+pub mod space;
