@@ -1,5 +1,7 @@
 //! A whole hub in one value: the rooms put together, started in order and stopped in order.
 
+mod config_files;
+
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -15,27 +17,28 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use crate::config::{Config, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, Delivery, Halts, Totals};
+pub use self::config_files::check_files;
+use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
+use crate::delivery::{self, BreakerPolicy, Delivery, Halts, RetryPolicy, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
     self, AdminState, AdminToken, Bodies, Certificates, Door, EndpointState, Ingress, Limits, Pace,
     PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
     TrustedProxies, admin, public, serve,
 };
-use crate::metrics::{Meters, Metrics};
+use crate::meters::Meters;
+use crate::metrics::{Metrics, Standing};
 use crate::operator::{Addresses, Audit, Desk, Drain, LogFilter, Sources, Trends};
 use crate::pulse::Pulse;
 use crate::sockets::Sockets;
-use crate::store::{self, KeyringError, Store, StoreError};
+use crate::store::{self, Keyring, KeyringError, Store, StoreError};
 use crate::subscriptions::{
-    Bounds, Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
-    VerificationMeters, Ways,
+    Bounds, Denials, LeasePolicy, Requests, Resting, ToTell, Verification, VerificationMeters, Ways,
 };
 use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
-    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, FanOut, Fetching, Intake, Pinged, Pings, SharedLog,
-    Tickets, TokensError, TopicClient, keep_trimming,
+    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOut, Fetching, Intake, Pinged, Pings,
+    SharedLog, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.
@@ -161,7 +164,8 @@ impl Hub {
         let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces, &url);
         let settings = delivery_settings(config, &tracer);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
-        let fan_out = FanOut::new(config.limits.enabled, config.limits.ping_fan_out, delivery.operator());
+        let fan_out =
+            FanOut::new(config.limits.enabled, config.limits.ping_fan_out, Arc::new(delivery.operator()));
         let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
         let policy = topic_policy(config, &guard, &url);
@@ -179,8 +183,7 @@ impl Hub {
         let rooms: [&dyn Meters; 6] =
             [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
         let drain = Drain::of(&config.data_dir);
-        let standing = (delivery.counters(), drain.clone());
-        let metrics = Metrics::new(Arc::clone(&store), standing, &config.data_dir, &rooms);
+        let metrics = Metrics::new(standing(config, &store, &delivery, &drain), &rooms);
         let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
         let desk = desk(
@@ -300,7 +303,7 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     for exposed in config.exposed() {
         warn!("{exposed}");
     }
-    let keys = config.secrets.keyring()?;
+    let keys = Keyring::of(&config.secrets)?;
     let store = store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve)?;
     if let Some(key) = keys.writes_with() {
         let secrets = store.rotate_secrets(keys).await?;
@@ -340,7 +343,7 @@ async fn start_verification(
     let (deny, to_tell) = mpsc::unbounded_channel();
     queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
     tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
-    let denials = Denials::new(Arc::clone(store), halts, deny);
+    let denials = Denials::new(Arc::clone(store), Arc::new(halts), deny);
     let (sender, receiver) = mpsc::unbounded_channel();
     // What waits is read before anything new can come in, so that nothing is verified twice.
     queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));
@@ -399,8 +402,8 @@ fn pace(config: &Config) -> Pace {
 
 fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
     delivery::Settings {
-        retry: config.retry_policy(),
-        breaker: config.breaker_policy(),
+        retry: retry_policy(&config.delivery),
+        breaker: breaker_policy(&config.delivery),
         connect_timeout: config.delivery.connect_timeout,
         timeout: config.delivery.timeout,
         max_in_flight: config.delivery.max_in_flight,
@@ -410,6 +413,22 @@ fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
         signature: config.signature.method,
         entry_diff: config.publish.entry_diff.clone(),
         tracer: tracer.clone(),
+    }
+}
+
+fn retry_policy(delivery: &DeliveryConfig) -> RetryPolicy {
+    RetryPolicy {
+        trouble: delivery.schedule.clone(),
+        refused: delivery.schedule_4xx.clone(),
+        gone_confirm_after: delivery.gone_confirm_after,
+    }
+}
+
+fn breaker_policy(delivery: &DeliveryConfig) -> BreakerPolicy {
+    BreakerPolicy {
+        failures: delivery.breaker_failures,
+        open: delivery.breaker_open,
+        open_max: delivery.breaker_open_max,
     }
 }
 
@@ -479,6 +498,15 @@ fn desk(
         backing_up: Arc::default(),
         drain,
         log,
+    }
+}
+
+fn standing(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> Standing {
+    Standing {
+        store: Arc::clone(store),
+        counters: delivery.counters(),
+        drain: drain.clone(),
+        data_dir: config.data_dir.clone(),
     }
 }
 

@@ -41,6 +41,7 @@ mod finish;
 pub mod http;
 mod hub;
 mod leap;
+pub mod meters;
 pub mod metrics;
 pub mod operator;
 pub mod pem;
@@ -51,8 +52,9 @@ pub mod store;
 pub mod subscriptions;
 pub mod telemetry;
 pub mod topics;
+mod trace_context;
 mod weighed;
 
-pub use hub::{Given, Hub, StartError};
+pub use hub::{Given, Hub, StartError, check_files};
 pub use pulse::{Onlooker, Pulse};
 pub use sockets::Sockets;

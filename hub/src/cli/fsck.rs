@@ -23,7 +23,7 @@ pub(super) struct Fsck {
 pub(super) fn run(command: Fsck) -> Result<(), Failure> {
     let config = command.hub.load()?;
     is_ours(&config)?;
-    let keys = config.secrets.keyring().map_err(Failure::new)?;
+    let keys = store::Keyring::of(&config.secrets).map_err(Failure::new)?;
     if command.repair {
         return repair(&config, &keys);
     }

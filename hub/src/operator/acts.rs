@@ -17,7 +17,8 @@ use super::{Desk, Failed};
 use crate::delivery::{Act, Which};
 use crate::finish::to_its_end;
 use crate::store::{
-    KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId, TopicId,
+    Keyring, KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId,
+    TopicId,
 };
 use crate::topics::{NewToken, Tokens};
 
@@ -288,7 +289,7 @@ impl Desk {
     /// # Errors
     /// [`Failed`]
     pub async fn rotate_secrets(&self, by: By) -> Result<Rotated, Failed> {
-        let keys = self.secrets.keyring()?;
+        let keys = Keyring::of(&self.secrets)?;
         let key = keys.writes_with().ok_or(KeyringError::None)?.to_string();
         let what = format!("to key {key}");
         let rotated = |desk: Self| async move {

@@ -157,7 +157,7 @@ impl Desk {
             counters,
             notes: Notes::default(),
             operator: Operator::of_nobody(),
-            denials: Denials::new(Arc::clone(&store), crate::delivery::Halts::default(), telling),
+            denials: Denials::new(Arc::clone(&store), Arc::new(crate::delivery::Halts::default()), telling),
             store,
             trends: Trends::new(sources),
             audit: Audit::open(&folder.join("audit.jsonl")).unwrap(),

@@ -68,7 +68,7 @@ struct Token {
 
 impl File {
     fn read(path: Vec<String>, text: &str) -> Self {
-        let (tokens, tests) = production(tokens(text));
+        let (tokens, tests) = production(&tokens(text));
         let of_tests = tests.into_iter().map(|name| [module(&path), &[name]].concat()).collect();
         Self { path, tokens, of_tests }
     }
@@ -159,7 +159,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Leaves out items for tests only, and names the modules in other files among them.
-fn production(tokens: Vec<Token>) -> (Vec<Token>, Vec<String>) {
+fn production(tokens: &[Token]) -> (Vec<Token>, Vec<String>) {
     const FOR_TESTS: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let texts: Vec<&str> = tokens.iter().map(|token| token.text.as_str()).collect();
     let (mut kept, mut modules) = (Vec::new(), Vec::new());
@@ -285,7 +285,7 @@ fn character(rest: &str) -> usize {
 mod tests {
     use super::*;
 
-    const TEXT: &str = r##"
+    const TEXT: &str = r#"
 //! crate::comment is none.
 use crate::cellar::{Coal, Wine};
 use crate::{
@@ -294,7 +294,7 @@ use crate::{
 };
 /* nor is crate::block */
 const A: &str = "crate::quoted // crate::not_a_comment"; use super::super::attic::Trunk;
-const B: &str = r#"crate::"raw""#;
+const B: &str = r"crate::raw";
 fn f<'a>(c: char) -> &'a crate::roof::Tile { if c == '"' { super::near() } else { crate::cellar::dig() } }
 #[cfg(test)]
 use crate::of_tests::{A, B};
@@ -304,7 +304,7 @@ mod tests { use crate::inner; }
 #[cfg(test)]
 mod model;
 mod kept { use crate::attic; }
-"##;
+"#;
 
     fn words(words: &[&str]) -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
