@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
+use resync_hub::admin::{Audit, By, Size};
 use resync_hub::config::Config;
-use resync_hub::operator::{Audit, By, Size};
 use resync_hub::store::{self, BackupError, Copied, Credentials, Header, StoreError};
 use resync_hub::topics::Tokens;
 use tempfile::Builder;

@@ -1,8 +1,8 @@
 //! `resync-hub fsck`: whether the store of a stopped hub is whole, and mending it.
 
 use clap::Args;
+use resync_hub::admin::{Audit, By, counted};
 use resync_hub::config::Config;
-use resync_hub::operator::{Audit, By, counted};
 use resync_hub::store::{self, Fault, Findings, Mended, Repaired};
 
 use super::owner::is_ours;

@@ -12,8 +12,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use resync_common::space::Space;
 
 use super::{count, write, write_kinds};
+use crate::admin::Drain;
 use crate::delivery::Counters;
-use crate::operator::Drain;
 use crate::store::Store;
 
 /// What is asked how it stands.

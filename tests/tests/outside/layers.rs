@@ -29,7 +29,7 @@ const HUB: Layers = Layers {
         "http",
         "metrics",
         "pulse",
-        "operator",
+        "admin",
         "delivery",
         "subscriptions",
         "topics",
