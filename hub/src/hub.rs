@@ -530,7 +530,7 @@ impl ServiceParts<'_> {
 
 fn standing(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> Standing {
     Standing {
-        store: Arc::clone(store),
+        store: store.clone(),
         counters: delivery.counters(),
         drain: drain.clone(),
         data_dir: config.data_dir.clone(),

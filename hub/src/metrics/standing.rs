@@ -14,13 +14,13 @@ use resync_common::space::Space;
 use super::{count, write, write_kinds};
 use crate::admin::Drain;
 use crate::delivery::Counters;
-use crate::store::Store;
+use crate::store::Admin;
 
 /// What is asked how it stands.
 #[derive(Debug)]
 pub struct Standing {
     /// The store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn Admin>,
     /// What delivery counts.
     pub counters: Arc<Counters>,
     /// Whether the hub takes anything new.

@@ -12,7 +12,7 @@ use resync_core::address::customer;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::config::LimitsConfig;
-use crate::store::{Account, Accounted, Founded, Store};
+use crate::store::{Account, Accounted, Founded, Subscriptions};
 
 /// When to come back: leases end, and the shortest that a hub grants by default lasts so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(3_600);
@@ -123,7 +123,7 @@ impl Bounds {
     /// [`Full`]
     pub(super) fn check(
         &self,
-        store: &dyn Store,
+        store: &dyn Subscriptions,
         client: Option<IpAddr>,
         topic: &TopicUrl,
         callback: &CallbackUrl,
@@ -156,8 +156,9 @@ mod tests {
 
     use super::*;
     use crate::config;
-    use crate::store::VerifiedSubscription;
-    use crate::store::{self, Ended, Engine, Intent, Keyring, NewRequest, Shard};
+    use crate::store::{
+        self, Ended, Engine, Intent, Keyring, NewRequest, Shard, Store, VerifiedSubscription,
+    };
 
     const MOST: Account = Account { subscriptions: 3, topics: 2, hosts: 2 };
 
