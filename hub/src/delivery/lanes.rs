@@ -99,12 +99,12 @@ impl Lanes {
         let left = self.max.saturating_sub(taken);
         let scarce = taken >= (self.max * FOR_ALL / 10).max(1);
         let allowed = self.pressure.allowed();
-        let pressed = self.recent.count(Lane::First) + self.recent.count(Lane::Again) >= allowed;
-        let busies = |lane, share: usize| pressed || self.recent.count(lane) >= share.max(1);
+        let pressed = self.busy_with(Lane::First) + self.busy_with(Lane::Again) >= allowed;
+        let is_full = |lane, share: usize| pressed || self.busy_with(lane) >= share.max(1);
         let lanes = OpenLanes::new(|lane| {
             let (closed, share) = match lane {
-                Lane::First => (busies(lane, allowed * FOR_ALL / 10), self.max),
-                Lane::Again => (busies(lane, allowed / 4), self.max / 4),
+                Lane::First => (is_full(lane, allowed * FOR_ALL / 10), self.max),
+                Lane::Again => (is_full(lane, allowed / 4), self.max / 4),
                 Lane::Slow => (false, Self::for_slow(self.max)),
             };
             !scarce && !closed && self.taken(lane) < share.max(1)
@@ -114,6 +114,11 @@ impl Lanes {
 
     pub(super) fn all_taken(&self) -> [usize; 3] {
         self.taken
+    }
+
+    /// Those that may keep the worker busy: what a subscriber has kept waiting for longer does not, unless it is the worker that is late.
+    fn busy_with(&self, lane: Lane) -> usize {
+        if self.pressure.is_behind() { self.taken(lane) } else { self.recent.count(lane) }
     }
 
     fn taken(&self, lane: Lane) -> usize {
@@ -167,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_for_subscribers_take_nothing_from_who_would_be_served_at_once() {
+    fn those_who_wait_for_subscribers_take_nothing_from_quick_ones_unless_the_worker_is_late() {
         let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
         let mut taken = 0;
         while lanes.open().has(Lane::First) {
@@ -178,6 +183,10 @@ mod tests {
         lanes.age(now + Duration::from_millis(50));
         assert!(!lanes.open().has(Lane::First));
         lanes.age(now + Duration::from_millis(200));
+        assert!(lanes.open().has(Lane::First));
+        lanes.pressure.take(Duration::from_millis(640));
+        assert!(!lanes.open().has(Lane::First), "it is the worker that they wait for");
+        lanes.pressure.take(Duration::ZERO);
         assert!(lanes.open().has(Lane::First));
     }
 
