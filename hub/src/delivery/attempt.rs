@@ -41,6 +41,8 @@ pub(super) struct Attempt {
     pub(super) lease_end: DateTime,
     /// When it was taken up.
     pub(super) started: Instant,
+    /// Its host is known to take long for an answer.
+    pub(super) takes_long: bool,
 }
 
 /// What to do with a notification that the log has for an attempt.
@@ -57,6 +59,11 @@ pub(super) enum Find {
 }
 
 impl Attempt {
+    /// When it began, if it may keep the worker busy: while an answer is known to take long, the worker does something else.
+    pub(super) fn busy_from(&self) -> Option<Instant> {
+        (!self.takes_long).then_some(self.started)
+    }
+
     /// Where to look first: at the next notification, or at the newest version where only that counts.
     pub(super) fn sought(&self) -> Offset {
         if self.newest_only { self.latest } else { self.offset }

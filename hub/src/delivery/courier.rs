@@ -589,6 +589,7 @@ mod tests {
             confirmations: 0,
             lease_end: DateTime::now(),
             started: Instant::now(),
+            takes_long: false,
         }
     }
 

@@ -296,6 +296,11 @@ impl Hosts {
         self.states[id.0 as usize].confirmations
     }
 
+    /// Whether it is known to take so long for an answer that it keeps no worker busy.
+    pub(super) fn takes_long(&self, id: HostId) -> bool {
+        self.states[id.0 as usize].pace.takes_long()
+    }
+
     /// How often it has answered, so that whoever got no answer can tell whether others have.
     pub(super) fn answers(&self, id: HostId) -> u32 {
         self.states[id.0 as usize].answers

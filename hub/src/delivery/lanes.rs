@@ -130,16 +130,20 @@ impl Lanes {
         self.recent.age(now);
     }
 
-    /// A request begins at this moment.
-    pub(super) fn take(&mut self, lane: Lane, now: Instant) {
+    /// A request begins, which may keep the worker busy from this moment on.
+    pub(super) fn take(&mut self, lane: Lane, busy_from: Option<Instant>) {
         self.taken[lane as usize] += 1;
-        self.recent.add(lane, now);
+        if let Some(now) = busy_from {
+            self.recent.add(lane, now);
+        }
     }
 
-    /// One that began at this moment has ended.
-    pub(super) fn release(&mut self, lane: Lane, began: Instant) {
+    /// One has ended of which that was said when it began.
+    pub(super) fn release(&mut self, lane: Lane, busy_from: Option<Instant>) {
         self.taken[lane as usize] -= 1;
-        self.recent.remove(lane, began);
+        if let Some(began) = busy_from {
+            self.recent.remove(lane, began);
+        }
     }
 }
 
@@ -176,7 +180,7 @@ mod tests {
         let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
         let mut taken = 0;
         while lanes.open().has(Lane::First) {
-            lanes.take(Lane::First, now);
+            lanes.take(Lane::First, Some(now));
             taken += 1;
         }
         assert!(taken < 100, "a worker that is not known to be idle begins few: {taken}");
@@ -188,6 +192,16 @@ mod tests {
         assert!(!lanes.open().has(Lane::First), "it is the worker that they wait for");
         lanes.pressure.take(Duration::ZERO);
         assert!(lanes.open().has(Lane::First));
+    }
+
+    #[test]
+    fn any_number_of_those_known_to_take_long_may_begin_at_once() {
+        let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
+        (0..500).for_each(|_| lanes.take(Lane::First, None));
+        assert!(lanes.open().has(Lane::First));
+        (0..500).for_each(|_| lanes.release(Lane::First, None));
+        lanes.take(Lane::First, Some(now));
+        assert_eq!(lanes.all_taken(), [1, 0, 0]);
     }
 
     #[test]

@@ -558,6 +558,7 @@ impl Machine {
             confirmations: self.hosts.confirmations(host),
             lease_end,
             started: now.monotonic,
+            takes_long: self.hosts.takes_long(host),
         })
     }
 
