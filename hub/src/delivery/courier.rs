@@ -26,12 +26,12 @@ use super::meters::Meters;
 use super::notes::{Came, Note, Notes};
 use super::schedule::Outcome;
 use super::spans::describe;
+use crate::config::Prefixes;
 use crate::egress::{self, EgressClient, EgressError, HeldBack, ReadLimit, Way};
 use crate::store::{
     Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, SubscriptionId, Topic, TopicId,
 };
 use crate::telemetry::{SpanKind, TRACEPARENT, TraceContext, Tracer};
-use crate::topics::Prefixes;
 use crate::weighed::Weighed;
 
 /// More of an answer is not even read (W-156).

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::super::hosts::OpenHost;
-use super::super::operator::{Act, LateSubscription, Owed, Progress, TopicStanding, Waits, Which};
 use super::{Machine, Now};
 use crate::delivery::member::Phase;
+use crate::delivery::operator::{Act, LateSubscription, Owed, Progress, TopicStanding, Waits, Which};
 use crate::delivery::schedule::GivenUp;
 use crate::store::{FailureClass, Offset, Replayed, Skip, SubscriptionId, TopicId};
 

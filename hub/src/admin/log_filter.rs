@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::views::LogLevel;
-use super::{By, Desk, Failed};
+use super::responses::LogLevel;
+use super::{AdminService, By, Failed};
 
 /// The longest filter in bytes.
 const LONGEST: usize = 500;
@@ -44,7 +44,7 @@ impl fmt::Debug for LogFilter {
     }
 }
 
-impl Desk {
+impl AdminService {
     /// Which lines go to the log.
     ///
     /// # Errors
@@ -57,12 +57,12 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn set_log_level(&self, by: By, wish: &LogLevel) -> Result<LogLevel, Failed> {
+    pub async fn set_log_level(&self, by: By, level: &LogLevel) -> Result<LogLevel, Failed> {
         let log = self.own_log()?.clone();
-        if wish.filter.len() > LONGEST {
+        if level.filter.len() > LONGEST {
             return Err(Failed::asked(format_args!("a filter has at most {LONGEST} bytes")));
         }
-        let filter = whole(&wish.filter);
+        let filter = whole(&level.filter);
         let wanted = filter.clone();
         let put = |_| async move { log.put(wanted).map_err(Failed::Asked) };
         self.audited(by, "log level", &filter, put).await?;

@@ -1,4 +1,4 @@
-//! What the operator may do. Nothing is done before it is written down.
+//! Commands: what the operator may do. Nothing is done before it is written down.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,15 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::audit::{By, Entry};
 use super::export::Export;
-use super::look::Turn;
-use super::views::{Denied, Done, NewPublisher, Page, Rotated};
-use super::words::counted;
-use super::{Desk, Failed};
+use super::queries::PageRequest;
+use super::responses::{Denied, Done, NewPublisher, Page, Rotated};
+use super::text::counted;
+use super::{AdminService, Failed};
 use crate::delivery::{Act, Which};
 use crate::finish::to_its_end;
 use crate::store::{
-    KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId, TopicId,
+    Keyring, KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId,
+    TopicId,
 };
 use crate::topics::{NewToken, Tokens};
 
@@ -30,10 +31,10 @@ const DENIED_AT_ONCE: usize = 512;
 /// Subscriptions of a denial that the audit log names; it counts the others.
 const NAMED: usize = 20;
 
-/// Whom and what an act is about.
+/// Whom and what a command is about.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Wish {
+pub struct Target {
     /// The URL of a topic.
     pub topic: Option<String>,
     /// The number of a subscription.
@@ -70,13 +71,13 @@ pub struct ToAdd {
     pub topic_prefixes: Vec<String>,
 }
 
-impl Desk {
+impl AdminService {
     /// Tries again now what waits for another attempt.
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn retry(&self, by: By, wish: &Wish) -> Result<Done, Failed> {
-        let (which, what) = match (&wish.topic, wish.subscription, &wish.host) {
+    pub async fn retry(&self, by: By, target: &Target) -> Result<Done, Failed> {
+        let (which, what) = match (&target.topic, target.subscription, &target.host) {
             (Some(topic), None, None) => {
                 (Which::Topic(self.topic_by_url(topic).await?.id), format!("all late of {topic}"))
             }
@@ -91,17 +92,17 @@ impl Desk {
             }
             _ => return Err(Failed::asked("name one: ?topic=URL, ?subscription=ID or ?host=ORIGIN")),
         };
-        self.audited(by, "retry", &what, |desk| desk.act(Act::Retry(which))).await
+        self.audited(by, "retry", &what, |service| service.act(Act::Retry(which))).await
     }
 
     /// Gives up the next notification for a late subscription.
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn skip(&self, by: By, wish: &Wish) -> Result<Done, Failed> {
-        let id = wish.subscription.ok_or_else(|| Failed::asked("name it: ?subscription=ID"))?;
-        let done = |desk: Self| async move {
-            let done = desk.act(Act::Skip(SubscriptionId(id))).await?;
+    pub async fn skip(&self, by: By, target: &Target) -> Result<Done, Failed> {
+        let id = target.subscription.ok_or_else(|| Failed::asked("name it: ?subscription=ID"))?;
+        let done = |service: Self| async move {
+            let done = service.act(Act::Skip(SubscriptionId(id))).await?;
             if done.subscriptions == 0 {
                 let why = "this subscription is not late, or its delivery is under way: try again";
                 return Err(Failed::Conflict(why.to_owned()));
@@ -115,14 +116,14 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn replay(&self, by: By, wish: &Wish) -> Result<Done, Failed> {
-        let subscription = wish.subscription.map(SubscriptionId);
-        let (topic, whose) = match (&wish.topic, subscription) {
+    pub async fn replay(&self, by: By, target: &Target) -> Result<Done, Failed> {
+        let subscription = target.subscription.map(SubscriptionId);
+        let (topic, whose) = match (&target.topic, subscription) {
             (Some(topic), None) => (self.topic_by_url(topic).await?.id, format!("all of {topic}")),
             (None, Some(id)) => (self.in_force(id).await?.0, format!("subscription {}", id.0)),
             _ => return Err(Failed::asked("name one: ?topic=URL or ?subscription=ID")),
         };
-        let from = match (wish.from, &wish.since) {
+        let from = match (target.from, &target.since) {
             // What retention removed cannot be delivered once more, and nobody has lost it for want of that.
             (Some(offset), None) => Offset(offset).max(self.topic_by_id(topic).await?.first),
             (None, Some(since)) => {
@@ -135,17 +136,17 @@ impl Desk {
         };
         let what = format!("{whose} from notification {from} on");
         let act = Act::Replay { topic, subscription, from };
-        self.audited(by, "replay", &what, |desk| desk.act(act)).await
+        self.audited(by, "replay", &what, |service| service.act(act)).await
     }
 
     /// Delivers nothing of a topic until it is resumed.
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn pause(&self, by: By, wish: &Wish) -> Result<(), Failed> {
-        let (topic, url) = self.named(wish).await?;
-        let paused = |desk: Self| async move {
-            desk.store.pause(topic).await?.then_some(()).ok_or(Failed::Unknown("topic"))
+    pub async fn pause(&self, by: By, target: &Target) -> Result<(), Failed> {
+        let (topic, url) = self.named(target).await?;
+        let paused = |service: Self| async move {
+            service.store.pause(topic).await?.then_some(()).ok_or(Failed::Unknown("topic"))
         };
         self.audited(by, "pause", url, paused).await
     }
@@ -154,9 +155,9 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn resume(&self, by: By, wish: &Wish) -> Result<(), Failed> {
-        let (topic, url) = self.named(wish).await?;
-        let resumed = |desk: Self| async move { Ok(desk.store.resume(topic).await?) };
+    pub async fn resume(&self, by: By, target: &Target) -> Result<(), Failed> {
+        let (topic, url) = self.named(target).await?;
+        let resumed = |service: Self| async move { Ok(service.store.resume(topic).await?) };
         self.audited(by, "resume", url, resumed).await
     }
 
@@ -164,16 +165,16 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn deny(&self, by: By, wish: ToDeny) -> Result<Denied, Failed> {
-        if wish.reason.len() > REASON_LIMIT || wish.reason.chars().any(char::is_control) {
+    pub async fn deny(&self, by: By, denial: ToDeny) -> Result<Denied, Failed> {
+        if denial.reason.len() > REASON_LIMIT || denial.reason.chars().any(char::is_control) {
             return Err(Failed::asked(format_args!("a reason is one line of at most {REASON_LIMIT} bytes")));
         }
-        if wish.topic.is_none() && wish.ids.is_empty() {
+        if denial.topic.is_none() && denial.ids.is_empty() {
             return Err(Failed::asked(
                 "say whom: {\"ids\": [7], \"reason\": \"moved\"} or {\"topic\": \"https://…\"}",
             ));
         }
-        let topic = match &wish.topic {
+        let topic = match &denial.topic {
             Some(url) => match self.topic_by_url(url).await {
                 Ok(topic) => Some(topic.id),
                 Err(Failed::Unknown(_)) => None,
@@ -181,21 +182,21 @@ impl Desk {
             },
             None => None,
         };
-        let what = whom(&wish);
-        let denied = |desk: Self| async move { desk.deny_all(&wish, topic).await };
+        let what = whom(&denial);
+        let denied = |service: Self| async move { service.deny_all(&denial, topic).await };
         self.audited(by, "deny", &what, denied).await
     }
 
     /// Where the disk fails, those that were begun are finished first. What is damaged holds up nobody else.
-    async fn deny_all(&self, wish: &ToDeny, topic: Option<TopicId>) -> Result<Denied, Failed> {
-        let ids: HashSet<_> = wish.ids.iter().copied().collect();
+    async fn deny_all(&self, denial: &ToDeny, topic: Option<TopicId>) -> Result<Denied, Failed> {
+        let ids: HashSet<_> = denial.ids.iter().copied().collect();
         let (mut done, mut damaged) = (Denied { denied: 0, unreadable: Vec::new() }, None);
-        let partly = |done: &Denied, error| Failed::Partly { done: done.told(), error };
+        let partly = |done: &Denied, error| Failed::Partly { done: done.summary(), error };
         for shard in (0..self.store.shards()).map(Shard) {
             let mut found = self.store.ids(shard).await.map_err(|error| partly(&done, error))?;
             found.retain(|(of, id)| ids.contains(&id.0) || topic == Some(*of));
             for some in found.chunks(DENIED_AT_ONCE) {
-                match self.deny_some(shard, some, &wish.reason, &mut done).await {
+                match self.deny_some(shard, some, &denial.reason, &mut done).await {
                     Err(error @ StoreError::Damaged { .. }) => damaged = Some(error),
                     ended => ended.map_err(|error| partly(&done, error))?,
                 }
@@ -253,8 +254,8 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn add_token(&self, by: By, wish: ToAdd) -> Result<NewPublisher, Failed> {
-        let ToAdd { name, topic_prefixes } = wish;
+    pub async fn add_token(&self, by: By, token: ToAdd) -> Result<NewPublisher, Failed> {
+        let ToAdd { name, topic_prefixes } = token;
         if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
             return Err(Failed::asked(format_args!("a name is one line of at most {NAME_LIMIT} bytes")));
         }
@@ -262,9 +263,9 @@ impl Desk {
             return Err(Failed::asked("say for which topics: a prefix is an origin and a folder"));
         }
         let what = format!("{name} for {}", topic_prefixes.join(" "));
-        let added = |desk: Self| async move {
+        let added = |service: Self| async move {
             blocking(move || {
-                let NewToken(token) = Tokens::add(&desk.tokens, &name, topic_prefixes)?;
+                let NewToken(token) = Tokens::add(&service.tokens, &name, topic_prefixes)?;
                 Ok(NewPublisher { name, token })
             })
             .await?
@@ -278,8 +279,9 @@ impl Desk {
     /// [`Failed`]
     pub async fn revoke_token(&self, by: By, name: &str) -> Result<(), Failed> {
         let whose = name.to_owned();
-        let revoked =
-            |desk: Self| async move { blocking(move || Ok(Tokens::revoke(&desk.tokens, &whose)?)).await? };
+        let revoked = |service: Self| async move {
+            blocking(move || Ok(Tokens::revoke(&service.tokens, &whose)?)).await?
+        };
         self.audited(by, "token revoke", name, revoked).await
     }
 
@@ -288,11 +290,11 @@ impl Desk {
     /// # Errors
     /// [`Failed`]
     pub async fn rotate_secrets(&self, by: By) -> Result<Rotated, Failed> {
-        let keys = self.secrets.keyring()?;
+        let keys = Keyring::of(&self.secrets)?;
         let key = keys.writes_with().ok_or(KeyringError::None)?.to_string();
         let what = format!("to key {key}");
-        let rotated = |desk: Self| async move {
-            match desk.store.rotate_secrets(keys).await {
+        let rotated = |service: Self| async move {
+            match service.store.rotate_secrets(keys).await {
                 Ok(rewritten) => Ok(Rotated { rewritten, key }),
                 Err(error @ StoreError::SecretsKey { .. }) => Err(Failed::Conflict(error.to_string())),
                 Err(error) => Err(Failed::Store(error)),
@@ -305,9 +307,9 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn acts(&self, turn: &Turn) -> Result<Page<Entry>, Failed> {
-        let (audit, turn) = (self.audit.clone(), turn.clone());
-        blocking(move || audit.list(&turn)).await?
+    pub async fn audit_entries(&self, request: &PageRequest) -> Result<Page<Entry>, Failed> {
+        let (audit, request) = (self.audit.clone(), request.clone());
+        blocking(move || audit.list(&request)).await?
     }
 
     /// Writes down that somebody came in by the pages.
@@ -322,8 +324,8 @@ impl Desk {
         Ok(Done { subscriptions: self.operator.act(&act).await? })
     }
 
-    async fn named<'a>(&self, wish: &'a Wish) -> Result<(TopicId, &'a str), Failed> {
-        let url = wish.topic.as_deref().ok_or_else(|| Failed::asked("name it: ?topic=URL"))?;
+    async fn named<'a>(&self, target: &'a Target) -> Result<(TopicId, &'a str), Failed> {
+        let url = target.topic.as_deref().ok_or_else(|| Failed::asked("name it: ?topic=URL"))?;
         Ok((self.topic_by_url(url).await?.id, url))
     }
 
@@ -359,7 +361,7 @@ impl Desk {
             let (begins, begun) = (audit.clone(), what.clone());
             let begun = blocking(move || begins.begin(by, act, &begun)).await??;
             let done = work.await;
-            let outcome = done.as_ref().map_or_else(ToString::to_string, Outcome::told);
+            let outcome = done.as_ref().map_or_else(ToString::to_string, Outcome::summary);
             info!(?by, act, what, %outcome, "operator");
             blocking(move || audit.end(begun, &outcome)).await?;
             done
@@ -369,10 +371,10 @@ impl Desk {
 }
 
 /// Whom a denial is for, and why, in a line that has a bound.
-fn whom(wish: &ToDeny) -> String {
-    let mut whom = named(&wish.ids);
-    whom.extend(wish.topic.iter().map(|url| format!("all of {url}")));
-    format!("{}: {:?}", whom.join(", "), wish.reason)
+fn whom(denial: &ToDeny) -> String {
+    let mut whom = named(&denial.ids);
+    whom.extend(denial.topic.iter().map(|url| format!("all of {url}")));
+    format!("{}: {:?}", whom.join(", "), denial.reason)
 }
 
 /// The first of these subscriptions, and how many others there are.
@@ -389,31 +391,31 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Read(error.to_string()).into())
 }
 
-/// What came of an act, in a few words.
+/// What came of a command, in a few words.
 pub(super) trait Outcome {
-    fn told(&self) -> String;
+    fn summary(&self) -> String;
 }
 
 impl Outcome for () {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         "done".to_owned()
     }
 }
 
 impl Outcome for Done {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         counted(self.subscriptions, "subscription", "subscriptions")
     }
 }
 
 impl Outcome for Export {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         counted(self.subscriptions.len(), "subscription", "subscriptions")
     }
 }
 
 impl Outcome for Denied {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let denied = format!("{} denied", self.denied);
         match self.unreadable.as_slice() {
             [] => denied,
@@ -425,13 +427,13 @@ impl Outcome for Denied {
 }
 
 impl Outcome for NewPublisher {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         "made".to_owned()
     }
 }
 
 impl Outcome for Rotated {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         counted(self.rewritten, "secret rewritten", "secrets rewritten")
     }
 }
@@ -452,12 +454,12 @@ mod tests {
         subscribe(folder.path(), ["d", "e"]).await;
         store::damage_subscription(folder.path());
 
-        let desk = Desk::where_nothing_is_delivered(open(folder.path()), folder.path());
-        let Denied { denied, unreadable } = desk.deny(By::Api, to_topic()).await.unwrap();
+        let service = AdminService::where_nothing_is_delivered(open(folder.path()), folder.path());
+        let Denied { denied, unreadable } = service.deny(By::Api, to_topic()).await.unwrap();
         assert_eq!((denied, unreadable.len()), (2, 1));
         let again = ToDeny { ids: unreadable, ..ToDeny::default() };
-        assert_eq!(desk.deny(By::Api, again).await.unwrap().denied, 0, "it is gone");
-        drop(desk);
+        assert_eq!(service.deny(By::Api, again).await.unwrap().denied, 0, "it is gone");
+        drop(service);
         assert_eq!(store::check(Engine::Fjall, folder.path(), &Keyring::none()).unwrap().faults, []);
     }
 
@@ -467,12 +469,12 @@ mod tests {
         subscribe(folder.path(), ["d", "e", "f"]).await;
         store::damage_subscription_index(folder.path());
 
-        let desk = Desk::where_nothing_is_delivered(open(folder.path()), folder.path());
-        let failed = desk.deny(By::Api, to_topic()).await.unwrap_err();
+        let service = AdminService::where_nothing_is_delivered(open(folder.path()), folder.path());
+        let failed = service.deny(By::Api, to_topic()).await.unwrap_err();
         let Failed::Partly { done, error } = failed else { panic!("{failed}") };
         assert_eq!(done, "2 denied");
         assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
-        let again = desk.deny(By::Api, to_topic()).await.unwrap_err();
+        let again = service.deny(By::Api, to_topic()).await.unwrap_err();
         assert!(again.to_string().starts_with("0 denied; not all: "), "{again}");
     }
 
@@ -495,15 +497,15 @@ mod tests {
 
     #[test]
     fn a_denial_of_very_many_is_one_short_line_of_the_audit_log() {
-        let wish = |ids| ToDeny { ids, topic: None, reason: "moved".to_owned() };
-        assert_eq!(whom(&wish(vec![7, 9])), "subscription 7, subscription 9: \"moved\"");
-        let told = whom(&wish((1..=100_000).collect()));
+        let denial = |ids| ToDeny { ids, topic: None, reason: "moved".to_owned() };
+        assert_eq!(whom(&denial(vec![7, 9])), "subscription 7, subscription 9: \"moved\"");
+        let told = whom(&denial((1..=100_000).collect()));
         assert!(told.ends_with(", subscription 20, and 99980 others: \"moved\""), "{told}");
     }
 
     #[test]
     fn who_was_denied_without_being_told_is_named_in_the_audit_log() {
-        let told = |unreadable| Denied { denied: 3, unreadable }.told();
+        let told = |unreadable| Denied { denied: 3, unreadable }.summary();
         assert_eq!(told(vec![]), "3 denied");
         assert_eq!(
             told(vec![7, 9]),

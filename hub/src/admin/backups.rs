@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::acts::Outcome;
 use super::audit::By;
-use super::words::Size;
-use super::{Desk, Failed};
+use super::commands::Outcome;
+use super::text::Size;
+use super::{AdminService, Failed};
 use crate::store::Copied;
 
-impl Desk {
+impl AdminService {
     /// Writes a backup of the hub as of one moment after this was called. One is taken at a time.
     ///
     /// # Errors
@@ -18,8 +18,8 @@ impl Desk {
         let Ok(turn) = Arc::clone(&self.backing_up).try_lock_owned() else {
             return Err(Failed::Conflict("another backup is being taken: wait for its end".to_owned()));
         };
-        let taken = |desk: Self| async move {
-            let taken = desk.store.back_up(desk.beside, Box::new(out)).await;
+        let taken = |service: Self| async move {
+            let taken = service.store.back_up(service.beside, Box::new(out)).await;
             drop(turn);
             Ok(taken?)
         };
@@ -28,7 +28,7 @@ impl Desk {
 }
 
 impl Outcome for Copied {
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         format!("{} records, {}", self.records, Size(self.bytes))
     }
 }

@@ -7,8 +7,8 @@ use resync_core::websub::{CallbackUrl, NotificationId, TopicUrl};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::views::{Gap, Skipped};
-use super::{By, Desk, Failed, words};
+use super::responses::{Gap, Skipped};
+use super::{AdminService, By, Failed, text};
 use crate::store::{self, Intent, Laggard, Offset, Shard, ShardState, SubscriptionId, TopicId};
 
 /// Records that are read at once.
@@ -107,7 +107,7 @@ pub struct ExportedDenial {
     pub reason: String,
 }
 
-impl Desk {
+impl AdminService {
     /// Everything that is stored about one subscription.
     ///
     /// # Errors
@@ -117,12 +117,13 @@ impl Desk {
         let topic = self.operator.topic_of(id).await?.ok_or(Failed::Unknown("subscription"))?;
         let (shard, found) = self.record(topic, id).await?.ok_or(Failed::Unknown("subscription"))?;
         let (topic_key, callback) = (found.topic_url.clone(), found.callback.clone());
-        let exported = |desk: Self| async move {
-            let laggards = desk.store.load_shard(shard).await?.laggards;
-            desk.exported(shard, vec![found], &laggards, |topic, asked| {
-                asked.key() == callback.key() && topic.key() == topic_key.key()
-            })
-            .await
+        let exported = |service: Self| async move {
+            let laggards = service.store.load_shard(shard).await?.laggards;
+            service
+                .exported(shard, vec![found], &laggards, |topic, asked| {
+                    asked.key() == callback.key() && topic.key() == topic_key.key()
+                })
+                .await
         };
         self.audited(by, "export", &format!("subscription {}", id.0), exported).await
     }
@@ -136,14 +137,14 @@ impl Desk {
             .map_err(|error| Failed::asked(format_args!("the callback is no URL of one: {error}")))?;
         let origin = callback.origin();
         let shard = Shard::of(&callback, self.store.shards());
-        let exported = |desk: Self| async move {
+        let exported = |service: Self| async move {
             let (mut found, origin) = (Vec::new(), callback.origin());
-            let ShardState { slots, laggards, .. } = desk.store.load_shard(shard).await?;
+            let ShardState { slots, laggards, .. } = service.store.load_shard(shard).await?;
             for slot in slots.iter().filter(|slot| *slot.origin == *origin) {
-                let record = desk.store.subscription(shard, slot.topic, slot.id).await?;
+                let record = service.store.subscription(shard, slot.topic, slot.id).await?;
                 found.extend(record.filter(|record| record.callback.key() == callback.key()));
             }
-            desk.exported(shard, found, &laggards, |_, asked| asked.key() == callback.key()).await
+            service.exported(shard, found, &laggards, |_, asked| asked.key() == callback.key()).await
         };
         self.audited(by, "export", &format!("a callback of {origin}"), exported).await
     }
@@ -245,7 +246,7 @@ impl From<Laggard> for ExportedLaggard {
             attempts: late.attempts,
             next_attempt: late.next_attempt.to_string(),
             failing_since: late.failing_since.map(|since| since.to_string()),
-            class: words::class(late.class),
+            class: text::class(late.class),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What operators did: one line of JSON for each act in a file that only grows while the hub runs, on the disk before the act.
+//! What operators did: one line of JSON for each command in a file that only grows while the hub runs, on the disk before it is carried out.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use utoipa::ToSchema;
 
-use super::{Failed, Page, Turn};
+use super::{Failed, Page, PageRequest};
 
 /// When the file is larger than this at a start, its older half is dropped.
 const LARGEST: u64 = 8 * 1024 * 1024;
-/// The outcome of acts that were under way when the hub ended, or when the backup was taken that it comes from.
+/// The outcome of commands that were under way when the hub ended, or when the backup was taken that it comes from.
 const INTERRUPTED: &str = "no end is on record: the hub was stopped, or copied, meanwhile";
 
-/// An act cannot be written down.
+/// A command cannot be written down.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing is done, since it cannot be written down in {path}: {reason}")]
 pub struct AuditError {
@@ -26,7 +26,7 @@ pub struct AuditError {
     reason: String,
 }
 
-/// By which door somebody came.
+/// How somebody came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
@@ -38,12 +38,12 @@ pub enum By {
     Files,
 }
 
-/// An act, or what came of it.
+/// A command, or what came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Entry {
     /// When.
     pub at: String,
-    /// By which door.
+    /// How they came in.
     pub by: By,
     /// What was done: `retry`, `skip`, `replay`, `pause`, `resume`, `deny`, `token add`, `token revoke`, `rotate secrets`, `backup`, `restore`, `repair`,
     /// `drain`, `end drain`, `log level`, `export`, `replace address`, `log in`.
@@ -55,7 +55,7 @@ pub struct Entry {
     pub outcome: Option<String>,
 }
 
-/// One line: an act, or the outcome of the act with this number.
+/// One line: a command, or the outcome of the command with this number.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
@@ -70,7 +70,7 @@ enum Line {
     },
 }
 
-/// The file of acts.
+/// The file of commands.
 #[derive(Clone, Debug)]
 pub struct Audit {
     path: Arc<PathBuf>,
@@ -107,7 +107,7 @@ impl Audit {
         Ok(Self { path: Arc::new(path.to_owned()), file: Arc::new(Mutex::new(file)) })
     }
 
-    /// Writes down that something is about to be done; returns once that is on the disk, with what stands for the act.
+    /// Writes down that something is about to be done; returns once that is on the disk, with what stands for the command.
     ///
     /// # Errors
     /// [`AuditError`]
@@ -124,14 +124,14 @@ impl Audit {
         Ok(number)
     }
 
-    /// Writes down what came of an act. It is done already, so that a failure is told in the log only.
+    /// Writes down what came of a command. It is done already, so that a failure is told in the log only.
     pub fn end(&self, of: String, outcome: &str) {
         if let Err(error) = self.write(&Line::Outcome { of, outcome: outcome.to_owned() }) {
             warn!(%error, "the outcome of an operator's act is not written down");
         }
     }
 
-    /// Writes down what became of acts of an earlier life that have no outcome. One of a command that goes on beside the hub gets its own
+    /// Writes down what became of commands of an earlier life that have no outcome. One of a command that goes on beside the hub gets its own
     /// in the end, which counts.
     ///
     /// # Errors
@@ -157,29 +157,29 @@ impl Audit {
         })
     }
 
-    /// The newest acts first, a page of them.
+    /// The newest commands first, a page of them.
     ///
     /// # Errors
     /// [`Failed`] when the file cannot be read, or `after` is no place in it.
-    pub fn list(&self, turn: &Turn) -> Result<Page<Entry>, Failed> {
+    pub fn list(&self, request: &PageRequest) -> Result<Page<Entry>, Failed> {
         let mut text = Vec::new();
         File::open(&*self.path).and_then(|mut file| file.read_to_end(&mut text)).map_err(|error| {
             AuditError { path: self.path.display().to_string(), reason: error.to_string() }
         })?;
         let entries = entries(&text);
-        let end = match &turn.after {
+        let end = match &request.after {
             None => entries.len(),
             Some(after) => {
-                after.parse().ok().filter(|end| *end <= entries.len()).ok_or_else(Turn::no_place)?
+                after.parse().ok().filter(|end| *end <= entries.len()).ok_or_else(PageRequest::no_place)?
             }
         };
-        let begin = end.saturating_sub(turn.limit());
+        let begin = end.saturating_sub(request.limit());
         let items = entries[begin..end].iter().rev().cloned().collect();
         Ok(Page { items, next: (begin > 0).then(|| begin.to_string()) })
     }
 }
 
-/// The acts in their order, each with its outcome.
+/// The commands in their order, each with its outcome.
 fn entries(text: &[u8]) -> Vec<Entry> {
     let (mut entries, mut places) = (Vec::<Entry>::new(), std::collections::HashMap::new());
     for line in lines(text) {
@@ -198,7 +198,7 @@ fn entries(text: &[u8]) -> Vec<Entry> {
     entries
 }
 
-/// The numbers of the acts without an outcome, in their order.
+/// The numbers of the commands without an outcome, in their order.
 fn open_acts(text: &[u8]) -> Vec<String> {
     let mut open = Vec::new();
     for line in lines(text) {
@@ -226,8 +226,8 @@ fn newer_half(text: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn turn(after: Option<String>) -> Turn {
-        Turn { after, limit: Some(2) }
+    fn request(after: Option<String>) -> PageRequest {
+        PageRequest { after, limit: Some(2) }
     }
 
     #[test]
@@ -244,15 +244,15 @@ mod tests {
         let audit = Audit::open(&path).unwrap();
         audit.begin(By::Pages, "pause", "a topic").unwrap();
 
-        let page = audit.list(&turn(None)).unwrap();
+        let page = audit.list(&request(None)).unwrap();
         let told: Vec<_> =
             page.items.iter().map(|entry| (entry.what.as_str(), entry.outcome.as_deref())).collect();
         assert_eq!(told, [("a topic", None), ("subscription 3", Some("1 subscription"))]);
-        let page = audit.list(&turn(page.next)).unwrap();
+        let page = audit.list(&request(page.next)).unwrap();
         let told: Vec<_> = page.items.iter().map(|entry| entry.what.as_str()).collect();
         assert_eq!(told, ["subscription 2", "subscription 1"]);
         assert_eq!(page.next, None);
-        assert!(audit.list(&turn(Some("elsewhere".to_owned()))).is_err());
+        assert!(audit.list(&request(Some("elsewhere".to_owned()))).is_err());
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         drop(audit);
         Audit::shorten(&path).unwrap();
         let audit = Audit::open(&path).unwrap();
-        let page = audit.list(&turn(None)).unwrap();
+        let page = audit.list(&request(None)).unwrap();
         assert_eq!(page.items.iter().map(|entry| entry.what.as_str()).collect::<Vec<_>>(), ["the newest"]);
         assert!(fs::metadata(&path).unwrap().len() < LARGEST);
     }

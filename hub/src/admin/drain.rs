@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use resync_core::durable::sync_folder;
 
-use super::views::{Draining, StillOwed};
-use super::{By, Desk, Failed};
+use super::responses::{Draining, StillOwed};
+use super::{AdminService, By, Failed};
 use crate::delivery::Owed;
 use crate::finish::to_its_end;
 
@@ -103,14 +103,15 @@ impl Drain {
     }
 }
 
-impl Desk {
+impl AdminService {
     /// Takes nothing new from now on, or again.
     ///
     /// # Errors
     /// [`Failed`]
     pub async fn drain(&self, by: By, on: bool) -> Result<Draining, Failed> {
         let act = if on { "drain" } else { "end drain" };
-        let done = |desk: Self| async move { desk.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
+        let done =
+            |service: Self| async move { service.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
         self.audited(by, act, "", done).await?;
         // It is done, whether or not it can be counted.
         Ok(self.draining().await.unwrap_or_else(|error| {

@@ -8,15 +8,15 @@ use resync_core::websub::{NotificationId, TopicUrl};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::views::{
+use super::responses::{
     Gap, Host, Late, LogEntry, Outcome, Overview, Page, Paused, Publisher, Skipped, Status, Subscription,
     SubscriptionDetail, Topic, TopicDetail, topic_id,
 };
-use super::{Desk, Failed, PageId, words};
+use super::{AdminService, Failed, PageId, text};
 use crate::store::{self, Missed, Offset, Shard, Skip, Slot, SubscriptionId, TopicId};
 use crate::topics::Tokens;
 
-/// The most entries of a page, and how many there are without a wish.
+/// The most entries of a page, and how many there are by default.
 const LONGEST_PAGE: usize = 1_000;
 const USUAL_PAGE: usize = 100;
 /// The newest notifications of a log that are shown.
@@ -32,14 +32,14 @@ const HOSTS_SHOWN: usize = 10;
 /// Which page of a list is wanted.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Turn {
+pub struct PageRequest {
     /// What the page before said in `next`.
     pub after: Option<String>,
     /// At most so many entries: 100 unless said otherwise, 1,000 at most.
     pub limit: Option<usize>,
 }
 
-impl Turn {
+impl PageRequest {
     pub(super) fn limit(&self) -> usize {
         self.limit.unwrap_or(USUAL_PAGE).clamp(1, LONGEST_PAGE)
     }
@@ -53,7 +53,7 @@ impl Turn {
     }
 }
 
-impl Desk {
+impl AdminService {
     /// The hub in a few numbers.
     pub fn status(&self) -> Status {
         Status {
@@ -99,13 +99,13 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn topics(&self, turn: &Turn) -> Result<Page<Topic>, Failed> {
-        let after = turn.place(|after| String::from_utf8(hex::decode(after).ok()?).ok())?;
+    pub async fn topics(&self, request: &PageRequest) -> Result<Page<Topic>, Failed> {
+        let after = request.place(|after| String::from_utf8(hex::decode(after).ok()?).ok())?;
         let mut topics = self.store.topics().await?;
         if let Some(after) = after {
             topics.retain(|topic| topic.url.as_str() > after.as_str());
         }
-        let (limit, found) = (turn.limit(), topics.len());
+        let (limit, found) = (request.limit(), topics.len());
         let by_url = |one: &store::Topic, other: &store::Topic| one.url.as_str().cmp(other.url.as_str());
         if found > limit {
             topics.select_nth_unstable_by(limit - 1, by_url);
@@ -161,20 +161,24 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn subscriptions(&self, of: Option<&str>, turn: &Turn) -> Result<Page<Subscription>, Failed> {
+    pub async fn subscriptions(
+        &self,
+        of: Option<&str>,
+        request: &PageRequest,
+    ) -> Result<Page<Subscription>, Failed> {
         let of = match of {
             Some(id) => Some(self.topic_by_id(parse_topic(id)?).await?),
             None => None,
         };
         let wanted = of.as_ref().map(|topic| topic.id);
-        let (from, mut after) = match turn.place(parse_slot)? {
+        let (from, mut after) = match request.place(parse_slot)? {
             Some((_, place)) if wanted.is_some_and(|wanted| wanted != place.0) => {
-                return Err(Turn::no_place());
+                return Err(PageRequest::no_place());
             }
             Some((shard, place)) => (shard.0, Some(place)),
             None => (0, None),
         };
-        let limit = turn.limit();
+        let limit = request.limit();
         let (mut slots, mut next) = (Vec::new(), None);
         for shard in (from..self.store.shards()).map(Shard) {
             // One more than wanted, to know whether there is another page.
@@ -229,7 +233,7 @@ impl Desk {
             behind: progress.head.distance(progress.cursor),
             attempts: progress.attempts,
             failing_since: progress.failing_since.map(|since| since.to_string()),
-            waits: words::waits(progress.waits, progress.left_alone_for, progress.paused),
+            waits: text::waits(progress.waits, progress.left_alone_for, progress.paused),
             paused: progress.paused,
             status_page: self.page_url(&self.hub_url, PageId::new(id, found.created_at)),
             attempts_noted: self.notes.of(id).into_iter().map(Into::into).collect(),
@@ -243,13 +247,13 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn laggards(&self, turn: &Turn) -> Result<Page<Late>, Failed> {
-        let after = turn.place(|after| {
+    pub async fn laggards(&self, request: &PageRequest) -> Result<Page<Late>, Failed> {
+        let after = request.place(|after| {
             let NotificationId { topic, offset } = after.parse().ok()?;
             Some((TopicId(topic), SubscriptionId(offset)))
         })?;
-        let found = self.operator.late(after, turn.limit()).await?;
-        let next = found.last().filter(|_| found.len() == turn.limit());
+        let found = self.operator.late(after, request.limit()).await?;
+        let next = found.last().filter(|_| found.len() == request.limit());
         let next = next.map(|late| format!("{:016x}.{}", late.topic.0, late.subscription.0));
         Ok(Page { items: found.into_iter().map(Late::from).collect(), next })
     }
@@ -258,10 +262,10 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn skips(&self, turn: &Turn) -> Result<Page<Skipped>, Failed> {
-        let limit = turn.limit();
+    pub async fn skips(&self, request: &PageRequest) -> Result<Page<Skipped>, Failed> {
+        let limit = request.limit();
         let (from, mut after) =
-            turn.place(parse_skip)?.map_or((0, None), |(shard, after)| (shard.0, Some(after)));
+            request.place(parse_skip)?.map_or((0, None), |(shard, after)| (shard.0, Some(after)));
         let (mut items, mut next) = (Vec::new(), None);
         for shard in (from..self.store.shards()).map(Shard) {
             for skip in self.store.skips(shard, after.take(), limit - items.len()).await? {
@@ -281,9 +285,9 @@ impl Desk {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn gaps(&self, turn: &Turn) -> Result<Page<Gap>, Failed> {
-        let found = self.store.gaps(turn.place(parse_gap)?, turn.limit()).await?;
-        let next = found.last().filter(|_| found.len() == turn.limit()).map(|gap| {
+    pub async fn gaps(&self, request: &PageRequest) -> Result<Page<Gap>, Failed> {
+        let found = self.store.gaps(request.place(parse_gap)?, request.limit()).await?;
+        let next = found.last().filter(|_| found.len() == request.limit()).map(|gap| {
             let store::Gap { topic, subscription, from, at, .. } = gap;
             format!("{}.{:016x}.{}.{}", at.unix_millis(), topic.0, from.0, subscription.0)
         });
@@ -423,8 +427,8 @@ mod tests {
         let checkpoint = Checkpoint { skips, ..Checkpoint::default() };
         store.checkpoint(shard, epoch, checkpoint).await.unwrap();
 
-        let desk = Desk::where_nothing_is_delivered(store, folder.path());
-        let Missed { skips, all, .. } = desk.missed(shard, &own).await.unwrap();
+        let service = AdminService::where_nothing_is_delivered(store, folder.path());
+        let Missed { skips, all, .. } = service.missed(shard, &own).await.unwrap();
         assert_eq!(skips.iter().map(|skip| skip.offset).collect::<Vec<_>>(), [Offset(3)]);
         assert!(!all);
     }

@@ -83,12 +83,12 @@ impl TraceContext {
 
     /// The same place in a trace that this hub records: so does all that follows, after a restart too.
     #[must_use]
-    pub(super) fn recorded(self) -> Self {
+    pub(crate) fn recorded(self) -> Self {
         Self { flags: self.flags | RECORDED, ..self }
     }
 
     /// Whether this hub has chosen to record the trace. No header says so.
-    pub(super) fn is_recorded(self) -> bool {
+    pub(crate) fn is_recorded(self) -> bool {
         self.flags & RECORDED != 0
     }
 

@@ -10,7 +10,7 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::{By, Desk, Failed, Lasting, StatusPage, SubscriptionDetail};
+use super::{AdminService, By, Failed, Lasting, StatusPage, SubscriptionDetail};
 use crate::delivery::{Came, Note};
 use crate::store::{Shard, Subscription, SubscriptionId};
 use crate::topics::Tickets;
@@ -101,7 +101,7 @@ pub struct OwnAttempt {
     pub delivered: bool,
 }
 
-impl Desk {
+impl AdminService {
     /// The URL of a page, below this beginning.
     pub fn page_url(&self, base: &str, page: PageId) -> String {
         format!("{base}subscriptions/{page}?ticket={}", self.tickets.of(self.name_of(page)))
@@ -135,8 +135,8 @@ impl Desk {
         let topic = self.operator.topic_of(SubscriptionId(id)).await?.ok_or_else(unknown)?;
         let (_, found) = self.record(topic, SubscriptionId(id)).await?.ok_or_else(unknown)?;
         let page = PageId::new(found.id, found.created_at);
-        let replaced = |desk: Self| async move {
-            desk.addresses.replace(page).await.map_err(|error| Failed::unnoted(&error))
+        let replaced = |service: Self| async move {
+            service.addresses.replace(page).await.map_err(|error| Failed::unnoted(&error))
         };
         self.audited(by, "replace address", &format!("subscription {id}"), replaced).await?;
         Ok(StatusPage { status_page: self.page_url(&self.hub_url, page) })

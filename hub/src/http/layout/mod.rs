@@ -1,4 +1,4 @@
-//! What all pages of the hub are dressed in, the operator's and the subscribers'. It is part of the program, so that nothing has to be
+//! The layout and styles of all pages, the operator's and the subscribers'. It is part of the program, so that nothing has to be
 //! installed or fetched.
 
 pub(super) mod attempts;

@@ -6,9 +6,9 @@ use http::StatusCode;
 
 use super::session::Form;
 use super::{AdminState, failed, layout};
-use crate::operator::{By, Desk, Failed, ToDeny, Wish};
+use crate::admin::{AdminService, By, Failed, Target, ToDeny};
 
-pub(super) async fn act(State(state): State<AdminState>, form: Form) -> Response {
+pub(super) async fn command(State(state): State<AdminState>, form: Form) -> Response {
     let Some(act) = form.field("act") else {
         return layout::error(
             StatusCode::BAD_REQUEST,
@@ -16,7 +16,7 @@ pub(super) async fn act(State(state): State<AdminState>, form: Form) -> Response
             "This form does not say what to do.",
         );
     };
-    match done(&state.desk, act, &form).await {
+    match done(&state.service, act, &form).await {
         Ok(of) => {
             let query = url::form_urlencoded::Serializer::new(String::new())
                 .append_pair("done", act)
@@ -29,50 +29,50 @@ pub(super) async fn act(State(state): State<AdminState>, form: Form) -> Response
 }
 
 /// Does it; how many subscriptions it concerned.
-async fn done(desk: &Desk, act: &str, form: &Form) -> Result<usize, Failed> {
-    let wish = wish(form)?;
+async fn done(service: &AdminService, act: &str, form: &Form) -> Result<usize, Failed> {
+    let target = target_of(form)?;
     let by = By::Pages;
     match act {
-        "retry" => Ok(desk.retry(by, &wish).await?.subscriptions),
-        "replay" => Ok(desk.replay(by, &wish).await?.subscriptions),
-        "skip" => Ok(desk.skip(by, &wish).await?.subscriptions),
-        "pause" => desk.pause(by, &wish).await.map(|()| 0),
-        "resume" => desk.resume(by, &wish).await.map(|()| 0),
+        "retry" => Ok(service.retry(by, &target).await?.subscriptions),
+        "replay" => Ok(service.replay(by, &target).await?.subscriptions),
+        "skip" => Ok(service.skip(by, &target).await?.subscriptions),
+        "pause" => service.pause(by, &target).await.map(|()| 0),
+        "resume" => service.resume(by, &target).await.map(|()| 0),
         "deny" => {
             let reason = form.field("reason").unwrap_or_default().to_owned();
-            let to_deny = ToDeny { ids: wish.subscription.into_iter().collect(), topic: None, reason };
-            match desk.deny(by, to_deny).await?.denied {
+            let to_deny = ToDeny { ids: target.subscription.into_iter().collect(), topic: None, reason };
+            match service.deny(by, to_deny).await?.denied {
                 0 => Err(Failed::Unknown("subscription")),
                 denied => Ok(denied),
             }
         }
         "address" => {
-            let id = wish.subscription.ok_or(Failed::Unknown("subscription"))?;
-            desk.replace_address(by, id).await.map(|_| 0)
+            let id = target.subscription.ok_or(Failed::Unknown("subscription"))?;
+            service.replace_address(by, id).await.map(|_| 0)
         }
-        "token revoke" => desk.revoke_token(by, form.field("name").unwrap_or_default()).await.map(|()| 0),
+        "token revoke" => service.revoke_token(by, form.field("name").unwrap_or_default()).await.map(|()| 0),
         _ => Err(Failed::Asked("This form does not say what to do.".to_owned())),
     }
 }
 
-fn wish(form: &Form) -> Result<Wish, Failed> {
+fn target_of(form: &Form) -> Result<Target, Failed> {
     let number = |name: &str| match form.field(name).map(str::parse) {
         None => Ok(None),
         Some(Ok(number)) => Ok(Some(number)),
         Some(Err(_)) => Err(Failed::Asked(format!("{name} is a number"))),
     };
     let text = |name: &str| form.field(name).map(str::to_owned);
-    let mut wish = Wish {
+    let mut target = Target {
         topic: text("topic"),
         subscription: number("subscription")?,
         host: text("host"),
         from: number("from")?,
         since: text("since"),
     };
-    if wish.from.is_some() {
-        wish.since = None;
+    if target.from.is_some() {
+        target.since = None;
     }
-    Ok(wish)
+    Ok(target)
 }
 
 /// The page that shows what has come of it.

@@ -1,39 +1,39 @@
-//! The operator's desk: what one person may see of a running hub and do about it, be it by the admin API or by the pages.
+//! The admin service: what the operator may see of a running hub and do about it, by the admin API or by the pages.
 //!
 //! Whatever is done is written down durably before it is done ([`Audit`]). Callbacks are shown by their origin only, since they are
 //! capabilities (W-195); whole ones are in the export of one subscriber's data.
 
-mod acts;
 mod addresses;
 mod audit;
-mod copies;
+mod backups;
+mod commands;
 mod drain;
 mod export;
 mod log_filter;
-mod look;
+mod queries;
+mod responses;
 mod self_service;
+mod text;
 mod trends;
-mod views;
-mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use acts::{ToAdd, ToDeny, Wish};
 pub use addresses::Addresses;
 pub use audit::{Audit, AuditError, By, Entry};
+pub use commands::{Target, ToAdd, ToDeny};
 pub use drain::{Drain, Taking};
 pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
 pub use log_filter::LogFilter;
-pub use look::Turn;
-pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
-pub use trends::{Sample, Sources, Trends};
-pub use views::{
+pub use queries::PageRequest;
+pub use responses::{
     Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
     Overview, Page, Paused, Publisher, Rotated, Skipped, Status, StatusPage, StillOwed, Subscription,
     SubscriptionDetail, Topic, TopicDetail, Trouble,
 };
-pub use words::{Lasting, Size, counted};
+pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
+pub use text::{Lasting, Size, counted};
+pub use trends::{Sample, Sources, Trends};
 
 use tokio::sync::Mutex;
 
@@ -104,16 +104,16 @@ impl From<KeyringError> for Failed {
     }
 }
 
-/// What the desk looks at and works with.
+/// What the service looks at and works with.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct AdminService {
     /// The records.
     pub store: Arc<dyn Store>,
     /// What delivery counts.
     pub counters: Arc<Counters>,
     /// What failed lately.
     pub notes: Notes,
-    /// The hand on delivery.
+    /// Queries and commands to delivery.
     pub operator: Operator,
     /// What denies subscriptions.
     pub denials: Denials,
@@ -146,7 +146,7 @@ pub struct Desk {
 }
 
 #[cfg(test)]
-impl Desk {
+impl AdminService {
     fn where_nothing_is_delivered(store: Arc<dyn Store>, folder: &std::path::Path) -> Self {
         let counters = Arc::new(Counters::new(store.shards()));
         let (telling, _) = tokio::sync::mpsc::unbounded_channel();
@@ -157,7 +157,7 @@ impl Desk {
             counters,
             notes: Notes::default(),
             operator: Operator::of_nobody(),
-            denials: Denials::new(Arc::clone(&store), crate::delivery::Halts::default(), telling),
+            denials: Denials::new(Arc::clone(&store), Arc::new(crate::delivery::Halts::default()), telling),
             store,
             trends: Trends::new(sources),
             audit: Audit::open(&folder.join("audit.jsonl")).unwrap(),

@@ -4,7 +4,7 @@ use resync_core::websub::NotificationId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::words;
+use super::text;
 use crate::delivery::{LateSubscription, Note, OpenHost, Totals};
 use crate::store::{self, ChainBreak, Notification, Offset, Slot, TopicId};
 
@@ -439,7 +439,7 @@ impl LogEntry {
             received_at: notification.received_at.to_string(),
             content_type: String::from_utf8_lossy(&notification.content_type).into_owned(),
             bytes: notification.body.len(),
-            kind: words::rule(notification.rule),
+            kind: text::rule(notification.rule),
         }
     }
 }
@@ -477,7 +477,7 @@ impl From<LateSubscription> for Late {
                 .then(|| NotificationId { topic: late.topic.0, offset: late.cursor.next().0 }.to_string()),
             behind: late.head.distance(late.cursor),
             attempts: late.attempts,
-            class: words::class(late.class),
+            class: text::class(late.class),
             failing_since: late.failing_since.map(|since| since.to_string()),
             next_attempt_in: late.next_attempt_in.map(|pause| pause.as_secs()),
             paused: late.paused,
@@ -512,7 +512,7 @@ impl From<store::Skip> for Skipped {
             notification: NotificationId { topic: skip.topic.0, offset: skip.offset.0 }.to_string(),
             subscription: skip.subscription.0,
             at: skip.at.to_string(),
-            class: words::class(skip.class),
+            class: text::class(skip.class),
             status: skip.status,
         }
     }
