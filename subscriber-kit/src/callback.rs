@@ -49,8 +49,8 @@ use resync_core::websub::verification::Verification;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::arriving::{Arriving, Coming};
 use crate::inbox::{Arrival, Deliveries, Delivery, NotTaken, accept};
+use crate::incoming_bytes::{IncomingBytes, Reservation};
 use crate::state::Subscriptions;
 use crate::subscription::Verdict;
 
@@ -130,7 +130,7 @@ pub struct Callback {
 struct Shared {
     subscriptions: Subscriptions,
     sender: mpsc::Sender<Delivery>,
-    arriving: Arriving,
+    incoming: IncomingBytes,
     options: CallbackOptions,
 }
 
@@ -142,8 +142,8 @@ impl Callback {
     #[must_use]
     pub fn new(subscriptions: &Subscriptions, options: CallbackOptions) -> (Self, Deliveries) {
         let (sender, receiver) = mpsc::channel(options.capacity.max(1));
-        let arriving = Arriving::new(options.max_waiting_bytes);
-        let shared = Shared { subscriptions: subscriptions.clone(), sender, arriving, options };
+        let incoming = IncomingBytes::new(options.max_waiting_bytes);
+        let shared = Shared { subscriptions: subscriptions.clone(), sender, incoming, options };
         let left = subscriptions.left_open().into();
         (Self { shared: Arc::new(shared) }, Deliveries { left, receiver })
     }
@@ -259,8 +259,8 @@ impl Shared {
         if known.ended {
             return Err(Refusal::Ended);
         }
-        let mut coming = self.arriving.begin(token);
-        let body = self.read(&known.topic, headers, body, &mut coming).await?;
+        let mut reservation = self.incoming.begin(token);
+        let body = self.read(&known.topic, headers, body, &mut reservation).await?;
         let body = signed(headers, &known.secrets, &body).map_err(Refusal::BadSignature)?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let arrival = Arrival {
@@ -289,7 +289,7 @@ impl Shared {
         topic: &TopicUrl,
         headers: &HeaderMap,
         body: B,
-        coming: &mut Coming<'_>,
+        reservation: &mut Reservation<'_>,
     ) -> Result<Bytes, Refusal>
     where
         B: http_body::Body + Send,
@@ -319,7 +319,7 @@ impl Shared {
                 Ok(Some(Ok(frame))) => {
                     // Trailers say nothing here.
                     if let Ok(data) = frame.into_data() {
-                        if !coming.takes(data.remaining()) {
+                        if !reservation.reserve(data.remaining()) {
                             return Err(Refusal::NotTaken(NotTaken::Full));
                         }
                         taken.put(data);

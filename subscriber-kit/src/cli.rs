@@ -10,13 +10,13 @@ use http::{HeaderName, HeaderValue};
 use resync_common::completions::{Completions, Man};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::callback::CallbackOptions;
-use resync_subscriber_kit::fetch::{ClientOptions, Credentials, Reach};
+use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::sync::{Authority, Baseline, ChangesFrom, Filter, SyncOptions};
 use url::Url;
 
-use crate::limits::{Limits, Patience};
+use crate::limits::{Limits, TimeoutArgs};
 
 /// Where the callback server listens.
 const LISTEN: &str = "127.0.0.1:8092";
@@ -77,7 +77,7 @@ pub(crate) enum Command {
         #[arg(env = "RESYNC_DESTINATION_URL")]
         url: String,
         #[command(flatten)]
-        manners: Manners,
+        access: AccessArgs,
         /// Do not read the lists to tell their sizes and dates
         #[arg(long, env = "RESYNC_DESTINATION_NO_SIZES")]
         no_sizes: bool,
@@ -172,9 +172,9 @@ pub(crate) struct Copy {
     #[arg(id = "into", env = "RESYNC_DESTINATION_DIR", value_name = "DIR")]
     pub(crate) dir: PathBuf,
     #[command(flatten)]
-    pub(crate) choice: Choice,
+    pub(crate) selection: SelectionArgs,
     #[command(flatten)]
-    pub(crate) manners: Manners,
+    pub(crate) access: AccessArgs,
     /// Write JSON
     #[arg(long, env = "RESYNC_DESTINATION_JSON")]
     pub(crate) json: bool,
@@ -189,7 +189,7 @@ pub(crate) struct Listen {
     #[arg(long, env = "RESYNC_DESTINATION_INTO", required = true, value_name = "DIR")]
     pub(crate) into: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) choice: Choice,
+    pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) service: Service,
     /// About how often to synchronise without being told; 0s for never
@@ -249,13 +249,13 @@ pub(crate) struct Service {
     #[arg(long, env = "RESYNC_DESTINATION_UNSUBSCRIBE_ON_EXIT")]
     pub(crate) unsubscribe_on_exit: bool,
     #[command(flatten)]
-    pub(crate) manners: Manners,
+    pub(crate) access: AccessArgs,
 }
 
 impl Listen {
     /// Each URL with its directory.
     pub(crate) fn copies(&self) -> Result<Vec<(String, PathBuf)>, String> {
-        let Choice { set, base, state, .. } = &self.choice;
+        let SelectionArgs { set, base, state, .. } = &self.selection;
         if self.url.len() != self.into.len() {
             return Err(format!(
                 "{} URLs and {} directories: give an --into for each URL",
@@ -266,7 +266,7 @@ impl Listen {
         if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
             return Err("--set, --base and --state are for one copy: give a Capability List as the URL, and leave the state in each directory".to_owned());
         }
-        self.service.manners.tell_one_source(&self.url)?;
+        self.service.access.tell_one_source(&self.url)?;
         Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
     }
 }
@@ -274,7 +274,7 @@ impl Listen {
 impl Subscribe {
     /// What is to be subscribed to.
     pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
-        self.service.manners.tell_one_source(&self.topics)?;
+        self.service.access.tell_one_source(&self.topics)?;
         Ok(self.topics.clone())
     }
 }
@@ -292,14 +292,14 @@ impl Service {
             unsubscribe_on_exit: self.unsubscribe_on_exit,
             callback: CallbackOptions::default()
                 .taking(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
-            client: self.manners.client_options(sources),
+            client: self.access.client_options(sources),
         }
     }
 }
 
 /// Whom this program asks, and how politely.
 #[derive(Debug, Args)]
-pub(crate) struct Manners {
+pub(crate) struct AccessArgs {
     /// Never ask an address that is not public, wherever a list or a redirect leads
     #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
     pub(crate) public_only: bool,
@@ -322,13 +322,13 @@ pub(crate) struct Manners {
           value_delimiter = '\n', value_parser = header)]
     pub(crate) header: Vec<Header>,
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: TimeoutArgs,
 }
 
 /// Of a request.
 pub(crate) type Header = (HeaderName, HeaderValue);
 
-impl Manners {
+impl AccessArgs {
     /// Refuses to tell the secrets of one Source to another one.
     fn tell_one_source(&self, sources: &[String]) -> Result<(), String> {
         let has_secrets = self.token.is_some() || !self.header.is_empty();
@@ -348,24 +348,24 @@ impl Manners {
             reach: reach(self.public_only, self.any_address, sources),
             per_host: self.per_host.into(),
             delay: self.delay,
-            ..self.patience.client_options()
+            ..self.timeouts.client_options()
         }
     }
 }
 
 /// Which addresses these flags let be asked, beside those as near as what was given.
-pub(crate) fn reach(public_only: bool, any_address: bool, given: Vec<Url>) -> Reach {
+pub(crate) fn reach(public_only: bool, any_address: bool, given: Vec<Url>) -> AddressPolicy {
     match (public_only, any_address) {
-        (true, _) => Reach::PublicOnly,
-        (false, true) => Reach::Everywhere,
-        (false, false) => Reach::AsNearAs(given),
+        (true, _) => AddressPolicy::PublicOnly,
+        (false, true) => AddressPolicy::Everywhere,
+        (false, false) => AddressPolicy::NetworkOf(given),
     }
 }
 
 /// What is copied, and how.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct Choice {
+pub(crate) struct SelectionArgs {
     /// Which set, if the Source has several: its Capability List's URL or a part of it
     #[arg(long, env = "RESYNC_DESTINATION_SET", value_name = "SET")]
     pub(crate) set: Option<String>,
@@ -440,7 +440,7 @@ pub(crate) enum Changes {
     Dump,
 }
 
-impl Choice {
+impl SelectionArgs {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
             delete: self.delete,
@@ -535,10 +535,11 @@ mod tests {
         else {
             panic!("it is no other command")
         };
-        let (ours, theirs) = (copy.choice.sync_options(), SyncOptions::default());
+        let (ours, theirs) = (copy.selection.sync_options(), SyncOptions::default());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
-        let theirs = ClientOptions { reach: Reach::AsNearAs(Vec::new()), ..ClientOptions::default() };
-        let ours = copy.manners.client_options([]);
+        let theirs =
+            ClientOptions { reach: AddressPolicy::NetworkOf(Vec::new()), ..ClientOptions::default() };
+        let ours = copy.access.client_options([]);
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }
 
@@ -548,7 +549,7 @@ mod tests {
         let Command::Sync { copy, .. } = Cli::parse_from(line.split(' ')).command else {
             panic!("it is no other command")
         };
-        let Authority::Origins(origins) = copy.choice.sync_options().authority else {
+        let Authority::Origins(origins) = copy.selection.sync_options().authority else {
             panic!("only those are meant")
         };
         let hosts: Vec<_> = origins.iter().filter_map(Url::host_str).collect();

@@ -10,7 +10,7 @@ use resync_subscriber_kit::sync::SyncOptions;
 
 /// How long one request may take.
 #[derive(Debug, Args)]
-pub(crate) struct Patience {
+pub(crate) struct TimeoutArgs {
     /// How long opening a connection may take
     #[arg(long, env = "RESYNC_DESTINATION_CONNECT_TIMEOUT", default_value = "5s", value_parser = parse_duration)]
     connect_timeout: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Patience {
     max_redirects: usize,
 }
 
-impl Patience {
+impl TimeoutArgs {
     pub(crate) fn client_options(&self) -> ClientOptions {
         ClientOptions {
             connect_timeout: self.connect_timeout,

@@ -1,9 +1,9 @@
 //! `resync-destination`: reads the command line, calls the library, prints, exits.
 
-mod bar;
 mod cli;
 mod config;
 mod limits;
+mod progress_line;
 mod show;
 
 use std::error::Error;
@@ -20,14 +20,14 @@ use resync_subscriber_kit::relay::{RelayError, RelayOptions, relay, unsubscribe}
 use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::state::{STATE_FOLDER, Status, followed_alone, remember_alone, status};
 use resync_subscriber_kit::sync::{
-    Look, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
+    Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
 };
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use url::{Host, Url};
 
-use bar::Following;
 use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe, reach};
+use progress_line::ProgressLine;
 use show::Sizes;
 
 const FAILED: u8 = 1;
@@ -91,8 +91,8 @@ fn runtime(command: &Command) -> std::io::Result<Runtime> {
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Discover { url, manners, no_sizes, json } => {
-            let client = client(manners.client_options([&url]))?;
+        Command::Discover { url, access, no_sizes, json } => {
+            let client = client(access.client_options([&url]))?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
             let sizes = if no_sizes { Sizes::default() } else { Sizes::of(&client, &source).await };
             let told = if json {
@@ -104,17 +104,17 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Sync { copy, incremental, from, dry_run, list } => {
-            let how = if incremental || from.is_some() { Look::Changes } else { Look::Everything };
-            let mut options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
+            let how = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
+            let mut options = SyncOptions { dry_run, from, ..copy.selection.sync_options() };
             let is_listed = list || dry_run;
-            let bar = if is_listed {
+            let progress_line = if is_listed {
                 options.progress = listing(copy.json);
                 None
             } else {
-                Following::of(&options.progress)
+                ProgressLine::of(&options.progress)
             };
             let report = synchronise(&copy, &options, how).await;
-            drop(bar);
+            drop(progress_line);
             let report = report?;
             let would = if dry_run { "would be " } else { "" };
             say(match (copy.json, is_listed) {
@@ -175,21 +175,21 @@ async fn open(
     copy: &Copy,
     is_only_looked_at: bool,
 ) -> Result<(Client, Offer, Target, Option<Followed>), Failure> {
-    let client = client(copy.manners.client_options([&copy.url]))?;
+    let client = client(copy.access.client_options([&copy.url]))?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
     let before = followed_alone(&state_folder(copy));
-    let set = source.choose_again(&copy.url, copy.choice.set.as_deref(), before.as_ref())?;
+    let set = source.choose_again(&copy.url, copy.selection.set.as_deref(), before.as_ref())?;
     let followed = source.is_direct.then(|| Followed { url: copy.url.clone(), set: set.name() });
     let offer = Offer::of(set);
-    if offer.base(copy.choice.sync_options().baseline).is_none() {
+    if offer.base(copy.selection.sync_options().baseline).is_none() {
         return Err(ListenError::NothingOffered { set: set.name() }.into());
     }
-    let base = copy.choice.base.clone().unwrap_or_else(|| source.base.clone());
+    let base = copy.selection.base.clone().unwrap_or_else(|| source.base.clone());
     let directory = |error| Failure::configuration(format!("cannot use {}: {error}", copy.dir.display()));
     let target =
         if is_only_looked_at { Target::look(&copy.dir, base) } else { Target::open(&copy.dir, base) };
     let target = target.map_err(directory)?;
-    let target = match &copy.choice.state {
+    let target = match &copy.selection.state {
         Some(folder) => target.with_state(folder),
         None => target,
     };
@@ -197,16 +197,16 @@ async fn open(
 }
 
 fn state_folder(copy: &Copy) -> PathBuf {
-    copy.choice.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER))
+    copy.selection.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER))
 }
 
 /// An audit.
 async fn compare(copy: &Copy) -> Result<ExitCode, Failure> {
     let (client, offer, target, _) = open(copy, true).await?;
-    let options = copy.choice.sync_options();
-    let bar = Following::of(&options.progress);
+    let options = copy.selection.sync_options();
+    let progress_line = ProgressLine::of(&options.progress);
     let report = audit(&client, &offer, &target, &options).await;
-    drop(bar);
+    drop(progress_line);
     let report = report?;
     say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
     Ok(verdict(report.verdict == Verdict::InStep))
@@ -222,7 +222,7 @@ fn listing(json: bool) -> Progress {
 }
 
 /// What it did, which `status` then tells too.
-async fn synchronise(copy: &Copy, options: &SyncOptions, how: Look) -> Result<Report, Failure> {
+async fn synchronise(copy: &Copy, options: &SyncOptions, how: Depth) -> Result<Report, Failure> {
     let (did, followed) = match open(copy, options.dry_run).await {
         Ok((client, offer, target, followed)) => {
             let did = look(&client, &offer, &target, options, how).await;
@@ -290,10 +290,10 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
     let copies = flags.copies().map_err(|text| Failure { code: USAGE, text })?;
     let of = |(url, into): (String, PathBuf)| {
         let mut options = ListenOptions::new(url, into);
-        options.sync = flags.choice.sync_options();
-        options.set.clone_from(&flags.choice.set);
-        options.base.clone_from(&flags.choice.base);
-        options.state.clone_from(&flags.choice.state);
+        options.sync = flags.selection.sync_options();
+        options.set.clone_from(&flags.selection.set);
+        options.base.clone_from(&flags.selection.base);
+        options.state.clone_from(&flags.selection.state);
         options.poll = flags.poll;
         options
     };

@@ -15,7 +15,7 @@ use resync_subscriber_kit::relay::Relayed;
 use resync_subscriber_kit::state::{LastSync, Status};
 use resync_subscriber_kit::subscription::{Phase, Subscription};
 use resync_subscriber_kit::sync::{
-    AuditReport, Event as Dealt, FAILURES_KEPT, Hole, Method, Outcome, Report, Seams, Verdict,
+    AuditReport, Event as ResourceEvent, FAILURES_KEPT, Gap, GapHistory, Method, Outcome, Report, Verdict,
 };
 use serde_json::{Value, json};
 use url::Url;
@@ -246,10 +246,10 @@ pub(crate) fn heard_json(directory: &Path, event: &Event) -> Value {
 }
 
 /// What became of one resource, unless nothing did.
-pub(crate) fn outcome(dealt: Dealt<'_>) -> Option<String> {
+pub(crate) fn outcome(event: ResourceEvent<'_>) -> Option<String> {
     // No name makes a line that looks like another one.
-    let uri = dealt.uri.replace(char::is_control, " ");
-    match dealt.outcome {
+    let uri = event.uri.replace(char::is_control, " ");
+    match event.outcome {
         Ok(Outcome::Unchanged) => None,
         Ok(outcome) => Some(format!("{} {uri}", outcome.name())),
         Err(cause) => Some(format!("failed {uri}: {cause}")),
@@ -257,9 +257,9 @@ pub(crate) fn outcome(dealt: Dealt<'_>) -> Option<String> {
 }
 
 /// The same as one JSON object a line.
-pub(crate) fn outcome_json(dealt: Dealt<'_>) -> Option<String> {
-    let uri = dealt.uri;
-    let told = match dealt.outcome {
+pub(crate) fn outcome_json(event: ResourceEvent<'_>) -> Option<String> {
+    let uri = event.uri;
+    let told = match event.outcome {
         Ok(Outcome::Unchanged) => return None,
         Ok(outcome) => json!({ "outcome": outcome.name(), "uri": uri }),
         Err(cause) => json!({ "outcome": "failed", "uri": uri, "cause": cause }),
@@ -288,7 +288,7 @@ pub(crate) fn report(report: &Report) -> String {
     };
     lines.extend(report.deletion_skipped.iter().map(|why| format!("  {deleted}: {why}")));
     lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
-    lines.extend(seams(&report.seams));
+    lines.extend(gaps(&report.gaps));
     lines.join("\n")
 }
 
@@ -299,9 +299,9 @@ fn more(named: usize, all: u64) -> Option<String> {
 }
 
 /// What is worth knowing of a Source whose lists do not touch, again and again.
-fn seams(seams: &Seams) -> Option<String> {
-    let Hole { told_until, from } = seams.last.filter(|_| seams.are_a_habit())?;
-    let holes = seams.holes;
+fn gaps(gaps: &GapHistory) -> Option<String> {
+    let Gap { told_until, from } = gaps.last.filter(|_| gaps.are_a_habit())?;
+    let holes = gaps.holes;
     Some(format!(
         "  the Source's lists of changes do not touch, {holes} times so far, at last from {told_until} to {from}: what changed \
          between is found out from the next Resource List, for which it is asked about once an hour"
@@ -408,9 +408,10 @@ mod tests {
 
     #[test]
     fn no_name_makes_a_line_that_looks_like_another_one() {
-        let dealt = Dealt { uri: "http://source.example/a\ndeleted b", outcome: Ok(Outcome::Created) };
-        assert_eq!(outcome(dealt).unwrap(), "created http://source.example/a deleted b");
-        assert_eq!(outcome(Dealt { outcome: Ok(Outcome::Unchanged), ..dealt }), None);
+        let event =
+            ResourceEvent { uri: "http://source.example/a\ndeleted b", outcome: Ok(Outcome::Created) };
+        assert_eq!(outcome(event).unwrap(), "created http://source.example/a deleted b");
+        assert_eq!(outcome(ResourceEvent { outcome: Ok(Outcome::Unchanged), ..event }), None);
     }
 
     #[test]

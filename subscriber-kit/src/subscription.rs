@@ -13,7 +13,7 @@ use resync_core::websub::secret::Secret;
 use resync_core::websub::verification::Verification;
 
 use crate::discover::Channel;
-use crate::state::{Book, KeptSecret, Mode, Pending, Record, StateError, SubscriptionId, Subscriptions};
+use crate::state::{KeptSecret, Mode, Pending, Record, StateError, StateFile, SubscriptionId, Subscriptions};
 
 /// How long a request to the hub may be verified; hubs may be busy.
 const PENDING_FOR: Duration = Duration::from_secs(3600);
@@ -152,7 +152,7 @@ impl Subscriptions {
     /// All subscriptions as they stand.
     #[must_use]
     pub fn list(&self) -> Vec<Subscription> {
-        self.with_book(Book::subscriptions).into_iter().map(|one| self.as_handled(one)).collect()
+        self.with_book(StateFile::subscriptions).into_iter().map(|one| self.as_handled(one)).collect()
     }
 
     /// What was handled is known before it is part of the book.
@@ -195,7 +195,7 @@ impl Subscriptions {
     }
 }
 
-impl Book {
+impl StateFile {
     pub(crate) fn record(&mut self, token: &str) -> Option<&mut Record> {
         self.subscriptions.iter_mut().find(|record| record.token == token)
     }

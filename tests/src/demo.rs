@@ -12,7 +12,7 @@ use resync_hub::{Hub, config};
 use resync_publisher::notify::{Outcome, Told};
 use resync_publisher::serve::serve;
 use resync_publisher::{BaseUrl, HubUrl, Settings, build, notify};
-use resync_subscriber_kit::fetch::Reach;
+use resync_subscriber_kit::fetch::AddressPolicy;
 use resync_subscriber_kit::listen::{Event, ListenOptions, listen};
 use resync_subscriber_kit::sync::Report;
 use tokio::net::TcpListener;
@@ -167,7 +167,7 @@ impl Destination {
         let mut options = ListenOptions::new(source, copy);
         options.sync.delete = true;
         // It is on this machine.
-        options.service.client.reach = Reach::AsNearAs(Url::parse(source).into_iter().collect());
+        options.service.client.reach = AddressPolicy::NetworkOf(Url::parse(source).into_iter().collect());
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let hear = move |event| drop(sender.send((Instant::now(), event)));

@@ -74,7 +74,7 @@ pub struct Unreadable {
     /// What went wrong with it.
     pub reason: String,
     /// Whether it may well be readable a little later.
-    pub may_mend: bool,
+    pub retry_may_help: bool,
 }
 
 /// Why discovery ended without what was asked for.
@@ -171,10 +171,10 @@ impl DiscoverError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Fetch(error) => error.is_transient(),
-            Self::NothingFound { tried, .. } => tried.iter().any(|place| place.may_mend),
+            Self::NothingFound { tried, .. } => tried.iter().any(|place| place.retry_may_help),
             Self::NoReadableSet { sets }
             | Self::UnreadableSets { sets, .. }
-            | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.may_mend),
+            | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.retry_may_help),
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
             Self::Url { .. } | Self::NoHub { .. } | Self::SeveralSets { .. } | Self::OtherSet { .. } => false,
         }
@@ -220,7 +220,7 @@ impl Source {
             _ => Err(DiscoverError::UnknownSet {
                 wanted: wanted.to_owned(),
                 several: fitting.len() > 1,
-                unreadable: self.may_mend(),
+                unreadable: self.retry_may_help(),
                 sets: names(),
             }),
         }
@@ -250,8 +250,8 @@ impl Source {
     }
 
     /// Whether sets that cannot be read may be readable a little later.
-    pub(crate) fn may_mend(&self) -> bool {
-        self.unreadable.iter().any(|set| set.may_mend)
+    pub(crate) fn retry_may_help(&self) -> bool {
+        self.unreadable.iter().any(|set| set.retry_may_help)
     }
 }
 

@@ -41,7 +41,7 @@ pub async fn channels(client: &Client, url: &str) -> Result<Vec<Channel>, Discov
 async fn of_source(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverError> {
     let source = discover(client, url).await?;
     // What the others name is not all, and whoever has subscribed to more would leave it.
-    if source.may_mend() {
+    if source.retry_may_help() {
         return Err(DiscoverError::Incomplete { url: source.found_at, sets: source.unreadable });
     }
     let sets = source.sets.into_iter().flat_map(|set| [set.change_channel, set.framework_channel]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use resync_common::client::root_cause;
 use url::{Host, Url};
 
-use super::reach::refused;
+use super::address_policy::refused;
 
 /// The longest that a server is left alone because it asks for it.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -45,7 +45,7 @@ pub enum FetchError {
     #[error(
         "{url} is refused: its name is at {address} now, and was {before} when this process first asked for it: restart this process if that is intended"
     )]
-    TurnedName {
+    DnsRebinding {
         /// What was asked for.
         url: Box<Url>,
         /// Where it is now.
@@ -177,7 +177,7 @@ impl FetchError {
     fn is_about_a_name(&self) -> bool {
         match self {
             Self::NotPublic { url, .. } => matches!(url.host(), Some(Host::Domain(_))),
-            Self::MixedAddresses { .. } | Self::TurnedName { .. } => true,
+            Self::MixedAddresses { .. } | Self::DnsRebinding { .. } => true,
             _ => false,
         }
     }

@@ -1,12 +1,12 @@
 //! The only way out: GET and POST with bounds on redirects, size and time.
 
+mod address_policy;
 mod answer;
 mod credentials;
 mod deadline;
 mod error;
-mod reach;
+mod host_limits;
 mod retries;
-mod turns;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Seek, SeekFrom, Write};
@@ -24,15 +24,15 @@ use resync_core::websub::FORM_CONTENT_TYPE;
 use resync_core::websub::link_header::LinkHeader;
 use url::Url;
 
-pub(crate) use answer::{Answer, Rest, Validators};
+use address_policy::AddressGuard;
+pub use address_policy::AddressPolicy;
+pub(crate) use answer::{Answer, Remainder, Validators};
 use answer::{range_start, retry_after, text};
 pub use credentials::Credentials;
 pub(crate) use deadline::Deadline;
 pub use error::FetchError;
-use reach::Judge;
-pub use reach::Reach;
+use host_limits::HostLimits;
 pub(crate) use retries::Retries;
-use turns::Turns;
 
 use crate::space::free_space;
 
@@ -66,7 +66,7 @@ pub struct ClientOptions {
     /// How many redirects one request may go through.
     pub max_redirects: usize,
     /// Which addresses may be asked; only public ones unless it says otherwise.
-    pub reach: Reach,
+    pub reach: AddressPolicy,
     /// How many requests to one host may be under way.
     pub per_host: usize,
     /// How long to wait between the beginnings of two requests to one host, out of politeness.
@@ -85,7 +85,7 @@ impl Default for ClientOptions {
             document_timeout: Duration::from_secs(300),
             resource_timeout: Duration::from_secs(3600),
             max_redirects: 5,
-            reach: Reach::default(),
+            reach: AddressPolicy::default(),
             per_host: 8,
             delay: Duration::ZERO,
             credentials: Credentials::default(),
@@ -100,8 +100,8 @@ pub struct Client {
     /// Cheap to clone too: what is large is shared.
     tls: rustls::ClientConfig,
     options: Arc<ClientOptions>,
-    judge: Arc<Judge>,
-    turns: Arc<Turns>,
+    check_answer: Arc<AddressGuard>,
+    host_limits: Arc<HostLimits>,
 }
 
 /// Which redirects of a GET are followed.
@@ -146,14 +146,14 @@ impl Client {
     /// # Errors
     /// [`FetchError::Setup`] when the options cannot be used, a `User-Agent` with a line break for instance.
     pub fn new(options: ClientOptions) -> Result<Self, FetchError> {
-        let turns = Arc::new(Turns::new(options.per_host, options.delay));
-        Self::with(options, tls(web_roots()), turns)
+        let host_limits = Arc::new(HostLimits::new(options.per_host, options.delay));
+        Self::with(options, tls(web_roots()), host_limits)
     }
 
     fn with(
         options: ClientOptions,
         tls: rustls::ClientConfig,
-        turns: Arc<Turns>,
+        host_limits: Arc<HostLimits>,
     ) -> Result<Self, FetchError> {
         let builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls.clone())
@@ -164,9 +164,10 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout);
-        let judge = Judge::new(options.reach.clone());
-        let http = judge.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
-        Ok(Self { http, tls, options: Arc::new(options), judge, turns })
+        let check_answer = AddressGuard::new(options.reach.clone());
+        let http =
+            check_answer.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
+        Ok(Self { http, tls, options: Arc::new(options), check_answer, host_limits })
     }
 
     /// The bounds this client keeps.
@@ -177,7 +178,7 @@ impl Client {
 
     /// One for each of these Sources: that it is near to one host opens nothing to a Source of another.
     pub(crate) fn for_each(&self, sources: &[String]) -> Result<Vec<Self>, FetchError> {
-        let Reach::AsNearAs(given) = &self.options.reach else {
+        let AddressPolicy::NetworkOf(given) = &self.options.reach else {
             return Ok(vec![self.clone(); sources.len()]);
         };
         let hosts: Vec<Option<String>> =
@@ -193,9 +194,9 @@ impl Client {
                     let host = host_of(url);
                     host == *own || host.is_none_or(|host| !of_sources.contains(&host))
                 };
-                let reach = Reach::AsNearAs(given.iter().filter(opens).cloned().collect());
+                let reach = AddressPolicy::NetworkOf(given.iter().filter(opens).cloned().collect());
                 let options = ClientOptions { reach, ..(*self.options).clone() };
-                let client = Self::with(options, self.tls.clone(), Arc::clone(&self.turns))?;
+                let client = Self::with(options, self.tls.clone(), Arc::clone(&self.host_limits))?;
                 by_host.insert(own, client);
             }
         }
@@ -204,14 +205,15 @@ impl Client {
 
     /// GET with redirects; only a 200 is an answer. Of something that came in part only what is missing, if the server gives parts and still has the same; see
     /// [`Answer::start`].
-    pub(crate) async fn get_rest(
+    pub(crate) async fn get_remainder(
         &self,
         url: &Url,
         follow: Follow<'_>,
-        rest: Option<&Rest>,
+        rest: Option<&Remainder>,
         deadline: &mut Deadline,
     ) -> Result<Answer, FetchError> {
-        let answer = self.ask(url, follow, rest.map(Rest::headers).unwrap_or_default(), deadline).await?;
+        let answer =
+            self.ask(url, follow, rest.map(Remainder::headers).unwrap_or_default(), deadline).await?;
         // A 304 to a question without a condition.
         answer.ok_or_else(|| FetchError::of_status(url, 304))
     }
@@ -237,8 +239,8 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.judge.check(&at)?;
-            let turn = deadline.without(self.turns.take(&at)).await;
+            self.check_answer.check(&at)?;
+            let turn = deadline.without(self.host_limits.take(&at)).await;
             let turn = turn.map_err(|left| FetchError::Resting { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
             let sent = deadline.meet(&at, request.headers(self.options.credentials.of(&at)).send()).await?;
@@ -266,7 +268,7 @@ impl Client {
                 let retry_after = text(response.headers(), &RETRY_AFTER).and_then(retry_after);
                 let error = FetchError::Status { url: at.clone(), status: status.as_u16(), retry_after };
                 if let Some(rest) = error.rest() {
-                    self.turns.rest(&at, rest);
+                    self.host_limits.rest(&at, rest);
                 }
                 return Err(error);
             };
@@ -304,7 +306,7 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.judge.check(&at)?;
+            self.check_answer.check(&at)?;
             let request = self.http.post(at.clone()).header(CONTENT_TYPE, FORM_CONTENT_TYPE);
             let sent = request.body(form.to_owned()).timeout(self.options.idle_timeout).send().await;
             let mut response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -453,13 +455,13 @@ mod tests {
         let (here, away) = ("http://127.0.0.1:8090/", "http://8.8.8.8/");
         let all = [here.to_owned(), away.to_owned()];
         let given = all.iter().map(|url| Url::parse(url).unwrap()).collect();
-        let options = ClientOptions { reach: Reach::AsNearAs(given), ..ClientOptions::default() };
+        let options = ClientOptions { reach: AddressPolicy::NetworkOf(given), ..ClientOptions::default() };
         let both = Client::new(options).unwrap();
         let inside = Url::parse("http://127.0.0.1:6379/").unwrap();
         let [own, other] = both.for_each(&all).unwrap().try_into().unwrap();
-        assert!(both.judge.check(&inside).is_ok() && own.judge.check(&inside).is_ok());
-        assert!(matches!(other.judge.check(&inside), Err(FetchError::NotPublic { .. })));
-        assert!(Arc::ptr_eq(&both.turns, &other.turns), "each host has one limit");
+        assert!(both.check_answer.check(&inside).is_ok() && own.check_answer.check(&inside).is_ok());
+        assert!(matches!(other.check_answer.check(&inside), Err(FetchError::NotPublic { .. })));
+        assert!(Arc::ptr_eq(&both.host_limits, &other.host_limits), "each host has one limit");
         let alone = both.for_each(&all[1..]).unwrap();
         assert_eq!(alone[0].options.reach, both.options.reach, "what else was given stays");
     }

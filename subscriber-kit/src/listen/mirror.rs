@@ -6,12 +6,12 @@ use std::time::Duration;
 use url::Url;
 
 use super::{Event, ListenError, ListenOptions};
-use crate::discover::{Channel, DiscoverError, Known, Set, discover};
+use crate::discover::{Channel, DiscoverError, KnownSource, Set, discover};
 use crate::fetch::Client;
 use crate::notification::changes;
 use crate::pause::{LONGEST_RETRY, pauses};
 use crate::state::Subscriptions;
-use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, blocking, look_told};
+use crate::sync::{Depth, Offer, Report, SyncError, SyncOptions, Target, blocking, look_told};
 
 /// The copy and what it is a copy of.
 #[derive(Clone, Debug)]
@@ -83,8 +83,8 @@ impl Mirror {
     }
 
     /// What a later run may begin from.
-    pub(super) fn known(&self) -> Known {
-        Known::new(&self.wanted.source, self.wanted.set.as_deref(), &self.base, &self.set)
+    pub(super) fn known(&self) -> KnownSource {
+        KnownSource::new(&self.wanted.source, self.wanted.set.as_deref(), &self.base, &self.set)
     }
 
     /// Where the lists are may have changed; while that cannot be found out, the known ones are used.
@@ -106,7 +106,7 @@ impl Mirror {
     /// Also what these Change Notifications tell of, where the lists do not have it yet.
     pub(super) async fn synchronise(
         &self,
-        how: Look,
+        how: Depth,
         notifications: Vec<Vec<u8>>,
     ) -> Result<Report, SyncError> {
         let told = blocking(move || changes(&notifications)).await;
@@ -140,7 +140,7 @@ impl Wanted {
                     directory: self.directory.clone(),
                     set: name.clone(),
                     sets: found.sets.iter().map(Set::name).collect(),
-                    may_mend: found.may_mend(),
+                    retry_may_help: found.retry_may_help(),
                 })?
             }
         };
@@ -168,7 +168,7 @@ impl ListenError {
     fn is_transient(&self) -> bool {
         match self {
             Self::Discover(error) => error.is_transient(),
-            Self::OtherSet { may_mend, .. } => *may_mend,
+            Self::OtherSet { retry_may_help, .. } => *retry_may_help,
             _ => false,
         }
     }

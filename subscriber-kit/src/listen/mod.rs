@@ -1,9 +1,9 @@
 //! A copy that stays in step by itself: discover, subscribe, synchronise at the start and on every
 //! notification.
 
-mod again;
 mod chain;
 mod mirror;
+mod retry_schedule;
 mod work;
 
 use std::net::SocketAddr;
@@ -170,7 +170,7 @@ pub enum ListenError {
         /// The sets that can be read.
         sets: Vec<String>,
         /// Whether it may be one that cannot be read at this moment.
-        may_mend: bool,
+        retry_may_help: bool,
     },
     /// The set has no framework channel.
     #[error(

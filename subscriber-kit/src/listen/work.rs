@@ -10,20 +10,20 @@ use resync_core::websub::key::TopicUrl;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::again::{Again, Left};
 use super::chain::{Chain, Link};
 use super::mirror::Mirror;
+use super::retry_schedule::{Remaining, RetrySchedule};
 use super::{Event, ListenError, ListenOptions};
 use crate::channel::follow;
 use crate::discover::Channel;
-use crate::hook::Heard;
-use crate::hook_queue::{HookQueue, Told};
+use crate::hook::Notification;
+use crate::hook_queue::{HookQueue, HookResult};
 use crate::inbox::{Deliveries, Delivery, Receipt};
 use crate::notification::{Interval, Meaning, meaning};
 use crate::pause::{LONGEST_RETRY, at, ended, pauses, sooner};
 use crate::state::{StateError, Subscriptions};
 use crate::subscriber::Subscriber;
-use crate::sync::{Look, Report, SyncError};
+use crate::sync::{Depth, Report, SyncError};
 
 /// How long the first synchronisation waits for the subscription, so that one look serves both.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ const MAX_RUNS: u32 = 6;
 struct Waiting {
     receipt: Receipt,
     /// Where a hook is to hear of it after that, or the synchronisation needs to know what it tells.
-    heard: Option<Heard>,
+    notification: Option<Notification>,
     /// Whether it tells of changed resources, of which the list of changes may not know yet.
     tells_of_changes: bool,
     /// How many synchronisations handled it and left something undone.
@@ -62,18 +62,18 @@ pub(super) struct Work {
     /// When the next synchronisation is due, if any is.
     due: Option<Instant>,
     /// How closely it has to look.
-    look: Look,
+    look: Depth,
     /// How closely the running one looks.
-    running_look: Look,
+    running_look: Depth,
     discover_again: bool,
     /// Notifications that the next synchronisation handles.
     waiting: Vec<Waiting>,
     /// Notifications that the running one handles.
     handled: Vec<Waiting>,
     /// Notifications that were handled, and of which a hook is to hear.
-    to_tell: HookQueue<Receipt>,
+    hooks: HookQueue<Receipt>,
     running: Option<Running>,
-    again: Again,
+    again: RetrySchedule,
     /// When the lease of each topic ends.
     active_until: HashMap<String, DateTime>,
     chain: Chain,
@@ -105,15 +105,15 @@ impl Work {
             subscriptions,
             poll: options.poll,
             due: Some(Instant::now() + FIRST_PATIENCE),
-            look: Look::Everything,
-            running_look: Look::Everything,
+            look: Depth::Full,
+            running_look: Depth::Full,
             discover_again: !mirror.is_current,
             mirror,
             waiting: Vec::new(),
             handled: Vec::new(),
-            to_tell: HookQueue::new(options.service.hook.clone()),
+            hooks: HookQueue::new(options.service.hook.clone()),
             running: None,
-            again: Again::default(),
+            again: RetrySchedule::default(),
             active_until: HashMap::new(),
             chain_then: chain.clone(),
             chain,
@@ -151,20 +151,20 @@ impl Work {
                     self.found(mirror).await;
                     self.synchronised(result, events).await;
                 }
-                told = self.to_tell.next() => self.told_hook(told, events).await,
+                told = self.hooks.next() => self.hook_ended(told, events).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
                 () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
                     next_poll = Instant::now() + spread(self.poll);
                     self.discover_again = true;
-                    self.ask(Look::AtNewList);
+                    self.ask(Depth::IfListChanged);
                 }
             }
         }
     }
 
     /// A synchronisation is due now.
-    fn ask(&mut self, look: Look) {
+    fn ask(&mut self, look: Depth) {
         self.look = self.look.max(look);
         self.due = Some(Instant::now());
     }
@@ -178,23 +178,23 @@ impl Work {
                 |one: &Channel| self.active_until.get(one.topic.as_str()).is_some_and(|at| *at > now);
             let patience =
                 if self.channels.borrow().iter().all(is_active) { Duration::ZERO } else { FIRST_PATIENCE };
-            self.look = self.look.max(Look::UnlessInStep);
+            self.look = self.look.max(Depth::IfOutOfStep);
             self.due = Some(sooner(self.due, Instant::now() + patience));
         }
         events(Event::Subscribed { topic, until });
     }
 
     fn has_room(&self) -> bool {
-        self.waiting.len() + self.handled.len() + self.to_tell.len() < MAX_WAITING
+        self.waiting.len() + self.handled.len() + self.hooks.len() < MAX_WAITING
     }
 
     async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(Event) + Send)) {
         let meaning = meaning(delivery.body.body(), &self.mirror.set);
-        let tells_of_changes = matches!(meaning, Ok(Meaning::Told(_) | Meaning::Changes));
+        let tells_of_changes = matches!(meaning, Ok(Meaning::ChangeNotification(_) | Meaning::Changes));
         match meaning {
             // What was skipped may have been of use.
-            Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Look::UnlessInStep),
-            Ok(Meaning::Told(interval)) => self.told(interval, delivery.skipped > 0, events),
+            Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Depth::IfOutOfStep),
+            Ok(Meaning::ChangeNotification(interval)) => self.told(interval, delivery.skipped > 0, events),
             Ok(Meaning::NotUsed) => {
                 tracing::info!("a notification about documents that are not used here");
                 return self.saved(delivery.done().await);
@@ -202,34 +202,34 @@ impl Work {
             // Whoever sent it had something to tell, and it may not be the first.
             Err(error) => {
                 tracing::warn!(%error, "a notification that cannot be understood: the lists are looked at");
-                self.ask(Look::UnlessInStep);
+                self.ask(Depth::IfOutOfStep);
                 return self.saved(delivery.done().await);
             }
-            Ok(Meaning::Changes) => self.ask(Look::Changes),
-            Ok(Meaning::Synchronise) => self.ask(Look::UnlessInStep),
-            Ok(Meaning::LookInside) => self.ask(Look::Everything),
+            Ok(Meaning::Changes) => self.ask(Depth::Changes),
+            Ok(Meaning::Synchronise) => self.ask(Depth::IfOutOfStep),
+            Ok(Meaning::LookInside) => self.ask(Depth::Full),
             Ok(Meaning::DiscoverAgain) => {
                 self.discover_again = true;
-                self.ask(Look::Everything);
+                self.ask(Depth::Full);
             }
         }
-        let (receipt, heard) = delivery.into_heard();
-        let heard = (self.to_tell.has_hook() || tells_of_changes).then_some(heard);
-        self.waiting.push(Waiting { receipt, heard, tells_of_changes, runs: 0 });
+        let (receipt, notification) = delivery.into_notification();
+        let notification = (self.hooks.has_hook() || tells_of_changes).then_some(notification);
+        self.waiting.push(Waiting { receipt, notification, tells_of_changes, runs: 0 });
         events(Event::Notified);
     }
 
     /// Resources changed, and others of which nothing was told if the interval does not follow the last (CN-016). The
     /// Change List has them all, or else the next Resource List; what is late may still come first.
     fn told(&mut self, interval: Interval, skipped: bool, events: &mut (impl FnMut(Event) + Send)) {
-        let look = if skipped { Look::UnlessInStep } else { Look::Changes };
+        let look = if skipped { Depth::IfOutOfStep } else { Depth::Changes };
         let Link::Ahead { told_until } = self.chain.take(interval, DateTime::now()) else {
             return self.ask(look);
         };
         let from = interval.from;
         tracing::warn!(%told_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
         events(Event::Gap { told_until, from });
-        self.look = self.look.max(if self.mirror.tells_of_changes() { look } else { Look::UnlessInStep });
+        self.look = self.look.max(if self.mirror.tells_of_changes() { look } else { Depth::IfOutOfStep });
         self.due = Some(sooner(self.due, Instant::now() + REORDERING));
     }
 
@@ -239,11 +239,14 @@ impl Work {
         self.handled.append(&mut self.waiting);
         let mut mirror = self.mirror.clone();
         let again = std::mem::take(&mut self.discover_again);
-        self.running_look = std::mem::replace(&mut self.look, Look::Changes);
+        self.running_look = std::mem::replace(&mut self.look, Depth::Changes);
         let how = self.running_look;
-        let told =
-            self.handled.iter().filter(|one| one.tells_of_changes).filter_map(|one| one.heard.as_ref());
-        let told = told.map(|heard| heard.body.clone()).collect();
+        let told = self
+            .handled
+            .iter()
+            .filter(|one| one.tells_of_changes)
+            .filter_map(|one| one.notification.as_ref());
+        let told = told.map(|notification| notification.body.clone()).collect();
         self.running = Some(Box::pin(async move {
             if again {
                 mirror.find_again().await;
@@ -286,15 +289,15 @@ impl Work {
                 if has_gap {
                     tracing::info!("the lists do not reach to where a gap ends: they are asked again");
                 }
-                let is_news = self.handled.iter().any(|one| one.runs == 0);
-                let undone = report.may_mend.then_some(Duration::ZERO).or(report.asks_again_in);
+                let is_new = self.handled.iter().any(|one| one.runs == 0);
+                let retry_after = report.retry_may_help.then_some(Duration::ZERO).or(report.asks_again_in);
                 // A baseline would compare every file again for the few that failed.
-                let is_baseline = report.may_mend && !report.is_remembered;
-                let look = if is_baseline { self.running_look } else { Look::Changes };
-                if let Some(pause) = self.again.after(Left { is_news, undone, has_gap }) {
+                let is_baseline = report.retry_may_help && !report.is_remembered;
+                let look = if is_baseline { self.running_look } else { Depth::Changes };
+                if let Some(pause) = self.again.after(Remaining { is_new, retry_after, has_gap }) {
                     self.look_again(look, pause);
                 }
-                self.handled(report.may_mend).await;
+                self.handled(report.retry_may_help).await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
                 events(Event::Synchronised(report));
@@ -326,17 +329,17 @@ impl Work {
 
     /// What was handled is done with, but for what the hook is to hear of. What the copy may not be in step with waits for
     /// further synchronisations, though not for any number of them.
-    async fn handled(&mut self, may_mend: bool) {
+    async fn handled(&mut self, retry_may_help: bool) {
         let mut done = Vec::new();
         for waiting in std::mem::take(&mut self.handled) {
             let runs = waiting.runs + 1;
-            if may_mend && runs < MAX_RUNS {
+            if retry_may_help && runs < MAX_RUNS {
                 self.handled.push(Waiting { runs, ..waiting });
                 continue;
             }
-            let Waiting { receipt, heard, .. } = waiting;
-            match heard.filter(|_| self.to_tell.has_hook()) {
-                Some(heard) => self.to_tell.push(receipt, heard),
+            let Waiting { receipt, notification, .. } = waiting;
+            match notification.filter(|_| self.hooks.has_hook()) {
+                Some(notification) => self.hooks.push(receipt, notification),
                 None => done.push(receipt),
             }
         }
@@ -344,21 +347,21 @@ impl Work {
         self.saved(done);
     }
 
-    async fn told_hook(&mut self, told: Told<Receipt>, events: &mut (impl FnMut(Event) + Send)) {
-        match told {
-            Told::Done(receipt, _) => {
+    async fn hook_ended(&mut self, result: HookResult<Receipt>, events: &mut (impl FnMut(Event) + Send)) {
+        match result {
+            HookResult::Done(receipt, _) => {
                 let done = receipt.done().await;
                 self.saved(done);
                 events(Event::HookDone);
             }
-            Told::Failed { error, retry_in } => {
+            HookResult::Failed { error, retry_in } => {
                 events(Event::HookFailed { cause: error.to_string(), retry_in });
             }
         }
     }
 
     /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
-    fn look_again(&mut self, look: Look, pause: Duration) {
+    fn look_again(&mut self, look: Depth, pause: Duration) {
         self.look = self.look.max(look);
         self.due = Some(sooner(self.due, Instant::now() + pause));
     }

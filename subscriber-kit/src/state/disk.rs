@@ -13,7 +13,7 @@ use resync_core::lock::FileLock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::book::{Book, FORMAT};
+use super::state_file::{FORMAT, StateFile};
 use super::{LastSync, StateError, journal};
 use crate::discover::Followed;
 
@@ -32,10 +32,10 @@ const LEFT_AFTER: Duration = Duration::from_secs(3600);
 const LOCK_NAME: &str = "lock";
 
 /// Reads the state in `folder` without locking it; `None` where there is none.
-pub(super) fn read(folder: &Path) -> Result<Option<Book>, StateError> {
+pub(super) fn read(folder: &Path) -> Result<Option<StateFile>, StateError> {
     let path = folder.join(FILE_NAME);
-    match parse::<Book>(&path)? {
-        Some(Book { format, .. }) if format != FORMAT => {
+    match parse::<StateFile>(&path)? {
+        Some(StateFile { format, .. }) if format != FORMAT => {
             let reason = format!("format {format}, this program knows {FORMAT}");
             Err(StateError::Content { path, reason })
         }
@@ -43,13 +43,13 @@ pub(super) fn read(folder: &Path) -> Result<Option<Book>, StateError> {
     }
 }
 
-pub(super) fn write(folder: &Path, book: &Book) -> Result<(), StateError> {
+pub(super) fn write(folder: &Path, book: &StateFile) -> Result<(), StateError> {
     replace(folder, FILE_NAME, book)
 }
 
 /// What a synchronisation by itself leaves.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Alone {
+pub(super) struct SyncRecord {
     format: u32,
     pub(super) last: LastSync,
     /// Of which set the copy is.
@@ -58,11 +58,11 @@ pub(super) struct Alone {
 }
 
 /// What the last synchronisation by itself left, if there was one and that can be read.
-pub(super) fn read_alone(folder: &Path) -> Option<Alone> {
+pub(super) fn read_alone(folder: &Path) -> Option<SyncRecord> {
     let path = folder.join(ALONE_NAME);
-    match parse::<Alone>(&path) {
+    match parse::<SyncRecord>(&path) {
         Ok(Some(alone)) if alone.format == ALONE_FORMAT => return Some(alone),
-        Ok(Some(Alone { format, .. })) => {
+        Ok(Some(SyncRecord { format, .. })) => {
             tracing::warn!(path = %path.display(), format, "this program does not know the format of what the last `sync` did");
         }
         Ok(None) => {}
@@ -76,7 +76,7 @@ pub(super) fn write_alone(
     last: LastSync,
     followed: Option<Followed>,
 ) -> Result<(), StateError> {
-    replace(folder, ALONE_NAME, &Alone { format: ALONE_FORMAT, last, followed })
+    replace(folder, ALONE_NAME, &SyncRecord { format: ALONE_FORMAT, last, followed })
 }
 
 /// Removes what processes that were killed left unfinished. What cannot be removed is in nobody's way.

@@ -2,9 +2,9 @@
 //!
 //! A change counts once it is durable. Whoever only looks never waits for the disk.
 
-mod book;
 mod disk;
 mod journal;
+mod state_file;
 
 use std::collections::HashMap;
 use std::io;
@@ -20,16 +20,16 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
-use crate::discover::{Followed, Known};
-use crate::inbox::{Delivery, Left, Window, resume};
+use crate::discover::{Followed, KnownSource};
+use crate::inbox::{Delivery, Unfinished, Window, resume};
 use crate::subscription::Subscription;
 use crate::sync::Report;
-use book::note_handled;
-pub(crate) use book::{Book, KeptSecret, Mode, Pending, Record};
 use disk::{io_error, lock, read, read_alone, sweep, write, write_alone};
 pub(crate) use disk::{is_state_folder, make_private_folder, mark};
 use journal::Journal;
 pub(crate) use journal::{Event, Taken, Then};
+use state_file::note_handled;
+pub(crate) use state_file::{KeptSecret, Mode, Pending, Record, StateFile};
 
 /// The name of the state folder inside a copy's directory.
 pub const STATE_FOLDER: &str = ".resync-destination";
@@ -98,7 +98,7 @@ pub struct Subscriptions {
 #[derive(Debug)]
 struct Shared {
     /// What is durable.
-    book: Mutex<Book>,
+    book: Mutex<StateFile>,
     /// What came, by the subscription's token; moves faster than the disk.
     windows: Mutex<HashMap<String, Window>>,
     /// Held while the next book is made and written, so that one change follows another. Readers do not wait
@@ -109,7 +109,7 @@ struct Shared {
     /// What was taken and not handled, on disk; none where there is no folder.
     journal: Option<Mutex<Journal>>,
     /// What an earlier run left open, until it is handed over.
-    left: Mutex<Vec<Left>>,
+    left: Mutex<Vec<Unfinished>>,
     /// How many bytes of bodies were taken and not handled.
     waiting: AtomicU64,
     /// Held as long as the state is in use.
@@ -142,7 +142,7 @@ impl Subscriptions {
         let (opened, events) = Journal::open(folder).map_err(io_error(&path, "read"))?;
         let is_new = events.is_empty();
         let (windows, mut left) = resume(&book.subscriptions, events);
-        let is_known = |one: &Left| book.subscriptions.iter().any(|record| record.token == one.token());
+        let is_known = |one: &Unfinished| book.subscriptions.iter().any(|record| record.token == one.token());
         let closed = left.extract_if(.., |one| !is_known(one)).count();
         if closed > 0 {
             tracing::warn!(
@@ -155,7 +155,7 @@ impl Subscriptions {
         if !is_new || forgotten > 0 {
             write(folder, &book)?;
         }
-        let open: Vec<u64> = left.iter().map(Left::number).collect();
+        let open: Vec<u64> = left.iter().map(Unfinished::number).collect();
         let mut journal = Ok(None);
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let keeper = shared.clone();
@@ -172,7 +172,9 @@ impl Subscriptions {
     /// not at all. What was taken and not handled is then lost with it too.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self { shared: Arc::new(Shared::new(Book::default(), HashMap::new(), None, None, None, Vec::new())) }
+        Self {
+            shared: Arc::new(Shared::new(StateFile::default(), HashMap::new(), None, None, None, Vec::new())),
+        }
     }
 
     /// The subscription to `topic` at `hub`: the one there is, with its secret and callback, or a new one.
@@ -200,7 +202,7 @@ impl Subscriptions {
     /// Changes the state: the change counts, and this returns, once it is durable.
     pub(crate) async fn update<R, F>(&self, change: F) -> Result<R, StateError>
     where
-        F: FnOnce(&mut Book) -> R + Send + 'static,
+        F: FnOnce(&mut StateFile) -> R + Send + 'static,
         R: Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
@@ -224,7 +226,7 @@ impl Subscriptions {
         self.update(|_| ()).await
     }
 
-    pub(crate) fn with_book<R>(&self, look: impl FnOnce(&Book) -> R) -> R {
+    pub(crate) fn with_book<R>(&self, look: impl FnOnce(&StateFile) -> R) -> R {
         look(&self.shared.lock())
     }
 
@@ -245,7 +247,7 @@ impl Subscriptions {
 
 impl Subscriptions {
     /// Remembers what a discovery found.
-    pub(crate) async fn remember_discovery(&self, known: Known) -> Result<(), StateError> {
+    pub(crate) async fn remember_discovery(&self, known: KnownSource) -> Result<(), StateError> {
         if self.with_book(|book| book.known.as_ref() == Some(&known)) {
             return Ok(());
         }
@@ -267,7 +269,7 @@ impl Subscriptions {
     }
 
     /// What the last discovery found.
-    pub(crate) fn known_discovery(&self) -> Option<Known> {
+    pub(crate) fn known_discovery(&self) -> Option<KnownSource> {
         self.with_book(|book| book.known.clone())
     }
 }
@@ -320,12 +322,12 @@ impl Subscriptions {
 
 impl Shared {
     fn new(
-        book: Book,
+        book: StateFile,
         windows: HashMap<String, Window>,
         folder: Option<PathBuf>,
         lock: Option<FileLock>,
         journal: Option<Journal>,
-        left: Vec<Left>,
+        left: Vec<Unfinished>,
     ) -> Self {
         Self {
             book: Mutex::new(book),
@@ -334,14 +336,14 @@ impl Shared {
             folder,
             changed: watch::Sender::new(()),
             journal: journal.map(Mutex::new),
-            waiting: AtomicU64::new(left.iter().map(Left::bytes).sum()),
+            waiting: AtomicU64::new(left.iter().map(Unfinished::bytes).sum()),
             left: Mutex::new(left),
             _lock: lock,
         }
     }
 
     /// Changes the book; the change counts once it is durable.
-    fn change<R>(&self, change: impl FnOnce(&mut Book) -> R) -> Result<R, StateError> {
+    fn change<R>(&self, change: impl FnOnce(&mut StateFile) -> R) -> Result<R, StateError> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = self.lock().clone();
         let result = change(&mut next);
@@ -355,7 +357,7 @@ impl Shared {
     }
 
     /// The book is replaced as a whole, so a panic elsewhere cannot leave it half changed.
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, StateFile> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -426,7 +428,7 @@ pub fn remember_alone(
 mod tests {
     use super::disk::FILE_NAME;
     use super::*;
-    use crate::inbox::{Identity, Standing};
+    use crate::inbox::{Identity, Stage};
     use resync_core::websub::identity::NotificationId;
 
     fn topic() -> TopicUrl {
@@ -457,7 +459,7 @@ mod tests {
         let id = first.add(&topic(), &hub()).await.unwrap();
         let identity = Identity { id: NotificationId { topic: 7, offset: 9 }, body: 1 };
         first.with_window(&id.0, |window| {
-            let number = window.push(identity, Standing::Open);
+            let number = window.push(identity, Stage::Open);
             window.done(number);
         });
         first.save().await.unwrap();
@@ -468,7 +470,7 @@ mod tests {
         assert_eq!(second.add(&topic(), &hub()).await.unwrap(), id);
         assert_eq!(second.with(&id.0, |record| record.secret.as_bytes().to_vec()), secret);
         assert_eq!(second.get(&id).unwrap().last.unwrap().offset, 9);
-        assert!(second.with_window(&id.0, |window| window.standing(identity).is_some()));
+        assert!(second.with_window(&id.0, |window| window.stage(identity).is_some()));
     }
 
     #[tokio::test]
@@ -480,13 +482,14 @@ mod tests {
         for (topic, days) in ages {
             let id = first.add(&TopicUrl::parse(topic).unwrap(), &hub()).await.unwrap();
             let ended = DateTime::now().unix_millis() - days * day;
-            let age = move |book: &mut Book| book.record(&id.0).unwrap().expires_unix_millis = Some(ended);
+            let age =
+                move |book: &mut StateFile| book.record(&id.0).unwrap().expires_unix_millis = Some(ended);
             first.update(age).await.unwrap();
         }
         drop(first);
         let second = Subscriptions::open(folder.path()).unwrap();
         let topics =
-            |book: &Book| book.subscriptions.iter().map(|one| one.topic.to_string()).collect::<Vec<_>>();
+            |book: &StateFile| book.subscriptions.iter().map(|one| one.topic.to_string()).collect::<Vec<_>>();
         assert_eq!(second.with_book(topics), [ages[0].0]);
     }
 
@@ -560,7 +563,7 @@ mod tests {
         let book = format!(r#"{{"format":1,"subscriptions":[],"last_sync":{last}}}"#);
         std::fs::write(folder.path().join(FILE_NAME), book).unwrap();
         let last = status(folder.path()).unwrap().unwrap().last_sync.unwrap();
-        assert_eq!((last.in_step(), last.report.seams.holes), (true, 0));
+        assert_eq!((last.in_step(), last.report.gaps.holes), (true, 0));
     }
 
     #[tokio::test]

@@ -10,15 +10,15 @@ use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
 use super::download::blocking;
-use super::folder::Room;
+use super::file_map::FileMap;
+use super::folder::Staging;
 use super::lists::{Counted, Lists};
 use super::local::{Facts, Local, compare, hash_file, same_second};
-use super::memory::{Known, Memory};
+use super::memory::{KnownFile, Memory};
+use super::notified::NotifiedChanges;
 use super::path::{Ways, obstacle, relative_path};
-use super::places::Places;
 use super::plan::Planned;
 use super::report::{FAILURES_KEPT, Failure, Report, note};
-use super::told::Told;
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -152,9 +152,9 @@ async fn whole_audit(
         changes: offer.changes(options.changes),
         base: &target.base,
         options,
-        told: Told::default(),
+        told: NotifiedChanges::default(),
         news: Vec::new(),
-        room: Room::Temporary,
+        room: Staging::Temporary,
         bytes: AtomicU64::new(0),
         counted: Counted::default(),
     };
@@ -197,7 +197,7 @@ async fn whole_audit(
 /// An audit reads every file, whatever is known of it: bits rot. `None` where another line is the last word.
 fn look(
     target: &Target,
-    places: &Places,
+    places: &FileMap,
     planned: &Planned,
     known: &Memory,
 ) -> Result<Option<Finding>, ResourceError> {
@@ -220,7 +220,7 @@ fn look(
 }
 
 /// A file that is as it was fetched is stale; of one that nothing is known of, the time tells.
-fn why_different(path: &Path, facts: &Facts, known: Option<&Known>) -> std::io::Result<Finding> {
+fn why_different(path: &Path, facts: &Facts, known: Option<&KnownFile>) -> std::io::Result<Finding> {
     let data = std::fs::symlink_metadata(path)?;
     if !data.is_file() {
         return Ok(Finding::Corrupt);

@@ -11,38 +11,38 @@ use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
 use url::Url;
 
-use super::changes::{Changes, Gap, Point, Reached};
+use super::changes::{Changes, GapPolicy, Point, Reached};
 use super::collector::{Collected, Collector};
+use super::copy_state::{CopyState, MAX_RETRIES, Retry};
 use super::download::blocking;
 use super::dump::{Dumps, Filled, fill, is_empty};
+use super::file_map::FileMap;
 use super::filter::Filter;
-use super::folder::{CopyFolder, Room};
-use super::lists::{Counted, LastSeen, Lists, Reading, Snapshot, Unity};
+use super::folder::{CopyFolder, Staging};
+use super::gaps::GapHistory;
+use super::lists::{Consistency, Counted, LastSeen, Lists, Reading, Snapshot};
 use super::memory::{Memory, More, Scope, Settled};
 use super::path::{uri_or_path, url_of};
-use super::places::Places;
 use super::plan::Line;
 use super::report::{Method, Report};
-use super::run::{Made, Run};
-use super::seams::Seams;
-use super::standing::{MAX_UNDONE, Standing, Undone};
+use super::run::{Run, RunOutcome};
 use super::{Authority, ChangesFrom, Offer, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
 /// How closely to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Look {
+pub enum Depth {
     /// Deal with the changes since the last run (RS-191); without a Change List, or a run to build on, as
-    /// [`Look::AtNewList`].
+    /// [`Depth::IfListChanged`].
     Changes,
     /// Do nothing if the list is still the one that was dealt with as far as was possible: what failed then
     /// and needs a new list, such as a 404, is not tried again where the Source tells of no changes. Changes since the
     /// list are dealt with all the same.
-    AtNewList,
+    IfListChanged,
     /// Do nothing if the list is still the one that the copy was in step with (RS-096).
-    UnlessInStep,
+    IfOutOfStep,
     /// Compare every file.
-    Everything,
+    Full,
 }
 
 /// Baseline synchronisation (RS-190): brings the directory in step with the Resource List or index, or with the Resource
@@ -62,7 +62,7 @@ pub async fn baseline(
     target: &Target,
     options: &SyncOptions,
 ) -> Result<Report, SyncError> {
-    look(client, offer, target, options, Look::Everything).await
+    look(client, offer, target, options, Depth::Full).await
 }
 
 /// As [`baseline`], and as closely as `look` says.
@@ -74,7 +74,7 @@ pub async fn look(
     offer: &Offer,
     target: &Target,
     options: &SyncOptions,
-    look: Look,
+    look: Depth,
 ) -> Result<Report, SyncError> {
     look_told(client, offer, target, options, look, &[]).await
 }
@@ -85,7 +85,7 @@ pub(crate) async fn look_told(
     offer: &Offer,
     target: &Target,
     options: &SyncOptions,
-    look: Look,
+    look: Depth,
     told: &[(DateTime, Entry)],
 ) -> Result<Report, SyncError> {
     let max = options.max_run_time;
@@ -123,7 +123,7 @@ pub(super) struct Work<'s> {
     scope: Scope,
     pub(super) folder: Arc<CopyFolder>,
     /// What earlier runs left.
-    left: Option<Standing>,
+    left: Option<CopyState>,
 }
 
 impl<'s> Work<'s> {
@@ -144,7 +144,7 @@ impl<'s> Work<'s> {
         let left = standing(&folder, &scope).await;
         let mut remembered = left.as_ref().map(|left| left.told.clone()).unwrap_or_default();
         let news = remembered.take(told);
-        let (room, bytes) = (Room::Copy(Arc::clone(&folder)), AtomicU64::new(0));
+        let (room, bytes) = (Staging::Copy(Arc::clone(&folder)), AtomicU64::new(0));
         let counted = Counted::default();
         let base = &target.base;
         let lists =
@@ -156,61 +156,65 @@ impl<'s> Work<'s> {
 
     /// Where the copy stands in the Source's changes, by what is told of it or else by what earlier runs left. What those
     /// owe, and what they doubt, stays.
-    fn beginning(&self, look: Look) -> Result<Option<Standing>, SyncError> {
+    fn beginning(&self, look: Depth) -> Result<Option<CopyState>, SyncError> {
         let left = self.left.clone();
-        let Some(from) = self.options.from.filter(|_| look == Look::Changes) else { return Ok(left) };
+        let Some(from) = self.options.from.filter(|_| look == Depth::Changes) else { return Ok(left) };
         if from > DateTime::now() {
             return Err(SyncError::InFuture { from: from.to_string() });
         }
         let point = Point::at(from);
         Ok(Some(match left {
             Some(left) => left.at(point),
-            None => Standing::new(self.scope.clone(), point, Vec::new()),
+            None => CopyState::new(self.scope.clone(), point, Vec::new()),
         }))
     }
 }
 
 /// What runs of these settings left so far.
-async fn standing(folder: &Arc<CopyFolder>, scope: &Scope) -> Option<Standing> {
+async fn standing(folder: &Arc<CopyFolder>, scope: &Scope) -> Option<CopyState> {
     let (folder, scope) = (Arc::clone(folder), scope.clone());
-    blocking(move || Standing::load(&folder, &scope)).await
+    blocking(move || CopyState::load(&folder, &scope)).await
 }
 
 impl Work<'_> {
-    async fn run(&self, look: Look) -> Result<Report, SyncError> {
+    async fn run(&self, look: Depth) -> Result<Report, SyncError> {
         let left = self.beginning(look)?;
         let standing = left.as_ref().filter(|_| self.lists.changes.is_some());
         let now = DateTime::now();
         let is_from_elsewhere = self.options.from.is_some();
         let gap = match standing {
-            Some(standing) if !is_from_elsewhere => standing.seams.gap(now),
-            _ => Gap::Refused,
+            Some(standing) if !is_from_elsewhere => standing.gaps.gap(now),
+            _ => GapPolicy::Refused,
         };
         // Where changes are missing, a newer list has the first word, unless it rests.
-        if let (Look::Changes, Some(standing)) = (look, standing)
-            && (standing.uncertain.is_none() || gap == Gap::Tolerated)
-            && let Some(report) = Box::pin(self.incremental(standing, standing.seams, gap)).await?
+        if let (Depth::Changes, Some(standing)) = (look, standing)
+            && (standing.uncertain.is_none() || gap == GapPolicy::Tolerated)
+            && let Some(report) = Box::pin(self.incremental(standing, standing.gaps, gap)).await?
         {
             return self.settle(report).await;
         }
         let loading = Arc::clone(&self.folder);
         let memory = blocking(move || Memory::load(&loading)).await;
         let enough = memory.settled_for(&self.scope).filter(|settled| match look {
-            Look::Everything => false,
-            Look::UnlessInStep => settled.report.is_done(),
-            Look::Changes | Look::AtNewList => true,
+            Depth::Full => false,
+            Depth::IfOutOfStep => settled.report.is_done(),
+            Depth::Changes | Depth::IfListChanged => true,
         });
         let seen =
             enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
         let snapshot = match (self.lists.read(seen).await?, enough, standing) {
             (Reading::New(snapshot), ..) => *snapshot,
-            (Reading::Known, _, Some(standing)) => {
+            (Reading::Unchanged, _, Some(standing)) => {
                 // The point is later than the list; one from elsewhere may not be. What is missing since, the list does not
                 // tell if it says which versions it is of; else all that it names is fetched.
                 let names_versions = enough.is_some_and(|settled| settled.names_versions);
-                let gap = if names_versions && !is_from_elsewhere { Gap::Tolerated } else { Gap::Refused };
-                let seams = standing.seams.asked(now, names_versions);
-                match Box::pin(self.incremental(standing, seams, gap)).await {
+                let gap = if names_versions && !is_from_elsewhere {
+                    GapPolicy::Tolerated
+                } else {
+                    GapPolicy::Refused
+                };
+                let gaps = standing.gaps.asked(now, names_versions);
+                match Box::pin(self.incremental(standing, gaps, gap)).await {
                     Ok(Some(report)) => return self.settle(report).await,
                     Ok(None) => self.lists.read_anew().await?,
                     Err(error) if error.is_about_a_document() => {
@@ -221,16 +225,17 @@ impl Work<'_> {
                 }
             }
             // A run that was killed left no point: it is not known what changed since the list.
-            (Reading::Known, Some(settled), None)
+            (Reading::Unchanged, Some(settled), None)
                 if self.lists.changes.is_some() && !settled.is_without_point =>
             {
                 self.lists.read_anew().await?
             }
-            (Reading::Known, Some(settled), None) => {
+            (Reading::Unchanged, Some(settled), None) => {
                 // Where nothing else tells of changes, the notifications do until the next list.
-                let is_due = |left: &&Standing| !self.lists.news.is_empty() || left.owes_what_was_told();
+                let is_due = |left: &&CopyState| !self.lists.news.is_empty() || left.owes_what_was_told();
                 if let Some(left) = left.as_ref().filter(is_due)
-                    && let Some(report) = Box::pin(self.incremental(left, left.seams, Gap::Refused)).await?
+                    && let Some(report) =
+                        Box::pin(self.incremental(left, left.gaps, GapPolicy::Refused)).await?
                 {
                     return Ok(report);
                 }
@@ -238,18 +243,23 @@ impl Work<'_> {
                 return Ok(Report { reached, ..settled.report.clone().repeated() });
             }
             // Only what was seen can be known.
-            (Reading::Known, None, None) => return Ok(Report::default()),
+            (Reading::Unchanged, None, None) => return Ok(Report::default()),
         };
         if self.options.delete && snapshot.places.is_empty() {
             return Err(SyncError::Empty { url: self.lists.list.clone() });
         }
-        let seams = standing.map(|standing| standing.seams).unwrap_or_default();
-        let seams = seams.and(&snapshot.holes, &snapshot.joins, now).asked(now, snapshot.names_versions);
-        let report = Box::pin(self.baseline(snapshot, memory, seams)).await?;
+        let gaps = standing.map(|standing| standing.gaps).unwrap_or_default();
+        let gaps = gaps.and(&snapshot.holes, &snapshot.joins, now).asked(now, snapshot.names_versions);
+        let report = Box::pin(self.baseline(snapshot, memory, gaps)).await?;
         self.settle(report).await
     }
 
-    async fn baseline(&self, snapshot: Snapshot, memory: Memory, seams: Seams) -> Result<Report, SyncError> {
+    async fn baseline(
+        &self,
+        snapshot: Snapshot,
+        memory: Memory,
+        gaps: GapHistory,
+    ) -> Result<Report, SyncError> {
         let Snapshot { places, plan, mut report, packages, bytes, unity, point, .. } = snapshot;
         let Snapshot { validators, digest, names_versions, .. } = snapshot;
         let deletion_skipped = why_no_deletion(&unity, report.failed, self.options);
@@ -258,39 +268,39 @@ impl Work<'_> {
         run.filled = self.fill(&run, places.wanted(), bytes).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
         let mut learnt = Memory::default();
-        let mut made = Made::default();
+        let mut made = RunOutcome::default();
         Box::pin(run.resources(&plan, &mut report, &mut made, &mut learnt)).await?;
         if may_remove {
             self.unlisted(places, &mut report, &mut made).await;
         }
         run.account(&mut report);
         report.deletion_skipped = deletion_skipped;
-        report.may_mend |= matches!(unity, Unity::Mixed(_));
+        report.retry_may_help |= matches!(unity, Consistency::Mixed(_));
         // An index that does not say when it is true stays the same while its lists change; what changed before the point
         // and is told nowhere, the same list will not tell either.
         let is_settled = match unity {
-            Unity::One => true,
-            Unity::Gap(_) => point.is_some(),
-            Unity::Mixed(_) | Unity::Untold(_) => false,
+            Consistency::Consistent => true,
+            Consistency::Gap(_) => point.is_some(),
+            Consistency::Mixed(_) | Consistency::Undated(_) => false,
         };
         report.uncertain = unity.doubt();
         report.reached = point.as_ref().map(Point::reached);
         report.asks_again_in = self.asks_again_in(&made);
-        report.seams = Box::new(seams);
-        if !report.may_mend && is_settled {
+        report.gaps = Box::new(gaps);
+        if !report.retry_may_help && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
             learnt.settled =
                 Some(Settled { scope, validators, digest, report, is_without_point, names_versions });
         }
         let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
-        let standing = standing.map(|standing| standing.doubted(report.uncertain.clone(), seams));
+        let standing = standing.map(|standing| standing.doubted(report.uncertain.clone(), gaps));
         report.is_remembered = standing.is_some();
         self.keep(made.changed, Some(learnt), standing, self.left.as_ref()).await?;
         Ok(report)
     }
 
     /// Removes what is not listed.
-    async fn unlisted(&self, places: Arc<Places>, report: &mut Report, made: &mut Made) {
+    async fn unlisted(&self, places: Arc<FileMap>, report: &mut Report, made: &mut RunOutcome) {
         let (target, filter) = (self.target.clone(), self.options.filter.clone());
         let (really, progress) = (!self.options.dry_run, self.options.progress.clone());
         let found = blocking(move || delete::unlisted(&target, &places, &filter, really, &progress)).await;
@@ -321,13 +331,13 @@ impl Work<'_> {
         }
     }
 
-    /// Deals with what changed since the last run, of which these `seams` are known now; `None` where changes were lost and
+    /// Deals with what changed since the last run, of which these `gaps` are known now; `None` where changes were lost and
     /// that is not tolerated (RS-197). Without lists of changes that is what notifications told of.
     async fn incremental(
         &self,
-        standing: &Standing,
-        seams: Seams,
-        gap: Gap,
+        standing: &CopyState,
+        gaps: GapHistory,
+        gap: GapPolicy,
     ) -> Result<Option<Report>, SyncError> {
         let mut collector = Collector::new(&self.lists, self.lists.room.scratch()?);
         let now = DateTime::now();
@@ -360,10 +370,10 @@ impl Work<'_> {
         report.uncertain = gap.or_else(|| standing.uncertain.clone());
         report.reached = Some(point.reached());
         report.asks_again_in = self.asks_again_in(&made);
-        report.seams = Box::new(seams.and(&holes, &joins, now));
+        report.gaps = Box::new(gaps.and(&holes, &joins, now));
         report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
         let doubt = report.uncertain.clone();
-        let next = made.standing(&self.scope, point).map(|next| next.doubted(doubt, *report.seams));
+        let next = made.standing(&self.scope, point).map(|next| next.doubted(doubt, *report.gaps));
         report.is_remembered = next.is_some();
         self.keep(made.changed, None, next, Some(standing)).await?;
         Ok(Some(report))
@@ -373,17 +383,17 @@ impl Work<'_> {
     async fn deal(
         &self,
         collector: Collector,
-        again: &[(&Undone, u32)],
-        resting: &[&Undone],
-    ) -> Result<(Report, Made), SyncError> {
+        again: &[(&Retry, u32)],
+        resting: &[&Retry],
+    ) -> Result<(Report, RunOutcome), SyncError> {
         let Collected { places, plan, mut report, packages, .. } = blocking(move || collector.end()).await?;
         report.method = Method::Incremental;
         // Of what changed since, that is the last word.
-        let place = |undone: &Undone| undone.line.place(&self.target.base);
-        let is_no_news = |(undone, number): &&(&Undone, u32)| {
+        let place = |undone: &Retry| undone.line.place(&self.target.base);
+        let is_no_news = |(undone, number): &&(&Retry, u32)| {
             place(undone).is_some_and(|place| places.is_last_word(&place, *number))
         };
-        let mut made = Made::after(again.iter().filter(is_no_news).map(|(undone, _)| *undone));
+        let mut made = RunOutcome::after(again.iter().filter(is_no_news).map(|(undone, _)| *undone));
         for undone in resting {
             if !place(undone).is_some_and(|place| places.knows(&place)) {
                 report.rests(&self.options.progress, &undone.line.loc, &undone.cause);
@@ -404,7 +414,7 @@ impl Work<'_> {
     /// a failure (RS-199).
     async fn settle(&self, report: Report) -> Result<Report, SyncError> {
         // With more failures than are remembered it is not known which they are.
-        let is_remembered = report.mismatched && report.failed <= MAX_UNDONE as u64;
+        let is_remembered = report.mismatched && report.failed <= MAX_RETRIES as u64;
         if !is_remembered || self.options.dry_run || self.lists.changes.is_none() {
             return Ok(report);
         }
@@ -412,7 +422,7 @@ impl Work<'_> {
         let Some(standing) = standing.filter(|standing| !standing.undone.is_empty()) else {
             return Ok(report);
         };
-        Ok(match Box::pin(self.incremental(&standing, standing.seams, Gap::Refused)).await {
+        Ok(match Box::pin(self.incremental(&standing, standing.gaps, GapPolicy::Refused)).await {
             Ok(Some(next)) => report.followed_by(next, &standing.undone),
             Ok(None) => report,
             Err(error) => {
@@ -424,7 +434,7 @@ impl Work<'_> {
 
     /// After how long what is not there is to be asked for again, by a run over changes: where no list tells of them, that
     /// asks for what notifications told of.
-    fn asks_again_in(&self, made: &Made) -> Option<Duration> {
+    fn asks_again_in(&self, made: &RunOutcome) -> Option<Duration> {
         made.asks_again_in(|line| self.lists.changes.is_some() || self.lists.told.knows(&line.loc))
     }
 
@@ -434,8 +444,8 @@ impl Work<'_> {
         &self,
         changed: HashSet<PathBuf>,
         learnt: Option<Memory>,
-        next: Option<Standing>,
-        before: Option<&Standing>,
+        next: Option<CopyState>,
+        before: Option<&CopyState>,
     ) -> Result<(), SyncError> {
         if self.options.dry_run {
             return Ok(());
@@ -465,15 +475,15 @@ impl Work<'_> {
 }
 
 /// Why nothing is deleted, if so. An entry without a place may mean any file there is.
-fn why_no_deletion(unity: &Unity, failed: u64, options: &SyncOptions) -> Option<String> {
+fn why_no_deletion(unity: &Consistency, failed: u64, options: &SyncOptions) -> Option<String> {
     if !options.delete {
         return None;
     }
     match (unity, failed) {
-        (Unity::Mixed(why), _) => Some(format!("the Source is making a new snapshot: {why}")),
-        (Unity::Untold(why) | Unity::Gap(why), _) => Some(why.clone()),
-        (Unity::One, 0) => None,
-        (Unity::One, count) => Some(format!(
+        (Consistency::Mixed(why), _) => Some(format!("the Source is making a new snapshot: {why}")),
+        (Consistency::Undated(why) | Consistency::Gap(why), _) => Some(why.clone()),
+        (Consistency::Consistent, 0) => None,
+        (Consistency::Consistent, count) => Some(format!(
             "{count} of the listed resources have no place here, and any file may be one of them"
         )),
     }

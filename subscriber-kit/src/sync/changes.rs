@@ -13,10 +13,10 @@ use super::SyncError;
 use super::collector::Collector;
 use super::download::blocking;
 use super::feed::{Feed, Mark, OpenList};
+use super::gaps::Gap;
 use super::lists::Lists;
 use super::packages::Listed;
 use super::report::shortened;
-use super::seams::Hole;
 use crate::fetch::{FetchError, Fetched, led_to};
 
 /// Up to where the Source's changes are in the copy.
@@ -58,7 +58,7 @@ impl Point {
 
 /// What to do where changes are missing between the point and the oldest list (RS-197).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gap {
+pub(crate) enum GapPolicy {
     /// Nothing can be built on it.
     Refused,
     /// It is told of in [`Reached`].
@@ -70,7 +70,7 @@ pub(crate) struct Changes<'s> {
     pub(crate) lists: &'s Lists<'s>,
     /// The Change List or Change Dump, or the index of one of them.
     pub(crate) root: &'s Url,
-    pub(crate) gap: Gap,
+    pub(crate) gap: GapPolicy,
 }
 
 /// What reading them brought.
@@ -78,7 +78,7 @@ pub(crate) struct Reached {
     pub(crate) collector: Collector,
     pub(crate) point: Point,
     /// What is told nowhere between the point where it began and the newest list, oldest first.
-    pub(crate) holes: Vec<Hole>,
+    pub(crate) holes: Vec<Gap>,
     /// Where a list begins that follows another one, oldest first.
     pub(crate) joins: Vec<DateTime>,
     /// Why changes may be missing, if so.
@@ -160,12 +160,12 @@ impl Changes<'_> {
     ) -> Result<Reached, SyncError> {
         let mut feed = Feed::new(collector, since);
         let mut archive = Archive { place: head.archives.clone(), parts: None };
-        if let (Gap::Refused, None, Some(hole)) = (self.gap, &head.archives, head.hole(since)) {
+        if let (GapPolicy::Refused, None, Some(hole)) = (self.gap, &head.archives, head.hole(since)) {
             self.lost(&mut feed, root, hole)?;
         }
         let mut told = Some(since);
         if let Some(from) = head.from.filter(|from| *from > since) {
-            feed = self.bridge(feed, root, &mut archive, Hole { told_until: since, from }).await?;
+            feed = self.bridge(feed, root, &mut archive, Gap { told_until: since, from }).await?;
             told = None;
         }
         if !head.is_index {
@@ -196,12 +196,12 @@ impl Changes<'_> {
         mut feed: Feed,
         url: &Url,
         archive: &mut Archive,
-        hole: Hole,
+        hole: Gap,
     ) -> Result<Feed, SyncError> {
-        let Hole { mut told_until, from } = hole;
+        let Gap { mut told_until, from } = hole;
         for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(hole)) {
             let (fetched, head) = match self.open(&part.url).await {
-                Err(error) if self.gap == Gap::Tolerated && error.is_about_a_document() => {
+                Err(error) if self.gap == GapPolicy::Tolerated && error.is_about_a_document() => {
                     tracing::warn!(%error, "an archived list of changes cannot be read");
                     continue;
                 }
@@ -215,21 +215,21 @@ impl Changes<'_> {
         }
         let is_closed = told_until > hole.told_until && hole_between((told_until, from)).is_none();
         if !is_closed {
-            self.lost(&mut feed, url, Hole { told_until, from })?;
+            self.lost(&mut feed, url, Gap { told_until, from })?;
         }
         Ok(feed)
     }
 
     /// Takes note of what is told nowhere, if that is tolerated.
-    fn lost(&self, feed: &mut Feed, url: &Url, hole: Hole) -> Result<(), SyncError> {
-        let Hole { told_until, from } = hole;
+    fn lost(&self, feed: &mut Feed, url: &Url, hole: Gap) -> Result<(), SyncError> {
+        let Gap { told_until, from } = hole;
         match self.gap {
-            Gap::Refused => Err(SyncError::LostChanges {
+            GapPolicy::Refused => Err(SyncError::LostChanges {
                 url: Box::new(url.clone()),
                 from: from.to_string(),
                 since: told_until.to_string(),
             }),
-            Gap::Tolerated => {
+            GapPolicy::Tolerated => {
                 feed.holes.push(hole);
                 feed.gap = Some(format!(
                     "{url} tells of changes since {from}, but what is known is of {told_until}: what changed between is not known"
@@ -245,7 +245,7 @@ impl Changes<'_> {
             (Some(parts), _) => parts,
             (None, None) => Vec::new(),
             (None, Some(place)) => match self.read_archive(place).await {
-                Err(error) if self.gap == Gap::Tolerated && error.is_about_a_document() => {
+                Err(error) if self.gap == GapPolicy::Tolerated && error.is_about_a_document() => {
                     tracing::warn!(%error, "the archive of the changes cannot be read");
                     Vec::new()
                 }
@@ -302,9 +302,9 @@ pub(super) struct Head {
 
 impl Head {
     /// Where what it tells does not follow what is known up to `since`.
-    fn hole(&self, since: DateTime) -> Option<Hole> {
+    fn hole(&self, since: DateTime) -> Option<Gap> {
         if let Some(from) = self.from.filter(|from| *from > since) {
-            return Some(Hole { told_until: since, from });
+            return Some(Gap { told_until: since, from });
         }
         let mut told = Some(since);
         let is_needed = |part: &&Part| part.until.is_none_or(|until| until >= since);
@@ -317,8 +317,8 @@ impl Head {
 }
 
 /// Where one list does not follow the other; times may be rounded to seconds.
-fn hole_between((told_until, from): (DateTime, DateTime)) -> Option<Hole> {
-    (from.unix_millis() > told_until.unix_millis() + 1000).then_some(Hole { told_until, from })
+fn hole_between((told_until, from): (DateTime, DateTime)) -> Option<Gap> {
+    (from.unix_millis() > told_until.unix_millis() + 1000).then_some(Gap { told_until, from })
 }
 
 struct Part {
@@ -329,7 +329,7 @@ struct Part {
 
 impl Part {
     /// Whether it may tell of what another one leaves out.
-    fn overlaps(&self, hole: Hole) -> bool {
+    fn overlaps(&self, hole: Gap) -> bool {
         self.until.is_none_or(|until| until > hole.told_until)
             && self.from.is_none_or(|from| from < hole.from)
     }

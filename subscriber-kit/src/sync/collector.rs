@@ -10,12 +10,12 @@ use resync_core::rules::Violations;
 use resync_core::xml::Reader;
 use url::Url;
 
+use super::file_map::{FileMap, PathRules, UNWANTED};
 use super::filter::{Filter, matches_type};
 use super::lists::{Component, Lists, Page};
 use super::local::Facts;
 use super::packages::{Listed, Manifest, Packages, Packed};
 use super::patch::{Chains, PatchLink};
-use super::places::{Ground, Places, UNWANTED};
 use super::plan::{Draft, Line, Plan};
 use super::progress::Progress;
 use super::report::{Report, shortened};
@@ -36,14 +36,14 @@ fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
 
 /// Takes the entries of document after document.
 pub(crate) struct Collector {
-    ground: Ground,
+    ground: PathRules,
     filter: Filter,
     prefer: Vec<String>,
     max: u64,
     /// Of what is kept of the documents: compressed they may be much shorter than that.
     max_bytes: u64,
     list: Url,
-    places: Places,
+    places: FileMap,
     report: Report,
     progress: Progress,
     plan: Draft,
@@ -59,7 +59,7 @@ pub(crate) struct Collector {
 
 /// What a manifest is of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Of {
+pub(crate) enum ManifestKind {
     /// All resources.
     Snapshot,
     /// Changes, of which those before this moment are known.
@@ -68,14 +68,14 @@ pub(crate) enum Of {
 
 /// Until when a manifest tells of changes, by its own words and by its last entry.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ManifestEnd {
     pub(crate) until: Option<DateTime>,
     pub(crate) latest: Option<DateTime>,
 }
 
 /// What came of all documents.
 pub(crate) struct Collected {
-    pub(crate) places: Places,
+    pub(crate) places: FileMap,
     pub(crate) plan: Plan,
     pub(crate) report: Report,
     pub(crate) packages: Packages,
@@ -89,7 +89,7 @@ impl Collector {
     pub(crate) fn new(lists: &Lists<'_>, scratch: File) -> Self {
         let Lists { list, base, options, .. } = lists;
         Self {
-            ground: Ground {
+            ground: PathRules {
                 home: list.origin(),
                 base: (*base).clone(),
                 authority: options.authority.clone(),
@@ -100,7 +100,7 @@ impl Collector {
             max: options.max_resources.min(u64::from(UNWANTED - 1)),
             max_bytes: options.max_list_bytes,
             list: (*list).clone(),
-            places: Places::default(),
+            places: FileMap::default(),
             report: Report::default(),
             progress: options.progress.clone(),
             plan: Draft::new(scratch),
@@ -165,18 +165,18 @@ impl Collector {
         mut self,
         mut manifest: Manifest,
         number: u32,
-        of: Of,
-    ) -> Result<(Self, Told), SyncError> {
+        of: ManifestKind,
+    ) -> Result<(Self, ManifestEnd), SyncError> {
         let url = manifest.url().clone();
-        if manifest.is_of_changes() != matches!(of, Of::Changes(_)) {
+        if manifest.is_of_changes() != matches!(of, ManifestKind::Changes(_)) {
             let found = manifest.metadata().capability.as_ref().map(ToString::to_string).unwrap_or_default();
             return Err(SyncError::OtherManifest { url, found });
         }
-        let mut told = Told { until: manifest.metadata().until, latest: None };
+        let mut told = ManifestEnd { until: manifest.metadata().until, latest: None };
         self.package = Some(number);
         while let Some(entry) = manifest.next_entry()? {
             let resolved = url.join(entry.loc.trim());
-            let Of::Changes(since) = of else {
+            let ManifestKind::Changes(since) = of else {
                 self.take(entry, resolved)?;
                 continue;
             };

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use tempfile::NamedTempFile;
 
 use super::ResourceError;
-use super::folder::Room;
+use super::folder::Staging;
 
 /// How much of a resource is held in memory, in bytes.
 pub(crate) const MOST_HELD: usize = 128 * 1024;
@@ -20,7 +20,7 @@ pub(crate) enum Content {
 
 impl Content {
     /// These bytes, in memory while they are few.
-    pub(crate) fn of(bytes: Vec<u8>, room: &Room) -> Result<Self, ResourceError> {
+    pub(crate) fn of(bytes: Vec<u8>, room: &Staging) -> Result<Self, ResourceError> {
         Ok(if bytes.len() > MOST_HELD {
             Self::File(Space::of(room).write(&bytes)?)
         } else {
@@ -48,13 +48,13 @@ impl Content {
 /// The room for files that are written one after another: the disk is asked once how much it has.
 #[derive(Debug)]
 pub(crate) struct Space<'r> {
-    room: &'r Room,
+    room: &'r Staging,
     /// `None` where that cannot be told: writing will tell.
     free: Option<u64>,
 }
 
 impl<'r> Space<'r> {
-    pub(crate) fn of(room: &'r Room) -> Self {
+    pub(crate) fn of(room: &'r Staging) -> Self {
         Self { room, free: room.free_space().ok() }
     }
 
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn only_short_content_is_held_in_memory() {
-        let held = |length: usize| Content::of(vec![0; length], &Room::Temporary).unwrap().held();
+        let held = |length: usize| Content::of(vec![0; length], &Staging::Temporary).unwrap().held();
         assert_eq!((held(MOST_HELD), held(MOST_HELD + 1)), (MOST_HELD, 0));
     }
 
     #[test]
     fn files_that_are_written_together_share_the_room_there_is() {
-        let mut space = Space { room: &Room::Temporary, free: Some(10) };
+        let mut space = Space { room: &Staging::Temporary, free: Some(10) };
         let mut write = |count: usize| space.write(&vec![0; count]);
         assert!(write(6).is_ok());
         assert!(matches!(write(6), Err(ResourceError::NoSpace { needed: 6, free: 4 })));

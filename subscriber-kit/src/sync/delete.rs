@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
 use super::Target;
+use super::copy_state::MAX_RETRIES;
+use super::file_map::FileMap;
 use super::filter::Filter;
 use super::path::{Ways, obstacle, uri_or_path, url_of};
-use super::places::Places;
 use super::progress::Progress;
 use super::report::Outcome;
-use super::standing::MAX_UNDONE;
 use crate::state::{STATE_FOLDER, is_state_folder};
 
 /// What became of the files that are not listed.
@@ -31,7 +31,7 @@ impl Unlisted {
             return;
         }
         self.failed += 1;
-        if self.failures.len() < MAX_UNDONE {
+        if self.failures.len() < MAX_RETRIES {
             self.failures.push((path.unwrap_or_default(), error));
         }
     }
@@ -41,7 +41,7 @@ impl Unlisted {
 /// Only tells of them unless it is to be done `really`. One that cannot be removed keeps no other.
 pub(crate) fn unlisted(
     target: &Target,
-    places: &Places,
+    places: &FileMap,
     filter: &Filter,
     really: bool,
     to: &Progress,
@@ -64,7 +64,7 @@ fn is_left_out(target: &Target, filter: &Filter, relative: &Path) -> bool {
 
 fn unlisted_by(
     target: &Target,
-    places: &Places,
+    places: &FileMap,
     filter: &Filter,
     mut remove: impl FnMut(&Path) -> io::Result<()>,
 ) -> Unlisted {
@@ -118,7 +118,7 @@ pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<
 /// How many files under the directory are not listed, and the first of them.
 pub(crate) fn count_unlisted(
     target: &Target,
-    places: &Places,
+    places: &FileMap,
     filter: &Filter,
     show: usize,
 ) -> io::Result<(u64, Vec<String>)> {
@@ -164,7 +164,7 @@ fn remove_empty_folders(directory: &Path, file: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::places::places_of;
+    use super::super::file_map::places_of;
     use super::*;
     use url::Url;
 
@@ -172,11 +172,11 @@ mod tests {
         Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap()
     }
 
-    fn places(listed: &[&str]) -> Places {
+    fn places(listed: &[&str]) -> FileMap {
         places_of("http://a.example/", listed)
     }
 
-    fn deleted(target: &Target, places: &Places) -> u64 {
+    fn deleted(target: &Target, places: &FileMap) -> u64 {
         unlisted(target, places, &Filter::default(), true, &Progress::default()).deleted
     }
 

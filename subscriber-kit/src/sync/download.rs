@@ -9,11 +9,11 @@ use tempfile::NamedTempFile;
 use url::Url;
 
 use super::content::{Content, MOST_HELD, Space};
-use super::folder::Room;
+use super::folder::Staging;
 use super::local::Facts;
 use super::memory::Sent;
 use super::{Authority, PathError, SyncOptions};
-use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Rest, Retries, Validators};
+use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +105,7 @@ impl ResourceError {
 
     /// Whether it may succeed later although the list stays as it is. A name, an origin or a 404 does not
     /// change by itself; what came other than listed may be newer than the list (RS-199) or a stale cache.
-    pub(crate) fn may_mend(&self) -> bool {
+    pub(crate) fn retry_may_help(&self) -> bool {
         match self {
             Self::Path(_) | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
             Self::Fetch(error) => error.is_transient(),
@@ -133,7 +133,7 @@ impl ResourceError {
 pub(crate) struct Transfer<'s> {
     pub(crate) client: &'s Client,
     pub(crate) options: &'s SyncOptions,
-    pub(crate) room: &'s Room,
+    pub(crate) room: &'s Staging,
     pub(crate) url: &'s Url,
     /// What names it.
     pub(crate) list: &'s Url,
@@ -149,7 +149,7 @@ pub(crate) struct Transfer<'s> {
 }
 
 /// What came, complete and as listed.
-pub(crate) struct Came {
+pub(crate) struct Received {
     pub(crate) content: Content,
     pub(crate) length: u64,
     pub(crate) hashes: Hashes,
@@ -161,7 +161,7 @@ pub(crate) struct Came {
 
 impl Transfer<'_> {
     /// Fetches from the first mirror that has it, or else from the Source itself, or else from where the Source has it.
-    pub(crate) async fn run(&self) -> Result<Came, ResourceError> {
+    pub(crate) async fn run(&self) -> Result<Received, ResourceError> {
         for mirror in self.mirrors {
             match self.in_time(mirror, Follow::Anywhere, &mut None).await {
                 Ok(came) => return Ok(came),
@@ -181,7 +181,7 @@ impl Transfer<'_> {
 
     /// Fetches, with retries while the Source is away, each of which goes on where the last was cut off, and one more
     /// try when what came is not what the list says.
-    async fn at_source(&self) -> Result<Came, ResourceError> {
+    async fn at_source(&self) -> Result<Received, ResourceError> {
         let follow = match &self.options.authority {
             Authority::SameOrigin => Follow::Home,
             Authority::Origins(others) => Follow::Among(others, self.list),
@@ -215,11 +215,11 @@ impl Transfer<'_> {
         url: &Url,
         follow: Follow<'_>,
         part: &mut Option<Part>,
-    ) -> Result<Came, ResourceError> {
+    ) -> Result<Received, ResourceError> {
         let mut deadline = Deadline::after(self.client.options().resource_timeout);
-        let rest = part.as_ref().and_then(|part| Rest::of(part.length, &part.validators));
+        let rest = part.as_ref().and_then(|part| Remainder::of(part.length, &part.validators));
         let answer = match self.unless.filter(|_| rest.is_none()) {
-            None => self.client.get_rest(url, follow, rest.as_ref(), &mut deadline).await?,
+            None => self.client.get_remainder(url, follow, rest.as_ref(), &mut deadline).await?,
             Some(known) => {
                 let answer = self.client.get_unless(url, follow, Some(known), &mut deadline).await?;
                 answer.ok_or_else(|| FetchError::of_status(url, 304))?
@@ -238,7 +238,7 @@ impl Transfer<'_> {
         url: &Url,
         mut answer: Answer,
         part: &mut Option<Part>,
-    ) -> Result<Came, ResourceError> {
+    ) -> Result<Received, ResourceError> {
         let whole = answer.length.map(|length| length.saturating_add(answer.start));
         self.check_announced(whole)?;
         // What is held in memory is checked when it is written.
@@ -267,7 +267,7 @@ impl Transfer<'_> {
         let content = file.map_or(Content::Held(held), Content::File);
         let sent = Sent { url: url.to_string(), validators };
         let sent = sent.validators.are_given().then(|| Box::new(sent));
-        let came = Came { content, length, hashes: hasher.finish(), modified, sent };
+        let came = Received { content, length, hashes: hasher.finish(), modified, sent };
         self.check(&came)?;
         Ok(came)
     }
@@ -318,7 +318,7 @@ impl Transfer<'_> {
         if part.file.is_some() { part.write(self.room).await } else { Ok(()) }
     }
 
-    fn check(&self, sent: &Came) -> Result<(), ResourceError> {
+    fn check(&self, sent: &Received) -> Result<(), ResourceError> {
         if let Some(listed) = self.facts.length.filter(|listed| *listed != sent.length) {
             return Err(ResourceError::Length { listed, sent: Some(sent.length) });
         }
@@ -343,7 +343,7 @@ struct Part {
 
 impl Part {
     /// Writes what is held. A part whose file could not be written has none any more.
-    async fn write(&mut self, room: &Room) -> Result<(), ResourceError> {
+    async fn write(&mut self, room: &Staging) -> Result<(), ResourceError> {
         let (file, held, room) = (self.file.take(), std::mem::take(&mut self.held), room.clone());
         let written = blocking(move || {
             let Some(mut file) = file else { return Space::of(&room).write(&held) };

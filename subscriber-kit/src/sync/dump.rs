@@ -18,7 +18,7 @@ use super::batch::{self, Ready, Written, put_all};
 use super::download::blocking;
 use super::lists::Lists;
 use super::local::Facts;
-use super::memory::Known;
+use super::memory::KnownFile;
 use super::packages::{Bitstream, Listed, Opened, Packages, bitstream};
 use super::path::relative_path;
 use super::put::Placing;
@@ -119,7 +119,7 @@ pub(crate) fn is_empty(directory: &Path) -> io::Result<bool> {
 }
 
 /// What was put in place, and what is known of it.
-pub(crate) type Filled = HashMap<PathBuf, Option<Known>>;
+pub(crate) type Filled = HashMap<PathBuf, Option<KnownFile>>;
 
 /// Puts what lies in the packages where a file is missing. Whatever goes wrong is left to the list.
 pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>) -> Filled {
@@ -160,7 +160,7 @@ fn unpack_into(
         };
         let Some(relative) = missing(&entry, placing, base) else { continue };
         match bitstream(package, &entry, &placing.folder, max) {
-            Ok(Bitstream::Came(came)) => batch.push(Ready::new(came, &Facts::of(&entry), &relative)),
+            Ok(Bitstream::Received(came)) => batch.push(Ready::new(came, &Facts::of(&entry), &relative)),
             Ok(Bitstream::Useless | Bitstream::Refused(ResourceError::TooLarge { .. })) => {}
             Ok(Bitstream::Refused(error)) => {
                 tracing::warn!(loc = entry.loc, %error, "the rest of a package is left: there is no room for it");

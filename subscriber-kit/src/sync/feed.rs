@@ -11,12 +11,12 @@ use url::Url;
 
 use super::SyncError;
 use super::changes::{Head, Point, Reached};
-use super::collector::{Collector, Of};
+use super::collector::{Collector, ManifestKind};
 use super::download::blocking;
+use super::gaps::Gap;
 use super::lists::Lists;
 use super::local::Facts;
 use super::packages::Listed;
-use super::seams::Hole;
 use crate::fetch::{Fetched, Validators};
 
 /// An open Change List, and how far it was read.
@@ -84,7 +84,7 @@ pub(super) struct Feed {
     open: Option<OpenList>,
     reached: Option<DateTime>,
     /// What is told nowhere; the same one may be there twice.
-    pub(super) holes: Vec<Hole>,
+    pub(super) holes: Vec<Gap>,
     /// Where a list begins that follows another one.
     pub(super) joins: Vec<DateTime>,
     /// Why changes may be missing.
@@ -138,7 +138,7 @@ impl Feed {
             }
             let (manifest, file) = lists.manifest(&listed).await?;
             let number = self.collector.packages.add(&listed, file);
-            let of = Of::Changes(may_be_read.then_some(since));
+            let of = ManifestKind::Changes(may_be_read.then_some(since));
             let (collector, told) = blocking(move || self.collector.manifest(manifest, number, of)).await?;
             self.collector = collector;
             self.reached = self.reached.max(told.until.or(listed.until).or(told.latest));

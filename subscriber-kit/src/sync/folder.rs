@@ -159,12 +159,12 @@ impl Drop for CopyFolder {
 
 /// Where files are prepared: in the copy's own folder, or, for who only looks, among the system's temporary files.
 #[derive(Clone, Debug)]
-pub(crate) enum Room {
+pub(crate) enum Staging {
     Copy(Arc<CopyFolder>),
     Temporary,
 }
 
-impl Room {
+impl Staging {
     /// A new file that will be put in place once it is complete.
     pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
         match self {

@@ -13,16 +13,16 @@ use resync_core::datetime::DateTime;
 use resync_core::document::{Change, Entry};
 use url::Url;
 
-use super::changes::{Changes, Gap, Point, Reached};
-use super::collector::{Collected, Collector, Of};
+use super::changes::{Changes, GapPolicy, Point, Reached};
+use super::collector::{Collected, Collector, ManifestKind};
 use super::download::blocking;
-use super::folder::Room;
+use super::file_map::FileMap;
+use super::folder::Staging;
+use super::gaps::Gap;
+use super::notified::NotifiedChanges;
 use super::packages::{Listed, Packages};
-use super::places::Places;
 use super::plan::Plan;
 use super::report::Report;
-use super::seams::Hole;
-use super::told::Told;
 use super::{SyncError, SyncOptions};
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 
@@ -35,13 +35,13 @@ const SNAPSHOT_TRIES: u32 = 3;
 /// Everything a Source lists, or nothing new.
 pub(crate) enum Reading {
     /// The list is the one that was known.
-    Known,
+    Unchanged,
     New(Box<Snapshot>),
 }
 
 /// Everything a Source lists.
 pub(crate) struct Snapshot {
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<FileMap>,
     pub(crate) plan: Plan,
     /// How many resources there are, and those that have no place.
     pub(crate) report: Report,
@@ -52,9 +52,9 @@ pub(crate) struct Snapshot {
     /// Up to where changes are in the plan; none where the lists do not say when they are from, or changes cannot be read.
     pub(crate) point: Option<Point>,
     /// Whether all of it was true at one time.
-    pub(crate) unity: Unity,
+    pub(crate) unity: Consistency,
     /// What is told nowhere since the lists.
-    pub(crate) holes: Vec<Hole>,
+    pub(crate) holes: Vec<Gap>,
     /// Where lists of changes follow each other.
     pub(crate) joins: Vec<DateTime>,
     /// Whether every listed entry has a hash or a time.
@@ -65,22 +65,22 @@ pub(crate) struct Snapshot {
 
 /// Whether the lists under an index belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unity {
-    One,
+pub(crate) enum Consistency {
+    Consistent,
     /// The Source was making a new snapshot while the lists were read.
     Mixed(String),
     /// The documents do not say when they are from.
-    Untold(String),
+    Undated(String),
     /// What changed between the lists and the oldest change that is told is not known (RS-197).
     Gap(String),
 }
 
-impl Unity {
+impl Consistency {
     /// Why it may not be so.
     pub(crate) fn doubt(self) -> Option<String> {
         match self {
-            Self::One => None,
-            Self::Mixed(why) | Self::Untold(why) | Self::Gap(why) => Some(why),
+            Self::Consistent => None,
+            Self::Mixed(why) | Self::Undated(why) | Self::Gap(why) => Some(why),
         }
     }
 }
@@ -101,11 +101,11 @@ pub(crate) struct Lists<'s> {
     pub(crate) base: &'s Url,
     pub(crate) options: &'s SyncOptions,
     /// The changes that notifications told of, also before this run.
-    pub(crate) told: Told,
+    pub(crate) told: NotifiedChanges,
     /// What of that is told now, oldest first.
     pub(crate) news: Vec<(DateTime, Entry)>,
     /// Where entries and packages are kept meanwhile.
-    pub(crate) room: Room,
+    pub(crate) room: Staging,
     /// How many bytes of resources and packages came.
     pub(crate) bytes: AtomicU64,
     pub(crate) counted: Counted,
@@ -135,14 +135,14 @@ impl Lists<'_> {
         loop {
             self.counted.begin_again();
             let conditions = seen.as_ref().map(|seen| seen.validators);
-            let Some(root) = self.fetch(self.list, conditions).await? else { return Ok(Reading::Known) };
+            let Some(root) = self.fetch(self.list, conditions).await? else { return Ok(Reading::Unchanged) };
             if seen.as_ref().is_some_and(|seen| seen.digest == root.digest) {
-                return Ok(Reading::Known);
+                return Ok(Reading::Unchanged);
             }
             let snapshot = self.once(root).await?;
             tries -= 1;
             match &snapshot.unity {
-                Unity::Mixed(why) if tries > 0 => {
+                Consistency::Mixed(why) if tries > 0 => {
                     tracing::info!(why, "the Source is making a new snapshot: its list is read again");
                 }
                 _ => return Ok(Reading::New(Box::new(snapshot))),
@@ -157,19 +157,19 @@ impl Lists<'_> {
         match self.read(None).await? {
             Reading::New(snapshot) => Ok(*snapshot),
             // Nothing was known.
-            Reading::Known => Err(FetchError::of_status(self.list, 304).into()),
+            Reading::Unchanged => Err(FetchError::of_status(self.list, 304).into()),
         }
     }
 
     async fn once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
         let mut listing = self.listing(root).await?;
-        let begin = listing.at.filter(|_| listing.unity == Unity::One).map(Point::at);
+        let begin = listing.at.filter(|_| listing.unity == Consistency::Consistent).map(Point::at);
         let Some(begin) = &begin else { return listing.end(None).await };
         let Some(root) = self.changes else {
             listing.collector = Self::take_told(listing.collector, self.told.in_order(), begin)?;
             return listing.end(Some(begin.clone())).await;
         };
-        let changes = Changes { lists: self, root, gap: Gap::Tolerated };
+        let changes = Changes { lists: self, root, gap: GapPolicy::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
             Ok(Reached { collector, point, holes, joins, gap }) => {
                 listing.collector = Self::take_told(collector, self.told.in_order(), &point)?;
@@ -200,7 +200,7 @@ impl Lists<'_> {
         let of_packages = index.packages.iter().flat_map(Listed::urls);
         self.count_parts(index.components.iter().map(|component| &component.url).chain(of_packages))?;
         let mut packages = std::mem::take(&mut index.packages);
-        let mut unity = Unity::One;
+        let mut unity = Consistency::Consistent;
         for component in &index.components {
             let list = self.fetch(&component.url, None).await?;
             // Without conditions there is always a document.
@@ -212,14 +212,14 @@ impl Lists<'_> {
             page.is_like(&index, url)?;
             self.count_parts(page.packages.iter().flat_map(Listed::urls))?;
             packages.extend(page.packages);
-            if unity == Unity::One {
+            if unity == Consistency::Consistent {
                 unity = index.holds(component, page.at);
             }
         }
         for listed in packages {
             let (next, at) = self.unpack(collector, &listed).await?;
             collector = next;
-            if unity == Unity::One {
+            if unity == Consistency::Consistent {
                 unity = index.holds(&Component { url: listed.url, at: listed.at }, at);
             }
         }
@@ -257,7 +257,8 @@ impl Lists<'_> {
         };
         let at = manifest.metadata().at;
         let number = collector.packages.add(listed, file);
-        let (collector, _) = blocking(move || collector.manifest(manifest, number, Of::Snapshot)).await?;
+        let (collector, _) =
+            blocking(move || collector.manifest(manifest, number, ManifestKind::Snapshot)).await?;
         Ok((collector, at))
     }
 
@@ -316,9 +317,9 @@ impl Lists<'_> {
 /// What the lists say, before the changes since.
 struct Listing {
     collector: Collector,
-    unity: Unity,
+    unity: Consistency,
     at: Option<DateTime>,
-    holes: Vec<Hole>,
+    holes: Vec<Gap>,
     joins: Vec<DateTime>,
     validators: Validators,
     digest: String,
@@ -327,8 +328,8 @@ struct Listing {
 impl Listing {
     fn lacks_changes(&mut self, why: String) {
         tracing::warn!(why, "changes may be missing: a newer list will have them");
-        if self.unity == Unity::One {
-            self.unity = Unity::Gap(why);
+        if self.unity == Consistency::Consistent {
+            self.unity = Consistency::Gap(why);
         }
     }
 
@@ -383,10 +384,10 @@ impl Page {
     /// An index is from the earliest beginning of its lists to their latest end (RS-095). So a list must be of
     /// the time that the index says for it, or of the index's own, or lie within the index's span. A later one
     /// belongs to a snapshot that this index does not know yet.
-    fn holds(&self, component: &Component, at: Option<DateTime>) -> Unity {
+    fn holds(&self, component: &Component, at: Option<DateTime>) -> Consistency {
         let url = &component.url;
         let (Some(begin), Some(at)) = (self.at, at) else {
-            return Unity::Untold(format!(
+            return Consistency::Undated(format!(
                 "the index or its list {url} does not say at what time it is true"
             ));
         };
@@ -395,9 +396,11 @@ impl Page {
             None => at == begin || self.completed.is_some_and(|end| begin <= at && at <= end),
         };
         if fits {
-            return Unity::One;
+            return Consistency::Consistent;
         }
-        Unity::Mixed(format!("the list {url} is of {at} and so not of the snapshot of its index, {begin}"))
+        Consistency::Mixed(format!(
+            "the list {url} is of {at} and so not of the snapshot of its index, {begin}"
+        ))
     }
 }
 
@@ -417,10 +420,10 @@ mod tests {
             let (components, packages) = (Vec::new(), Vec::new());
             let index = Page { is_dump: false, at: nine, completed, components, packages };
             match index.holds(&Component { url, at: stated }, at) {
-                Unity::One => "one",
-                Unity::Mixed(_) => "mixed",
-                Unity::Untold(_) => "untold",
-                Unity::Gap(_) => "gap",
+                Consistency::Consistent => "one",
+                Consistency::Mixed(_) => "mixed",
+                Consistency::Undated(_) => "untold",
+                Consistency::Gap(_) => "gap",
             }
         };
         assert_eq!(verdict(None, None, nine), "one");

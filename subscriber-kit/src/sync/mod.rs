@@ -45,28 +45,28 @@ mod batch;
 mod changes;
 mod collector;
 mod content;
+mod copy_state;
 mod delete;
 mod disk;
 mod download;
 mod dump;
 mod feed;
+mod file_map;
 mod filter;
 mod folder;
+mod gaps;
 mod lists;
 mod local;
 mod memory;
+mod notified;
 mod packages;
 mod patch;
 mod path;
-mod places;
 mod plan;
 mod progress;
 mod put;
 mod report;
 mod run;
-mod seams;
-mod standing;
-mod told;
 mod unpack;
 
 use std::path::{Path, PathBuf};
@@ -81,15 +81,15 @@ use url::{Origin, Url};
 
 pub use audit::{AuditReport, Verdict, audit};
 pub(crate) use baseline::look_told;
-pub use baseline::{Look, baseline, look};
+pub use baseline::{Depth, baseline, look};
 pub use download::ResourceError;
 pub(crate) use download::blocking;
 pub use filter::Filter;
+pub use gaps::{Gap, GapHistory};
+pub(crate) use notified::is_slip;
 pub use path::PathError;
 pub use progress::{Event, Progress};
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
-pub use seams::{Hole, Seams};
-pub(crate) use told::is_slip;
 
 use self::disk::{Disk, Real};
 use crate::discover::Set;
@@ -211,7 +211,7 @@ pub struct SyncOptions {
     /// Only tell what would be done: no resource is fetched, and nothing is written to the directory.
     pub dry_run: bool,
     /// Deal with the changes since this time, which must not be to come (RS-191): the copy was in step then, but for what an
-    /// earlier run could not do. Counts for [`Look::Changes`].
+    /// earlier run could not do. Counts for [`Depth::Changes`].
     pub from: Option<DateTime>,
     /// Shows how far it has come.
     pub progress: Progress,

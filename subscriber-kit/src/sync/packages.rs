@@ -14,9 +14,9 @@ use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 
 use super::content::{Content, Space};
-use super::download::{Came, Transfer, blocking};
+use super::download::{Received, Transfer, blocking};
 use super::filter::matches_type;
-use super::folder::{CopyFolder, Room};
+use super::folder::{CopyFolder, Staging};
 use super::lists::Lists;
 use super::local::Facts;
 use super::report::shortened;
@@ -304,7 +304,7 @@ fn package_error(url: &Url, source: PackageError) -> SyncError {
     SyncError::Package { url: url.clone(), source: Box::new(source) }
 }
 
-async fn open_package(file: File, url: &Url, room: &Room) -> Result<Opened, SyncError> {
+async fn open_package(file: File, url: &Url, room: &Staging) -> Result<Opened, SyncError> {
     let folder = room.folder();
     let open = move || Package::open_in(BufReader::new(file), PackageReadLimits::default(), folder);
     blocking(open).await.map_err(|source| package_error(url, source))
@@ -313,7 +313,7 @@ async fn open_package(file: File, url: &Url, room: &Room) -> Result<Opened, Sync
 /// What became of one bitstream.
 pub(crate) enum Bitstream {
     /// Complete and as its entry says.
-    Came(Came),
+    Received(Received),
     /// Only this one is of no use: from its URI it may come.
     Useless,
     /// It must not, or cannot, be written here, wherever it comes from.
@@ -337,7 +337,7 @@ pub(crate) fn bitstream(
         Ok(length) => {
             let hashes = out.hasher.finish();
             let content = Content::File(out.file);
-            Ok(Bitstream::Came(Came { content, length, hashes, modified: None, sent: None }))
+            Ok(Bitstream::Received(Received { content, length, hashes, modified: None, sent: None }))
         }
         Err(PackageError::Output(_)) if out.is_full => {
             Ok(Bitstream::Refused(ResourceError::TooLarge { max }))

@@ -12,9 +12,9 @@ use url::Url;
 use walkdir::WalkDir;
 
 use super::ResourceError;
+use super::file_map::FileMap;
 use super::folder::{CopyFolder, unfinished_in};
 use super::path::{Obstacle, ObstacleKind, Ways, obstacle, relative_path, uri_or_path};
-use super::places::Places;
 use super::plan::Planned;
 use super::progress::Progress;
 use super::report::Outcome;
@@ -28,7 +28,7 @@ pub(crate) struct Placing {
     pub(crate) base: Url,
     pub(crate) progress: Progress,
     pub(crate) folder: Arc<CopyFolder>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<FileMap>,
     /// Whether what is not listed may be removed to make way.
     pub(crate) may_remove: bool,
     /// How many files were removed to make way.
@@ -199,7 +199,7 @@ fn holds_a_state(folder: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::super::Target;
-    use super::super::places::places_of;
+    use super::super::file_map::places_of;
     use super::*;
 
     #[test]

@@ -7,9 +7,9 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::copy_state::Retry;
+use super::gaps::GapHistory;
 use super::progress::Progress;
-use super::seams::Seams;
-use super::standing::Undone;
 use super::{ResourceError, SyncError};
 
 /// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
@@ -66,7 +66,7 @@ pub struct Report {
     /// Whether a further try may bring more although the Source's list stays as it is. A name that has no
     /// place or a 404 is not worth one.
     #[serde(default)]
-    pub may_mend: bool,
+    pub retry_may_help: bool,
     /// Why nothing was deleted although that was asked for, but for what an incremental one was told to be gone (RS-201).
     #[serde(default)]
     pub deletion_skipped: Option<String>,
@@ -75,7 +75,7 @@ pub struct Report {
     pub uncertain: Option<String>,
     /// What the Source's lists of changes left untold so far; with [`uncertain`](Self::uncertain) no Resource List told it since.
     #[serde(default)]
-    pub seams: Box<Seams>,
+    pub gaps: Box<GapHistory>,
     /// How many of the updated files were made by patches (RS-174).
     #[serde(default)]
     pub patched: u64,
@@ -149,7 +149,7 @@ impl Report {
             Err(error) => {
                 tracing::warn!(%loc, %error, "a resource is not in step");
                 self.failed += 1;
-                self.may_mend |= error.may_mend();
+                self.retry_may_help |= error.retry_may_help();
                 self.mismatched |= error.is_mismatch();
                 return self.name(to, loc, &error.to_string());
             }
@@ -176,7 +176,7 @@ impl Report {
     pub(crate) fn not_removed(&mut self, to: &Progress, loc: &str, error: &ResourceError) {
         tracing::warn!(%loc, %error, "a file stays that should be removed");
         self.not_deleted += 1;
-        self.may_mend |= error.may_mend();
+        self.retry_may_help |= error.retry_may_help();
         self.name(to, loc, &error.to_string());
     }
 
@@ -201,7 +201,7 @@ impl Report {
     }
 
     /// The findings of a run that went on at once with what had been left `undone`.
-    pub(crate) fn followed_by(mut self, next: Self, undone: &[Undone]) -> Self {
+    pub(crate) fn followed_by(mut self, next: Self, undone: &[Retry]) -> Self {
         let gone = undone.iter().filter(|undone| undone.line.is_gone).count() as u64;
         let count = undone.len() as u64 - gone;
         self.failures.retain(|failure| !undone.iter().any(|undone| undone.line.loc == failure.loc));
@@ -216,7 +216,7 @@ impl Report {
             not_deleted: self.not_deleted.saturating_sub(gone) + next.not_deleted,
             unchanged: self.unchanged + next.unchanged,
             failed: self.failed.saturating_sub(count) + next.failed,
-            may_mend: next.may_mend,
+            retry_may_help: next.retry_may_help,
             is_remembered: next.is_remembered,
             reached: next.reached,
             asks_again_in: next.asks_again_in,

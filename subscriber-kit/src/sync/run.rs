@@ -13,18 +13,18 @@ use url::Url;
 use super::baseline::Work;
 use super::batch::{self, Ready, Written, put_all};
 use super::changes::Point;
+use super::copy_state::{CopyState, MAX_RETRIES, Retry};
 use super::download::{Transfer, blocking};
 use super::dump::Filled;
+use super::file_map::FileMap;
 use super::lists::Lists;
 use super::local::{self, Facts, Local};
-use super::memory::{Known, Learn, Memory, Scope};
+use super::memory::{KnownFile, Learn, Memory, Scope};
 use super::packages::Packages;
 use super::path::relative_path;
-use super::places::Places;
 use super::plan::{Line, Plan, Planned};
 use super::put::Placing;
 use super::report::{Outcome, Report};
-use super::standing::{MAX_UNDONE, Standing, Undone};
 use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -40,18 +40,18 @@ pub(super) struct Run<'s> {
     /// What a dump brought, before the list decides.
     pub(super) filled: Filled,
     /// What became of the lines whose bitstreams lie in packages.
-    pub(super) unpacked: Mutex<HashMap<u32, Result<Brought, ResourceError>>>,
+    pub(super) unpacked: Mutex<HashMap<u32, Result<Synced, ResourceError>>>,
     pub(super) packages: tokio::sync::Mutex<Packages>,
     pub(super) patched: AtomicU64,
 }
 
 /// What the work on all of them left.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct RunOutcome {
     /// The folders that were changed.
     pub(super) changed: HashSet<PathBuf>,
     /// What failed and is to be tried again, as much as is remembered.
-    undone: Vec<Undone>,
+    undone: Vec<Retry>,
     /// How often runs before this one asked in vain for what they left undone and nothing new is told of, by its URI.
     vain: HashMap<String, u32>,
     /// Whether more failed than that.
@@ -60,9 +60,9 @@ pub(super) struct Made {
     is_too_much_to_mend: bool,
 }
 
-impl Made {
+impl RunOutcome {
     /// For a run that tries `again` what others left undone.
-    pub(super) fn after<'u>(again: impl Iterator<Item = &'u Undone>) -> Self {
+    pub(super) fn after<'u>(again: impl Iterator<Item = &'u Retry>) -> Self {
         Self { vain: again.map(|undone| (undone.line.loc.clone(), undone.vain)).collect(), ..Self::default() }
     }
 
@@ -70,17 +70,17 @@ impl Made {
         if !error.is_for_later() {
             return;
         }
-        if self.undone.len() < MAX_UNDONE {
+        if self.undone.len() < MAX_RETRIES {
             let vain = self.vain.get(&line.loc).copied().unwrap_or(0);
-            self.undone.push(Undone::new(line.clone().for_later(), error, vain, DateTime::now()));
+            self.undone.push(Retry::new(line.clone().for_later(), error, vain, DateTime::now()));
         } else {
             self.is_too_much = true;
-            self.is_too_much_to_mend |= error.may_mend();
+            self.is_too_much_to_mend |= error.retry_may_help();
         }
     }
 
     /// What this run lets rest stays undone.
-    pub(super) fn rests(&mut self, undone: &Undone) {
+    pub(super) fn rests(&mut self, undone: &Retry) {
         self.undone.push(undone.clone());
     }
 
@@ -93,14 +93,14 @@ impl Made {
 
     /// Where the copy stands after a run over changes; `None` if too much failed to be remembered, so that they must be
     /// read again.
-    pub(super) fn standing(&mut self, scope: &Scope, point: Point) -> Option<Standing> {
+    pub(super) fn standing(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
         let undone = std::mem::take(&mut self.undone);
-        (!self.is_too_much).then(|| Standing::new(scope.clone(), point, undone))
+        (!self.is_too_much).then(|| CopyState::new(scope.clone(), point, undone))
     }
 
     /// The same after a baseline. Of what only a new list mends, as much is remembered as there is room for, since that
     /// list leads to all of it.
-    pub(super) fn standing_of_all(&mut self, scope: &Scope, point: Point) -> Option<Standing> {
+    pub(super) fn standing_of_all(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
         self.is_too_much = self.is_too_much_to_mend;
         self.standing(scope, point)
     }
@@ -111,7 +111,7 @@ struct Done {
     /// `None` for a path that could not be found again.
     relative: Option<PathBuf>,
     /// `None` where another line is the last word.
-    result: Option<Result<Brought, ResourceError>>,
+    result: Option<Result<Synced, ResourceError>>,
 }
 
 /// How far one line is.
@@ -148,25 +148,25 @@ impl Waiting {
 /// The new file of a resource, and what was there before.
 pub(super) struct New {
     pub(super) ready: Ready,
-    pub(super) look: local::Look,
+    pub(super) look: local::Comparison,
     pub(super) is_patched: bool,
 }
 
 /// What became of a resource that was looked at.
 enum Found {
-    Done(Brought),
+    Done(Synced),
     New(New),
 }
 
 /// What bringing one file in step brought.
-pub(super) struct Brought {
+pub(super) struct Synced {
     pub(super) outcome: Outcome,
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<KnownFile>,
     pub(super) hashed: u64,
 }
 
 impl<'s> Run<'s> {
-    pub(super) fn new(work: &'s Work<'s>, places: Arc<Places>, known: Memory, may_remove: bool) -> Self {
+    pub(super) fn new(work: &'s Work<'s>, places: Arc<FileMap>, known: Memory, may_remove: bool) -> Self {
         let Work { client, target, options, .. } = *work;
         let placing = Placing {
             directory: target.directory.clone(),
@@ -205,7 +205,7 @@ impl<'s> Run<'s> {
         &self,
         plan: &Plan,
         report: &mut Report,
-        made: &mut Made,
+        made: &mut RunOutcome,
     ) -> Result<(), SyncError> {
         let mut steps = plan.begin(true)?;
         while let Some(Planned { number, url, line, .. }) = steps.next().await? {
@@ -238,7 +238,7 @@ impl<'s> Run<'s> {
         &self,
         plan: &Plan,
         report: &mut Report,
-        made: &mut Made,
+        made: &mut RunOutcome,
         learnt: &mut dyn Learn,
     ) -> Result<(), SyncError> {
         let (mut work, mut placing) = (FuturesUnordered::new(), FuturesUnordered::new());
@@ -293,26 +293,26 @@ impl<'s> Run<'s> {
     }
 
     /// Puts new files in place; gives what that brought for each, in their order.
-    pub(super) async fn put_new(&self, batch: Vec<New>) -> Vec<Result<Brought, ResourceError>> {
+    pub(super) async fn put_new(&self, batch: Vec<New>) -> Vec<Result<Synced, ResourceError>> {
         let parts = batch.into_iter().map(|New { ready, look, is_patched }| (ready, (look, is_patched)));
         let (ready, before): (Vec<_>, Vec<_>) = parts.unzip();
         let placing = Arc::clone(&self.placing);
         let put = blocking(move || put_all(&placing, ready)).await;
-        let brought = |(put, (look, is_patched)): (Result<Written, _>, (local::Look, bool))| {
+        let brought = |(put, (look, is_patched)): (Result<Written, _>, (local::Comparison, bool))| {
             self.patched.fetch_add(u64::from(is_patched && put.is_ok()), Ordering::Relaxed);
-            put.map(|written| Brought::of(written, &look))
+            put.map(|written| Synced::of(written, &look))
         };
         put.into_iter().zip(before).map(brought).collect()
     }
 
-    fn note(&self, done: Done, made: &mut Made, report: &mut Report, learnt: &mut dyn Learn) {
+    fn note(&self, done: Done, made: &mut RunOutcome, report: &mut Report, learnt: &mut dyn Learn) {
         let Done { line, relative, result } = done;
         let Some(result) = result else { return };
         self.options.progress.one_done();
         if let Err(error) = &result {
             made.failed(&line, error);
         }
-        let outcome = result.map(|Brought { outcome, known, hashed }| {
+        let outcome = result.map(|Synced { outcome, known, hashed }| {
             let is_filled = relative.as_ref().is_some_and(|relative| self.filled.contains_key(relative));
             let outcome = if is_filled { Outcome::Created } else { outcome };
             report.bytes_hashed += hashed;
@@ -348,13 +348,13 @@ impl<'s> Run<'s> {
             return unpacked.map(Found::Done);
         }
         let look = if planned.is_missing {
-            local::Look::of(Local::Missing)
+            local::Comparison::of(Local::Missing)
         } else {
             self.compare(planned, relative).await?
         };
         if look.local == Local::Same {
-            let local::Look { known, hashed, .. } = look;
-            return Ok(Found::Done(Brought { outcome: Outcome::Unchanged, known, hashed }));
+            let local::Comparison { known, hashed, .. } = look;
+            return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
         }
         if self.options.dry_run {
             let outcome = if look.local == Local::Missing { Outcome::Created } else { Outcome::Updated };
@@ -362,7 +362,7 @@ impl<'s> Run<'s> {
                 let (placing, relative) = (Arc::clone(&self.placing), relative.to_owned());
                 blocking(move || placing.pretend(&relative)).await?;
             }
-            return Ok(Found::Done(Brought { outcome, known: None, hashed: look.hashed }));
+            return Ok(Found::Done(Synced { outcome, known: None, hashed: look.hashed }));
         }
         if let Some(came) = self.patch(&planned.line, relative, look.local).await {
             let ready = Ready::new(came, &planned.line.facts, relative);
@@ -382,8 +382,8 @@ impl<'s> Run<'s> {
         };
         let came = match transfer.run().await {
             Err(error) if transfer.unless.is_some() && error.is_unchanged() => {
-                let local::Look { known, hashed, .. } = look;
-                return Ok(Found::Done(Brought { outcome: Outcome::Unchanged, known, hashed }));
+                let local::Comparison { known, hashed, .. } = look;
+                return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
             }
             came => came?,
         };
@@ -422,14 +422,14 @@ impl<'s> Run<'s> {
         &self,
         planned: &Planned,
         relative: &Path,
-    ) -> Result<local::Look, ResourceError> {
+    ) -> Result<local::Comparison, ResourceError> {
         let filled = self.filled.get(relative).cloned().flatten();
         let known = filled.or_else(|| self.known.files.get(relative).cloned());
         let (placing, relative, facts) =
             (Arc::clone(&self.placing), relative.to_owned(), planned.line.facts.clone());
         blocking(move || {
             if !placing.can_be_reached(&relative)? {
-                return Ok(local::Look::of(Local::Missing));
+                return Ok(local::Comparison::of(Local::Missing));
             }
             Ok(local::compare(&placing.directory.join(relative), &facts, known.as_ref())?)
         })
@@ -437,8 +437,8 @@ impl<'s> Run<'s> {
     }
 }
 
-impl Brought {
-    pub(super) fn of(written: Written, look: &local::Look) -> Self {
+impl Synced {
+    pub(super) fn of(written: Written, look: &local::Comparison) -> Self {
         let (outcome, known) = match (written, look.local) {
             (Written::Identical(known), _) => (Outcome::Unchanged, known),
             (Written::Replaced(known), Local::Missing) => (Outcome::Created, known),

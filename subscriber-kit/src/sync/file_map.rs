@@ -19,7 +19,7 @@ pub(crate) const UNWANTED: u32 = u32::MAX;
 
 /// Whose resources have which places.
 #[derive(Clone, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct PathRules {
     /// The origin of the list, or of its index: whose resources it may name (RS-200).
     pub(crate) home: Origin,
     /// What the directory stands for.
@@ -29,7 +29,7 @@ pub(crate) struct Ground {
 
 /// The places of all resources of a snapshot, or of those that changed.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct FileMap {
     keys: RandomState,
     /// By relative path.
     owners: HashMap<u64, Place>,
@@ -52,13 +52,13 @@ impl Place {
     }
 }
 
-impl Places {
+impl FileMap {
     /// Takes the file of the resource `loc`, read as `url`; `false` when it is listed a second time.
     pub(crate) fn take(
         &mut self,
         loc: &str,
         url: &Url,
-        ground: &Ground,
+        ground: &PathRules,
         line: u32,
     ) -> Result<bool, ResourceError> {
         let (relative, owner) = self.place(loc, url, ground)?;
@@ -74,7 +74,7 @@ impl Places {
         &mut self,
         loc: &str,
         url: &Url,
-        ground: &Ground,
+        ground: &PathRules,
         line: u32,
         is_gone: bool,
     ) -> Result<(), ResourceError> {
@@ -86,7 +86,7 @@ impl Places {
         Ok(())
     }
 
-    fn place(&self, loc: &str, url: &Url, ground: &Ground) -> Result<(PathBuf, u32), ResourceError> {
+    fn place(&self, loc: &str, url: &Url, ground: &PathRules) -> Result<(PathBuf, u32), ResourceError> {
         if !ground.authority.allows(url, &ground.home) {
             return Err(ResourceError::OtherOrigin { list: ground.home.ascii_serialization() });
         }
@@ -182,10 +182,10 @@ impl Places {
 }
 
 #[cfg(test)]
-pub(crate) fn places_of(base: &str, listed: &[&str]) -> Places {
+pub(crate) fn places_of(base: &str, listed: &[&str]) -> FileMap {
     let base = Url::parse(base).unwrap();
-    let ground = Ground { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
-    let mut places = Places::default();
+    let ground = PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
+    let mut places = FileMap::default();
     for (line, path) in (0..).zip(listed) {
         let url = base.join(path).unwrap();
         assert!(places.take(url.as_str(), &url, &ground, line).unwrap());
@@ -201,7 +201,7 @@ mod tests {
     fn rs200_a_resource_that_moved_to_https_is_still_the_same() {
         let mut places = places_of("http://a.example/", &["x"]);
         let base = Url::parse("http://a.example/").unwrap();
-        let ground = Ground { home: base.origin(), base, authority: Authority::SameOrigin };
+        let ground = PathRules { home: base.origin(), base, authority: Authority::SameOrigin };
         let moved = Url::parse("https://a.example/x").unwrap();
         assert!(!places.take(moved.as_str(), &moved, &ground, 1).unwrap(), "it is listed already");
         let other = Url::parse("https://b.example/x").unwrap();
@@ -215,7 +215,7 @@ mod tests {
     fn rs198_the_last_word_on_a_resource_counts_and_folders_come_and_go_with_their_files() {
         let mut places = places_of("http://a.example/", &["a/b", "a/c", "d"]);
         let base = Url::parse("http://a.example/").unwrap();
-        let ground = Ground { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
+        let ground = PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
         let mut change = |path: &str, line, is_gone| {
             let url = base.join(path).unwrap();
             places.change(url.as_str(), &url, &ground, line, is_gone).unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 
-use super::changes::{Gap, moment};
+use super::changes::{GapPolicy, moment};
 
 /// With so many holes they are the Source's habit.
 const HABIT: u64 = 2;
@@ -24,7 +24,7 @@ const LIST_RESTS: Duration = Duration::from_secs(3600);
 
 /// Changes between these moments are told nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hole {
+pub struct Gap {
     /// Up to when they were told.
     #[serde(with = "moment")]
     pub told_until: DateTime,
@@ -36,11 +36,11 @@ pub struct Hole {
 /// What a Source's lists of changes left untold so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Seams {
+pub struct GapHistory {
     /// How often, since the last three lists in a row that did touch.
     pub holes: u64,
     /// The last time.
-    pub last: Option<Hole>,
+    pub last: Option<Gap>,
     /// When the Resource List was asked for since they are a habit, in Unix milliseconds.
     pub asked_at_unix_millis: Option<i64>,
     /// How many lists in a row touched the one before since the last hole, up to when they are no habit.
@@ -49,7 +49,7 @@ pub struct Seams {
     pub last_join_unix_millis: Option<i64>,
 }
 
-impl Seams {
+impl GapHistory {
     /// Whether it happens again and again.
     #[must_use]
     pub fn are_a_habit(&self) -> bool {
@@ -58,7 +58,7 @@ impl Seams {
 
     /// With the holes that were found, and the moments at which a list goes on where the one before ended, both oldest
     /// first. The known ones may be among them, and what is to come does not count yet.
-    pub(crate) fn and(mut self, holes: &[Hole], joins: &[DateTime], now: DateTime) -> Self {
+    pub(crate) fn and(mut self, holes: &[Gap], joins: &[DateTime], now: DateTime) -> Self {
         for hole in holes.iter().filter(|hole| hole.from <= now) {
             if self.last.is_none_or(|last| hole.from > last.from) {
                 self.holes += 1;
@@ -88,11 +88,11 @@ impl Seams {
     }
 
     /// What to do about a further hole before anything else is asked for. A clock that was set back prolongs no rest.
-    pub(crate) fn gap(&self, now: DateTime) -> Gap {
+    pub(crate) fn gap(&self, now: DateTime) -> GapPolicy {
         let rest = i64::try_from(LIST_RESTS.as_millis()).unwrap_or(i64::MAX);
         let since = |asked: i64| now.unix_millis().saturating_sub(asked);
         let rests = self.asked_at_unix_millis.is_some_and(|asked| (0..rest).contains(&since(asked)));
-        if self.are_a_habit() && rests { Gap::Tolerated } else { Gap::Refused }
+        if self.are_a_habit() && rests { GapPolicy::Tolerated } else { GapPolicy::Refused }
     }
 }
 
@@ -104,31 +104,31 @@ mod tests {
         DateTime::from_unix_millis(1_795_000_000_000 + minute * 60_000).unwrap()
     }
 
-    fn hole(at: i64) -> Hole {
-        Hole { told_until: minute(at), from: minute(at + 1) }
+    fn hole(at: i64) -> Gap {
+        Gap { told_until: minute(at), from: minute(at + 1) }
     }
 
     #[test]
     fn rs197_a_hole_that_is_met_again_counts_once() {
         let [first, second] = [&[hole(1), hole(3)][..], &[hole(1), hole(3), hole(5)]];
-        let seams = Seams::default().and(first, &[], minute(9)).and(second, &[], minute(9));
-        assert_eq!((seams.holes, seams.last), (3, Some(hole(5))));
+        let gaps = GapHistory::default().and(first, &[], minute(9)).and(second, &[], minute(9));
+        assert_eq!((gaps.holes, gaps.last), (3, Some(hole(5))));
     }
 
     #[test]
     fn rs197_a_hole_to_come_hides_none_that_come_before() {
-        let seams = Seams::default().and(&[hole(1), hole(900)], &[], minute(9));
-        assert_eq!(seams.and(&[hole(3)], &[], minute(9)).holes, 2);
+        let gaps = GapHistory::default().and(&[hole(1), hole(900)], &[], minute(9));
+        assert_eq!(gaps.and(&[hole(3)], &[], minute(9)).holes, 2);
     }
 
     #[test]
     fn rs197_a_source_that_has_mended_its_ways_is_trusted_again() {
-        let habit = Seams::default().and(&[hole(1), hole(3)], &[], minute(9)).asked(minute(9), true);
+        let habit = GapHistory::default().and(&[hole(1), hole(3)], &[], minute(9)).asked(minute(9), true);
         let joined = habit.and(&[], &[minute(2), minute(10), minute(20)], minute(29));
         assert!(joined.are_a_habit(), "one was before the last hole");
         assert!(joined.and(&[], &[minute(10), minute(20)], minute(29)).are_a_habit(), "these were known");
         let mended = joined.and(&[hole(3)], &[minute(30)], minute(39));
-        assert_eq!((mended.holes, mended.gap(minute(39))), (0, Gap::Refused));
+        assert_eq!((mended.holes, mended.gap(minute(39))), (0, GapPolicy::Refused));
         assert_eq!(
             joined.and(&[hole(28)], &[minute(30)], minute(39)).joins,
             1,
@@ -138,15 +138,18 @@ mod tests {
 
     #[test]
     fn rs197_the_list_rests_only_where_holes_are_a_habit_and_no_longer_than_an_hour() {
-        let once = Seams::default().and(&[hole(1)], &[], minute(9)).asked(minute(10), true);
-        assert_eq!(once.gap(minute(11)), Gap::Refused, "it may happen to any Source");
+        let once = GapHistory::default().and(&[hole(1)], &[], minute(9)).asked(minute(10), true);
+        assert_eq!(once.gap(minute(11)), GapPolicy::Refused, "it may happen to any Source");
         let twice = once.and(&[hole(3)], &[], minute(9));
-        assert_eq!(twice.gap(minute(11)), Gap::Refused, "the list was not asked for yet");
-        assert_eq!(twice.asked(minute(10), false).gap(minute(11)), Gap::Refused, "the list tells more");
+        assert_eq!(twice.gap(minute(11)), GapPolicy::Refused, "the list was not asked for yet");
+        assert_eq!(twice.asked(minute(10), false).gap(minute(11)), GapPolicy::Refused, "the list tells more");
         let habit = twice.asked(minute(10), true);
-        for (at, expected) in
-            [(10, Gap::Tolerated), (69, Gap::Tolerated), (70, Gap::Refused), (9, Gap::Refused)]
-        {
+        for (at, expected) in [
+            (10, GapPolicy::Tolerated),
+            (69, GapPolicy::Tolerated),
+            (70, GapPolicy::Refused),
+            (9, GapPolicy::Refused),
+        ] {
             assert_eq!(habit.gap(minute(at)), expected, "{at}");
         }
     }

@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use super::ResourceError;
 use super::changes::Point;
 use super::folder::CopyFolder;
+use super::gaps::GapHistory;
 use super::memory::Scope;
+use super::notified::NotifiedChanges;
 use super::plan::Line;
-use super::seams::Seams;
-use super::told::Told;
 
 const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;
 
 /// How many resources that failed are remembered; with more, the changes are read again.
-pub(crate) const MAX_UNDONE: usize = 1000;
+pub(crate) const MAX_RETRIES: usize = 1000;
 
 /// How often something that is not there is asked for by every run: it may have been told of a little too early.
 const PATIENCE: u32 = 3;
@@ -32,7 +32,7 @@ const LONGEST_REST: i64 = 24 * 3_600_000;
 
 /// What failed and is to be tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Undone {
+pub(crate) struct Retry {
     #[serde(flatten)]
     pub(crate) line: Line,
     /// Why, for the reports of the runs that let it rest.
@@ -46,7 +46,7 @@ pub(crate) struct Undone {
     pub(crate) rests_until: Option<i64>,
 }
 
-impl Undone {
+impl Retry {
     /// What is not there, after a 404 or 410, is asked for by the next three runs, and then after 1, 2, 4 … minutes; what
     /// may mend by itself, or here, is tried by every run.
     pub(crate) fn new(line: Line, error: &ResourceError, vain_before: u32, now: DateTime) -> Self {
@@ -74,31 +74,31 @@ impl Undone {
 
 /// Up to where the copy is, and what is left to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Standing {
+pub(crate) struct CopyState {
     format: u32,
     scope: Scope,
     pub(crate) point: Point,
     /// What failed and is to be tried again.
-    pub(crate) undone: Vec<Undone>,
+    pub(crate) undone: Vec<Retry>,
     /// Why changes before the point may be missing, which only a newer list can mend (RS-197).
     #[serde(default)]
     pub(crate) uncertain: Option<String>,
     /// What the lists of changes left untold so far, also where a newer list has told it since.
     #[serde(default)]
-    pub(crate) seams: Seams,
+    pub(crate) gaps: GapHistory,
     /// What notifications told of that happened after the point.
-    #[serde(default, skip_serializing_if = "Told::is_empty")]
-    pub(crate) told: Told,
+    #[serde(default, skip_serializing_if = "NotifiedChanges::is_empty")]
+    pub(crate) told: NotifiedChanges,
 }
 
-impl Standing {
-    pub(crate) fn new(scope: Scope, point: Point, undone: Vec<Undone>) -> Self {
-        let (uncertain, seams, told) = (None, Seams::default(), Told::default());
-        Self { format: FORMAT, scope, point, undone, uncertain, seams, told }
+impl CopyState {
+    pub(crate) fn new(scope: Scope, point: Point, undone: Vec<Retry>) -> Self {
+        let (uncertain, gaps, told) = (None, GapHistory::default(), NotifiedChanges::default());
+        Self { format: FORMAT, scope, point, undone, uncertain, gaps, told }
     }
 
     /// The same, with what notifications told of.
-    pub(crate) fn with_told(self, told: &Told) -> Self {
+    pub(crate) fn with_told(self, told: &NotifiedChanges) -> Self {
         Self { told: told.since(self.point.reached()), ..self }
     }
 
@@ -113,8 +113,8 @@ impl Standing {
     }
 
     /// The same, but that changes may be missing, as they were before.
-    pub(crate) fn doubted(self, uncertain: Option<String>, seams: Seams) -> Self {
-        Self { uncertain, seams, ..self }
+    pub(crate) fn doubted(self, uncertain: Option<String>, gaps: GapHistory) -> Self {
+        Self { uncertain, gaps, ..self }
     }
 
     /// What an earlier run of the same settings left; nothing if that cannot be read.
@@ -148,7 +148,7 @@ mod tests {
         let rests = |status, times| {
             let mut vain = 0;
             let again = (0..times).map(|_| {
-                let undone = Undone::new(Line::default(), &answers(status), vain, at(0));
+                let undone = Retry::new(Line::default(), &answers(status), vain, at(0));
                 vain = undone.vain;
                 (0..=2000).find(|minutes| !undone.rests_at(at(*minutes))).unwrap()
             });
@@ -159,7 +159,7 @@ mod tests {
         for mends_here_or_by_itself in [401, 403, 503] {
             assert_eq!(rests(mends_here_or_by_itself, 7), [0; 7]);
         }
-        let rests = Undone::new(Line::default(), &answers(404), 3, at(0));
+        let rests = Retry::new(Line::default(), &answers(404), 3, at(0));
         assert!(
             rests.rests_at(at(0)) && !rests.rests_at(at(-2 * 1440)),
             "the clock was set back by two days"
@@ -170,14 +170,14 @@ mod tests {
     fn the_point_of_an_earlier_version_is_read() {
         let kept = r#"{"format":1,"scope":{"list":"l","base":"b","delete":false,"any_origin":false},
             "point":{"since":"2026-11-20T09:00:00Z","open":null},"undone":[]}"#;
-        let standing: Standing = serde_json::from_str(kept).unwrap();
-        assert_eq!((standing.uncertain, standing.seams), (None, Seams::default()));
+        let standing: CopyState = serde_json::from_str(kept).unwrap();
+        assert_eq!((standing.uncertain, standing.gaps), (None, GapHistory::default()));
     }
 
     #[test]
     fn what_an_earlier_version_left_undone_is_tried_at_once() {
         let line = serde_json::to_value(Line { loc: "x".to_owned(), ..Line::default() }).unwrap();
-        let undone: Undone = serde_json::from_value(line).unwrap();
+        let undone: Retry = serde_json::from_value(line).unwrap();
         assert_eq!((undone.line.loc.as_str(), undone.vain, undone.rests_until), ("x", 0, None));
     }
 }

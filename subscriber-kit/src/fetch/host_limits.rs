@@ -14,7 +14,7 @@ use url::{Origin, Url};
 const MAX_HOSTS: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct HostLimits {
     per_host: usize,
     delay: Duration,
     hosts: Mutex<HashMap<Origin, Host>>,
@@ -30,11 +30,11 @@ struct Host {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct Permit {
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl Turns {
+impl HostLimits {
     pub(super) fn new(per_host: usize, delay: Duration) -> Self {
         Self { per_host: per_host.max(1), delay, hosts: Mutex::default() }
     }
@@ -43,7 +43,7 @@ impl Turns {
     ///
     /// # Errors
     /// How much longer the host is to be left alone.
-    pub(super) async fn take(&self, url: &Url) -> Result<Turn, Duration> {
+    pub(super) async fn take(&self, url: &Url) -> Result<Permit, Duration> {
         let places = self.with_host(url, |host| Arc::clone(&host.places));
         // The semaphore is never closed.
         let place = places.acquire_owned().await.ok();
@@ -57,7 +57,7 @@ impl Turns {
             tokio::time::sleep_until(moment).await;
             self.is_awake(url)?;
         }
-        Ok(Turn { _place: place })
+        Ok(Permit { _place: place })
     }
 
     /// The host asks to be left alone for so long.
@@ -112,23 +112,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_to_one_host_begin_one_pause_apart_and_to_another_at_once() {
-        let turns = Turns::new(8, Duration::from_secs(2));
+        let host_limits = HostLimits::new(8, Duration::from_secs(2));
         let begun = Instant::now();
         for _ in 0..4 {
-            turns.take(&url("http://a.example/x")).await.unwrap();
+            host_limits.take(&url("http://a.example/x")).await.unwrap();
         }
         assert_eq!(begun.elapsed(), Duration::from_secs(6));
-        turns.take(&url("http://b.example/x")).await.unwrap();
+        host_limits.take(&url("http://b.example/x")).await.unwrap();
         assert_eq!(begun.elapsed(), Duration::from_secs(6));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_host_is_asked_by_so_many_at_a_time_and_not_more() {
-        let turns = Turns::new(2, Duration::ZERO);
-        let first = turns.take(&url("http://a.example/1")).await.unwrap();
-        let _second = turns.take(&url("http://a.example/2")).await.unwrap();
+        let host_limits = HostLimits::new(2, Duration::ZERO);
+        let first = host_limits.take(&url("http://a.example/1")).await.unwrap();
+        let _second = host_limits.take(&url("http://a.example/2")).await.unwrap();
         let place = url("http://a.example/3");
-        let third = turns.take(&place);
+        let third = host_limits.take(&place);
         tokio::pin!(third);
         assert!(tokio::time::timeout(Duration::from_secs(9), &mut third).await.is_err());
         drop(first);
@@ -137,14 +137,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_hosts_without_end_that_ask_to_be_left_alone_so_many_are_remembered() {
-        let turns = Turns::new(1, Duration::ZERO);
+        let host_limits = HostLimits::new(1, Duration::ZERO);
         let busy = url("http://busy.example/");
-        let _under_way = turns.take(&busy).await.unwrap();
+        let _under_way = host_limits.take(&busy).await.unwrap();
         for number in 0..3_000_u32 {
             let host = url(&format!("http://{number}.a.example/"));
-            turns.rest(&host, Duration::from_secs(3_600 + u64::from(number)));
+            host_limits.rest(&host, Duration::from_secs(3_600 + u64::from(number)));
         }
-        let hosts = turns.hosts.lock().unwrap();
+        let hosts = host_limits.hosts.lock().unwrap();
         assert_eq!(hosts.len(), MAX_HOSTS);
         assert!(hosts.contains_key(&busy.origin()), "who is being asked is not forgotten");
         assert!(hosts.contains_key(&url("http://2999.a.example/").origin()));
@@ -152,18 +152,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_host_that_asks_to_be_left_alone_is_asked_by_nobody_until_then() {
-        let turns = Turns::new(1, Duration::ZERO);
+        let host_limits = HostLimits::new(1, Duration::ZERO);
         let (resting, other) = (url("http://a.example/x"), url("http://b.example/x"));
-        let under_way = turns.take(&resting).await.unwrap();
-        let waiting = turns.take(&resting);
+        let under_way = host_limits.take(&resting).await.unwrap();
+        let waiting = host_limits.take(&resting);
         tokio::pin!(waiting);
         assert!(tokio::time::timeout(Duration::from_secs(1), &mut waiting).await.is_err());
-        turns.rest(&resting, Duration::from_secs(60));
-        turns.rest(&resting, Duration::from_secs(9));
+        host_limits.rest(&resting, Duration::from_secs(60));
+        host_limits.rest(&resting, Duration::from_secs(9));
         drop(under_way);
         assert_eq!(waiting.await.unwrap_err(), Duration::from_secs(60), "also who waited before");
-        assert!(turns.take(&other).await.is_ok());
+        assert!(host_limits.take(&other).await.is_ok());
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(turns.take(&resting).await.is_ok());
+        assert!(host_limits.take(&resting).await.is_ok());
     }
 }

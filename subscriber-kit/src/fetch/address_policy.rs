@@ -12,9 +12,9 @@ use url::{Host, Url};
 use super::FetchError;
 
 /// Which addresses may be asked, however they are written and wherever lists, names and redirects lead. A name that has
-/// both public addresses and others is refused but by [`Reach::Everywhere`].
+/// both public addresses and others is refused but by [`AddressPolicy::Everywhere`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum AddressPolicy {
     /// Only public ones: loopback, private and reserved addresses are refused, also behind a name. No proxy is used, since
     /// that would choose the address.
     #[default]
@@ -28,54 +28,54 @@ pub enum Reach {
     ///
     /// Behind a proxy only addresses are judged, and the names that were given open nothing, since it is the proxy that
     /// knows what names are.
-    AsNearAs(Vec<Url>),
+    NetworkOf(Vec<Url>),
     /// All: for Sources and hubs that are trusted.
     Everywhere,
 }
 
 /// How near an address is that is not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Near {
-    ThisMachine,
+enum Network {
+    Loopback,
     /// The link, where the keys of machines in the cloud are told.
-    ThisLink,
-    OwnNetwork,
+    LinkLocal,
+    Private,
 }
 
-impl Near {
+impl Network {
     /// `None` for a public address.
     fn of(address: IpAddr) -> Option<Self> {
         if is_public(address) {
             return None;
         }
         Some(match address.to_canonical() {
-            this if this.is_loopback() || this.is_unspecified() => Self::ThisMachine,
-            IpAddr::V4(v4) if v4.is_link_local() => Self::ThisLink,
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => Self::ThisLink,
-            _ => Self::OwnNetwork,
+            this if this.is_loopback() || this.is_unspecified() => Self::Loopback,
+            IpAddr::V4(v4) if v4.is_link_local() => Self::LinkLocal,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Self::LinkLocal,
+            _ => Self::Private,
         })
     }
 }
 
 /// A policy, with what was decided about the names that were given.
 #[derive(Debug)]
-pub(super) struct Judge {
-    reach: Reach,
-    given: Vec<Given>,
+pub(super) struct AddressGuard {
+    reach: AddressPolicy,
+    given: Vec<TrustedHost>,
 }
 
 /// A host that whoever runs this gave.
 #[derive(Debug)]
-struct Given {
+struct TrustedHost {
     host: String,
     /// What it opens; nothing if it is public.
-    opens: OnceLock<Vec<Near>>,
+    opens: OnceLock<Vec<Network>>,
 }
 
-impl Given {
+impl TrustedHost {
     fn of(url: &Url) -> Option<Self> {
         let opens =
-            literal(url).map(|address| OnceLock::from(Near::of(address).into_iter().collect::<Vec<_>>()));
+            literal(url).map(|address| OnceLock::from(Network::of(address).into_iter().collect::<Vec<_>>()));
         Some(Self { host: url.host_str()?.to_owned(), opens: opens.unwrap_or_default() })
     }
 
@@ -92,14 +92,14 @@ enum Refused {
     #[error("{name} is {public} and also {inside}, which is not a public address")]
     Mixed { name: String, public: IpAddr, inside: IpAddr },
     #[error("{name} is {address} now and was {before} before")]
-    Turned { name: String, address: IpAddr, before: &'static str },
+    Rebound { name: String, address: IpAddr, before: &'static str },
 }
 
-impl Judge {
-    pub(super) fn new(reach: Reach) -> Arc<Self> {
-        let mut given: Vec<Given> = Vec::new();
-        if let Reach::AsNearAs(urls) = &reach {
-            for one in urls.iter().filter_map(Given::of) {
+impl AddressGuard {
+    pub(super) fn new(reach: AddressPolicy) -> Arc<Self> {
+        let mut given: Vec<TrustedHost> = Vec::new();
+        if let AddressPolicy::NetworkOf(urls) = &reach {
+            for one in urls.iter().filter_map(TrustedHost::of) {
                 // One name has one decision.
                 if !given.iter().any(|known| known.is(&one.host)) {
                     given.push(one);
@@ -121,32 +121,32 @@ impl Judge {
 
     /// The client with this policy below its connections.
     pub(super) fn guard(self: &Arc<Self>, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
-        let resolver = || Arc::new(JudgingResolver(Arc::clone(self)));
+        let resolver = || Arc::new(GuardedResolver(Arc::clone(self)));
         match self.reach {
-            Reach::Everywhere => builder,
-            Reach::AsNearAs(_) => builder.dns_resolver(resolver()),
-            Reach::PublicOnly => builder.no_proxy().dns_resolver(resolver()),
+            AddressPolicy::Everywhere => builder,
+            AddressPolicy::NetworkOf(_) => builder.dns_resolver(resolver()),
+            AddressPolicy::PublicOnly => builder.no_proxy().dns_resolver(resolver()),
         }
     }
 
     fn allows(&self, address: IpAddr) -> bool {
-        let Some(near) = Near::of(address) else { return true };
-        let opens = |given: &Given| given.opens.get().is_some_and(|opens| opens.contains(&near));
-        self.reach == Reach::Everywhere || self.given.iter().any(opens)
+        let Some(near) = Network::of(address) else { return true };
+        let opens = |given: &TrustedHost| given.opens.get().is_some_and(|opens| opens.contains(&near));
+        self.reach == AddressPolicy::Everywhere || self.given.iter().any(opens)
     }
 
     /// Judges what a name was resolved to for a request. The first answer about a name that was given decides what it opens.
-    fn judge(&self, name: &str, found: &[IpAddr]) -> Result<(), Refused> {
+    fn check_answer(&self, name: &str, found: &[IpAddr]) -> Result<(), Refused> {
         // Whoever runs this chose the proxy too.
         let is_proxy = |proxy: Url| proxy.host_str().is_some_and(|host| host.eq_ignore_ascii_case(name));
-        if found.is_empty() || (self.reach != Reach::PublicOnly && proxies().any(is_proxy)) {
+        if found.is_empty() || (self.reach != AddressPolicy::PublicOnly && proxies().any(is_proxy)) {
             return Ok(());
         }
         let public = found.iter().copied().find(|address| is_public(*address));
         let inside = found.iter().copied().find(|address| !is_public(*address));
         let given = self.given.iter().find(|given| given.is(name));
         let opens = given.map(|given| {
-            let near = || found.iter().copied().filter_map(Near::of).collect();
+            let near = || found.iter().copied().filter_map(Network::of).collect();
             given.opens.get_or_init(|| if public.is_some() { Vec::new() } else { near() })
         });
         if let (Some(public), Some(inside)) = (public, inside) {
@@ -158,10 +158,10 @@ impl Judge {
                 .map_or(Ok(()), |address| Err(Refused::NotPublic { name: name.to_owned(), address }));
         };
         let stays =
-            |address: IpAddr| Near::of(address).map_or(opens.is_empty(), |near| opens.contains(&near));
+            |address: IpAddr| Network::of(address).map_or(opens.is_empty(), |near| opens.contains(&near));
         let turned = found.iter().copied().find(|address| !stays(*address));
         let before = if opens.is_empty() { "public" } else { "in your own network" };
-        turned.map_or(Ok(()), |address| Err(Refused::Turned { name: name.to_owned(), address, before }))
+        turned.map_or(Ok(()), |address| Err(Refused::Rebound { name: name.to_owned(), address, before }))
     }
 }
 
@@ -177,8 +177,8 @@ pub(super) fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
             public: public.to_string(),
             inside: inside.to_string(),
         },
-        Refused::Turned { address, before, .. } => {
-            FetchError::TurnedName { url: url.into(), address: address.to_string(), before }
+        Refused::Rebound { address, before, .. } => {
+            FetchError::DnsRebinding { url: url.into(), address: address.to_string(), before }
         }
     })
 }
@@ -208,14 +208,14 @@ async fn resolve(name: &str) -> io::Result<Vec<IpAddr>> {
 
 /// Resolves names to addresses that may be asked or not at all, so that what was judged is what is connected to.
 #[derive(Debug)]
-struct JudgingResolver(Arc<Judge>);
+struct GuardedResolver(Arc<AddressGuard>);
 
-impl Resolve for JudgingResolver {
+impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let judge = Arc::clone(&self.0);
+        let check_answer = Arc::clone(&self.0);
         Box::pin(async move {
             let found = resolve(name.as_str()).await?;
-            judge.judge(name.as_str(), &found)?;
+            check_answer.check_answer(name.as_str(), &found)?;
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
@@ -227,33 +227,35 @@ mod tests {
 
     const OUT_THERE: &str = "8.8.8.8";
 
-    fn is_allowed(judge: &Judge, url: &str) -> bool {
-        match judge.check(&Url::parse(url).unwrap()) {
+    fn is_allowed(check_answer: &AddressGuard, url: &str) -> bool {
+        match check_answer.check(&Url::parse(url).unwrap()) {
             Ok(()) => true,
             Err(FetchError::NotPublic { .. }) => false,
             Err(other) => panic!("{url}: {other}"),
         }
     }
 
-    fn as_near_as(given: &[&str]) -> Arc<Judge> {
-        Judge::new(Reach::AsNearAs(given.iter().map(|url| Url::parse(url).unwrap()).collect()))
+    fn network_of(given: &[&str]) -> Arc<AddressGuard> {
+        AddressGuard::new(AddressPolicy::NetworkOf(
+            given.iter().map(|url| Url::parse(url).unwrap()).collect(),
+        ))
     }
 
     /// What becomes of a name of which DNS says this.
-    fn judged(judge: &Judge, name: &str, answer: &[&str]) -> Result<(), Refused> {
+    fn judged(check_answer: &AddressGuard, name: &str, answer: &[&str]) -> Result<(), Refused> {
         let found: Vec<IpAddr> = answer.iter().map(|address| address.parse().unwrap()).collect();
-        judge.judge(name, &found)
+        check_answer.check_answer(name, &found)
     }
 
     #[test]
     fn b32_an_address_that_is_not_public_is_refused_however_it_is_written() {
-        let public_only = Judge::new(Reach::default());
+        let public_only = AddressGuard::new(AddressPolicy::default());
         for url in
             ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://[::1]/", "http://10.0.0.7/"]
         {
             assert!(!is_allowed(&public_only, url), "{url}");
-            assert!(!is_allowed(&as_near_as(&["http://8.8.8.8/"]), url), "{url}");
-            assert!(is_allowed(&Judge::new(Reach::Everywhere), url));
+            assert!(!is_allowed(&network_of(&["http://8.8.8.8/"]), url), "{url}");
+            assert!(is_allowed(&AddressGuard::new(AddressPolicy::Everywhere), url));
         }
         assert!(is_allowed(&public_only, "https://8.8.8.8/"));
     }
@@ -270,13 +272,13 @@ mod tests {
             ("http://a.example/", Some("10.0.0.9"), &[network, public][..]),
             (public, None, &[public][..]),
         ] {
-            let judge = as_near_as(&[given]);
+            let check_answer = network_of(&[given]);
             let host = Url::parse(given).unwrap().host_str().unwrap().to_owned();
             if let Some(address) = answer {
-                judged(&judge, &host, &[address]).unwrap();
+                judged(&check_answer, &host, &[address]).unwrap();
             }
             for url in [machine, mapped, any, link, network, public] {
-                assert_eq!(is_allowed(&judge, url), allowed.contains(&url), "from {given} to {url}");
+                assert_eq!(is_allowed(&check_answer, url), allowed.contains(&url), "from {given} to {url}");
             }
         }
     }
@@ -284,50 +286,57 @@ mod tests {
     #[test]
     fn b32_how_near_a_name_is_was_decided_by_its_first_answer_and_no_later_one_opens_anything() {
         let loopback = "http://127.0.0.1/";
-        let judge = as_near_as(&["http://a.example/"]);
-        assert!(!is_allowed(&judge, loopback), "nothing is known yet");
-        judged(&judge, "a.example", &[OUT_THERE]).unwrap();
-        judged(&judge, "A.example", &["9.9.9.9"]).unwrap();
-        assert!(matches!(judged(&judge, "a.example", &["127.0.0.1"]), Err(Refused::Turned { .. })));
-        assert!(matches!(judged(&judge, "a.example", &[OUT_THERE, "127.0.0.1"]), Err(Refused::Mixed { .. })));
-        assert!(!is_allowed(&judge, loopback));
+        let check_answer = network_of(&["http://a.example/"]);
+        assert!(!is_allowed(&check_answer, loopback), "nothing is known yet");
+        judged(&check_answer, "a.example", &[OUT_THERE]).unwrap();
+        judged(&check_answer, "A.example", &["9.9.9.9"]).unwrap();
+        assert!(matches!(judged(&check_answer, "a.example", &["127.0.0.1"]), Err(Refused::Rebound { .. })));
+        assert!(matches!(
+            judged(&check_answer, "a.example", &[OUT_THERE, "127.0.0.1"]),
+            Err(Refused::Mixed { .. })
+        ));
+        assert!(!is_allowed(&check_answer, loopback));
 
-        let judge = as_near_as(&["http://a.example/"]);
-        judged(&judge, "a.example", &["127.0.0.1", "::1"]).unwrap();
-        assert!(is_allowed(&judge, loopback));
-        let turned = judged(&judge, "a.example", &[OUT_THERE]);
+        let check_answer = network_of(&["http://a.example/"]);
+        judged(&check_answer, "a.example", &["127.0.0.1", "::1"]).unwrap();
+        assert!(is_allowed(&check_answer, loopback));
+        let turned = judged(&check_answer, "a.example", &[OUT_THERE]);
         assert!(
-            matches!(turned, Err(Refused::Turned { .. })),
+            matches!(turned, Err(Refused::Rebound { .. })),
             "who opened the way in does not come from outside"
         );
-        assert!(matches!(judged(&judge, "a.example", &["10.0.0.7"]), Err(Refused::Turned { .. })));
-        judged(&judge, "a.example", &["127.0.0.1"]).unwrap();
-        judged(&judge, "b.example", &[OUT_THERE]).unwrap();
+        assert!(matches!(judged(&check_answer, "a.example", &["10.0.0.7"]), Err(Refused::Rebound { .. })));
+        judged(&check_answer, "a.example", &["127.0.0.1"]).unwrap();
+        judged(&check_answer, "b.example", &[OUT_THERE]).unwrap();
     }
 
     #[test]
     fn b32_a_name_that_is_both_out_there_and_in_the_own_network_is_refused_and_opens_nothing() {
         let both = [OUT_THERE, "10.0.0.7"];
         for given in ["http://a.example/", "http://10.0.0.1/"] {
-            let judge = as_near_as(&[given]);
-            assert!(matches!(judged(&judge, "a.example", &both), Err(Refused::Mixed { .. })), "{given}");
+            let check_answer = network_of(&[given]);
+            assert!(
+                matches!(judged(&check_answer, "a.example", &both), Err(Refused::Mixed { .. })),
+                "{given}"
+            );
         }
-        let judge = as_near_as(&["http://a.example/"]);
-        judged(&judge, "a.example", &both).unwrap_err();
-        assert!(!is_allowed(&judge, "http://10.0.0.7/"));
-        let later = judged(&judge, "a.example", &["10.0.0.7"]);
-        assert!(matches!(later, Err(Refused::Turned { .. })), "it stays condemned");
-        assert!(judged(&Judge::new(Reach::PublicOnly), "a.example", &both).is_err());
+        let check_answer = network_of(&["http://a.example/"]);
+        judged(&check_answer, "a.example", &both).unwrap_err();
+        assert!(!is_allowed(&check_answer, "http://10.0.0.7/"));
+        let later = judged(&check_answer, "a.example", &["10.0.0.7"]);
+        assert!(matches!(later, Err(Refused::Rebound { .. })), "it stays condemned");
+        assert!(judged(&AddressGuard::new(AddressPolicy::PublicOnly), "a.example", &both).is_err());
     }
 
     #[tokio::test]
     async fn b32_a_name_of_loopback_resolves_to_nothing_unless_it_was_given() {
-        let resolved = async |judge| JudgingResolver(judge).resolve("localhost".parse().unwrap()).await;
-        for judge in [Judge::new(Reach::PublicOnly), as_near_as(&["http://8.8.8.8/"])] {
-            let refused = resolved(judge).await;
+        let resolved =
+            async |check_answer| GuardedResolver(check_answer).resolve("localhost".parse().unwrap()).await;
+        for check_answer in [AddressGuard::new(AddressPolicy::PublicOnly), network_of(&["http://8.8.8.8/"])] {
+            let refused = resolved(check_answer).await;
             assert!(refused.is_err_and(|error| error.to_string().contains("not a public address")));
         }
-        assert!(resolved(as_near_as(&["http://localhost:8080/"])).await.is_ok());
-        assert!(resolved(as_near_as(&["http://127.0.0.1/", "http://[::1]/"])).await.is_ok());
+        assert!(resolved(network_of(&["http://localhost:8080/"])).await.is_ok());
+        assert!(resolved(network_of(&["http://127.0.0.1/", "http://[::1]/"])).await.is_ok());
     }
 }

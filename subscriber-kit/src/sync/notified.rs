@@ -29,9 +29,9 @@ const SLIP: i64 = 24 * 3_600_000;
 
 /// By the URI as it is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told(BTreeMap<String, (DateTime, Entry)>);
+pub(crate) struct NotifiedChanges(BTreeMap<String, (DateTime, Entry)>);
 
-impl Told {
+impl NotifiedChanges {
     /// Takes what is told now, oldest first; gives what of it is not older than what was told of the same resource before.
     ///
     /// A time that is a slip is done once and not remembered: nothing that is told later would ever be later than that.
@@ -144,13 +144,13 @@ pub(crate) fn is_slip(at: DateTime, now: DateTime) -> bool {
     at.unix_millis() > now.unix_millis().saturating_add(SLIP)
 }
 
-impl Serialize for Told {
+impl Serialize for NotifiedChanges {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&self.written().map_err(S::Error::custom)?)
     }
 }
 
-impl<'de> Deserialize<'de> for Told {
+impl<'de> Deserialize<'de> for NotifiedChanges {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let written = String::deserialize(from)?;
         let mut told = Self::default();
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn cn009_what_is_told_late_is_no_news_and_what_is_told_twice_is_done_again() {
-        let mut told = Told::default();
+        let mut told = NotifiedChanges::default();
         assert_eq!(told.take(&[updated("a", 3), updated("b", 4)]).len(), 2);
         let news = told.take(&[updated("a", 2), updated("b", 4), updated("c", 1)]);
         assert_eq!(news, [updated("b", 4), updated("c", 1)]);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_change_of_a_time_that_has_slipped_is_done_and_makes_nothing_late() {
-        let mut told = Told::default();
+        let mut told = NotifiedChanges::default();
         let slipped = updated("a", 400 * 24 * 3600);
         assert_eq!(told.take(std::slice::from_ref(&slipped)), [slipped]);
         assert!(!told.knows("http://a.example/a"));
@@ -196,17 +196,17 @@ mod tests {
 
     #[test]
     fn what_was_told_is_read_as_it_was_written() {
-        let mut told = Told::default();
+        let mut told = NotifiedChanges::default();
         let gone = change(ResourceChange::deleted("http://a.example/?a&b"), 2);
         told.take(&[updated("a", 3), gone, updated("b", 3)]);
         let kept = serde_json::to_string(&told).unwrap();
-        assert_eq!(serde_json::from_str::<Told>(&kept).unwrap(), told);
-        assert_eq!(serde_json::from_str::<Told>("\"torn\"").unwrap(), Told::default());
+        assert_eq!(serde_json::from_str::<NotifiedChanges>(&kept).unwrap(), told);
+        assert_eq!(serde_json::from_str::<NotifiedChanges>("\"torn\"").unwrap(), NotifiedChanges::default());
     }
 
     #[test]
     fn what_is_told_is_remembered_up_to_so_many_bytes_and_nothing_enormous_is() {
-        let mut told = Told::default();
+        let mut told = NotifiedChanges::default();
         let long = updated(&"x".repeat(MOST_OF_ONE / 2), 1);
         assert_eq!(told.take(std::slice::from_ref(&long)), [long], "it is done");
         assert!(told.is_empty());
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn of_what_is_told_without_end_the_newest_is_remembered() {
-        let mut told = Told::default();
+        let mut told = NotifiedChanges::default();
         let most = i64::try_from(MOST).unwrap();
         let all: Vec<_> = (0..most + 5).map(|at| updated(&at.to_string(), at)).collect();
         told.take(&all);

@@ -3,7 +3,7 @@
 use super::{Destination, Following, entries, options, publish};
 use crate::support::{self, Hub, Source, expected, files};
 use resync_subscriber_kit::listen::Event;
-use resync_subscriber_kit::sync::{Look, Offer, SyncOptions, Target, look};
+use resync_subscriber_kit::sync::{Depth, Offer, SyncOptions, Target, look};
 
 /// A Resource List that was made after all that notifications tell of.
 fn publish_later(source: &Source, resources: &[(&str, &str)]) {
@@ -243,7 +243,7 @@ async fn without_a_change_list_a_told_resource_that_failed_is_tried_by_a_later_l
     let target = Target::open(copy.directory.path(), base).unwrap();
     let options = SyncOptions { delete: true, ..SyncOptions::default() };
     let report =
-        look(&support::client(), &Offer::list(list), &target, &options, Look::Changes).await.unwrap();
+        look(&support::client(), &Offer::list(list), &target, &options, Depth::Changes).await.unwrap();
     assert_eq!((report.updated, report.failed), (1, 0));
     assert_eq!(files(copy.directory.path()), expected(&[("a", "2"), ("d", "1")]));
 }

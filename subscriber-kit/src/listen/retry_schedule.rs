@@ -11,7 +11,7 @@ const LONGEST_MENDING: Duration = Duration::from_secs(3600);
 
 /// How often each was tried in vain.
 #[derive(Debug)]
-pub(super) struct Again {
+pub(super) struct RetrySchedule {
     away: Backoff,
     mending: Backoff,
     repairing: Backoff,
@@ -19,39 +19,42 @@ pub(super) struct Again {
 
 /// What a synchronisation left.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct Remaining {
     /// Whether it dealt with something that none before has dealt with.
-    pub(super) is_news: bool,
+    pub(super) is_new: bool,
     /// After how long at the earliest what failed is to be tried again, if it is.
-    pub(super) undone: Option<Duration>,
+    pub(super) retry_after: Option<Duration>,
     /// Whether notifications are missing that the lists do not make up for yet.
     pub(super) has_gap: bool,
 }
 
-impl Default for Again {
+impl Default for RetrySchedule {
     fn default() -> Self {
         let mending = pauses(LONGEST_MENDING);
         Self { away: pauses(LONGEST_RETRY), mending, repairing: mending }
     }
 }
 
-impl Again {
+impl RetrySchedule {
     /// After how long one is tried again that could not be done: not before the Source wants to be asked.
     pub(super) fn after_error(&mut self, rest: Option<Duration>) -> Duration {
         self.away.after_failure().max(rest.unwrap_or_default())
     }
 
     /// After how long the next one is due, if this one left anything.
-    pub(super) fn after(&mut self, Left { is_news, undone, has_gap }: Left) -> Option<Duration> {
+    pub(super) fn after(
+        &mut self,
+        Remaining { is_new, retry_after, has_gap }: Remaining,
+    ) -> Option<Duration> {
         self.away.reset();
         // What is new is tried again soon, for however long something else has failed.
-        if is_news || undone.is_none() {
+        if is_new || retry_after.is_none() {
             self.mending.reset();
         }
         if !has_gap {
             self.repairing.reset();
         }
-        let mending = undone.map(|rest| self.mending.after_failure().max(rest));
+        let mending = retry_after.map(|rest| self.mending.after_failure().max(rest));
         let repairing = has_gap.then(|| self.repairing.after_failure());
         mending.into_iter().chain(repairing).min()
     }
@@ -63,47 +66,48 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(3);
     const LATE: Duration = Duration::from_secs(60);
-    const NOTHING: Left = Left { is_news: false, undone: None, has_gap: false };
-    const GAP: Left = Left { has_gap: true, ..NOTHING };
-    const UNDONE: Left = Left { undone: Some(Duration::ZERO), ..NOTHING };
+    const NOTHING: Remaining = Remaining { is_new: false, retry_after: None, has_gap: false };
+    const GAP: Remaining = Remaining { has_gap: true, ..NOTHING };
+    const UNDONE: Remaining = Remaining { retry_after: Some(Duration::ZERO), ..NOTHING };
 
     fn is_soon(pause: Option<Duration>) -> bool {
         pause.is_some_and(|pause| pause < SOON)
     }
 
     /// After so many times the same.
-    fn after(again: &mut Again, left: Left, times: u32) -> Option<Duration> {
+    fn after(again: &mut RetrySchedule, left: Remaining, times: u32) -> Option<Duration> {
         (0..times).map(|_| again.after(left)).last().flatten()
     }
 
     #[test]
     fn cn016_a_gap_that_stays_open_slows_no_resource_that_fails_nor_that_a_gap() {
         for (old, new) in [(GAP, UNDONE), (UNDONE, GAP)] {
-            let mut again = Again::default();
+            let mut again = RetrySchedule::default();
             assert!(after(&mut again, old, 10) > Some(LATE));
-            let both = Left { undone: old.undone.or(new.undone), has_gap: true, ..NOTHING };
+            let both =
+                Remaining { retry_after: old.retry_after.or(new.retry_after), has_gap: true, ..NOTHING };
             assert!(is_soon(again.after(both)));
         }
     }
 
     #[test]
     fn what_is_new_and_fails_is_tried_again_soon_although_another_has_failed_for_long() {
-        let mut again = Again::default();
+        let mut again = RetrySchedule::default();
         assert!(after(&mut again, UNDONE, 10) > Some(LATE));
-        assert!(is_soon(again.after(Left { is_news: true, ..UNDONE })));
+        assert!(is_soon(again.after(Remaining { is_new: true, ..UNDONE })));
         assert!(!is_soon(again.after(UNDONE)), "and goes on from there");
     }
 
     #[test]
     fn what_is_not_there_is_not_asked_for_before_it_is_due_and_what_is_done_not_at_all() {
-        let mut again = Again::default();
-        assert_eq!(again.after(Left { undone: Some(LATE), ..NOTHING }), Some(LATE));
+        let mut again = RetrySchedule::default();
+        assert_eq!(again.after(Remaining { retry_after: Some(LATE), ..NOTHING }), Some(LATE));
         assert_eq!(again.after(NOTHING), None);
     }
 
     #[test]
     fn a_source_that_was_away_for_long_slows_nothing_once_it_is_back() {
-        let mut again = Again::default();
+        let mut again = RetrySchedule::default();
         for _ in 0..10 {
             again.after_error(None);
         }
