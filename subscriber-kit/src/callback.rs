@@ -101,7 +101,7 @@ impl Default for CallbackOptions {
 impl CallbackOptions {
     /// The same for bodies of up to `max_body` bytes, of which at least four may wait.
     #[must_use]
-    pub fn taking(self, max_body: usize) -> Self {
+    pub fn with_max_body(self, max_body: usize) -> Self {
         let max_waiting_bytes = self.max_waiting_bytes.max((max_body as u64).saturating_mul(4));
         Self { max_body, max_waiting_bytes, ..self }
     }
@@ -144,7 +144,7 @@ impl Callback {
         let (sender, receiver) = mpsc::channel(options.capacity.max(1));
         let incoming = IncomingBytes::new(options.max_waiting_bytes);
         let shared = Shared { subscriptions: subscriptions.clone(), sender, incoming, options };
-        let left = subscriptions.left_open().into();
+        let left = subscriptions.unfinished().into();
         (Self { shared: Arc::new(shared) }, Deliveries { left, receiver })
     }
 
@@ -180,7 +180,7 @@ where
 }
 
 /// What a delivery needs to know of its subscription.
-struct Known {
+struct Recipient {
     topic: TopicUrl,
     /// More than one while a secret is being replaced.
     secrets: Vec<Secret>,
@@ -275,9 +275,9 @@ impl Shared {
         taken.map_err(Refusal::NotTaken)
     }
 
-    fn known(&self, token: &str) -> Option<Known> {
+    fn known(&self, token: &str) -> Option<Recipient> {
         let now = DateTime::now().unix_millis();
-        self.subscriptions.with(token, |record| Known {
+        self.subscriptions.with(token, |record| Recipient {
             topic: record.topic.clone(),
             secrets: record.secrets(now),
             ended: record.ended,
@@ -315,7 +315,7 @@ impl Shared {
         let mut body = pin!(Limited::new(body, max));
         let mut taken = BytesMut::new();
         loop {
-            match tokio::time::timeout_at(begun + self.patience(taken.len()), body.frame()).await {
+            match tokio::time::timeout_at(begun + self.allowed_time(taken.len()), body.frame()).await {
                 Ok(Some(Ok(frame))) => {
                     // Trailers say nothing here.
                     if let Ok(data) = frame.into_data() {
@@ -334,7 +334,7 @@ impl Shared {
     }
 
     /// How long a body may take of which so much came.
-    fn patience(&self, taken: usize) -> Duration {
+    fn allowed_time(&self, taken: usize) -> Duration {
         let earned = (taken as u64).saturating_mul(1000) / self.options.min_rate.max(1);
         self.options.body_timeout + Duration::from_millis(earned)
     }
@@ -357,7 +357,7 @@ impl Shared {
             Refusal::CutOff => plain(StatusCode::BAD_REQUEST, "the body ended too early"),
             Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
             Refusal::BadSignature(error) => self.ignore(error),
-            Refusal::NotTaken(why) => self.come_again(match why {
+            Refusal::NotTaken(why) => self.unavailable(match why {
                 NotTaken::Full => "too many notifications wait here",
                 NotTaken::Closed => "this Destination is shutting down",
                 NotTaken::Arriving => "another attempt at this notification is being taken",
@@ -376,7 +376,7 @@ impl Shared {
         }
     }
 
-    fn come_again(&self, why: &str) -> Answer {
+    fn unavailable(&self, why: &str) -> Answer {
         tracing::warn!(why, "a delivery is sent away for now");
         let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, why);
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.options.retry_after.as_secs()));

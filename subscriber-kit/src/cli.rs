@@ -266,7 +266,7 @@ impl Listen {
         if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
             return Err("--set, --base and --state are for one copy: give a Capability List as the URL, and leave the state in each directory".to_owned());
         }
-        self.service.access.tell_one_source(&self.url)?;
+        self.service.access.check_one_origin(&self.url)?;
         Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
     }
 }
@@ -274,7 +274,7 @@ impl Listen {
 impl Subscribe {
     /// What is to be subscribed to.
     pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
-        self.service.access.tell_one_source(&self.topics)?;
+        self.service.access.check_one_origin(&self.topics)?;
         Ok(self.topics.clone())
     }
 }
@@ -291,7 +291,7 @@ impl Service {
             hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
             unsubscribe_on_exit: self.unsubscribe_on_exit,
             callback: CallbackOptions::default()
-                .taking(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
+                .with_max_body(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
             client: self.access.client_options(sources),
         }
     }
@@ -330,7 +330,7 @@ pub(crate) type Header = (HeaderName, HeaderValue);
 
 impl AccessArgs {
     /// Refuses to tell the secrets of one Source to another one.
-    fn tell_one_source(&self, sources: &[String]) -> Result<(), String> {
+    fn check_one_origin(&self, sources: &[String]) -> Result<(), String> {
         let has_secrets = self.token.is_some() || !self.header.is_empty();
         let mut origins = sources.iter().filter_map(|url| Url::parse(url).ok()).map(|url| url.origin());
         let first = origins.next();
@@ -345,7 +345,7 @@ impl AccessArgs {
         let sources: Vec<Url> = sources.into_iter().filter_map(|url| Url::parse(url).ok()).collect();
         ClientOptions {
             credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources.clone()),
-            reach: reach(self.public_only, self.any_address, sources),
+            address_policy: address_policy(self.public_only, self.any_address, sources),
             per_host: self.per_host.into(),
             delay: self.delay,
             ..self.timeouts.client_options()
@@ -354,11 +354,11 @@ impl AccessArgs {
 }
 
 /// Which addresses these flags let be asked, beside those as near as what was given.
-pub(crate) fn reach(public_only: bool, any_address: bool, given: Vec<Url>) -> AddressPolicy {
+pub(crate) fn address_policy(public_only: bool, any_address: bool, trusted: Vec<Url>) -> AddressPolicy {
     match (public_only, any_address) {
         (true, _) => AddressPolicy::PublicOnly,
         (false, true) => AddressPolicy::Everywhere,
-        (false, false) => AddressPolicy::NetworkOf(given),
+        (false, false) => AddressPolicy::NetworkOf(trusted),
     }
 }
 
@@ -390,10 +390,10 @@ pub(crate) struct SelectionArgs {
     pub(crate) parallel: u16,
     /// What a copy without files is made from: a Resource Dump if that is cheaper, or always if there is one, or never
     #[arg(long, env = "RESYNC_DESTINATION_BASELINE", value_enum, default_value_t, value_name = "WHAT")]
-    pub(crate) baseline: Base,
+    pub(crate) baseline: BaselineArg,
     /// What changes are known from, where the Source has both
     #[arg(long, env = "RESYNC_DESTINATION_CHANGES", value_enum, default_value_t, value_name = "WHAT")]
-    pub(crate) changes: Changes,
+    pub(crate) changes: ChangesArg,
     /// Also fetch from mirrors of other origins, or from where the Source has it, if the list gives a hash that proves
     /// what comes
     #[arg(long, env = "RESYNC_DESTINATION_MIRRORS")]
@@ -425,7 +425,7 @@ pub(crate) struct SelectionArgs {
 
 /// See [`Baseline`].
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum Base {
+pub(crate) enum BaselineArg {
     #[default]
     Cheaper,
     Dump,
@@ -434,7 +434,7 @@ pub(crate) enum Base {
 
 /// See [`ChangesFrom`].
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum Changes {
+pub(crate) enum ChangesArg {
     #[default]
     List,
     Dump,
@@ -452,13 +452,13 @@ impl SelectionArgs {
             parallel: self.parallel.into(),
             mirrors: self.mirrors,
             baseline: match self.baseline {
-                Base::Cheaper => Baseline::Cheaper,
-                Base::Dump => Baseline::Dump,
-                Base::List => Baseline::List,
+                BaselineArg::Cheaper => Baseline::Cheaper,
+                BaselineArg::Dump => Baseline::Dump,
+                BaselineArg::List => Baseline::List,
             },
             changes: match self.changes {
-                Changes::List => ChangesFrom::List,
-                Changes::Dump => ChangesFrom::Dump,
+                ChangesArg::List => ChangesFrom::List,
+                ChangesArg::Dump => ChangesFrom::Dump,
             },
             prefer: self.prefer.clone(),
             filter: Filter {
@@ -537,8 +537,10 @@ mod tests {
         };
         let (ours, theirs) = (copy.selection.sync_options(), SyncOptions::default());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
-        let theirs =
-            ClientOptions { reach: AddressPolicy::NetworkOf(Vec::new()), ..ClientOptions::default() };
+        let theirs = ClientOptions {
+            address_policy: AddressPolicy::NetworkOf(Vec::new()),
+            ..ClientOptions::default()
+        };
         let ours = copy.access.client_options([]);
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }

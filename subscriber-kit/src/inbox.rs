@@ -125,7 +125,7 @@ impl Drop for Receipt {
         }
         // What is open in the journal goes on to count: it is handed over again.
         if self.is_done || self.record.is_none() {
-            self.subscriptions.no_longer_waits(self.bytes);
+            self.subscriptions.release(self.bytes);
         }
     }
 }
@@ -185,7 +185,7 @@ pub(crate) async fn accept(
             skipped: 0,
         };
         let bytes = weight(&taken, &body);
-        if !subscriptions.waits(bytes, max_waiting) {
+        if !subscriptions.try_reserve(bytes, max_waiting) {
             return Err(NotTaken::Full);
         }
         let skipped = id.map_or(0, |id| window.skipped(id));

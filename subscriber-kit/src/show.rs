@@ -202,13 +202,13 @@ pub(crate) fn relayed_json(event: Relayed) -> Value {
 }
 
 /// What happens to a copy that is kept in step, where that is worth a line.
-pub(crate) fn heard(event: &Event) -> Option<String> {
+pub(crate) fn listen_event(event: &Event) -> Option<String> {
     Some(match event {
         Event::Listening { address } => format!("listening on http://{address}"),
         Event::Subscribed { topic, until } => subscribed(topic, *until),
         Event::Notified => "notified: something changed".to_owned(),
-        Event::Gap { told_until, from } => {
-            format!("not told what changed from {told_until} to {from}: it is found out")
+        Event::Gap { known_until, from } => {
+            format!("not told what changed from {known_until} to {from}: it is found out")
         }
         Event::Synchronised(found) => report(found),
         Event::HookFailed { cause, retry_in } => {
@@ -221,14 +221,14 @@ pub(crate) fn heard(event: &Event) -> Option<String> {
 }
 
 /// The same as one JSON object a line.
-pub(crate) fn heard_json(directory: &Path, event: &Event) -> Value {
+pub(crate) fn listen_event_json(directory: &Path, event: &Event) -> Value {
     let details = match event {
         Event::Listening { address } => json!({ "address": address.to_string() }),
         Event::Subscribed { topic, until } => {
             json!({ "topic": topic.as_str(), "until": until.to_string() })
         }
-        Event::Gap { told_until, from } => {
-            json!({ "told_until": told_until.to_string(), "from": from.to_string() })
+        Event::Gap { known_until, from } => {
+            json!({ "told_until": known_until.to_string(), "from": from.to_string() })
         }
         Event::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
         Event::HookFailed { cause, retry_in } | Event::SyncFailed { cause, retry_in } => {
@@ -237,12 +237,12 @@ pub(crate) fn heard_json(directory: &Path, event: &Event) -> Value {
         Event::Stopped { cause } => json!({ "cause": cause }),
         _ => Value::Null,
     };
-    let mut told = json!({ "event": event.kind() });
+    let mut object = json!({ "event": event.kind() });
     for (name, value) in details.as_object().into_iter().flatten() {
-        told[name] = value.clone();
+        object[name] = value.clone();
     }
-    told["directory"] = json!(directory.to_string_lossy());
-    told
+    object["directory"] = json!(directory.to_string_lossy());
+    object
 }
 
 /// What became of one resource, unless nothing did.
@@ -259,12 +259,12 @@ pub(crate) fn outcome(event: ResourceEvent<'_>) -> Option<String> {
 /// The same as one JSON object a line.
 pub(crate) fn outcome_json(event: ResourceEvent<'_>) -> Option<String> {
     let uri = event.uri;
-    let told = match event.outcome {
+    let object = match event.outcome {
         Ok(Outcome::Unchanged) => return None,
         Ok(outcome) => json!({ "outcome": outcome.name(), "uri": uri }),
         Err(cause) => json!({ "outcome": "failed", "uri": uri, "cause": cause }),
     };
-    Some(told.to_string())
+    Some(object.to_string())
 }
 
 /// A line that scripts may wait for; its beginning says whether all is well.
@@ -275,7 +275,7 @@ pub(crate) fn report(report: &Report) -> String {
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {resources} resources {done}")
-    } else if failed + not_deleted == 0 && report.uncertain.is_some() {
+    } else if failed + not_deleted == 0 && report.unproven.is_some() {
         format!("not proven: {resources} resources {done}")
     } else {
         format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
@@ -287,7 +287,7 @@ pub(crate) fn report(report: &Report) -> String {
         Method::Incremental => "nothing was deleted but what is told to be",
     };
     lines.extend(report.deletion_skipped.iter().map(|why| format!("  {deleted}: {why}")));
-    lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
+    lines.extend(report.unproven.iter().map(|why| format!("  not certain: {why}")));
     lines.extend(gaps(&report.gaps));
     lines.join("\n")
 }
@@ -300,10 +300,10 @@ fn more(named: usize, all: u64) -> Option<String> {
 
 /// What is worth knowing of a Source whose lists do not touch, again and again.
 fn gaps(gaps: &GapHistory) -> Option<String> {
-    let Gap { told_until, from } = gaps.last.filter(|_| gaps.are_a_habit())?;
-    let holes = gaps.holes;
+    let Gap { known_until, from } = gaps.last.filter(|_| gaps.are_recurrent())?;
+    let count = gaps.count;
     Some(format!(
-        "  the Source's lists of changes do not touch, {holes} times so far, at last from {told_until} to {from}: what changed \
+        "  the Source's lists of changes do not touch, {count} times so far, at last from {known_until} to {from}: what changed \
          between is found out from the next Resource List, for which it is asked about once an hour"
     ))
 }
@@ -324,7 +324,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     lines.extend(more(report.findings.len(), missing + report.different + failed));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
     lines.extend(more(report.extra_files.len(), *extra));
-    lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
+    lines.extend(report.unproven.iter().map(|why| format!("  not certain: {why}")));
     lines.join("\n")
 }
 
@@ -393,13 +393,13 @@ mod tests {
     #[test]
     fn what_a_report_has_no_room_for_is_told_by_its_number() {
         let finding = || Failure { loc: "http://source.example/a".to_owned(), cause: "missing".to_owned() };
-        let told = |missing: u64, named: usize| {
+        let object = |missing: u64, named: usize| {
             let findings = (0..named).map(|_| finding()).collect();
             let extra_files = (0..named).map(|number| number.to_string()).collect();
             audit(&AuditReport { missing, extra: missing, findings, extra_files, ..AuditReport::default() })
         };
-        assert_eq!(told(130, FAILURES_KEPT).matches("  and 30 more").count(), 2);
-        assert!(!told(100, FAILURES_KEPT).contains("more"));
+        assert_eq!(object(130, FAILURES_KEPT).matches("  and 30 more").count(), 2);
+        assert!(!object(100, FAILURES_KEPT).contains("more"));
         let mut full = Report::default();
         full.failed = 103;
         full.failures = (0..FAILURES_KEPT).map(|_| finding()).collect();
@@ -416,12 +416,12 @@ mod tests {
 
     #[test]
     fn a_body_that_is_no_text_is_told_whole() {
-        let told = |body: &[u8]| {
+        let object = |body: &[u8]| {
             let topic = TopicUrl::parse("http://source.example/topic").unwrap();
             let body = body.to_vec();
             relayed_json(Relayed::Notification { id: None, topic, content_type: None, body, skipped: 0 })
         };
-        let (text, other) = (told(b"news"), told(b"\xff\x00"));
+        let (text, other) = (object(b"news"), object(b"\xff\x00"));
         assert_eq!((&text["body"], &text["body_base64"]), (&json!("news"), &Value::Null));
         assert_eq!((&other["body"], &other["body_base64"]), (&Value::Null, &json!("/wA=")));
     }

@@ -13,7 +13,7 @@ use crate::state::{Mode, Record, StateError, SubscriptionId, Subscriptions};
 use crate::subscription::{Phase, Rotation};
 
 /// How long a hub that accepted a request may take to verify it, before it is asked again.
-const VERIFICATION_PATIENCE: Duration = Duration::from_secs(30);
+const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a secret is used, unless told otherwise.
 pub(crate) const ROTATE_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -261,14 +261,14 @@ impl Subscriber {
         &self,
         id: &SubscriptionId,
         callback: &CallbackUrl,
-        look: impl Fn(&Record) -> Option<T>,
+        read: impl Fn(&Record) -> Option<T>,
     ) -> Result<T, SubscribeError> {
         let mut changes = self.subscriptions.watch();
         let wait = async {
             loop {
                 let seen = self.subscriptions.with(&id.0, |record| match &record.denied {
                     Some(reason) => Some(Err(SubscribeError::Denied { reason: reason.clone() })),
-                    None => look(record).map(Ok),
+                    None => read(record).map(Ok),
                 });
                 if let Some(result) = seen.ok_or(SubscribeError::Unknown)? {
                     return result;
@@ -278,7 +278,7 @@ impl Subscriber {
                 }
             }
         };
-        let waited = VERIFICATION_PATIENCE;
+        let waited = VERIFICATION_TIMEOUT;
         tokio::time::timeout(waited, wait).await.unwrap_or_else(|_| {
             Err(SubscribeError::NotVerified { waited, callback_origin: callback.origin() })
         })

@@ -80,7 +80,7 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
     let searched = |source| Source { base: folder_of(&url), is_direct: false, ..source };
     let [descriptions, lists] = well_known_places(&url);
     for place in descriptions {
-        if let Some(source) = search.look(&place).await? {
+        if let Some(source) = search.search(&place).await? {
             return Ok(searched(source));
         }
     }
@@ -92,7 +92,7 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
         return Ok(searched(source));
     }
     for place in lists {
-        if let Some(source) = search.look(&place).await? {
+        if let Some(source) = search.search(&place).await? {
             return Ok(searched(source));
         }
     }
@@ -182,7 +182,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    async fn look(&mut self, url: &Url) -> Result<Option<Source>, DiscoverError> {
+    async fn search(&mut self, url: &Url) -> Result<Option<Source>, DiscoverError> {
         match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await,
             Err(error) => {

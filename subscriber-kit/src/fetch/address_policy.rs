@@ -60,8 +60,8 @@ impl Network {
 /// A policy, with what was decided about the names that were given.
 #[derive(Debug)]
 pub(super) struct AddressGuard {
-    reach: AddressPolicy,
-    given: Vec<TrustedHost>,
+    address_policy: AddressPolicy,
+    trusted: Vec<TrustedHost>,
 }
 
 /// A host that whoever runs this gave.
@@ -69,14 +69,14 @@ pub(super) struct AddressGuard {
 struct TrustedHost {
     host: String,
     /// What it opens; nothing if it is public.
-    opens: OnceLock<Vec<Network>>,
+    networks: OnceLock<Vec<Network>>,
 }
 
 impl TrustedHost {
     fn of(url: &Url) -> Option<Self> {
-        let opens =
+        let networks =
             literal(url).map(|address| OnceLock::from(Network::of(address).into_iter().collect::<Vec<_>>()));
-        Some(Self { host: url.host_str()?.to_owned(), opens: opens.unwrap_or_default() })
+        Some(Self { host: url.host_str()?.to_owned(), networks: networks.unwrap_or_default() })
     }
 
     fn is(&self, name: &str) -> bool {
@@ -89,24 +89,24 @@ impl TrustedHost {
 enum Refused {
     #[error("{name} is {address}, which is not a public address")]
     NotPublic { name: String, address: IpAddr },
-    #[error("{name} is {public} and also {inside}, which is not a public address")]
-    Mixed { name: String, public: IpAddr, inside: IpAddr },
+    #[error("{name} is {public} and also {private}, which is not a public address")]
+    Mixed { name: String, public: IpAddr, private: IpAddr },
     #[error("{name} is {address} now and was {before} before")]
     Rebound { name: String, address: IpAddr, before: &'static str },
 }
 
 impl AddressGuard {
-    pub(super) fn new(reach: AddressPolicy) -> Arc<Self> {
-        let mut given: Vec<TrustedHost> = Vec::new();
-        if let AddressPolicy::NetworkOf(urls) = &reach {
+    pub(super) fn new(address_policy: AddressPolicy) -> Arc<Self> {
+        let mut trusted: Vec<TrustedHost> = Vec::new();
+        if let AddressPolicy::NetworkOf(urls) = &address_policy {
             for one in urls.iter().filter_map(TrustedHost::of) {
                 // One name has one decision.
-                if !given.iter().any(|known| known.is(&one.host)) {
-                    given.push(one);
+                if !trusted.iter().any(|known| known.is(&one.host)) {
+                    trusted.push(one);
                 }
             }
         }
-        Arc::new(Self { reach, given })
+        Arc::new(Self { address_policy, trusted })
     }
 
     /// Judges an address that stands in the URL; names are judged when they are resolved.
@@ -122,7 +122,7 @@ impl AddressGuard {
     /// The client with this policy below its connections.
     pub(super) fn guard(self: &Arc<Self>, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
         let resolver = || Arc::new(GuardedResolver(Arc::clone(self)));
-        match self.reach {
+        match self.address_policy {
             AddressPolicy::Everywhere => builder,
             AddressPolicy::NetworkOf(_) => builder.dns_resolver(resolver()),
             AddressPolicy::PublicOnly => builder.no_proxy().dns_resolver(resolver()),
@@ -131,36 +131,38 @@ impl AddressGuard {
 
     fn allows(&self, address: IpAddr) -> bool {
         let Some(near) = Network::of(address) else { return true };
-        let opens = |given: &TrustedHost| given.opens.get().is_some_and(|opens| opens.contains(&near));
-        self.reach == AddressPolicy::Everywhere || self.given.iter().any(opens)
+        let networks =
+            |trusted: &TrustedHost| trusted.networks.get().is_some_and(|networks| networks.contains(&near));
+        self.address_policy == AddressPolicy::Everywhere || self.trusted.iter().any(networks)
     }
 
     /// Judges what a name was resolved to for a request. The first answer about a name that was given decides what it opens.
     fn check_answer(&self, name: &str, found: &[IpAddr]) -> Result<(), Refused> {
         // Whoever runs this chose the proxy too.
         let is_proxy = |proxy: Url| proxy.host_str().is_some_and(|host| host.eq_ignore_ascii_case(name));
-        if found.is_empty() || (self.reach != AddressPolicy::PublicOnly && proxies().any(is_proxy)) {
+        if found.is_empty() || (self.address_policy != AddressPolicy::PublicOnly && proxies().any(is_proxy)) {
             return Ok(());
         }
         let public = found.iter().copied().find(|address| is_public(*address));
-        let inside = found.iter().copied().find(|address| !is_public(*address));
-        let given = self.given.iter().find(|given| given.is(name));
-        let opens = given.map(|given| {
+        let private = found.iter().copied().find(|address| !is_public(*address));
+        let trusted = self.trusted.iter().find(|trusted| trusted.is(name));
+        let networks = trusted.map(|trusted| {
             let near = || found.iter().copied().filter_map(Network::of).collect();
-            given.opens.get_or_init(|| if public.is_some() { Vec::new() } else { near() })
+            trusted.networks.get_or_init(|| if public.is_some() { Vec::new() } else { near() })
         });
-        if let (Some(public), Some(inside)) = (public, inside) {
-            return Err(Refused::Mixed { name: name.to_owned(), public, inside });
+        if let (Some(public), Some(private)) = (public, private) {
+            return Err(Refused::Mixed { name: name.to_owned(), public, private });
         }
-        let Some(opens) = opens else {
+        let Some(networks) = networks else {
             let refused = found.iter().copied().find(|address| !self.allows(*address));
             return refused
                 .map_or(Ok(()), |address| Err(Refused::NotPublic { name: name.to_owned(), address }));
         };
-        let stays =
-            |address: IpAddr| Network::of(address).map_or(opens.is_empty(), |near| opens.contains(&near));
+        let stays = |address: IpAddr| {
+            Network::of(address).map_or(networks.is_empty(), |near| networks.contains(&near))
+        };
         let turned = found.iter().copied().find(|address| !stays(*address));
-        let before = if opens.is_empty() { "public" } else { "in your own network" };
+        let before = if networks.is_empty() { "public" } else { "in your own network" };
         turned.map_or(Ok(()), |address| Err(Refused::Rebound { name: name.to_owned(), address, before }))
     }
 }
@@ -172,10 +174,10 @@ pub(super) fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
     let url = url.clone();
     Some(match refused {
         Refused::NotPublic { address, .. } => FetchError::NotPublic { url, address: address.to_string() },
-        Refused::Mixed { public, inside, .. } => FetchError::MixedAddresses {
+        Refused::Mixed { public, private, .. } => FetchError::MixedAddresses {
             url: url.into(),
             public: public.to_string(),
-            inside: inside.to_string(),
+            private: private.to_string(),
         },
         Refused::Rebound { address, before, .. } => {
             FetchError::DnsRebinding { url: url.into(), address: address.to_string(), before }
@@ -235,9 +237,9 @@ mod tests {
         }
     }
 
-    fn network_of(given: &[&str]) -> Arc<AddressGuard> {
+    fn network_of(trusted: &[&str]) -> Arc<AddressGuard> {
         AddressGuard::new(AddressPolicy::NetworkOf(
-            given.iter().map(|url| Url::parse(url).unwrap()).collect(),
+            trusted.iter().map(|url| Url::parse(url).unwrap()).collect(),
         ))
     }
 
@@ -265,20 +267,20 @@ mod tests {
         let [machine, mapped, any] = ["http://127.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://0.0.0.0/"];
         let [link, network, public] = ["http://169.254.169.254/", "http://10.0.0.7/", "http://8.8.8.8/"];
         let this_machine = &[machine, mapped, any, public][..];
-        for (given, answer, allowed) in [
+        for (trusted, answer, allowed) in [
             (machine, None, this_machine),
             ("http://localhost/", Some("127.0.0.1"), this_machine),
             (network, None, &[network, public][..]),
             ("http://a.example/", Some("10.0.0.9"), &[network, public][..]),
             (public, None, &[public][..]),
         ] {
-            let check_answer = network_of(&[given]);
-            let host = Url::parse(given).unwrap().host_str().unwrap().to_owned();
+            let check_answer = network_of(&[trusted]);
+            let host = Url::parse(trusted).unwrap().host_str().unwrap().to_owned();
             if let Some(address) = answer {
                 judged(&check_answer, &host, &[address]).unwrap();
             }
             for url in [machine, mapped, any, link, network, public] {
-                assert_eq!(is_allowed(&check_answer, url), allowed.contains(&url), "from {given} to {url}");
+                assert_eq!(is_allowed(&check_answer, url), allowed.contains(&url), "from {trusted} to {url}");
             }
         }
     }
@@ -313,11 +315,11 @@ mod tests {
     #[test]
     fn b32_a_name_that_is_both_out_there_and_in_the_own_network_is_refused_and_opens_nothing() {
         let both = [OUT_THERE, "10.0.0.7"];
-        for given in ["http://a.example/", "http://10.0.0.1/"] {
-            let check_answer = network_of(&[given]);
+        for trusted in ["http://a.example/", "http://10.0.0.1/"] {
+            let check_answer = network_of(&[trusted]);
             assert!(
                 matches!(judged(&check_answer, "a.example", &both), Err(Refused::Mixed { .. })),
-                "{given}"
+                "{trusted}"
             );
         }
         let check_answer = network_of(&["http://a.example/"]);

@@ -210,7 +210,7 @@ mod tests {
             status: 503,
             retry_after: Some(Duration::from_secs(seconds)),
         };
-        let rest = |seconds| asks(seconds).rest().unwrap().as_secs();
+        let rest = |seconds| asks(seconds).retry_after().unwrap().as_secs();
         assert_eq!([rest(1), rest(60), rest(1_000_000)], [1, 60, 3600]);
     }
 }

@@ -31,7 +31,7 @@ pub enum FetchError {
     },
     /// The name has both public addresses and others, so that it may lead into the own network.
     #[error(
-        "{url} is refused: its name is at {public} and also at {inside}, which is not a public address, so that it may lead into your own network: have one of them taken out of DNS or, if you trust this Source, allow such addresses (resync-destination: --any-address)"
+        "{url} is refused: its name is at {public} and also at {private}, which is not a public address, so that it may lead into your own network: have one of them taken out of DNS or, if you trust this Source, allow such addresses (resync-destination: --any-address)"
     )]
     MixedAddresses {
         /// What was asked for.
@@ -39,7 +39,7 @@ pub enum FetchError {
         /// A public address.
         public: String,
         /// One that is not.
-        inside: String,
+        private: String,
     },
     /// The name moved between the public network and the own one, as in DNS rebinding.
     #[error(
@@ -115,7 +115,7 @@ pub enum FetchError {
     },
     /// The host asked to be left alone, and was not asked.
     #[error("{url} was not asked for: its host asks to be left alone for {} s more", left.as_secs() + 1)]
-    Resting {
+    HostPaused {
         /// What was wanted.
         url: Url,
         /// For how much longer.
@@ -165,7 +165,7 @@ impl FetchError {
             Self::Network { .. }
             | Self::Timeout { .. }
             | Self::TooSlow { .. }
-            | Self::Resting { .. }
+            | Self::HostPaused { .. }
             | Self::CutOff { .. } => true,
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
             // DNS may say something else soon.
@@ -187,12 +187,12 @@ impl FetchError {
     }
 
     /// How long the host asks to be left alone, and is: not for ever.
-    pub(crate) fn rest(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after: Some(asked), .. } if self.is_transient() => {
                 Some((*asked).min(LONGEST_WAIT))
             }
-            Self::Resting { left, .. } => Some(*left),
+            Self::HostPaused { left, .. } => Some(*left),
             _ => None,
         }
     }

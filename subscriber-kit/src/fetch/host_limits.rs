@@ -22,16 +22,16 @@ pub(super) struct HostLimits {
 
 #[derive(Clone, Debug)]
 struct Host {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     next: Instant,
     /// Until when it asked to be left alone.
-    rests_until: Instant,
+    paused_until: Instant,
 }
 
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Permit {
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl HostLimits {
@@ -44,10 +44,10 @@ impl HostLimits {
     /// # Errors
     /// How much longer the host is to be left alone.
     pub(super) async fn take(&self, url: &Url) -> Result<Permit, Duration> {
-        let places = self.with_host(url, |host| Arc::clone(&host.places));
+        let permits = self.with_host(url, |host| Arc::clone(&host.permits));
         // The semaphore is never closed.
-        let place = places.acquire_owned().await.ok();
-        self.is_awake(url)?;
+        let permit = permits.acquire_owned().await.ok();
+        self.check_pause(url)?;
         if !self.delay.is_zero() {
             let moment = self.with_host(url, |host| {
                 let moment = host.next.max(Instant::now());
@@ -55,19 +55,19 @@ impl HostLimits {
                 moment
             });
             tokio::time::sleep_until(moment).await;
-            self.is_awake(url)?;
+            self.check_pause(url)?;
         }
-        Ok(Permit { _place: place })
+        Ok(Permit { _permit: permit })
     }
 
     /// The host asks to be left alone for so long.
-    pub(super) fn rest(&self, url: &Url, time: Duration) {
+    pub(super) fn pause(&self, url: &Url, time: Duration) {
         let until = Instant::now() + time;
-        self.with_host(url, |host| host.rests_until = host.rests_until.max(until));
+        self.with_host(url, |host| host.paused_until = host.paused_until.max(until));
     }
 
-    fn is_awake(&self, url: &Url) -> Result<(), Duration> {
-        let left = self.with_host(url, |host| host.rests_until.saturating_duration_since(Instant::now()));
+    fn check_pause(&self, url: &Url) -> Result<(), Duration> {
+        let left = self.with_host(url, |host| host.paused_until.saturating_duration_since(Instant::now()));
         if left.is_zero() { Ok(()) } else { Err(left) }
     }
 
@@ -78,8 +78,8 @@ impl HostLimits {
             self.make_room(&mut hosts);
         }
         let new = || {
-            let (places, now) = (Arc::new(Semaphore::new(self.per_host)), Instant::now());
-            Host { places, next: now, rests_until: now }
+            let (permits, now) = (Arc::new(Semaphore::new(self.per_host)), Instant::now());
+            Host { permits, next: now, paused_until: now }
         };
         take(hosts.entry(origin).or_insert_with(new))
     }
@@ -90,13 +90,13 @@ impl HostLimits {
         let now = Instant::now();
         // Whoever waits for a place holds its semaphore too.
         let is_asked = |host: &Host| {
-            Arc::strong_count(&host.places) > 1 || host.places.available_permits() < self.per_host
+            Arc::strong_count(&host.permits) > 1 || host.permits.available_permits() < self.per_host
         };
-        let until = |host: &Host| host.next.max(host.rests_until);
+        let until = |host: &Host| host.next.max(host.paused_until);
         hosts.retain(|_, host| is_asked(host) || until(host) > now);
         if hosts.len() >= MAX_HOSTS {
-            let resting = hosts.iter().filter(|(_, host)| !is_asked(host));
-            let first = resting.min_by_key(|(_, host)| until(host)).map(|(origin, _)| origin.clone());
+            let paused = hosts.iter().filter(|(_, host)| !is_asked(host));
+            let first = paused.min_by_key(|(_, host)| until(host)).map(|(origin, _)| origin.clone());
             first.map(|origin| hosts.remove(&origin));
         }
     }
@@ -127,8 +127,8 @@ mod tests {
         let host_limits = HostLimits::new(2, Duration::ZERO);
         let first = host_limits.take(&url("http://a.example/1")).await.unwrap();
         let _second = host_limits.take(&url("http://a.example/2")).await.unwrap();
-        let place = url("http://a.example/3");
-        let third = host_limits.take(&place);
+        let permit = url("http://a.example/3");
+        let third = host_limits.take(&permit);
         tokio::pin!(third);
         assert!(tokio::time::timeout(Duration::from_secs(9), &mut third).await.is_err());
         drop(first);
@@ -142,7 +142,7 @@ mod tests {
         let _under_way = host_limits.take(&busy).await.unwrap();
         for number in 0..3_000_u32 {
             let host = url(&format!("http://{number}.a.example/"));
-            host_limits.rest(&host, Duration::from_secs(3_600 + u64::from(number)));
+            host_limits.pause(&host, Duration::from_secs(3_600 + u64::from(number)));
         }
         let hosts = host_limits.hosts.lock().unwrap();
         assert_eq!(hosts.len(), MAX_HOSTS);
@@ -153,17 +153,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_host_that_asks_to_be_left_alone_is_asked_by_nobody_until_then() {
         let host_limits = HostLimits::new(1, Duration::ZERO);
-        let (resting, other) = (url("http://a.example/x"), url("http://b.example/x"));
-        let under_way = host_limits.take(&resting).await.unwrap();
-        let waiting = host_limits.take(&resting);
+        let (paused, other) = (url("http://a.example/x"), url("http://b.example/x"));
+        let under_way = host_limits.take(&paused).await.unwrap();
+        let waiting = host_limits.take(&paused);
         tokio::pin!(waiting);
         assert!(tokio::time::timeout(Duration::from_secs(1), &mut waiting).await.is_err());
-        host_limits.rest(&resting, Duration::from_secs(60));
-        host_limits.rest(&resting, Duration::from_secs(9));
+        host_limits.pause(&paused, Duration::from_secs(60));
+        host_limits.pause(&paused, Duration::from_secs(9));
         drop(under_way);
         assert_eq!(waiting.await.unwrap_err(), Duration::from_secs(60), "also who waited before");
         assert!(host_limits.take(&other).await.is_ok());
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(host_limits.take(&resting).await.is_ok());
+        assert!(host_limits.take(&paused).await.is_ok());
     }
 }

@@ -66,7 +66,7 @@ pub struct ClientOptions {
     /// How many redirects one request may go through.
     pub max_redirects: usize,
     /// Which addresses may be asked; only public ones unless it says otherwise.
-    pub reach: AddressPolicy,
+    pub address_policy: AddressPolicy,
     /// How many requests to one host may be under way.
     pub per_host: usize,
     /// How long to wait between the beginnings of two requests to one host, out of politeness.
@@ -85,7 +85,7 @@ impl Default for ClientOptions {
             document_timeout: Duration::from_secs(300),
             resource_timeout: Duration::from_secs(3600),
             max_redirects: 5,
-            reach: AddressPolicy::default(),
+            address_policy: AddressPolicy::default(),
             per_host: 8,
             delay: Duration::ZERO,
             credentials: Credentials::default(),
@@ -164,7 +164,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout);
-        let check_answer = AddressGuard::new(options.reach.clone());
+        let check_answer = AddressGuard::new(options.address_policy.clone());
         let http =
             check_answer.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
         Ok(Self { http, tls, options: Arc::new(options), check_answer, host_limits })
@@ -178,7 +178,7 @@ impl Client {
 
     /// One for each of these Sources: that it is near to one host opens nothing to a Source of another.
     pub(crate) fn for_each(&self, sources: &[String]) -> Result<Vec<Self>, FetchError> {
-        let AddressPolicy::NetworkOf(given) = &self.options.reach else {
+        let AddressPolicy::NetworkOf(trusted) = &self.options.address_policy else {
             return Ok(vec![self.clone(); sources.len()]);
         };
         let hosts: Vec<Option<String>> =
@@ -190,12 +190,13 @@ impl Client {
         let mut by_host: HashMap<&Option<String>, Self> = HashMap::new();
         for own in &hosts {
             if !by_host.contains_key(own) {
-                let opens = |url: &&Url| {
+                let networks = |url: &&Url| {
                     let host = host_of(url);
                     host == *own || host.is_none_or(|host| !of_sources.contains(&host))
                 };
-                let reach = AddressPolicy::NetworkOf(given.iter().filter(opens).cloned().collect());
-                let options = ClientOptions { reach, ..(*self.options).clone() };
+                let address_policy =
+                    AddressPolicy::NetworkOf(trusted.iter().filter(networks).cloned().collect());
+                let options = ClientOptions { address_policy, ..(*self.options).clone() };
                 let client = Self::with(options, self.tls.clone(), Arc::clone(&self.host_limits))?;
                 by_host.insert(own, client);
             }
@@ -241,7 +242,7 @@ impl Client {
             check_scheme(&at)?;
             self.check_answer.check(&at)?;
             let turn = deadline.without(self.host_limits.take(&at)).await;
-            let turn = turn.map_err(|left| FetchError::Resting { url: at.clone(), left })?;
+            let turn = turn.map_err(|left| FetchError::HostPaused { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
             let sent = deadline.meet(&at, request.headers(self.options.credentials.of(&at)).send()).await?;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -267,8 +268,8 @@ impl Client {
             let Some(start) = start else {
                 let retry_after = text(response.headers(), &RETRY_AFTER).and_then(retry_after);
                 let error = FetchError::Status { url: at.clone(), status: status.as_u16(), retry_after };
-                if let Some(rest) = error.rest() {
-                    self.host_limits.rest(&at, rest);
+                if let Some(rest) = error.retry_after() {
+                    self.host_limits.pause(&at, rest);
                 }
                 return Err(error);
             };
@@ -454,16 +455,17 @@ mod tests {
     fn b32_what_one_of_several_sources_is_near_to_opens_nothing_to_another() {
         let (here, away) = ("http://127.0.0.1:8090/", "http://8.8.8.8/");
         let all = [here.to_owned(), away.to_owned()];
-        let given = all.iter().map(|url| Url::parse(url).unwrap()).collect();
-        let options = ClientOptions { reach: AddressPolicy::NetworkOf(given), ..ClientOptions::default() };
+        let trusted = all.iter().map(|url| Url::parse(url).unwrap()).collect();
+        let options =
+            ClientOptions { address_policy: AddressPolicy::NetworkOf(trusted), ..ClientOptions::default() };
         let both = Client::new(options).unwrap();
-        let inside = Url::parse("http://127.0.0.1:6379/").unwrap();
+        let private = Url::parse("http://127.0.0.1:6379/").unwrap();
         let [own, other] = both.for_each(&all).unwrap().try_into().unwrap();
-        assert!(both.check_answer.check(&inside).is_ok() && own.check_answer.check(&inside).is_ok());
-        assert!(matches!(other.check_answer.check(&inside), Err(FetchError::NotPublic { .. })));
+        assert!(both.check_answer.check(&private).is_ok() && own.check_answer.check(&private).is_ok());
+        assert!(matches!(other.check_answer.check(&private), Err(FetchError::NotPublic { .. })));
         assert!(Arc::ptr_eq(&both.host_limits, &other.host_limits), "each host has one limit");
         let alone = both.for_each(&all[1..]).unwrap();
-        assert_eq!(alone[0].options.reach, both.options.reach, "what else was given stays");
+        assert_eq!(alone[0].options.address_policy, both.options.address_policy, "what else was given stays");
     }
 
     #[test]

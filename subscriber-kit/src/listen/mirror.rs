@@ -11,7 +11,9 @@ use crate::fetch::Client;
 use crate::notification::changes;
 use crate::pause::{LONGEST_RETRY, pauses};
 use crate::state::Subscriptions;
-use crate::sync::{Depth, Offer, Report, SyncError, SyncOptions, Target, blocking, look_told};
+use crate::sync::{
+    Depth, Offer, Report, SyncError, SyncOptions, Target, blocking, synchronise_with_notified,
+};
 
 /// The copy and what it is a copy of.
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ pub(super) struct Mirror {
 
 impl Mirror {
     /// Looks for the Source until it is found, or begins from what an earlier run found.
-    pub(super) async fn find_patiently(
+    pub(super) async fn find_with_retries(
         options: &ListenOptions,
         client: Client,
         subscriptions: &Subscriptions,
@@ -50,7 +52,7 @@ impl Mirror {
                 tracing::warn!(%error, "the Source is away: what was found before is used");
                 return Self::new(options, client, base, set, state, false);
             }
-            let retry_in = pause.after_failure().max(error.rest().unwrap_or_default());
+            let retry_in = pause.after_failure().max(error.retry_after().unwrap_or_default());
             tracing::warn!(%error, ?retry_in, "the Source is away");
             events(Event::SyncFailed { cause: error.to_string(), retry_in });
             tokio::time::sleep(retry_in).await;
@@ -99,7 +101,7 @@ impl Mirror {
     }
 
     /// Whether there is a document to find out from what was not told.
-    pub(super) fn tells_of_changes(&self) -> bool {
+    pub(super) fn lists_changes(&self) -> bool {
         self.offer.changes(self.options.changes).is_some()
     }
 
@@ -110,7 +112,7 @@ impl Mirror {
         notifications: Vec<Vec<u8>>,
     ) -> Result<Report, SyncError> {
         let told = blocking(move || changes(&notifications)).await;
-        look_told(&self.client, &self.offer, &self.target, &self.options, how, &told).await
+        synchronise_with_notified(&self.client, &self.offer, &self.target, &self.options, how, &told).await
     }
 }
 
@@ -158,9 +160,9 @@ fn offer_of(set: &Set, options: &SyncOptions) -> Result<Offer, ListenError> {
 
 impl ListenError {
     /// How long the Source asks to be left alone, if it does.
-    fn rest(&self) -> Option<Duration> {
+    fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Discover(DiscoverError::Fetch(error)) => error.rest(),
+            Self::Discover(DiscoverError::Fetch(error)) => error.retry_after(),
             _ => None,
         }
     }

@@ -91,7 +91,7 @@ pub enum Event {
     /// would have told.
     Gap {
         /// Up to when changes were told.
-        told_until: DateTime,
+        known_until: DateTime,
         /// Since when they were told again.
         from: DateTime,
     },
@@ -306,6 +306,6 @@ async fn keep(
 ) -> Result<(), ListenError> {
     let Party { subscriptions, subscriber } = party;
     let state = options.state_folder();
-    let mirror = Mirror::find_patiently(options, client, subscriptions, &state, events).await?;
+    let mirror = Mirror::find_with_retries(options, client, subscriptions, &state, events).await?;
     Work::new(mirror, subscriptions.clone(), options)?.run(subscriber, deliveries, events).await
 }

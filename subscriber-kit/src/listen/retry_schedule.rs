@@ -7,14 +7,14 @@ use resync_common::backoff::Backoff;
 use crate::pause::{LONGEST_RETRY, pauses};
 
 /// The longest pause after one that left something undone: each further one asks for much the same again.
-const LONGEST_MENDING: Duration = Duration::from_secs(3600);
+const LONGEST_FAILURE_PAUSE: Duration = Duration::from_secs(3600);
 
 /// How often each was tried in vain.
 #[derive(Debug)]
 pub(super) struct RetrySchedule {
-    away: Backoff,
-    mending: Backoff,
-    repairing: Backoff,
+    unreachable: Backoff,
+    failing: Backoff,
+    missing: Backoff,
 }
 
 /// What a synchronisation left.
@@ -30,15 +30,15 @@ pub(super) struct Remaining {
 
 impl Default for RetrySchedule {
     fn default() -> Self {
-        let mending = pauses(LONGEST_MENDING);
-        Self { away: pauses(LONGEST_RETRY), mending, repairing: mending }
+        let failing = pauses(LONGEST_FAILURE_PAUSE);
+        Self { unreachable: pauses(LONGEST_RETRY), failing, missing: failing }
     }
 }
 
 impl RetrySchedule {
     /// After how long one is tried again that could not be done: not before the Source wants to be asked.
     pub(super) fn after_error(&mut self, rest: Option<Duration>) -> Duration {
-        self.away.after_failure().max(rest.unwrap_or_default())
+        self.unreachable.after_failure().max(rest.unwrap_or_default())
     }
 
     /// After how long the next one is due, if this one left anything.
@@ -46,17 +46,17 @@ impl RetrySchedule {
         &mut self,
         Remaining { is_new, retry_after, has_gap }: Remaining,
     ) -> Option<Duration> {
-        self.away.reset();
+        self.unreachable.reset();
         // What is new is tried again soon, for however long something else has failed.
         if is_new || retry_after.is_none() {
-            self.mending.reset();
+            self.failing.reset();
         }
         if !has_gap {
-            self.repairing.reset();
+            self.missing.reset();
         }
-        let mending = retry_after.map(|rest| self.mending.after_failure().max(rest));
-        let repairing = has_gap.then(|| self.repairing.after_failure());
-        mending.into_iter().chain(repairing).min()
+        let failing = retry_after.map(|rest| self.failing.after_failure().max(rest));
+        let missing = has_gap.then(|| self.missing.after_failure());
+        failing.into_iter().chain(missing).min()
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     const LATE: Duration = Duration::from_secs(60);
     const NOTHING: Remaining = Remaining { is_new: false, retry_after: None, has_gap: false };
     const GAP: Remaining = Remaining { has_gap: true, ..NOTHING };
-    const UNDONE: Remaining = Remaining { retry_after: Some(Duration::ZERO), ..NOTHING };
+    const FAILED: Remaining = Remaining { retry_after: Some(Duration::ZERO), ..NOTHING };
 
     fn is_soon(pause: Option<Duration>) -> bool {
         pause.is_some_and(|pause| pause < SOON)
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn cn016_a_gap_that_stays_open_slows_no_resource_that_fails_nor_that_a_gap() {
-        for (old, new) in [(GAP, UNDONE), (UNDONE, GAP)] {
+        for (old, new) in [(GAP, FAILED), (FAILED, GAP)] {
             let mut again = RetrySchedule::default();
             assert!(after(&mut again, old, 10) > Some(LATE));
             let both =
@@ -93,9 +93,9 @@ mod tests {
     #[test]
     fn what_is_new_and_fails_is_tried_again_soon_although_another_has_failed_for_long() {
         let mut again = RetrySchedule::default();
-        assert!(after(&mut again, UNDONE, 10) > Some(LATE));
-        assert!(is_soon(again.after(Remaining { is_new: true, ..UNDONE })));
-        assert!(!is_soon(again.after(UNDONE)), "and goes on from there");
+        assert!(after(&mut again, FAILED, 10) > Some(LATE));
+        assert!(is_soon(again.after(Remaining { is_new: true, ..FAILED })));
+        assert!(!is_soon(again.after(FAILED)), "and goes on from there");
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
             again.after_error(None);
         }
         assert!(again.after_error(None) > LATE);
-        assert_eq!(again.after_error(Some(LONGEST_MENDING)), LONGEST_MENDING);
-        assert!(is_soon(again.after(UNDONE)) && is_soon(Some(again.after_error(None))));
+        assert_eq!(again.after_error(Some(LONGEST_FAILURE_PAUSE)), LONGEST_FAILURE_PAUSE);
+        assert!(is_soon(again.after(FAILED)) && is_soon(Some(again.after_error(None))));
     }
 }

@@ -26,7 +26,7 @@ use crate::subscriber::Subscriber;
 use crate::sync::{Depth, Report, SyncError};
 
 /// How long the first synchronisation waits for the subscription, so that one look serves both.
-const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+const FIRST_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a notification that is missing may be on its way before it is found out what it would have told (CN-016).
 const REORDERING: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ struct Waiting {
     /// Where a hook is to hear of it after that, or the synchronisation needs to know what it tells.
     notification: Option<Notification>,
     /// Whether it tells of changed resources, of which the list of changes may not know yet.
-    tells_of_changes: bool,
+    has_changes: bool,
     /// How many synchronisations handled it and left something undone.
     runs: u32,
 }
@@ -62,9 +62,9 @@ pub(super) struct Work {
     /// When the next synchronisation is due, if any is.
     due: Option<Instant>,
     /// How closely it has to look.
-    look: Depth,
+    depth: Depth,
     /// How closely the running one looks.
-    running_look: Depth,
+    running_depth: Depth,
     discover_again: bool,
     /// Notifications that the next synchronisation handles.
     waiting: Vec<Waiting>,
@@ -73,12 +73,12 @@ pub(super) struct Work {
     /// Notifications that were handled, and of which a hook is to hear.
     hooks: HookQueue<Receipt>,
     running: Option<Running>,
-    again: RetrySchedule,
+    retry_schedule: RetrySchedule,
     /// When the lease of each topic ends.
     active_until: HashMap<String, DateTime>,
     chain: Chain,
     /// The chain as it was when the running synchronisation began.
-    chain_then: Chain,
+    chain_at_start: Chain,
     unsaved: Unsaved,
 }
 
@@ -99,23 +99,23 @@ impl Work {
         if channels.is_empty() {
             return Err(ListenError::NoChannel { set: mirror.set.name() });
         }
-        let chain = Chain::from(subscriptions.told_until(), DateTime::now());
+        let chain = Chain::from(subscriptions.notified_until(), DateTime::now());
         Ok(Self {
             channels: watch::Sender::new(channels),
             subscriptions,
             poll: options.poll,
-            due: Some(Instant::now() + FIRST_PATIENCE),
-            look: Depth::Full,
-            running_look: Depth::Full,
+            due: Some(Instant::now() + FIRST_WAIT),
+            depth: Depth::Full,
+            running_depth: Depth::Full,
             discover_again: !mirror.is_current,
             mirror,
             waiting: Vec::new(),
             handled: Vec::new(),
             hooks: HookQueue::new(options.service.hook.clone()),
             running: None,
-            again: RetrySchedule::default(),
+            retry_schedule: RetrySchedule::default(),
             active_until: HashMap::new(),
-            chain_then: chain.clone(),
+            chain_at_start: chain.clone(),
             chain,
             unsaved: Unsaved { report: None, due: None, pause: pauses(LONGEST_RETRY) },
         })
@@ -151,21 +151,21 @@ impl Work {
                     self.found(mirror).await;
                     self.synchronised(result, events).await;
                 }
-                told = self.hooks.next() => self.hook_ended(told, events).await,
+                result = self.hooks.next() => self.hook_ended(result, events).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
                 () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
                     next_poll = Instant::now() + spread(self.poll);
                     self.discover_again = true;
-                    self.ask(Depth::IfListChanged);
+                    self.request(Depth::IfListChanged);
                 }
             }
         }
     }
 
     /// A synchronisation is due now.
-    fn ask(&mut self, look: Depth) {
-        self.look = self.look.max(look);
+    fn request(&mut self, depth: Depth) {
+        self.depth = self.depth.max(depth);
         self.due = Some(Instant::now());
     }
 
@@ -176,10 +176,9 @@ impl Work {
         if before.is_none_or(|before| before <= now) {
             let is_active =
                 |one: &Channel| self.active_until.get(one.topic.as_str()).is_some_and(|at| *at > now);
-            let patience =
-                if self.channels.borrow().iter().all(is_active) { Duration::ZERO } else { FIRST_PATIENCE };
-            self.look = self.look.max(Depth::IfOutOfStep);
-            self.due = Some(sooner(self.due, Instant::now() + patience));
+            let wait = if self.channels.borrow().iter().all(is_active) { Duration::ZERO } else { FIRST_WAIT };
+            self.depth = self.depth.max(Depth::IfOutOfStep);
+            self.due = Some(sooner(self.due, Instant::now() + wait));
         }
         events(Event::Subscribed { topic, until });
     }
@@ -190,11 +189,15 @@ impl Work {
 
     async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(Event) + Send)) {
         let meaning = meaning(delivery.body.body(), &self.mirror.set);
-        let tells_of_changes = matches!(meaning, Ok(Meaning::ChangeNotification(_) | Meaning::Changes));
+        let has_changes = matches!(meaning, Ok(Meaning::ChangeNotification(_) | Meaning::Changes));
         match meaning {
             // What was skipped may have been of use.
-            Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Depth::IfOutOfStep),
-            Ok(Meaning::ChangeNotification(interval)) => self.told(interval, delivery.skipped > 0, events),
+            Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => {
+                self.request(Depth::IfOutOfStep)
+            }
+            Ok(Meaning::ChangeNotification(interval)) => {
+                self.change_notification(interval, delivery.skipped > 0, events)
+            }
             Ok(Meaning::NotUsed) => {
                 tracing::info!("a notification about documents that are not used here");
                 return self.saved(delivery.done().await);
@@ -202,56 +205,58 @@ impl Work {
             // Whoever sent it had something to tell, and it may not be the first.
             Err(error) => {
                 tracing::warn!(%error, "a notification that cannot be understood: the lists are looked at");
-                self.ask(Depth::IfOutOfStep);
+                self.request(Depth::IfOutOfStep);
                 return self.saved(delivery.done().await);
             }
-            Ok(Meaning::Changes) => self.ask(Depth::Changes),
-            Ok(Meaning::Synchronise) => self.ask(Depth::IfOutOfStep),
-            Ok(Meaning::LookInside) => self.ask(Depth::Full),
+            Ok(Meaning::Changes) => self.request(Depth::Changes),
+            Ok(Meaning::Synchronise) => self.request(Depth::IfOutOfStep),
+            Ok(Meaning::LookInside) => self.request(Depth::Full),
             Ok(Meaning::DiscoverAgain) => {
                 self.discover_again = true;
-                self.ask(Depth::Full);
+                self.request(Depth::Full);
             }
         }
         let (receipt, notification) = delivery.into_notification();
-        let notification = (self.hooks.has_hook() || tells_of_changes).then_some(notification);
-        self.waiting.push(Waiting { receipt, notification, tells_of_changes, runs: 0 });
+        let notification = (self.hooks.has_hook() || has_changes).then_some(notification);
+        self.waiting.push(Waiting { receipt, notification, has_changes, runs: 0 });
         events(Event::Notified);
     }
 
     /// Resources changed, and others of which nothing was told if the interval does not follow the last (CN-016). The
     /// Change List has them all, or else the next Resource List; what is late may still come first.
-    fn told(&mut self, interval: Interval, skipped: bool, events: &mut (impl FnMut(Event) + Send)) {
-        let look = if skipped { Depth::IfOutOfStep } else { Depth::Changes };
-        let Link::Ahead { told_until } = self.chain.take(interval, DateTime::now()) else {
-            return self.ask(look);
+    fn change_notification(
+        &mut self,
+        interval: Interval,
+        skipped: bool,
+        events: &mut (impl FnMut(Event) + Send),
+    ) {
+        let depth = if skipped { Depth::IfOutOfStep } else { Depth::Changes };
+        let Link::Ahead { known_until } = self.chain.take(interval, DateTime::now()) else {
+            return self.request(depth);
         };
         let from = interval.from;
-        tracing::warn!(%told_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
-        events(Event::Gap { told_until, from });
-        self.look = self.look.max(if self.mirror.tells_of_changes() { look } else { Depth::IfOutOfStep });
+        tracing::warn!(%known_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
+        events(Event::Gap { known_until, from });
+        self.depth = self.depth.max(if self.mirror.lists_changes() { depth } else { Depth::IfOutOfStep });
         self.due = Some(sooner(self.due, Instant::now() + REORDERING));
     }
 
     fn start(&mut self) {
         self.due = None;
-        self.chain_then = self.chain.clone();
+        self.chain_at_start = self.chain.clone();
         self.handled.append(&mut self.waiting);
         let mut mirror = self.mirror.clone();
-        let again = std::mem::take(&mut self.discover_again);
-        self.running_look = std::mem::replace(&mut self.look, Depth::Changes);
-        let how = self.running_look;
-        let told = self
-            .handled
-            .iter()
-            .filter(|one| one.tells_of_changes)
-            .filter_map(|one| one.notification.as_ref());
-        let told = told.map(|notification| notification.body.clone()).collect();
+        let discover_again = std::mem::take(&mut self.discover_again);
+        self.running_depth = std::mem::replace(&mut self.depth, Depth::Changes);
+        let how = self.running_depth;
+        let bodies =
+            self.handled.iter().filter(|one| one.has_changes).filter_map(|one| one.notification.as_ref());
+        let bodies = bodies.map(|notification| notification.body.clone()).collect();
         self.running = Some(Box::pin(async move {
-            if again {
+            if discover_again {
                 mirror.find_again().await;
             }
-            let result = mirror.synchronise(how, told).await;
+            let result = mirror.synchronise(how, bodies).await;
             (mirror, result)
         }));
     }
@@ -290,12 +295,12 @@ impl Work {
                     tracing::info!("the lists do not reach to where a gap ends: they are asked again");
                 }
                 let is_new = self.handled.iter().any(|one| one.runs == 0);
-                let retry_after = report.retry_may_help.then_some(Duration::ZERO).or(report.asks_again_in);
+                let retry_after = report.retry_may_help.then_some(Duration::ZERO).or(report.retry_in);
                 // A baseline would compare every file again for the few that failed.
                 let is_baseline = report.retry_may_help && !report.is_remembered;
-                let look = if is_baseline { self.running_look } else { Depth::Changes };
-                if let Some(pause) = self.again.after(Remaining { is_new, retry_after, has_gap }) {
-                    self.look_again(look, pause);
+                let depth = if is_baseline { self.running_depth } else { Depth::Changes };
+                if let Some(pause) = self.retry_schedule.after(Remaining { is_new, retry_after, has_gap }) {
+                    self.schedule(depth, pause);
                 }
                 self.handled(report.retry_may_help).await;
                 self.unsaved.report = Some(report.clone());
@@ -304,8 +309,8 @@ impl Work {
             }
             // The notifications stay in `handled`, unacknowledged, for the next try.
             Err(error) => {
-                let retry_in = self.again.after_error(error.rest());
-                self.look_again(self.running_look, retry_in);
+                let retry_in = self.retry_schedule.after_error(error.retry_after());
+                self.schedule(self.running_depth, retry_in);
                 events(Event::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
@@ -315,16 +320,16 @@ impl Work {
     /// Whether all of it is.
     async fn repaired(&mut self, report: &Report) -> bool {
         // Lists that do not say how far they reach, and leave nothing in doubt, are all there is.
-        if report.reached.is_some() || report.uncertain.is_none() {
-            self.chain_then.repair(report.reached);
+        if report.reached.is_some() || report.unproven.is_none() {
+            self.chain_at_start.repair(report.reached);
         }
-        let known = self.chain_then.until();
+        let known = self.chain_at_start.until();
         if self.chain.has_gap() && known > self.chain.until() {
             self.chain.skip_to(known);
         }
-        let kept = self.subscriptions.remember_told(known).await;
+        let kept = self.subscriptions.save_notified_until(known).await;
         self.saved(kept);
-        !self.chain_then.has_gap()
+        !self.chain_at_start.has_gap()
     }
 
     /// What was handled is done with, but for what the hook is to hear of. What the copy may not be in step with waits for
@@ -361,8 +366,8 @@ impl Work {
     }
 
     /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
-    fn look_again(&mut self, look: Depth, pause: Duration) {
-        self.look = self.look.max(look);
+    fn schedule(&mut self, depth: Depth, pause: Duration) {
+        self.depth = self.depth.max(depth);
         self.due = Some(sooner(self.due, Instant::now() + pause));
     }
 

@@ -23,8 +23,8 @@ const MARK_NAME: &str = ".resync-destination-state";
 
 pub(super) const FILE_NAME: &str = "state.json";
 /// What a synchronisation by itself did, which does not hold the lock.
-const ALONE_NAME: &str = "last-sync.json";
-const ALONE_FORMAT: u32 = 1;
+const SYNC_RECORD_NAME: &str = "last-sync.json";
+const SYNC_RECORD_FORMAT: u32 = 1;
 /// How the names of files begin that are being written.
 const UNFINISHED: &str = ".state-";
 /// So old they are left by a process that was killed.
@@ -39,12 +39,12 @@ pub(super) fn read(folder: &Path) -> Result<Option<StateFile>, StateError> {
             let reason = format!("format {format}, this program knows {FORMAT}");
             Err(StateError::Content { path, reason })
         }
-        book => Ok(book),
+        state_file => Ok(state_file),
     }
 }
 
-pub(super) fn write(folder: &Path, book: &StateFile) -> Result<(), StateError> {
-    replace(folder, FILE_NAME, book)
+pub(super) fn write(folder: &Path, state_file: &StateFile) -> Result<(), StateError> {
+    replace(folder, FILE_NAME, state_file)
 }
 
 /// What a synchronisation by itself leaves.
@@ -58,10 +58,10 @@ pub(super) struct SyncRecord {
 }
 
 /// What the last synchronisation by itself left, if there was one and that can be read.
-pub(super) fn read_alone(folder: &Path) -> Option<SyncRecord> {
-    let path = folder.join(ALONE_NAME);
+pub(super) fn read_sync_record(folder: &Path) -> Option<SyncRecord> {
+    let path = folder.join(SYNC_RECORD_NAME);
     match parse::<SyncRecord>(&path) {
-        Ok(Some(alone)) if alone.format == ALONE_FORMAT => return Some(alone),
+        Ok(Some(alone)) if alone.format == SYNC_RECORD_FORMAT => return Some(alone),
         Ok(Some(SyncRecord { format, .. })) => {
             tracing::warn!(path = %path.display(), format, "this program does not know the format of what the last `sync` did");
         }
@@ -71,12 +71,12 @@ pub(super) fn read_alone(folder: &Path) -> Option<SyncRecord> {
     None
 }
 
-pub(super) fn write_alone(
+pub(super) fn write_sync_record(
     folder: &Path,
     last: LastSync,
     followed: Option<Followed>,
 ) -> Result<(), StateError> {
-    replace(folder, ALONE_NAME, &SyncRecord { format: ALONE_FORMAT, last, followed })
+    replace(folder, SYNC_RECORD_NAME, &SyncRecord { format: SYNC_RECORD_FORMAT, last, followed })
 }
 
 /// Removes what processes that were killed left unfinished. What cannot be removed is in nobody's way.

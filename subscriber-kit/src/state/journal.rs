@@ -167,7 +167,7 @@ impl Opened {
 }
 
 /// What the journal in `folder` holds, without touching it.
-pub(crate) fn look(folder: &Path) -> io::Result<Vec<Event>> {
+pub(crate) fn read_events(folder: &Path) -> io::Result<Vec<Event>> {
     match File::open(folder.join(FILE_NAME)) {
         Ok(file) => Ok(scan(file)?.events),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

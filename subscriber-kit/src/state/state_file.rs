@@ -31,12 +31,12 @@ pub(crate) struct StateFile {
     pub(crate) known: Option<KnownSource>,
     /// Up to when Change Notifications told without a gap, and were dealt with (milliseconds since 1970).
     #[serde(default)]
-    pub(crate) told_until: Option<i64>,
+    pub(crate) notified_until: Option<i64>,
 }
 
 impl Default for StateFile {
     fn default() -> Self {
-        Self { format: FORMAT, subscriptions: Vec::new(), last_sync: None, known: None, told_until: None }
+        Self { format: FORMAT, subscriptions: Vec::new(), last_sync: None, known: None, notified_until: None }
     }
 }
 
@@ -96,8 +96,8 @@ pub(crate) struct Record {
 }
 
 /// Notes which notifications were handled since the book was written.
-pub(super) fn note_handled(windows: &HashMap<String, Window>, book: &mut StateFile) {
-    for record in &mut book.subscriptions {
+pub(super) fn note_handled(windows: &HashMap<String, Window>, state_file: &mut StateFile) {
+    for record in &mut state_file.subscriptions {
         if let Some(window) = windows.get(&record.token) {
             record.handled = window.handled();
         }

@@ -62,36 +62,36 @@ pub async fn baseline(
     target: &Target,
     options: &SyncOptions,
 ) -> Result<Report, SyncError> {
-    look(client, offer, target, options, Depth::Full).await
+    synchronise(client, offer, target, options, Depth::Full).await
 }
 
-/// As [`baseline`], and as closely as `look` says.
+/// As [`baseline`], and as closely as `depth` says.
 ///
 /// # Errors
 /// As for [`baseline`].
-pub async fn look(
+pub async fn synchronise(
     client: &Client,
     offer: &Offer,
     target: &Target,
     options: &SyncOptions,
-    look: Depth,
+    depth: Depth,
 ) -> Result<Report, SyncError> {
-    look_told(client, offer, target, options, look, &[]).await
+    synchronise_with_notified(client, offer, target, options, depth, &[]).await
 }
 
 /// The same, with the changes that notifications told of, oldest first: the lists may not have them yet.
-pub(crate) async fn look_told(
+pub(crate) async fn synchronise_with_notified(
     client: &Client,
     offer: &Offer,
     target: &Target,
     options: &SyncOptions,
-    look: Depth,
-    told: &[(DateTime, Entry)],
+    depth: Depth,
+    notified: &[(DateTime, Entry)],
 ) -> Result<Report, SyncError> {
     let max = options.max_run_time;
     let run = async {
-        let work = Work::open(client, offer, target, options, told).await?;
-        work.run(look).await
+        let work = Work::open(client, offer, target, options, notified).await?;
+        work.run(depth).await
     };
     tokio::time::timeout(max, Box::pin(run)).await.unwrap_or(Err(SyncError::TooLong { max }))
 }
@@ -133,22 +133,32 @@ impl<'s> Work<'s> {
         offer: &'s Offer,
         target: &'s Target,
         options: &'s SyncOptions,
-        told: &[(DateTime, Entry)],
+        notified: &[(DateTime, Entry)],
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
         let changes = offer.changes(options.changes);
         let scope = Scope::of(offer, list, target, options);
         let opening = target.clone();
-        let open = if options.dry_run { CopyFolder::look } else { CopyFolder::open };
+        let open = if options.dry_run { CopyFolder::inspect } else { CopyFolder::open };
         let folder = Arc::new(blocking(move || open(&opening)).await?);
-        let left = standing(&folder, &scope).await;
-        let mut remembered = left.as_ref().map(|left| left.told.clone()).unwrap_or_default();
-        let news = remembered.take(told);
-        let (room, bytes) = (Staging::Copy(Arc::clone(&folder)), AtomicU64::new(0));
+        let left = copy_state(&folder, &scope).await;
+        let mut remembered = left.as_ref().map(|left| left.notified.clone()).unwrap_or_default();
+        let new_changes = remembered.take(notified);
+        let (staging, bytes) = (Staging::Copy(Arc::clone(&folder)), AtomicU64::new(0));
         let counted = Counted::default();
         let base = &target.base;
-        let lists =
-            Lists { client, list, changes, base, options, told: remembered, news, room, bytes, counted };
+        let lists = Lists {
+            client,
+            list,
+            changes,
+            base,
+            options,
+            notified: remembered,
+            new_changes,
+            staging,
+            bytes,
+            counted,
+        };
         // The dump that is the list itself has nothing to add to it.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
         Ok(Self { client, target, options, lists, dump, scope, folder, left })
@@ -156,9 +166,9 @@ impl<'s> Work<'s> {
 
     /// Where the copy stands in the Source's changes, by what is told of it or else by what earlier runs left. What those
     /// owe, and what they doubt, stays.
-    fn beginning(&self, look: Depth) -> Result<Option<CopyState>, SyncError> {
+    fn beginning(&self, depth: Depth) -> Result<Option<CopyState>, SyncError> {
         let left = self.left.clone();
-        let Some(from) = self.options.from.filter(|_| look == Depth::Changes) else { return Ok(left) };
+        let Some(from) = self.options.from.filter(|_| depth == Depth::Changes) else { return Ok(left) };
         if from > DateTime::now() {
             return Err(SyncError::InFuture { from: from.to_string() });
         }
@@ -171,40 +181,40 @@ impl<'s> Work<'s> {
 }
 
 /// What runs of these settings left so far.
-async fn standing(folder: &Arc<CopyFolder>, scope: &Scope) -> Option<CopyState> {
+async fn copy_state(folder: &Arc<CopyFolder>, scope: &Scope) -> Option<CopyState> {
     let (folder, scope) = (Arc::clone(folder), scope.clone());
     blocking(move || CopyState::load(&folder, &scope)).await
 }
 
 impl Work<'_> {
-    async fn run(&self, look: Depth) -> Result<Report, SyncError> {
-        let left = self.beginning(look)?;
-        let standing = left.as_ref().filter(|_| self.lists.changes.is_some());
+    async fn run(&self, depth: Depth) -> Result<Report, SyncError> {
+        let left = self.beginning(depth)?;
+        let copy_state = left.as_ref().filter(|_| self.lists.changes.is_some());
         let now = DateTime::now();
         let is_from_elsewhere = self.options.from.is_some();
-        let gap = match standing {
-            Some(standing) if !is_from_elsewhere => standing.gaps.gap(now),
+        let gap = match copy_state {
+            Some(copy_state) if !is_from_elsewhere => copy_state.gaps.policy(now),
             _ => GapPolicy::Refused,
         };
         // Where changes are missing, a newer list has the first word, unless it rests.
-        if let (Depth::Changes, Some(standing)) = (look, standing)
-            && (standing.uncertain.is_none() || gap == GapPolicy::Tolerated)
-            && let Some(report) = Box::pin(self.incremental(standing, standing.gaps, gap)).await?
+        if let (Depth::Changes, Some(copy_state)) = (depth, copy_state)
+            && (copy_state.unproven.is_none() || gap == GapPolicy::Tolerated)
+            && let Some(report) = Box::pin(self.incremental(copy_state, copy_state.gaps, gap)).await?
         {
             return self.settle(report).await;
         }
         let loading = Arc::clone(&self.folder);
         let memory = blocking(move || Memory::load(&loading)).await;
-        let enough = memory.settled_for(&self.scope).filter(|settled| match look {
+        let enough = memory.settled_for(&self.scope).filter(|settled| match depth {
             Depth::Full => false,
             Depth::IfOutOfStep => settled.report.is_done(),
             Depth::Changes | Depth::IfListChanged => true,
         });
         let seen =
             enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
-        let snapshot = match (self.lists.read(seen).await?, enough, standing) {
+        let snapshot = match (self.lists.read(seen).await?, enough, copy_state) {
             (Reading::New(snapshot), ..) => *snapshot,
-            (Reading::Unchanged, _, Some(standing)) => {
+            (Reading::Unchanged, _, Some(copy_state)) => {
                 // The point is later than the list; one from elsewhere may not be. What is missing since, the list does not
                 // tell if it says which versions it is of; else all that it names is fetched.
                 let names_versions = enough.is_some_and(|settled| settled.names_versions);
@@ -213,8 +223,8 @@ impl Work<'_> {
                 } else {
                     GapPolicy::Refused
                 };
-                let gaps = standing.gaps.asked(now, names_versions);
-                match Box::pin(self.incremental(standing, gaps, gap)).await {
+                let gaps = copy_state.gaps.list_read_at(now, names_versions);
+                match Box::pin(self.incremental(copy_state, gaps, gap)).await {
                     Ok(Some(report)) => return self.settle(report).await,
                     Ok(None) => self.lists.read_anew().await?,
                     Err(error) if error.is_about_a_document() => {
@@ -232,7 +242,8 @@ impl Work<'_> {
             }
             (Reading::Unchanged, Some(settled), None) => {
                 // Where nothing else tells of changes, the notifications do until the next list.
-                let is_due = |left: &&CopyState| !self.lists.news.is_empty() || left.owes_what_was_told();
+                let is_due =
+                    |left: &&CopyState| !self.lists.new_changes.is_empty() || left.has_notified_retries();
                 if let Some(left) = left.as_ref().filter(is_due)
                     && let Some(report) =
                         Box::pin(self.incremental(left, left.gaps, GapPolicy::Refused)).await?
@@ -245,11 +256,13 @@ impl Work<'_> {
             // Only what was seen can be known.
             (Reading::Unchanged, None, None) => return Ok(Report::default()),
         };
-        if self.options.delete && snapshot.places.is_empty() {
+        if self.options.delete && snapshot.file_map.is_empty() {
             return Err(SyncError::Empty { url: self.lists.list.clone() });
         }
-        let gaps = standing.map(|standing| standing.gaps).unwrap_or_default();
-        let gaps = gaps.and(&snapshot.holes, &snapshot.joins, now).asked(now, snapshot.names_versions);
+        let gaps = copy_state.map(|copy_state| copy_state.gaps).unwrap_or_default();
+        let gaps = gaps
+            .with(&snapshot.new_gaps, &snapshot.contiguous_at, now)
+            .list_read_at(now, snapshot.names_versions);
         let report = Box::pin(self.baseline(snapshot, memory, gaps)).await?;
         self.settle(report).await
     }
@@ -260,59 +273,60 @@ impl Work<'_> {
         memory: Memory,
         gaps: GapHistory,
     ) -> Result<Report, SyncError> {
-        let Snapshot { places, plan, mut report, packages, bytes, unity, point, .. } = snapshot;
+        let Snapshot { file_map, plan, mut report, packages, bytes, consistency, point, .. } = snapshot;
         let Snapshot { validators, digest, names_versions, .. } = snapshot;
-        let deletion_skipped = why_no_deletion(&unity, report.failed, self.options);
+        let deletion_skipped = deletion_obstacle(&consistency, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
-        let mut run = Run::new(self, Arc::clone(&places), memory, may_remove);
-        run.filled = self.fill(&run, places.wanted(), bytes).await?;
+        let mut run = Run::new(self, Arc::clone(&file_map), memory, may_remove);
+        run.filled = self.fill(&run, file_map.wanted(), bytes).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
         let mut learnt = Memory::default();
-        let mut made = RunOutcome::default();
-        Box::pin(run.resources(&plan, &mut report, &mut made, &mut learnt)).await?;
+        let mut run_outcome = RunOutcome::default();
+        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut learnt)).await?;
         if may_remove {
-            self.unlisted(places, &mut report, &mut made).await;
+            self.unlisted(file_map, &mut report, &mut run_outcome).await;
         }
         run.account(&mut report);
         report.deletion_skipped = deletion_skipped;
-        report.retry_may_help |= matches!(unity, Consistency::Mixed(_));
+        report.retry_may_help |= matches!(consistency, Consistency::Mixed(_));
         // An index that does not say when it is true stays the same while its lists change; what changed before the point
         // and is told nowhere, the same list will not tell either.
-        let is_settled = match unity {
+        let is_settled = match consistency {
             Consistency::Consistent => true,
             Consistency::Gap(_) => point.is_some(),
             Consistency::Mixed(_) | Consistency::Undated(_) => false,
         };
-        report.uncertain = unity.doubt();
+        report.unproven = consistency.reason();
         report.reached = point.as_ref().map(Point::reached);
-        report.asks_again_in = self.asks_again_in(&made);
+        report.retry_in = self.retry_in(&run_outcome);
         report.gaps = Box::new(gaps);
         if !report.retry_may_help && is_settled {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
             learnt.settled =
                 Some(Settled { scope, validators, digest, report, is_without_point, names_versions });
         }
-        let standing = point.and_then(|point| made.standing_of_all(&self.scope, point));
-        let standing = standing.map(|standing| standing.doubted(report.uncertain.clone(), gaps));
-        report.is_remembered = standing.is_some();
-        self.keep(made.changed, Some(learnt), standing, self.left.as_ref()).await?;
+        let copy_state = point.and_then(|point| run_outcome.copy_state_after_baseline(&self.scope, point));
+        let copy_state = copy_state.map(|copy_state| copy_state.with_gaps(report.unproven.clone(), gaps));
+        report.is_remembered = copy_state.is_some();
+        self.keep(run_outcome.changed, Some(learnt), copy_state, self.left.as_ref()).await?;
         Ok(report)
     }
 
     /// Removes what is not listed.
-    async fn unlisted(&self, places: Arc<FileMap>, report: &mut Report, made: &mut RunOutcome) {
+    async fn unlisted(&self, file_map: Arc<FileMap>, report: &mut Report, run_outcome: &mut RunOutcome) {
         let (target, filter) = (self.target.clone(), self.options.filter.clone());
         let (really, progress) = (!self.options.dry_run, self.options.progress.clone());
-        let found = blocking(move || delete::unlisted(&target, &places, &filter, really, &progress)).await;
+        let found = blocking(move || delete::unlisted(&target, &file_map, &filter, really, &progress)).await;
         report.deleted = found.deleted;
         for (path, error) in found.failures {
             let error = ResourceError::Remove(error);
-            let told = uri_or_path(&path, &self.target.base);
+            let notified = uri_or_path(&path, &self.target.base);
             if url_of(&path, &self.target.base).is_some() {
-                let line = Line { loc: told.clone(), url: told.clone(), is_gone: true, ..Line::default() };
-                made.failed(&line, &error);
+                let line =
+                    Line { loc: notified.clone(), url: notified.clone(), is_gone: true, ..Line::default() };
+                run_outcome.failed(&line, &error);
             }
-            report.not_removed(&self.options.progress, &told, &error);
+            report.not_removed(&self.options.progress, &notified, &error);
         }
         report.not_deleted = found.failed;
     }
@@ -335,22 +349,23 @@ impl Work<'_> {
     /// that is not tolerated (RS-197). Without lists of changes that is what notifications told of.
     async fn incremental(
         &self,
-        standing: &CopyState,
+        copy_state: &CopyState,
         gaps: GapHistory,
         gap: GapPolicy,
     ) -> Result<Option<Report>, SyncError> {
-        let mut collector = Collector::new(&self.lists, self.lists.room.scratch()?);
+        let mut collector = Collector::new(&self.lists, self.lists.staging.scratch()?);
         let now = DateTime::now();
-        let (resting, due): (Vec<_>, Vec<_>) = standing.undone.iter().partition(|one| one.rests_at(now));
-        let mut again = Vec::new();
-        for undone in due {
-            again.extend(collector.again(&undone.line)?.map(|number| (undone, number)));
+        let (resting, due): (Vec<_>, Vec<_>) =
+            copy_state.retries.iter().partition(|one| one.is_paused_at(now));
+        let mut retry_lines = Vec::new();
+        for retry in due {
+            retry_lines.extend(collector.retry(&retry.line)?.map(|number| (retry, number)));
         }
         let reached = match self.lists.changes {
-            None => Ok(Reached::nothing(collector, &standing.point)),
+            None => Ok(Reached::nothing(collector, &copy_state.point)),
             Some(root) => {
                 let changes = Changes { lists: &self.lists, root, gap };
-                Box::pin(changes.since(collector, &standing.point)).await
+                Box::pin(changes.since(collector, &copy_state.point)).await
             }
         };
         let reached = match reached {
@@ -361,53 +376,56 @@ impl Work<'_> {
             }
             Err(error) => return Err(error),
         };
-        let Reached { collector, point, holes, joins, gap } = reached;
+        let Reached { collector, point, new_gaps, contiguous_at, gap } = reached;
         if let Some(why) = &gap {
             tracing::warn!(why, "changes may be missing: a newer list will have them");
         }
-        let collector = Lists::take_told(collector, &self.lists.news, &point)?;
-        let (mut report, mut made) = self.deal(collector, &again, &resting).await?;
-        report.uncertain = gap.or_else(|| standing.uncertain.clone());
+        let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
+        let (mut report, mut run_outcome) = self.deal(collector, &retry_lines, &resting).await?;
+        report.unproven = gap.or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());
-        report.asks_again_in = self.asks_again_in(&made);
-        report.gaps = Box::new(gaps.and(&holes, &joins, now));
-        report.deletion_skipped = report.uncertain.clone().filter(|_| self.options.delete);
-        let doubt = report.uncertain.clone();
-        let next = made.standing(&self.scope, point).map(|next| next.doubted(doubt, *report.gaps));
+        report.retry_in = self.retry_in(&run_outcome);
+        report.gaps = Box::new(gaps.with(&new_gaps, &contiguous_at, now));
+        report.deletion_skipped = report.unproven.clone().filter(|_| self.options.delete);
+        let reason = report.unproven.clone();
+        let next =
+            run_outcome.copy_state(&self.scope, point).map(|next| next.with_gaps(reason, *report.gaps));
         report.is_remembered = next.is_some();
-        self.keep(made.changed, None, next, Some(standing)).await?;
+        self.keep(run_outcome.changed, None, next, Some(copy_state)).await?;
         Ok(Some(report))
     }
 
-    /// Deals with the changes of a collector, of which lines with these numbers are tried `again`, and tells of what rests.
+    /// Deals with the changes of a collector, of which lines with these numbers are tried `retry_lines`, and tells of what rests.
     async fn deal(
         &self,
         collector: Collector,
-        again: &[(&Retry, u32)],
+        retry_lines: &[(&Retry, u32)],
         resting: &[&Retry],
     ) -> Result<(Report, RunOutcome), SyncError> {
-        let Collected { places, plan, mut report, packages, .. } = blocking(move || collector.end()).await?;
+        let Collected { file_map, plan, mut report, packages, .. } =
+            blocking(move || collector.end()).await?;
         report.method = Method::Incremental;
         // Of what changed since, that is the last word.
-        let place = |undone: &Retry| undone.line.place(&self.target.base);
-        let is_no_news = |(undone, number): &&(&Retry, u32)| {
-            place(undone).is_some_and(|place| places.is_last_word(&place, *number))
+        let place = |retry: &Retry| retry.line.place(&self.target.base);
+        let is_no_news = |(retry, number): &&(&Retry, u32)| {
+            place(retry).is_some_and(|place| file_map.is_last_word(&place, *number))
         };
-        let mut made = RunOutcome::after(again.iter().filter(is_no_news).map(|(undone, _)| *undone));
-        for undone in resting {
-            if !place(undone).is_some_and(|place| places.knows(&place)) {
-                report.rests(&self.options.progress, &undone.line.loc, &undone.cause);
-                made.rests(undone);
+        let mut run_outcome =
+            RunOutcome::after(retry_lines.iter().filter(is_no_news).map(|(retry, _)| *retry));
+        for retry in resting {
+            if !place(retry).is_some_and(|place| file_map.knows(&place)) {
+                report.postponed(&self.options.progress, &retry.line.loc, &retry.cause);
+                run_outcome.postpone(retry);
             }
         }
-        let mut run = Run::new(self, Arc::new(places), Memory::default(), false);
+        let mut run = Run::new(self, Arc::new(file_map), Memory::default(), false);
         // First, since a folder may stand where a file belongs now, or the other way round.
-        run.deletions(&plan, &mut report, &mut made).await?;
+        run.deletions(&plan, &mut report, &mut run_outcome).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
         let mut learnt = More::new(&self.folder);
-        Box::pin(run.resources(&plan, &mut report, &mut made, &mut learnt)).await?;
+        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut learnt)).await?;
         run.account(&mut report);
-        Ok((report, made))
+        Ok((report, run_outcome))
     }
 
     /// What came and was not what was told may be newer than that: the changes are asked for once more before it counts as
@@ -418,12 +436,12 @@ impl Work<'_> {
         if !is_remembered || self.options.dry_run || self.lists.changes.is_none() {
             return Ok(report);
         }
-        let standing = standing(&self.folder, &self.scope).await;
-        let Some(standing) = standing.filter(|standing| !standing.undone.is_empty()) else {
+        let copy_state = copy_state(&self.folder, &self.scope).await;
+        let Some(copy_state) = copy_state.filter(|copy_state| !copy_state.retries.is_empty()) else {
             return Ok(report);
         };
-        Ok(match Box::pin(self.incremental(&standing, standing.gaps, GapPolicy::Refused)).await {
-            Ok(Some(next)) => report.followed_by(next, &standing.undone),
+        Ok(match Box::pin(self.incremental(&copy_state, copy_state.gaps, GapPolicy::Refused)).await {
+            Ok(Some(next)) => report.followed_by(next, &copy_state.retries),
             Ok(None) => report,
             Err(error) => {
                 tracing::warn!(%error, "what changed meanwhile cannot be found out: the next run does");
@@ -434,8 +452,8 @@ impl Work<'_> {
 
     /// After how long what is not there is to be asked for again, by a run over changes: where no list tells of them, that
     /// asks for what notifications told of.
-    fn asks_again_in(&self, made: &RunOutcome) -> Option<Duration> {
-        made.asks_again_in(|line| self.lists.changes.is_some() || self.lists.told.knows(&line.loc))
+    fn retry_in(&self, run_outcome: &RunOutcome) -> Option<Duration> {
+        run_outcome.retry_in(|line| self.lists.changes.is_some() || self.lists.notified.knows(&line.loc))
     }
 
     /// Makes durable what was done, and then what is remembered of it: where the copy stands `next`, or else as `before`, and
@@ -450,20 +468,21 @@ impl Work<'_> {
         if self.options.dry_run {
             return Ok(());
         }
-        let standing = next.or_else(|| before.cloned()).map(|next| next.with_told(&self.lists.told));
-        let standing = standing.filter(|standing| Some(standing) != before);
-        let is_told = !self.lists.news.is_empty();
+        let copy_state =
+            next.or_else(|| before.cloned()).map(|next| next.with_notified(&self.lists.notified));
+        let copy_state = copy_state.filter(|copy_state| Some(copy_state) != before);
+        let has_new_changes = !self.lists.new_changes.is_empty();
         let folder = Arc::clone(&self.folder);
         blocking(move || {
             // Of the renames; once per folder is enough.
             folder.sync_folders(&changed)?;
             // After the files: what is remembered of them must not outlive them. That a list was dealt with counts only with
             // the point from which its changes go on.
-            let point = standing.map_or(Ok(()), |one| one.save(&folder));
+            let point = copy_state.map_or(Ok(()), |one| one.save(&folder));
             match point.and_then(|()| learnt.map_or(Ok(()), |learnt| learnt.save(&folder))) {
                 Ok(()) => Ok(()),
                 // Nobody tells it again once this run is a success.
-                Err(error) if is_told => Err(error.into()),
+                Err(error) if has_new_changes => Err(error.into()),
                 Err(error) => {
                     tracing::warn!(%error, "what is known of the copy is not kept: the next run does more than it needs to");
                     Ok(())
@@ -475,11 +494,11 @@ impl Work<'_> {
 }
 
 /// Why nothing is deleted, if so. An entry without a place may mean any file there is.
-fn why_no_deletion(unity: &Consistency, failed: u64, options: &SyncOptions) -> Option<String> {
+fn deletion_obstacle(consistency: &Consistency, failed: u64, options: &SyncOptions) -> Option<String> {
     if !options.delete {
         return None;
     }
-    match (unity, failed) {
+    match (consistency, failed) {
         (Consistency::Mixed(why), _) => Some(format!("the Source is making a new snapshot: {why}")),
         (Consistency::Undated(why) | Consistency::Gap(why), _) => Some(why.clone()),
         (Consistency::Consistent, 0) => None,

@@ -70,8 +70,8 @@ struct Prepared {
 
 impl Ready {
     /// What came is what the list tells of this file. It was modified when the list says, or else the server.
-    pub(crate) fn new(came: Received, facts: &Facts, relative: &Path) -> Self {
-        let Received { content, length, hashes, modified, sent } = came;
+    pub(crate) fn new(received: Received, facts: &Facts, relative: &Path) -> Self {
+        let Received { content, length, hashes, modified, sent } = received;
         let sent = sent.filter(|_| facts.prove_nothing());
         let modified = facts.modified.map(DateTime::to_system_time).or(modified);
         let is_proven = facts.algorithm().is_some();
@@ -132,8 +132,8 @@ impl Prepared {
 
 /// Puts files in place, each in one step and durable before that; gives what became of each, in their order.
 pub(crate) fn put_all(placing: &Placing, batch: Vec<Ready>) -> Vec<Result<Written, ResourceError>> {
-    let room = Staging::Copy(Arc::clone(&placing.folder));
-    let mut space = Space::of(&room);
+    let staging = Staging::Copy(Arc::clone(&placing.folder));
+    let mut space = Space::of(&staging);
     let prepared: Vec<_> = batch.into_iter().map(|one| one.prepare(placing, &mut space)).collect();
     let are_durable = placing.folder.sync_files(prepared.len());
     let mut ways = Ways::default();

@@ -78,9 +78,9 @@ pub(crate) struct Reached {
     pub(crate) collector: Collector,
     pub(crate) point: Point,
     /// What is told nowhere between the point where it began and the newest list, oldest first.
-    pub(crate) holes: Vec<Gap>,
+    pub(crate) new_gaps: Vec<Gap>,
     /// Where a list begins that follows another one, oldest first.
-    pub(crate) joins: Vec<DateTime>,
+    pub(crate) contiguous_at: Vec<DateTime>,
     /// Why changes may be missing, if so.
     pub(crate) gap: Option<String>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Reached {
 impl Reached {
     /// There is nothing new since `point`.
     pub(crate) fn nothing(collector: Collector, point: &Point) -> Self {
-        Self { collector, point: point.clone(), holes: Vec::new(), joins: Vec::new(), gap: None }
+        Self { collector, point: point.clone(), new_gaps: Vec::new(), contiguous_at: Vec::new(), gap: None }
     }
 }
 
@@ -160,13 +160,13 @@ impl Changes<'_> {
     ) -> Result<Reached, SyncError> {
         let mut feed = Feed::new(collector, since);
         let mut archive = Archive { place: head.archives.clone(), parts: None };
-        if let (GapPolicy::Refused, None, Some(hole)) = (self.gap, &head.archives, head.hole(since)) {
-            self.lost(&mut feed, root, hole)?;
+        if let (GapPolicy::Refused, None, Some(new_gap)) = (self.gap, &head.archives, head.new_gap(since)) {
+            self.lost(&mut feed, root, new_gap)?;
         }
-        let mut told = Some(since);
+        let mut notified = Some(since);
         if let Some(from) = head.from.filter(|from| *from > since) {
-            feed = self.bridge(feed, root, &mut archive, Gap { told_until: since, from }).await?;
-            told = None;
+            feed = self.bridge(feed, root, &mut archive, Gap { known_until: since, from }).await?;
+            notified = None;
         }
         if !head.is_index {
             return Ok(feed.document(self.lists, fetched, head, None, root).await?.reached());
@@ -176,15 +176,15 @@ impl Changes<'_> {
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
-            if let Some((until, from)) = told.zip(part.from.or(inner.from)) {
-                match hole_between((until, from)) {
-                    Some(hole) => feed = self.bridge(feed, &part.url, &mut archive, hole).await?,
+            if let Some((until, from)) = notified.zip(part.from.or(inner.from)) {
+                match gap_between((until, from)) {
+                    Some(new_gap) => feed = self.bridge(feed, &part.url, &mut archive, new_gap).await?,
                     // Not the list in which the point lies.
-                    None if until > since => feed.joins.push(from),
+                    None if until > since => feed.contiguous_at.push(from),
                     None => {}
                 }
             }
-            told = part.until.or(inner.until);
+            notified = part.until.or(inner.until);
             feed = feed.document(self.lists, fetched, inner, None, &part.url).await?;
         }
         Ok(feed.reached())
@@ -196,10 +196,10 @@ impl Changes<'_> {
         mut feed: Feed,
         url: &Url,
         archive: &mut Archive,
-        hole: Gap,
+        new_gap: Gap,
     ) -> Result<Feed, SyncError> {
-        let Gap { mut told_until, from } = hole;
-        for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(hole)) {
+        let Gap { mut known_until, from } = new_gap;
+        for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(new_gap)) {
             let (fetched, head) = match self.open(&part.url).await {
                 Err(error) if self.gap == GapPolicy::Tolerated && error.is_about_a_document() => {
                     tracing::warn!(%error, "an archived list of changes cannot be read");
@@ -207,32 +207,32 @@ impl Changes<'_> {
                 }
                 opened => opened?,
             };
-            if let Some(hole) = part.from.and_then(|from| hole_between((told_until, from))) {
-                self.lost(&mut feed, url, hole)?;
+            if let Some(new_gap) = part.from.and_then(|from| gap_between((known_until, from))) {
+                self.lost(&mut feed, url, new_gap)?;
             }
-            told_until = part.until.or(head.until).map_or(told_until, |until| until.max(told_until));
+            known_until = part.until.or(head.until).map_or(known_until, |until| until.max(known_until));
             feed = feed.document(self.lists, fetched, head, None, &part.url).await?;
         }
-        let is_closed = told_until > hole.told_until && hole_between((told_until, from)).is_none();
+        let is_closed = known_until > new_gap.known_until && gap_between((known_until, from)).is_none();
         if !is_closed {
-            self.lost(&mut feed, url, Gap { told_until, from })?;
+            self.lost(&mut feed, url, Gap { known_until, from })?;
         }
         Ok(feed)
     }
 
     /// Takes note of what is told nowhere, if that is tolerated.
-    fn lost(&self, feed: &mut Feed, url: &Url, hole: Gap) -> Result<(), SyncError> {
-        let Gap { told_until, from } = hole;
+    fn lost(&self, feed: &mut Feed, url: &Url, new_gap: Gap) -> Result<(), SyncError> {
+        let Gap { known_until, from } = new_gap;
         match self.gap {
             GapPolicy::Refused => Err(SyncError::LostChanges {
                 url: Box::new(url.clone()),
                 from: from.to_string(),
-                since: told_until.to_string(),
+                since: known_until.to_string(),
             }),
             GapPolicy::Tolerated => {
-                feed.holes.push(hole);
+                feed.new_gaps.push(new_gap);
                 feed.gap = Some(format!(
-                    "{url} tells of changes since {from}, but what is known is of {told_until}: what changed between is not known"
+                    "{url} tells of changes since {from}, but what is known is of {known_until}: what changed between is not known"
                 ));
                 Ok(())
             }
@@ -256,14 +256,14 @@ impl Changes<'_> {
     }
 
     async fn read_archive(&self, place: Url) -> Result<Vec<Part>, SyncError> {
-        let mut places = vec![place];
+        let mut file_map = vec![place];
         let mut parts = Vec::new();
         // An archive may have an index, and that is all (RS-044).
         for is_top in [true, false] {
-            for place in std::mem::take(&mut places) {
+            for place in std::mem::take(&mut file_map) {
                 let (_, head) = self.open(&place).await?;
                 match head.is_index {
-                    true if is_top => places.extend(head.parts.into_iter().map(|part| part.url)),
+                    true if is_top => file_map.extend(head.parts.into_iter().map(|part| part.url)),
                     true => return Err(SyncError::NestedIndex { url: place }),
                     false => parts.extend(head.parts),
                 }
@@ -302,23 +302,23 @@ pub(super) struct Head {
 
 impl Head {
     /// Where what it tells does not follow what is known up to `since`.
-    fn hole(&self, since: DateTime) -> Option<Gap> {
+    fn new_gap(&self, since: DateTime) -> Option<Gap> {
         if let Some(from) = self.from.filter(|from| *from > since) {
-            return Some(Gap { told_until: since, from });
+            return Some(Gap { known_until: since, from });
         }
-        let mut told = Some(since);
+        let mut notified = Some(since);
         let is_needed = |part: &&Part| part.until.is_none_or(|until| until >= since);
         self.parts.iter().filter(is_needed).find_map(|part| {
-            let hole = told.zip(part.from).and_then(hole_between);
-            told = part.until;
-            hole
+            let new_gap = notified.zip(part.from).and_then(gap_between);
+            notified = part.until;
+            new_gap
         })
     }
 }
 
 /// Where one list does not follow the other; times may be rounded to seconds.
-fn hole_between((told_until, from): (DateTime, DateTime)) -> Option<Gap> {
-    (from.unix_millis() > told_until.unix_millis() + 1000).then_some(Gap { told_until, from })
+fn gap_between((known_until, from): (DateTime, DateTime)) -> Option<Gap> {
+    (from.unix_millis() > known_until.unix_millis() + 1000).then_some(Gap { known_until, from })
 }
 
 struct Part {
@@ -329,9 +329,9 @@ struct Part {
 
 impl Part {
     /// Whether it may tell of what another one leaves out.
-    fn overlaps(&self, hole: Gap) -> bool {
-        self.until.is_none_or(|until| until > hole.told_until)
-            && self.from.is_none_or(|from| from < hole.from)
+    fn overlaps(&self, new_gap: Gap) -> bool {
+        self.until.is_none_or(|until| until > new_gap.known_until)
+            && self.from.is_none_or(|from| from < new_gap.from)
     }
 }
 

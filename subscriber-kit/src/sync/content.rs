@@ -20,9 +20,9 @@ pub(crate) enum Content {
 
 impl Content {
     /// These bytes, in memory while they are few.
-    pub(crate) fn of(bytes: Vec<u8>, room: &Staging) -> Result<Self, ResourceError> {
+    pub(crate) fn of(bytes: Vec<u8>, staging: &Staging) -> Result<Self, ResourceError> {
         Ok(if bytes.len() > MOST_HELD {
-            Self::File(Space::of(room).write(&bytes)?)
+            Self::File(Space::of(staging).write(&bytes)?)
         } else {
             Self::Held(bytes)
         })
@@ -48,14 +48,14 @@ impl Content {
 /// The room for files that are written one after another: the disk is asked once how much it has.
 #[derive(Debug)]
 pub(crate) struct Space<'r> {
-    room: &'r Staging,
+    staging: &'r Staging,
     /// `None` where that cannot be told: writing will tell.
     free: Option<u64>,
 }
 
 impl<'r> Space<'r> {
-    pub(crate) fn of(room: &'r Staging) -> Self {
-        Self { room, free: room.free_space().ok() }
+    pub(crate) fn of(staging: &'r Staging) -> Self {
+        Self { staging, free: staging.free_space().ok() }
     }
 
     /// Refuses what there is no room for.
@@ -70,7 +70,7 @@ impl<'r> Space<'r> {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<NamedTempFile, ResourceError> {
         let needed = bytes.len() as u64;
         self.check(needed)?;
-        let mut file = self.room.unfinished()?;
+        let mut file = self.staging.unfinished()?;
         file.write_all(bytes)?;
         self.free = self.free.map(|free| free.saturating_sub(needed));
         Ok(file)
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn files_that_are_written_together_share_the_room_there_is() {
-        let mut space = Space { room: &Staging::Temporary, free: Some(10) };
+        let mut space = Space { staging: &Staging::Temporary, free: Some(10) };
         let mut write = |count: usize| space.write(&vec![0; count]);
         assert!(write(6).is_ok());
         assert!(matches!(write(6), Err(ResourceError::NoSpace { needed: 6, free: 4 })));

@@ -24,11 +24,11 @@ const FORMAT: u32 = 1;
 pub(crate) const MAX_RETRIES: usize = 1000;
 
 /// How often something that is not there is asked for by every run: it may have been told of a little too early.
-const PATIENCE: u32 = 3;
+const PROMPT_RETRIES: u32 = 3;
 
 /// How long it rests after that at first, and at most, in milliseconds.
-const FIRST_REST: i64 = 60_000;
-const LONGEST_REST: i64 = 24 * 3_600_000;
+const FIRST_PAUSE: i64 = 60_000;
+const LONGEST_PAUSE: i64 = 24 * 3_600_000;
 
 /// What failed and is to be tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,35 +40,35 @@ pub(crate) struct Retry {
     pub(crate) cause: String,
     /// How often in a row the Source said that it is not there.
     #[serde(default)]
-    pub(crate) vain: u32,
+    pub(crate) times_missing: u32,
     /// Until when it rests, in Unix milliseconds.
     #[serde(default)]
-    pub(crate) rests_until: Option<i64>,
+    pub(crate) retry_at_unix_millis: Option<i64>,
 }
 
 impl Retry {
     /// What is not there, after a 404 or 410, is asked for by the next three runs, and then after 1, 2, 4 … minutes; what
     /// may mend by itself, or here, is tried by every run.
-    pub(crate) fn new(line: Line, error: &ResourceError, vain_before: u32, now: DateTime) -> Self {
-        let vain = if error.is_not_there() { vain_before.saturating_add(1) } else { 0 };
-        let rest = vain.checked_sub(PATIENCE + 1).map(|doublings| {
+    pub(crate) fn new(line: Line, error: &ResourceError, times_missing_before: u32, now: DateTime) -> Self {
+        let times_missing = if error.is_not_there() { times_missing_before.saturating_add(1) } else { 0 };
+        let pause = times_missing.checked_sub(PROMPT_RETRIES + 1).map(|doublings| {
             let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0);
-            factor.map_or(LONGEST_REST, |factor| FIRST_REST.saturating_mul(factor).min(LONGEST_REST))
+            factor.map_or(LONGEST_PAUSE, |factor| FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE))
         });
-        let rests_until = rest.map(|rest| now.unix_millis().saturating_add(rest));
-        Self { line, cause: error.to_string(), vain, rests_until }
+        let retry_at_unix_millis = pause.map(|pause| now.unix_millis().saturating_add(pause));
+        Self { line, cause: error.to_string(), times_missing, retry_at_unix_millis }
     }
 
     /// For how long it is not asked for yet. A clock that was set back makes no rest longer than the longest.
-    pub(crate) fn rest_at(&self, now: DateTime) -> Duration {
-        let left = self.rests_until.map_or(0, |until| until.saturating_sub(now.unix_millis()));
-        let left = if left > LONGEST_REST { 0 } else { left };
+    pub(crate) fn pause_at(&self, now: DateTime) -> Duration {
+        let left = self.retry_at_unix_millis.map_or(0, |until| until.saturating_sub(now.unix_millis()));
+        let left = if left > LONGEST_PAUSE { 0 } else { left };
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 
     /// Whether it is not asked for yet.
-    pub(crate) fn rests_at(&self, now: DateTime) -> bool {
-        !self.rest_at(now).is_zero()
+    pub(crate) fn is_paused_at(&self, now: DateTime) -> bool {
+        !self.pause_at(now).is_zero()
     }
 }
 
@@ -79,32 +79,32 @@ pub(crate) struct CopyState {
     scope: Scope,
     pub(crate) point: Point,
     /// What failed and is to be tried again.
-    pub(crate) undone: Vec<Retry>,
+    pub(crate) retries: Vec<Retry>,
     /// Why changes before the point may be missing, which only a newer list can mend (RS-197).
     #[serde(default)]
-    pub(crate) uncertain: Option<String>,
+    pub(crate) unproven: Option<String>,
     /// What the lists of changes left untold so far, also where a newer list has told it since.
     #[serde(default)]
     pub(crate) gaps: GapHistory,
     /// What notifications told of that happened after the point.
     #[serde(default, skip_serializing_if = "NotifiedChanges::is_empty")]
-    pub(crate) told: NotifiedChanges,
+    pub(crate) notified: NotifiedChanges,
 }
 
 impl CopyState {
-    pub(crate) fn new(scope: Scope, point: Point, undone: Vec<Retry>) -> Self {
-        let (uncertain, gaps, told) = (None, GapHistory::default(), NotifiedChanges::default());
-        Self { format: FORMAT, scope, point, undone, uncertain, gaps, told }
+    pub(crate) fn new(scope: Scope, point: Point, retries: Vec<Retry>) -> Self {
+        let (unproven, gaps, notified) = (None, GapHistory::default(), NotifiedChanges::default());
+        Self { format: FORMAT, scope, point, retries, unproven, gaps, notified }
     }
 
     /// The same, with what notifications told of.
-    pub(crate) fn with_told(self, told: &NotifiedChanges) -> Self {
-        Self { told: told.since(self.point.reached()), ..self }
+    pub(crate) fn with_notified(self, notified: &NotifiedChanges) -> Self {
+        Self { notified: notified.since(self.point.reached()), ..self }
     }
 
     /// Whether a change that a notification told of is still to be dealt with.
-    pub(crate) fn owes_what_was_told(&self) -> bool {
-        self.undone.iter().any(|undone| self.told.knows(&undone.line.loc))
+    pub(crate) fn has_notified_retries(&self) -> bool {
+        self.retries.iter().any(|retry| self.notified.knows(&retry.line.loc))
     }
 
     /// The same, but that changes go on from there.
@@ -113,15 +113,15 @@ impl CopyState {
     }
 
     /// The same, but that changes may be missing, as they were before.
-    pub(crate) fn doubted(self, uncertain: Option<String>, gaps: GapHistory) -> Self {
-        Self { uncertain, gaps, ..self }
+    pub(crate) fn with_gaps(self, unproven: Option<String>, gaps: GapHistory) -> Self {
+        Self { unproven, gaps, ..self }
     }
 
     /// What an earlier run of the same settings left; nothing if that cannot be read.
     pub(crate) fn load(folder: &CopyFolder, scope: &Scope) -> Option<Self> {
         let bytes = std::fs::read(folder.file(FILE_NAME)).ok()?;
-        let standing: Self = serde_json::from_slice(&bytes).ok()?;
-        (standing.format == FORMAT && standing.scope == *scope).then_some(standing)
+        let copy_state: Self = serde_json::from_slice(&bytes).ok()?;
+        (copy_state.format == FORMAT && copy_state.scope == *scope).then_some(copy_state)
     }
 
     pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
@@ -145,23 +145,23 @@ mod tests {
         let url = Url::parse("http://a.example/x").unwrap();
         let answers = |status| ResourceError::Fetch(FetchError::of_status(&url, status));
         let at = |minutes: i64| DateTime::from_unix_millis(1_795_000_000_000 + minutes * 60_000).unwrap();
-        let rests = |status, times| {
-            let mut vain = 0;
+        let paused = |status, times| {
+            let mut times_missing = 0;
             let again = (0..times).map(|_| {
-                let undone = Retry::new(Line::default(), &answers(status), vain, at(0));
-                vain = undone.vain;
-                (0..=2000).find(|minutes| !undone.rests_at(at(*minutes))).unwrap()
+                let retry = Retry::new(Line::default(), &answers(status), times_missing, at(0));
+                times_missing = retry.times_missing;
+                (0..=2000).find(|minutes| !retry.is_paused_at(at(*minutes))).unwrap()
             });
             again.collect::<Vec<_>>()
         };
-        assert_eq!(rests(404, 7), [0, 0, 0, 1, 2, 4, 8]);
-        assert_eq!(rests(410, 90)[14..].iter().min(), Some(&1440));
+        assert_eq!(paused(404, 7), [0, 0, 0, 1, 2, 4, 8]);
+        assert_eq!(paused(410, 90)[14..].iter().min(), Some(&1440));
         for mends_here_or_by_itself in [401, 403, 503] {
-            assert_eq!(rests(mends_here_or_by_itself, 7), [0; 7]);
+            assert_eq!(paused(mends_here_or_by_itself, 7), [0; 7]);
         }
-        let rests = Retry::new(Line::default(), &answers(404), 3, at(0));
+        let paused = Retry::new(Line::default(), &answers(404), 3, at(0));
         assert!(
-            rests.rests_at(at(0)) && !rests.rests_at(at(-2 * 1440)),
+            paused.is_paused_at(at(0)) && !paused.is_paused_at(at(-2 * 1440)),
             "the clock was set back by two days"
         );
     }
@@ -170,14 +170,17 @@ mod tests {
     fn the_point_of_an_earlier_version_is_read() {
         let kept = r#"{"format":1,"scope":{"list":"l","base":"b","delete":false,"any_origin":false},
             "point":{"since":"2026-11-20T09:00:00Z","open":null},"undone":[]}"#;
-        let standing: CopyState = serde_json::from_str(kept).unwrap();
-        assert_eq!((standing.uncertain, standing.gaps), (None, GapHistory::default()));
+        let copy_state: CopyState = serde_json::from_str(kept).unwrap();
+        assert_eq!((copy_state.unproven, copy_state.gaps), (None, GapHistory::default()));
     }
 
     #[test]
     fn what_an_earlier_version_left_undone_is_tried_at_once() {
         let line = serde_json::to_value(Line { loc: "x".to_owned(), ..Line::default() }).unwrap();
-        let undone: Retry = serde_json::from_value(line).unwrap();
-        assert_eq!((undone.line.loc.as_str(), undone.vain, undone.rests_until), ("x", 0, None));
+        let retry: Retry = serde_json::from_value(line).unwrap();
+        assert_eq!(
+            (retry.line.loc.as_str(), retry.times_missing, retry.retry_at_unix_millis),
+            ("x", 0, None)
+        );
     }
 }

@@ -133,7 +133,7 @@ impl ResourceError {
 pub(crate) struct Transfer<'s> {
     pub(crate) client: &'s Client,
     pub(crate) options: &'s SyncOptions,
-    pub(crate) room: &'s Staging,
+    pub(crate) staging: &'s Staging,
     pub(crate) url: &'s Url,
     /// What names it.
     pub(crate) list: &'s Url,
@@ -164,7 +164,7 @@ impl Transfer<'_> {
     pub(crate) async fn run(&self) -> Result<Received, ResourceError> {
         for mirror in self.mirrors {
             match self.in_time(mirror, Follow::Anywhere, &mut None).await {
-                Ok(came) => return Ok(came),
+                Ok(received) => return Ok(received),
                 Err(error) => tracing::debug!(%error, %mirror, "a mirror is of no use"),
             }
         }
@@ -244,8 +244,8 @@ impl Transfer<'_> {
         // What is held in memory is checked when it is written.
         if let Some(needed) = answer.length.or(self.facts.length).filter(|needed| *needed > MOST_HELD as u64)
         {
-            let room = self.room.clone();
-            blocking(move || Space::of(&room).check(needed)).await?;
+            let staging = self.staging.clone();
+            blocking(move || Space::of(&staging).check(needed)).await?;
         }
         let goes_on = answer.start > 0 && part.as_ref().is_some_and(|part| part.length == answer.start);
         if answer.start > 0 && !goes_on {
@@ -267,9 +267,9 @@ impl Transfer<'_> {
         let content = file.map_or(Content::Held(held), Content::File);
         let sent = Sent { url: url.to_string(), validators };
         let sent = sent.validators.are_given().then(|| Box::new(sent));
-        let came = Received { content, length, hashes: hasher.finish(), modified, sent };
-        self.check(&came)?;
-        Ok(came)
+        let received = Received { content, length, hashes: hasher.finish(), modified, sent };
+        self.check(&received)?;
+        Ok(received)
     }
 
     fn begin(&self, answer: &Answer) -> Part {
@@ -311,11 +311,11 @@ impl Transfer<'_> {
             part.hasher.update(&chunk);
             part.held.extend_from_slice(&chunk);
             if part.held.len() >= MOST_HELD {
-                part.write(self.room).await?;
+                part.write(self.staging).await?;
             }
         }
         // A short one is written together with others.
-        if part.file.is_some() { part.write(self.room).await } else { Ok(()) }
+        if part.file.is_some() { part.write(self.staging).await } else { Ok(()) }
     }
 
     fn check(&self, sent: &Received) -> Result<(), ResourceError> {
@@ -343,10 +343,10 @@ struct Part {
 
 impl Part {
     /// Writes what is held. A part whose file could not be written has none any more.
-    async fn write(&mut self, room: &Staging) -> Result<(), ResourceError> {
-        let (file, held, room) = (self.file.take(), std::mem::take(&mut self.held), room.clone());
+    async fn write(&mut self, staging: &Staging) -> Result<(), ResourceError> {
+        let (file, held, staging) = (self.file.take(), std::mem::take(&mut self.held), staging.clone());
         let written = blocking(move || {
-            let Some(mut file) = file else { return Space::of(&room).write(&held) };
+            let Some(mut file) = file else { return Space::of(&staging).write(&held) };
             file.write_all(&held)?;
             Ok::<_, ResourceError>(file)
         });

@@ -194,7 +194,7 @@ fn put_into(filled: &mut Filled, placing: &Placing, batch: Vec<Ready>) {
 fn missing(entry: &Entry, placing: &Placing, base: &Url) -> Option<PathBuf> {
     let url = base.join(entry.loc.trim()).ok()?;
     let relative = relative_path(&entry.loc, &url, base).ok()?;
-    let is_wanted = placing.places.wants(&relative) && placing.can_be_reached(&relative).unwrap_or(false);
+    let is_wanted = placing.file_map.wants(&relative) && placing.can_be_reached(&relative).unwrap_or(false);
     let is_there = placing.directory.join(&relative).symlink_metadata().is_ok();
     (is_wanted && !is_there).then_some(relative)
 }

@@ -80,13 +80,13 @@ use resync_core::xml::ReadError;
 use url::{Origin, Url};
 
 pub use audit::{AuditReport, Verdict, audit};
-pub(crate) use baseline::look_told;
-pub use baseline::{Depth, baseline, look};
+pub(crate) use baseline::synchronise_with_notified;
+pub use baseline::{Depth, baseline, synchronise};
 pub use download::ResourceError;
 pub(crate) use download::blocking;
 pub use filter::Filter;
 pub use gaps::{Gap, GapHistory};
-pub(crate) use notified::is_slip;
+pub(crate) use notified::is_beyond_clock_skew;
 pub use path::PathError;
 pub use progress::{Event, Progress};
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
@@ -301,7 +301,7 @@ impl Target {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn look(directory: &Path, base: Url) -> std::io::Result<Self> {
+    pub fn inspect(directory: &Path, base: Url) -> std::io::Result<Self> {
         let directory = match directory.canonicalize() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::path::absolute(directory)?,
             found => found?,
@@ -494,11 +494,11 @@ pub enum SyncError {
 
 impl SyncError {
     /// How long the Source asks to be left alone, if it does.
-    pub(crate) fn rest(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Fetch(error) => error.rest(),
+            Self::Fetch(error) => error.retry_after(),
             Self::PackageFetch { source, .. } => match &**source {
-                ResourceError::Fetch(error) => error.rest(),
+                ResourceError::Fetch(error) => error.retry_after(),
                 _ => None,
             },
             _ => None,

@@ -162,7 +162,7 @@ impl Packages {
             }
             Err(error) => {
                 tracing::warn!(%error, "the rest of a package is of no use");
-                self.spoil(number);
+                self.invalidate(number);
                 None
             }
         }
@@ -178,20 +178,20 @@ impl Packages {
             };
             let open = File::open(&file)?;
             slot.file = Some(file);
-            open_package(open, &slot.url, &lists.room).await
+            open_package(open, &slot.url, &lists.staging).await
         };
         match opened.await {
             Ok(opened) => Some(opened),
             Err(error) => {
                 tracing::warn!(%error, "a package is of no use: what is in it is fetched one by one");
-                self.spoil(number);
+                self.invalidate(number);
                 None
             }
         }
     }
 
     /// A package that turned out to be of no use.
-    pub(crate) fn spoil(&mut self, number: u32) {
+    pub(crate) fn invalidate(&mut self, number: u32) {
         if let Some(slot) = self.slot(number) {
             slot.is_useless = true;
             slot.file = None;
@@ -260,7 +260,7 @@ impl Lists<'_> {
             return Err(SyncError::PackageFormat { url: listed.url.clone(), media_type });
         }
         let file = self.package(&listed.url, &listed.facts).await?;
-        let package = open_package(file.reopen()?, &listed.url, &self.room).await?;
+        let package = open_package(file.reopen()?, &listed.url, &self.staging).await?;
         let file = file.into_temp_path();
         Ok((Manifest::Inside(listed.url.clone(), Box::new(package)), Some(file)))
     }
@@ -284,7 +284,7 @@ impl Lists<'_> {
         let transfer = Transfer {
             client: self.client,
             options: self.options,
-            room: &self.room,
+            staging: &self.staging,
             url,
             list: self.list,
             mirrors: &[],
@@ -295,8 +295,8 @@ impl Lists<'_> {
         };
         let failed = |source| SyncError::PackageFetch { url: url.clone(), source: Box::new(source) };
         let came = transfer.run().await.map_err(failed)?;
-        let room = self.room.clone();
-        blocking(move || came.content.into_file(&mut Space::of(&room))).await.map_err(failed)
+        let staging = self.staging.clone();
+        blocking(move || came.content.into_file(&mut Space::of(&staging))).await.map_err(failed)
     }
 }
 
@@ -304,8 +304,8 @@ fn package_error(url: &Url, source: PackageError) -> SyncError {
     SyncError::Package { url: url.clone(), source: Box::new(source) }
 }
 
-async fn open_package(file: File, url: &Url, room: &Staging) -> Result<Opened, SyncError> {
-    let folder = room.folder();
+async fn open_package(file: File, url: &Url, staging: &Staging) -> Result<Opened, SyncError> {
+    let folder = staging.folder();
     let open = move || Package::open_in(BufReader::new(file), PackageReadLimits::default(), folder);
     blocking(open).await.map_err(|source| package_error(url, source))
 }
@@ -327,12 +327,12 @@ pub(crate) fn bitstream(
     folder: &CopyFolder,
     max: u64,
 ) -> Result<Bitstream, PackageError> {
-    let told = entry.metadata.as_ref().and_then(|metadata| metadata.length);
-    let file = match room_for(told, folder, max) {
+    let announced = entry.metadata.as_ref().and_then(|metadata| metadata.length);
+    let file = match file_for(announced, folder, max) {
         Ok(file) => file,
         Err(error) => return Ok(Bitstream::Refused(error)),
     };
-    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]), room: max, is_full: false };
+    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]), staging: max, is_full: false };
     match package.copy(entry, &mut out) {
         Ok(length) => {
             let hashes = out.hasher.finish();
@@ -351,12 +351,12 @@ pub(crate) fn bitstream(
     }
 }
 
-fn room_for(told: Option<u64>, folder: &CopyFolder, max: u64) -> Result<NamedTempFile, ResourceError> {
-    if told.is_some_and(|length| length > max) {
+fn file_for(announced: Option<u64>, folder: &CopyFolder, max: u64) -> Result<NamedTempFile, ResourceError> {
+    if announced.is_some_and(|length| length > max) {
         return Err(ResourceError::TooLarge { max });
     }
     // Where it cannot be told how much is free, writing will tell.
-    if let (Some(needed), Ok(free)) = (told, folder.free_space())
+    if let (Some(needed), Ok(free)) = (announced, folder.free_space())
         && needed > free
     {
         return Err(ResourceError::NoSpace { needed, free });
@@ -381,18 +381,18 @@ pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Result<Opti
 struct Hashing {
     file: NamedTempFile,
     hasher: Hasher,
-    room: u64,
+    staging: u64,
     is_full: bool,
 }
 
 impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.room {
+        if bytes.len() as u64 > self.staging {
             self.is_full = true;
             return Err(io::Error::other("it is larger than is taken"));
         }
         let written = self.file.write(bytes)?;
-        self.room -= written as u64;
+        self.staging -= written as u64;
         self.hasher.update(&bytes[..written]);
         Ok(written)
     }

@@ -72,8 +72,8 @@ pub struct Report {
     pub deletion_skipped: Option<String>,
     /// Why the Source's lists may not be true of one time, so that more may have changed than was dealt with (RS-197).
     #[serde(default)]
-    pub uncertain: Option<String>,
-    /// What the Source's lists of changes left untold so far; with [`uncertain`](Self::uncertain) no Resource List told it since.
+    pub unproven: Option<String>,
+    /// What the Source's lists of changes left untold so far; with [`unproven`](Self::uncertain) no Resource List told it since.
     #[serde(default)]
     pub gaps: Box<GapHistory>,
     /// How many of the updated files were made by patches (RS-174).
@@ -97,7 +97,7 @@ pub struct Report {
     pub(crate) reached: Option<DateTime>,
     /// After how long what was told of and is not there is to be asked for again, where a run over changes does that.
     #[serde(skip)]
-    pub(crate) asks_again_in: Option<Duration>,
+    pub(crate) retry_in: Option<Duration>,
 }
 
 /// What became of one resource that did not fail.
@@ -134,7 +134,7 @@ impl Report {
     /// is certain.
     #[must_use]
     pub fn in_step(&self) -> bool {
-        self.is_done() && self.uncertain.is_none()
+        self.is_done() && self.unproven.is_none()
     }
 
     /// Whether all that the Source lists was done.
@@ -162,11 +162,11 @@ impl Report {
             Outcome::Kept => &mut self.kept,
         };
         *counter += 1;
-        to.tell(loc, Ok(outcome));
+        to.report(loc, Ok(outcome));
     }
 
     /// Tells of a resource that this run does not ask for, since it was not there.
-    pub(crate) fn rests(&mut self, to: &Progress, loc: &str, cause: &str) {
+    pub(crate) fn postponed(&mut self, to: &Progress, loc: &str, cause: &str) {
         self.resources += 1;
         self.failed += 1;
         self.name(to, loc, &format!("{cause}; asked for again by a later run"));
@@ -197,14 +197,14 @@ impl Report {
 
     fn name(&mut self, to: &Progress, loc: &str, cause: &str) {
         note(&mut self.failures, loc, cause);
-        to.tell(loc, Err(cause));
+        to.report(loc, Err(cause));
     }
 
-    /// The findings of a run that went on at once with what had been left `undone`.
-    pub(crate) fn followed_by(mut self, next: Self, undone: &[Retry]) -> Self {
-        let gone = undone.iter().filter(|undone| undone.line.is_gone).count() as u64;
-        let count = undone.len() as u64 - gone;
-        self.failures.retain(|failure| !undone.iter().any(|undone| undone.line.loc == failure.loc));
+    /// The findings of a run that went on at once with what had been left `retries`.
+    pub(crate) fn followed_by(mut self, next: Self, retries: &[Retry]) -> Self {
+        let gone = retries.iter().filter(|retry| retry.line.is_gone).count() as u64;
+        let count = retries.len() as u64 - gone;
+        self.failures.retain(|failure| !retries.iter().any(|retry| retry.line.loc == failure.loc));
         self.failures.extend(next.failures);
         self.failures.truncate(FAILURES_KEPT);
         Self {
@@ -219,7 +219,7 @@ impl Report {
             retry_may_help: next.retry_may_help,
             is_remembered: next.is_remembered,
             reached: next.reached,
-            asks_again_in: next.asks_again_in,
+            retry_in: next.retry_in,
             patched: self.patched + next.patched,
             // These are counted over both.
             bytes_fetched: next.bytes_fetched,

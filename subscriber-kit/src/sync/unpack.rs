@@ -35,12 +35,12 @@ impl Run<'_> {
             let Ok(relative) = relative_path(&planned.line.loc, &planned.url, &self.target.base) else {
                 continue;
             };
-            if !self.placing.places.is_last_word(&relative, planned.number) {
+            if !self.placing.file_map.is_last_word(&relative, planned.number) {
                 continue;
             }
-            let Ok(look) = self.compare(&planned, &relative).await else { continue };
-            if look.local == Local::Same {
-                let local::Comparison { known, hashed, .. } = look;
+            let Ok(comparison) = self.compare(&planned, &relative).await else { continue };
+            if comparison.local == Local::Same {
+                let local::Comparison { known, hashed, .. } = comparison;
                 self.is_done(planned.number, Ok(Synced { outcome: Outcome::Unchanged, known, hashed }));
                 continue;
             }
@@ -48,9 +48,9 @@ impl Run<'_> {
             let max = self.options.max_resource_bytes;
             let take = move |open: &mut Opened| bitstream(open, &entry, &placing.folder, max);
             match packages.read(package, self.lists, take).await {
-                Some(Bitstream::Received(came)) => {
-                    let ready = Ready::new(came, &planned.line.facts, &relative);
-                    batch.push((planned.number, New { ready, look, is_patched: false }));
+                Some(Bitstream::Received(received)) => {
+                    let ready = Ready::new(received, &planned.line.facts, &relative);
+                    batch.push((planned.number, New { ready, comparison, is_patched: false }));
                 }
                 Some(Bitstream::Refused(error)) => self.is_done(planned.number, Err(error)),
                 // It may come from its URI.
@@ -85,15 +85,15 @@ impl Run<'_> {
         if line.patches.is_empty() || !is_worth_it || patch_bytes >= longest {
             return None;
         }
-        let (mut patches, mut room) = (Vec::new(), MAX_PATCHED);
+        let (mut patches, mut staging) = (Vec::new(), MAX_PATCHED);
         for patch in &line.patches {
             let patch = self.fetch_patch(patch).await?;
-            room = room.checked_sub(patch.len() as u64)?;
+            staging = staging.checked_sub(patch.len() as u64)?;
             patches.push(patch);
         }
         let (placing, facts, relative) = (Arc::clone(&self.placing), line.facts.clone(), relative.to_owned());
         blocking(move || match patched(&placing, &facts, &relative, &patches) {
-            Ok(came) => came,
+            Ok(received) => received,
             Err(error) => {
                 tracing::debug!(%error, "a patched file cannot be made");
                 None
@@ -113,7 +113,7 @@ impl Run<'_> {
         let options = SyncOptions { max_resource_bytes: max, ..self.options.clone() };
         let transfer = Transfer { options: &options, ..self.transfer(&url, &patch.facts) };
         match transfer.run().await {
-            Ok(came) => match came.content {
+            Ok(received) => match received.content {
                 Content::Held(bytes) => Some(bytes),
                 Content::File(file) => blocking(move || std::fs::read(file.path())).await.ok(),
             },

@@ -101,7 +101,7 @@ async fn an_index_that_does_not_say_when_it_is_true_deletes_nothing() {
     let report = copy.sync().await;
     assert!(skipped(&report).contains("at what time") && !report.retry_may_help, "{report:?}");
     assert!(copy.path().join("extra").exists());
-    assert!(copy.audit().await.uncertain.is_some());
+    assert!(copy.audit().await.unproven.is_some());
 }
 
 #[tokio::test]

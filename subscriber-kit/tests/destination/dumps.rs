@@ -7,7 +7,7 @@ use crate::support::{client, document, files};
 use resync_core::build::PackageLimits;
 use resync_subscriber_kit::sync::{
     Baseline, ChangesFrom, Depth, Method, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
-    baseline, look,
+    baseline, synchronise,
 };
 use tempfile::TempDir;
 use url::Url;
@@ -104,7 +104,7 @@ async fn rs110_a_package_that_is_broken_or_a_lie_costs_downloads_and_nothing_els
 async fn follow(site: &ChangingSource, directory: &TempDir, how: Depth) -> Result<Report, SyncError> {
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
     let options = SyncOptions { delete: true, retries: 0, ..SyncOptions::default() };
-    look(&client(), &site.dumps_only(), &target, &options, how).await
+    synchronise(&client(), &site.dumps_only(), &target, &options, how).await
 }
 
 /// A Source that packs so many changes at a time, and the copy of what it told first.
@@ -287,7 +287,7 @@ async fn rs191_where_there_are_both_the_change_dump_is_taken_if_that_is_asked_fo
     for (changes, expected) in [(ChangesFrom::Dump, ".zip"), (ChangesFrom::List, "/a")] {
         let options = SyncOptions { delete: true, retries: 0, changes, ..SyncOptions::default() };
         let run = async |site: &ChangingSource| {
-            look(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap()
+            synchronise(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap()
         };
         run(&site).await;
         site.tell(&[("a", Some(expected)), ("b", Some(expected)), ("b", Some("2"))]);

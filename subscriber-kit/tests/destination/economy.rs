@@ -10,7 +10,9 @@ use crate::support::site::ChangingSource;
 use crate::support::{self, Message, client, document, files, ok, on_this_machine, serve, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
-use resync_subscriber_kit::sync::{Depth, Method, Offer, SyncError, SyncOptions, Target, baseline, look};
+use resync_subscriber_kit::sync::{
+    Depth, Method, Offer, SyncError, SyncOptions, Target, baseline, synchronise,
+};
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
@@ -38,18 +40,18 @@ async fn rs096_a_list_that_is_still_the_same_costs_one_question() {
     let copy = Copy::start().await;
     copy.part("/part1.xml", "2026-11-20T09:00:00Z", &[("/a", "a")]);
     copy.index_of("2026-11-20T09:00:00Z", &["/part1.xml"]);
-    copy.look(Depth::IfOutOfStep).await;
+    copy.synchronise(Depth::IfOutOfStep).await;
     copy.source.asked();
-    let report = copy.look(Depth::IfOutOfStep).await;
+    let report = copy.synchronise(Depth::IfOutOfStep).await;
     assert_eq!((report.resources, counts(&report)), (1, [0, 0, 0, 1, 0]));
     assert_eq!(copy.source.asked(), ["/resourcelist.xml"], "no list under the index");
 
     std::fs::remove_file(copy.path().join("a")).unwrap();
-    assert_eq!(copy.look(Depth::Full).await.created, 1, "a closer look mends what happened here");
+    assert_eq!(copy.synchronise(Depth::Full).await.created, 1, "a closer look mends what happened here");
 
     copy.part("/part1.xml", "2026-11-20T10:00:00Z", &[("/a", "b")]);
     copy.index_of("2026-11-20T10:00:00Z", &["/part1.xml"]);
-    assert_eq!(copy.look(Depth::IfOutOfStep).await.updated, 1);
+    assert_eq!(copy.synchronise(Depth::IfOutOfStep).await.updated, 1);
 }
 
 #[tokio::test]
@@ -57,9 +59,9 @@ async fn an_index_that_does_not_say_when_it_is_true_is_always_looked_into() {
     let copy = Copy::start().await;
     copy.part("/part1.xml", "", &[("/a", "1")]);
     copy.index_of("", &["/part1.xml"]);
-    copy.look(Depth::IfListChanged).await;
+    copy.synchronise(Depth::IfListChanged).await;
     copy.part("/part1.xml", "", &[("/a", "2")]);
-    assert_eq!(copy.look(Depth::IfListChanged).await.updated, 1);
+    assert_eq!(copy.synchronise(Depth::IfListChanged).await.updated, 1);
 }
 
 #[tokio::test]
@@ -85,7 +87,8 @@ async fn rs096_a_source_with_validators_is_asked_with_a_condition() {
     let copy = Copy::start().await;
     for _ in 0..3 {
         let report =
-            look(&client(), &Offer::list(url("/rl.xml")), &target, &copy.options, Depth::IfOutOfStep).await;
+            synchronise(&client(), &Offer::list(url("/rl.xml")), &target, &copy.options, Depth::IfOutOfStep)
+                .await;
         assert!(report.unwrap().in_step());
     }
     assert_eq!(unchanged.load(Ordering::Relaxed), 2);
@@ -177,19 +180,19 @@ async fn what_cannot_mend_by_itself_is_not_tried_again_before_there_is_a_new_lis
     let missing = copy.source.entry("/missing", b"x");
     let refused = copy.source.entry("/x%2fy", b"x");
     copy.source.resource_list("/resourcelist.xml", &[missing, refused, copy.source.resource("/a", b"a")]);
-    let first = copy.look(Depth::Full).await;
+    let first = copy.synchronise(Depth::Full).await;
     assert_eq!((first.failed, first.retry_may_help), (2, false));
     copy.source.asked();
-    let again = copy.look(Depth::IfListChanged).await;
+    let again = copy.synchronise(Depth::IfListChanged).await;
     assert_eq!((again.failed, again.failures.len(), again.in_step()), (2, 2, false), "and still told");
     assert_eq!(copy.source.asked(), ["/resourcelist.xml"]);
-    copy.look(Depth::IfOutOfStep).await;
+    copy.synchronise(Depth::IfOutOfStep).await;
     assert!(copy.source.asked().contains(&"/missing".to_owned()), "a notification asks for another try");
 
     copy.source.raw("/missing", status("503 Service Unavailable", ""));
-    assert!(copy.look(Depth::Full).await.retry_may_help);
+    assert!(copy.synchronise(Depth::Full).await.retry_may_help);
     copy.source.asked();
-    copy.look(Depth::IfListChanged).await;
+    copy.synchronise(Depth::IfListChanged).await;
     assert!(copy.source.asked().contains(&"/missing".to_owned()), "what may mend is tried again");
 }
 
@@ -281,7 +284,7 @@ async fn a_dead_link_is_asked_for_ever_more_seldom_and_named_by_every_run() {
     let directory = tempfile::tempdir().unwrap();
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
     let run = async |site: &ChangingSource, how| {
-        look(&client(), &site.offer(), &target, &SyncOptions::default(), how).await.unwrap()
+        synchronise(&client(), &site.offer(), &target, &SyncOptions::default(), how).await.unwrap()
     };
     run(&site, Depth::Full).await;
     site.tell(&[("dead", Some("1"))]);
@@ -327,24 +330,27 @@ async fn rs191_a_copy_from_elsewhere_goes_on_from_the_time_that_is_told() {
     site.tell(&[("a", Some("2")), ("b", None)]);
     site.source.asked();
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
-    let report = look(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap();
+    let report = synchronise(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap();
     assert_eq!((report.method, counts(&report)), (Method::Incremental, [0, 1, 1, 0, 0]));
     assert!(!site.source.asked().contains(&"/resourcelist.xml".to_owned()));
     assert_eq!(files(directory.path()), site.files);
     let options = SyncOptions { delete: true, ..SyncOptions::default() };
-    let report = look(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap();
+    let report = synchronise(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap();
     assert_eq!((report.method, report.resources), (Method::Incremental, 0), "that is remembered");
 
     site.tell(&[("c", Some("1"))]);
     site.source.raw("/c", status("503 Service Unavailable", ""));
-    assert_eq!(look(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap().failed, 1);
+    assert_eq!(
+        synchronise(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap().failed,
+        1
+    );
     site.source.put("/c", b"1");
     let from = |from| SyncOptions { from: Some(from), ..options.clone() };
     let to_come = from(DateTime::from_unix_millis(DateTime::now().unix_millis() + 60_000).unwrap());
-    let refused = look(&client(), &site.offer(), &target, &to_come, Depth::Changes).await;
+    let refused = synchronise(&client(), &site.offer(), &target, &to_come, Depth::Changes).await;
     assert!(matches!(refused, Err(SyncError::InFuture { .. })), "{refused:?}");
     let since_then = from(site.now());
-    let report = look(&client(), &site.offer(), &target, &since_then, Depth::Changes).await.unwrap();
+    let report = synchronise(&client(), &site.offer(), &target, &since_then, Depth::Changes).await.unwrap();
     assert_eq!(counts(&report), [1, 0, 0, 0, 0], "what an earlier run owes is not forgotten");
     assert_eq!(files(directory.path()), site.files);
 }

@@ -8,7 +8,7 @@ use crate::support::site::ChangingSource;
 use crate::support::{self, client, document, files, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::sync::{
-    Depth, Method, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
+    Depth, Method, Report, SyncError, SyncOptions, Target, Verdict, audit, synchronise,
 };
 use tempfile::TempDir;
 use url::Url;
@@ -43,7 +43,7 @@ impl Mirror {
     }
 
     async fn try_run(&self, how: Depth) -> Result<Report, SyncError> {
-        look(&client(), &self.site.offer(), &self.target(), &self.options, how).await
+        synchronise(&client(), &self.site.offer(), &self.target(), &self.options, how).await
     }
 
     async fn run(&self, how: Depth) -> Report {
@@ -172,23 +172,23 @@ async fn rs197_what_changed_between_a_list_and_the_oldest_change_is_told_to_be_u
         let report = mirror.run(Depth::Full).await;
         assert_eq!((counts(&report), report.in_step()), ([0, 0, 0, 2, 0], false), "{report:?}");
         assert!(report.deletion_skipped.unwrap().contains("between"));
-        assert!(report.uncertain.unwrap().contains("between"));
+        assert!(report.unproven.unwrap().contains("between"));
     }
     mirror.site.source.asked();
     let report = mirror.run(Depth::Changes).await;
     assert_eq!((report.method, report.resources, report.in_step()), (Method::Incremental, 0, false));
-    assert!(report.uncertain.unwrap().contains("between"), "that is remembered");
+    assert!(report.unproven.unwrap().contains("between"), "that is remembered");
     let mut asked = mirror.site.source.asked();
     asked.sort();
     assert_eq!(asked, ["/changelist.xml", "/resourcelist.xml"], "the same list would tell no more");
     std::fs::remove_file(mirror.directory.path().join("stranger")).unwrap();
     let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
     assert_eq!((found.verdict, found.same), (Verdict::Unproven, 2), "{found:?}");
-    assert!(found.uncertain.unwrap().contains("between"));
+    assert!(found.unproven.unwrap().contains("between"));
 
     mirror.site.list();
     let report = mirror.run(Depth::Changes).await;
-    assert_eq!((report.method, report.in_step(), report.uncertain), (Method::Baseline, true, None));
+    assert_eq!((report.method, report.in_step(), report.unproven), (Method::Baseline, true, None));
     assert!(mirror.follows().await.in_step());
 }
 
@@ -329,7 +329,7 @@ async fn rs197_changes_that_cannot_be_read_keep_nobody_from_the_list_and_delete_
         mirror.site.source.put("/b", b"1");
         let report = mirror.run(how).await;
         assert_eq!((report.method, counts(&report)), (Method::Baseline, [0, 0, 0, 2, 0]), "{how:?}");
-        assert!(report.uncertain.is_some() && report.deletion_skipped.is_some(), "{how:?}: {report:?}");
+        assert!(report.unproven.is_some() && report.deletion_skipped.is_some(), "{how:?}: {report:?}");
     }
     // Who is away is asked again, and changes nothing.
     mirror.site.source.raw("/changelist.xml", status("503 Service Unavailable", ""));
@@ -428,7 +428,7 @@ async fn what_cannot_be_removed_is_named_and_remembered_and_keeps_nothing_else()
     let directory = tempfile::tempdir_in(deep).unwrap();
     let target = Target::open(directory.path(), Url::parse(&mirror.site.source.url("/")).unwrap()).unwrap();
     let run = async |mirror: &Mirror, how| {
-        look(&client(), &mirror.site.offer(), &target, &mirror.options, how).await.unwrap()
+        synchronise(&client(), &mirror.site.offer(), &target, &mirror.options, how).await.unwrap()
     };
     assert!(run(&mirror, Depth::Full).await.in_step());
     let too_deep = format!("{0}/{0}", "x".repeat(250));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::copy::{Copy, counts};
 use crate::support::{Source, client, document, expected, files};
 use resync_core::digest::{Algorithm, Digest};
-use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncOptions, Target, baseline, look};
+use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncOptions, Target, baseline, synchronise};
 use tempfile::TempDir;
 use url::Url;
 
@@ -41,7 +41,7 @@ impl Mirror {
         let offer = Offer { change_list: Some(url("/changes.xml")), ..Offer::list(url("/resourcelist.xml")) };
         let target = Target::open(self.directory.path(), url("/")).unwrap();
         let options = SyncOptions { retries: 0, ..SyncOptions::default() };
-        look(&client(), &offer, &target, &options, how).await.unwrap()
+        synchronise(&client(), &offer, &target, &options, how).await.unwrap()
     }
 
     /// The document became this, by the patch at this place.

@@ -11,7 +11,7 @@ use url::Url;
 use walkdir::WalkDir;
 
 use super::super::folder::CopyFolder;
-use super::super::{Depth, Offer, SyncOptions, Target, look};
+use super::super::{Depth, Offer, SyncOptions, Target, synchronise};
 use super::*;
 use crate::fetch::{AddressPolicy, Client, ClientOptions};
 
@@ -88,7 +88,7 @@ impl Disk for Watched {
         Ok(())
     }
 
-    fn tells_of_all(&self, _: &File) -> bool {
+    fn sync_all_reports_errors(&self, _: &File) -> bool {
         self.together
     }
 }
@@ -191,15 +191,15 @@ async fn files_are_durable_before_they_are_in_place_and_both_before_it_is_rememb
             change_list: Some(base.join("changes.xml").unwrap()),
             ..Offer::default()
         };
-        let options = ClientOptions { reach: AddressPolicy::Everywhere, ..ClientOptions::default() };
+        let options = ClientOptions { address_policy: AddressPolicy::Everywhere, ..ClientOptions::default() };
         let client = Client::new(options).unwrap();
         let options = SyncOptions::default();
         publish("first", "");
-        let report = look(&client, &offer, &target, &options, Depth::Full).await.unwrap();
+        let report = synchronise(&client, &offer, &target, &options, Depth::Full).await.unwrap();
         assert_eq!((report.created, report.failed), (count, 0));
         is_in_order(&disk, &names);
         publish("second content", "all");
-        let report = look(&client, &offer, &target, &options, Depth::Changes).await.unwrap();
+        let report = synchronise(&client, &offer, &target, &options, Depth::Changes).await.unwrap();
         assert_eq!((report.updated, report.failed), (count, 0));
         is_in_order(&disk, &names);
     }
@@ -230,7 +230,7 @@ impl Disk for FailsOnce {
         Err(io::ErrorKind::StorageFull.into())
     }
 
-    fn tells_of_all(&self, _: &File) -> bool {
+    fn sync_all_reports_errors(&self, _: &File) -> bool {
         true
     }
 }

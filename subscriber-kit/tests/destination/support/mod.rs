@@ -416,7 +416,7 @@ pub(crate) fn client() -> Client {
 
 /// For Sources and hubs of tests.
 pub(crate) fn on_this_machine() -> ClientOptions {
-    ClientOptions { reach: AddressPolicy::Everywhere, ..ClientOptions::default() }
+    ClientOptions { address_policy: AddressPolicy::Everywhere, ..ClientOptions::default() }
 }
 
 /// All files under a directory with their content, without the state.
