@@ -70,7 +70,7 @@ pub(crate) struct Changes<'s> {
     pub(crate) lists: &'s Lists<'s>,
     /// The Change List or Change Dump, or the index of one of them.
     pub(crate) root: &'s Url,
-    pub(crate) gap: GapPolicy,
+    pub(crate) policy: GapPolicy,
 }
 
 /// What reading them brought.
@@ -82,13 +82,19 @@ pub(crate) struct Reached {
     /// Where a list begins that follows another one, oldest first.
     pub(crate) contiguous_at: Vec<DateTime>,
     /// Why changes may be missing, if so.
-    pub(crate) gap: Option<String>,
+    pub(crate) unproven: Option<String>,
 }
 
 impl Reached {
     /// There is nothing new since `point`.
     pub(crate) fn nothing(collector: Collector, point: &Point) -> Self {
-        Self { collector, point: point.clone(), new_gaps: Vec::new(), contiguous_at: Vec::new(), gap: None }
+        Self {
+            collector,
+            point: point.clone(),
+            new_gaps: Vec::new(),
+            contiguous_at: Vec::new(),
+            unproven: None,
+        }
     }
 }
 
@@ -160,7 +166,8 @@ impl Changes<'_> {
     ) -> Result<Reached, SyncError> {
         let mut feed = Feed::new(collector, since);
         let mut archive = Archive { place: head.archives.clone(), parts: None };
-        if let (GapPolicy::Refused, None, Some(new_gap)) = (self.gap, &head.archives, head.new_gap(since)) {
+        if let (GapPolicy::Refused, None, Some(new_gap)) = (self.policy, &head.archives, head.new_gap(since))
+        {
             self.lost(&mut feed, root, new_gap)?;
         }
         let mut notified = Some(since);
@@ -201,7 +208,7 @@ impl Changes<'_> {
         let Gap { mut known_until, from } = new_gap;
         for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(new_gap)) {
             let (fetched, head) = match self.open(&part.url).await {
-                Err(error) if self.gap == GapPolicy::Tolerated && error.is_about_a_document() => {
+                Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
                     tracing::warn!(%error, "an archived list of changes cannot be read");
                     continue;
                 }
@@ -223,7 +230,7 @@ impl Changes<'_> {
     /// Takes note of what is told nowhere, if that is tolerated.
     fn lost(&self, feed: &mut Feed, url: &Url, new_gap: Gap) -> Result<(), SyncError> {
         let Gap { known_until, from } = new_gap;
-        match self.gap {
+        match self.policy {
             GapPolicy::Refused => Err(SyncError::LostChanges {
                 url: Box::new(url.clone()),
                 from: from.to_string(),
@@ -231,7 +238,7 @@ impl Changes<'_> {
             }),
             GapPolicy::Tolerated => {
                 feed.new_gaps.push(new_gap);
-                feed.gap = Some(format!(
+                feed.unproven = Some(format!(
                     "{url} tells of changes since {from}, but what is known is of {known_until}: what changed between is not known"
                 ));
                 Ok(())
@@ -245,7 +252,7 @@ impl Changes<'_> {
             (Some(parts), _) => parts,
             (None, None) => Vec::new(),
             (None, Some(place)) => match self.read_archive(place).await {
-                Err(error) if self.gap == GapPolicy::Tolerated && error.is_about_a_document() => {
+                Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
                     tracing::warn!(%error, "the archive of the changes cannot be read");
                     Vec::new()
                 }

@@ -88,7 +88,7 @@ pub(super) struct Feed {
     /// Where a list begins that follows another one.
     pub(super) contiguous_at: Vec<DateTime>,
     /// Why changes may be missing.
-    pub(super) gap: Option<String>,
+    pub(super) unproven: Option<String>,
 }
 
 impl Feed {
@@ -100,7 +100,7 @@ impl Feed {
             reached: None,
             new_gaps: Vec::new(),
             contiguous_at: Vec::new(),
-            gap: None,
+            unproven: None,
         }
     }
 
@@ -162,22 +162,22 @@ impl Feed {
     /// Takes the changes of one list that come after `last`, if that is in it, or else are not older than the point:
     /// what was taken before does no harm (RS-128).
     async fn list(self, fetched: Fetched, last: Option<Mark>, asked: &Url) -> Result<Self, SyncError> {
-        let Self { collector, since, reached, new_gaps, contiguous_at, gap, .. } = self;
+        let Self { collector, since, reached, new_gaps, contiguous_at, unproven, .. } = self;
         let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
         let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
         let reached = reached.max(read.until.or(read.latest));
         let url = asked.to_string();
         let open = OpenList { url, validators, digest, last: read.last };
         let open = read.until.is_none().then_some(open);
-        Ok(Self { collector, since, open, reached, new_gaps, contiguous_at, gap })
+        Ok(Self { collector, since, open, reached, new_gaps, contiguous_at, unproven })
     }
 
     pub(super) fn reached(self) -> Reached {
         // What is told to happen later must not hide what does until then.
         let reached = self.reached.map(|reached| reached.min(DateTime::now()));
         let since = reached.map_or(self.since, |reached| reached.max(self.since));
-        let Self { collector, open, new_gaps, contiguous_at, gap, .. } = self;
-        Reached { collector, point: Point { since, open }, new_gaps, contiguous_at, gap }
+        let Self { collector, open, new_gaps, contiguous_at, unproven, .. } = self;
+        Reached { collector, point: Point { since, open }, new_gaps, contiguous_at, unproven }
     }
 }
 

@@ -58,17 +58,17 @@ impl GapHistory {
 
     /// With the holes that were found, and the moments at which a list goes on where the one before ended, both oldest
     /// first. The known ones may be among them, and what is to come does not count yet.
-    pub(crate) fn with(mut self, count: &[Gap], contiguous_lists: &[DateTime], now: DateTime) -> Self {
-        for gap in count.iter().filter(|gap| gap.from <= now) {
+    pub(crate) fn with(mut self, found: &[Gap], contiguous_at: &[DateTime], now: DateTime) -> Self {
+        for gap in found.iter().filter(|gap| gap.from <= now) {
             if self.last.is_none_or(|last| gap.from > last.from) {
                 self.count += 1;
                 self.last = Some(*gap);
                 self.contiguous_lists = 0;
             }
         }
-        let last_hole = self.last.map(|gap| gap.from.unix_millis());
-        for join in contiguous_lists.iter().filter(|join| **join <= now).map(|join| join.unix_millis()) {
-            if Some(join) > last_hole.max(self.last_contiguous_unix_millis) {
+        let last_gap = self.last.map(|gap| gap.from.unix_millis());
+        for join in contiguous_at.iter().filter(|join| **join <= now).map(|join| join.unix_millis()) {
+            if Some(join) > last_gap.max(self.last_contiguous_unix_millis) {
                 self.last_contiguous_unix_millis = Some(join);
                 self.contiguous_lists += 1;
             }

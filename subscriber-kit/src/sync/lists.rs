@@ -169,13 +169,13 @@ impl Lists<'_> {
             listing.collector = Self::take_notified(listing.collector, self.notified.in_order(), begin)?;
             return listing.end(Some(begin.clone())).await;
         };
-        let changes = Changes { lists: self, root, gap: GapPolicy::Tolerated };
+        let changes = Changes { lists: self, root, policy: GapPolicy::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
-            Ok(Reached { collector, point, new_gaps, contiguous_at, gap }) => {
+            Ok(Reached { collector, point, new_gaps, contiguous_at, unproven }) => {
                 listing.collector = Self::take_notified(collector, self.notified.in_order(), &point)?;
                 listing.new_gaps = new_gaps;
                 listing.contiguous_at = contiguous_at;
-                if let Some(why) = gap {
+                if let Some(why) = unproven {
                     listing.lacks_changes(why);
                 }
                 return listing.end(Some(point)).await;

@@ -10,7 +10,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::datetime::DateTime;
 use url::Url;
 
-use super::baseline::Work;
 use super::batch::{self, Ready, Written, put_all};
 use super::changes::Point;
 use super::copy_state::{CopyState, MAX_RETRIES, Retry};
@@ -25,6 +24,7 @@ use super::path::relative_path;
 use super::plan::{Line, Plan, Planned};
 use super::put::Placing;
 use super::report::{Outcome, Report};
+use super::work::Work;
 use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
