@@ -242,8 +242,8 @@ impl Shared {
             }
             Ok(Verdict::NotPending) => not_found(),
             Err(error) => {
-                tracing::error!(%error, "a verification cannot be remembered, so it is not confirmed");
-                plain(StatusCode::INTERNAL_SERVER_ERROR, "the state cannot be kept")
+                tracing::error!(%error, "cannot save a verification, so it is not confirmed");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "cannot save the state")
             }
         }
     }
@@ -304,7 +304,7 @@ impl Shared {
                 topic = topic.as_str(),
                 length = announced,
                 max,
-                "a notification is too large to be taken"
+                "refused a notification that is too large"
             );
             Err(Refusal::TooLarge)
         };
@@ -351,33 +351,33 @@ impl Shared {
             Refusal::UnknownPath => not_found(),
             Refusal::Ended => plain(StatusCode::GONE, "this subscription was ended"),
             Refusal::TooLarge => {
-                let text = format!("at most {} bytes are taken", self.options.max_body);
+                let text = format!("the limit is {} bytes", self.options.max_body);
                 plain(StatusCode::PAYLOAD_TOO_LARGE, &text)
             }
             Refusal::CutOff => plain(StatusCode::BAD_REQUEST, "the body ended too early"),
-            Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
+            Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body arrives too slowly"),
             Refusal::BadSignature(error) => self.ignore(error),
             Refusal::NotTaken(why) => self.unavailable(match why {
                 NotTaken::Full => "too many notifications wait here",
                 NotTaken::Closed => "this Destination is shutting down",
-                NotTaken::Arriving => "another attempt at this notification is being taken",
-                NotTaken::NotKept => "the notification cannot be kept",
+                NotTaken::Arriving => "another attempt of this delivery is in progress",
+                NotTaken::NotKept => "cannot store the notification",
             }),
         }
     }
 
     fn ignore(&self, error: &SignatureError) -> Answer {
-        tracing::warn!(%error, "a delivery is ignored for its signature");
+        tracing::warn!(%error, "ignored a delivery without a valid signature");
         match self.options.bad_signature {
             BadSignature::Refuse => {
-                plain(StatusCode::FORBIDDEN, &format!("the signature does not prove this body: {error}"))
+                plain(StatusCode::FORBIDDEN, &format!("the signature is not valid for this body: {error}"))
             }
             BadSignature::AcceptAndIgnore => self.taken(),
         }
     }
 
     fn unavailable(&self, why: &str) -> Answer {
-        tracing::warn!(why, "a delivery is sent away for now");
+        tracing::warn!(why, "refused a delivery for now");
         let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, why);
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.options.retry_after.as_secs()));
         answer

@@ -20,13 +20,13 @@ pub struct Hook {
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// It could not be run.
-    #[error("the command cannot be run: {0}")]
+    #[error("cannot run the command: {0}")]
     Run(#[from] std::io::Error),
     /// It says that it failed.
     #[error("the command ended with {0}")]
     Failed(std::process::ExitStatus),
     /// It took too long and was killed.
-    #[error("the command took longer than {0:?} and was killed: allow more time, or let it do less")]
+    #[error("the command took longer than {0:?} and was killed; increase --exec-timeout or make it faster")]
     TimedOut(Duration),
 }
 
@@ -77,7 +77,7 @@ impl Hook {
                 && let Err(error) = input.write_all(&notification.body).await
             {
                 // It need not read all that it is given.
-                tracing::debug!(%error, "the command does not read its input");
+                tracing::debug!(%error, "the command did not read its input");
             }
         };
         let (status, ()) = tokio::join!(child.wait(), write);
@@ -106,7 +106,7 @@ impl Drop for Group {
         if let Some(leader) = leader
             && let Err(error) = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL)
         {
-            tracing::debug!(%error, "what the command began cannot be killed");
+            tracing::debug!(%error, "cannot kill the processes of the command");
         }
     }
 }

@@ -167,7 +167,7 @@ pub(crate) async fn accept(
         match identity.and_then(|identity| window.stage(identity)) {
             Some(Stage::Arriving) => return Err(NotTaken::Arriving),
             Some(Stage::Open | Stage::Done) => {
-                tracing::debug!(?id, "a notification came again");
+                tracing::debug!(?id, "ignored a repeated notification");
                 return Ok(None);
             }
             None => {}

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 fn start(cli: Cli) -> Result<ExitCode, Failure> {
     logging::start(&cli.log).map_err(Failure::configuration)?;
     if let Some(path) = cli.config.as_deref().filter(|path| config::is_exposed(path)) {
-        tracing::warn!(path = %path.display(), "others may read this configuration, which has a secret: take their rights away");
+        tracing::warn!(path = %path.display(), "other users may read this configuration, which contains a secret; restrict its permissions");
     }
     runtime(&cli.command)?.block_on(run(cli))
 }
@@ -248,7 +248,7 @@ fn remember(copy: &Copy, did: Result<&Report, &str>, followed: Option<Followed>)
     }
     let followed = followed.filter(|_| did.is_ok()).or_else(|| followed_by_sync(&folder));
     if let Err(error) = record_sync(&folder, did.cloned().map_err(str::to_owned), followed) {
-        tracing::warn!(%error, "`status` does not tell of this run");
+        tracing::warn!(%error, "cannot record this run for `status`");
     }
 }
 

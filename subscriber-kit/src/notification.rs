@@ -44,7 +44,7 @@ pub enum NotUnderstood {
     #[error(transparent)]
     Unreadable(#[from] xml::ReadError),
     /// It breaks rules of the specification.
-    #[error("it breaks rules:\n{0}")]
+    #[error("rules of the specification are broken:\n{0}")]
     Violations(#[from] resync_core::rules::Violations),
     /// It is a document of another kind.
     #[error("it is a {0}, not a notification")]

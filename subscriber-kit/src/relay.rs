@@ -117,7 +117,7 @@ pub enum RelayError {
     #[error(transparent)]
     State(#[from] StateError),
     /// Nobody hears what happens.
-    #[error("what happens cannot be told: {0}")]
+    #[error("cannot write output: {0}")]
     Output(std::io::Error),
 }
 
@@ -322,6 +322,6 @@ fn relayed(Notification { id, topic, content_type, body }: Notification, skipped
 
 async fn done(receipt: Receipt) {
     if let Err(error) = receipt.done().await {
-        tracing::error!(%error, "that a notification is done is not kept: it is handed over again after a restart");
+        tracing::error!(%error, "cannot record that a notification is done; it is handed over again after a restart");
     }
 }

@@ -163,7 +163,7 @@ pub(crate) fn relayed(event: Relayed) -> String {
         }
         Relayed::Notification { topic, body, skipped, .. } => {
             let missed =
-                if skipped > 0 { format!(", {skipped} before it did not come") } else { String::new() };
+                if skipped > 0 { format!(", {skipped} before it are missing") } else { String::new() };
             format!("notified of {}: {} bytes{missed}", topic.as_str(), body.len())
         }
         other => format!("{other:?}"),
@@ -206,9 +206,9 @@ pub(crate) fn listen_event(event: &Event) -> Option<String> {
     Some(match event {
         Event::Listening { address } => format!("listening on http://{address}"),
         Event::Subscribed { topic, until } => subscribed(topic, *until),
-        Event::Notified => "notified: something changed".to_owned(),
+        Event::Notified => "notified: the Source changed".to_owned(),
         Event::Gap { known_until, from } => {
-            format!("not told what changed from {known_until} to {from}: it is found out")
+            format!("notifications from {known_until} to {from} are missing; reading the lists")
         }
         Event::Synchronised(found) => report(found),
         Event::HookFailed { cause, retry_in } => {
@@ -228,7 +228,7 @@ pub(crate) fn listen_event_json(directory: &Path, event: &Event) -> Value {
             json!({ "topic": topic.as_str(), "until": until.to_string() })
         }
         Event::Gap { known_until, from } => {
-            json!({ "told_until": known_until.to_string(), "from": from.to_string() })
+            json!({ "known_until": known_until.to_string(), "from": from.to_string() })
         }
         Event::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
         Event::HookFailed { cause, retry_in } | Event::SyncFailed { cause, retry_in } => {
@@ -276,7 +276,7 @@ pub(crate) fn report(report: &Report) -> String {
     let mut lines = vec![if report.in_step() {
         format!("in step: {resources} resources {done}")
     } else if failed + not_deleted == 0 && report.unproven.is_some() {
-        format!("not proven: {resources} resources {done}")
+        format!("unproven: {resources} resources {done}")
     } else {
         format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
     }];
@@ -284,10 +284,10 @@ pub(crate) fn report(report: &Report) -> String {
     lines.extend(more(report.failures.len(), failed + not_deleted));
     let deleted = match report.method {
         Method::Baseline => "nothing was deleted",
-        Method::Incremental => "nothing was deleted but what is told to be",
+        Method::Incremental => "nothing was deleted except listed deletions",
     };
     lines.extend(report.deletion_skipped.iter().map(|why| format!("  {deleted}: {why}")));
-    lines.extend(report.unproven.iter().map(|why| format!("  not certain: {why}")));
+    lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.extend(gaps(&report.gaps));
     lines.join("\n")
 }
@@ -303,8 +303,8 @@ fn gaps(gaps: &GapHistory) -> Option<String> {
     let Gap { known_until, from } = gaps.last.filter(|_| gaps.are_recurrent())?;
     let count = gaps.count;
     Some(format!(
-        "  the Source's lists of changes do not touch, {count} times so far, at last from {known_until} to {from}: what changed \
-         between is found out from the next Resource List, for which it is asked about once an hour"
+        "  the Source's Change Lists had {count} gaps, the last from {known_until} to {from}; its Resource List, which closes \
+         them, is read once an hour"
     ))
 }
 
@@ -312,7 +312,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     let AuditReport { resources, same, missing, stale, corrupt, unverifiable, extra, failed, .. } = report;
     let verdict = match report.verdict {
         Verdict::InStep => "in step",
-        Verdict::Unproven => "not proven",
+        Verdict::Unproven => "unproven",
         Verdict::NotInStep => "not in step",
     };
     let mut lines = vec![format!(
@@ -324,7 +324,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     lines.extend(more(report.findings.len(), missing + report.different + failed));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
     lines.extend(more(report.extra_files.len(), *extra));
-    lines.extend(report.unproven.iter().map(|why| format!("  not certain: {why}")));
+    lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.join("\n")
 }
 

@@ -176,7 +176,7 @@ impl Topic<'_> {
                 found = ended(&mut looking) => {
                     looking = None;
                     let found = found.unwrap_or_else(|error: DiscoverError| {
-                        tracing::warn!(%error, url = self.url, "a topic cannot be looked for anew: it is kept as it was found");
+                        tracing::warn!(%error, url = self.url, "discovery of a topic failed; keeping the known channel");
                         known.to_vec()
                     });
                     if has_failed || found != known {

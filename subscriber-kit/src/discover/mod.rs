@@ -449,7 +449,7 @@ fn read_parsed(url: &Url, file: &std::fs::File) -> Result<Parsed, ReadError> {
         // Whatever these name is not discovered, so a Capability List or a list may be missed.
         let (refused, violations) = (reader.refused(), reader.take_violations());
         let first = violations.errors().next().map(ToString::to_string);
-        tracing::warn!(%url, refused, first, "entries of a document cannot be read and are left out");
+        tracing::warn!(%url, refused, first, "ignored unreadable entries of a document");
     }
     Ok(Parsed { url: url.clone(), header, entries })
 }

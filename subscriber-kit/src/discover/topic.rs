@@ -62,7 +62,7 @@ fn topic(fetched: Fetched) -> Option<Channel> {
     if hubs.is_empty() || canonical.is_none() {
         let mut body = Vec::new();
         if let Err(error) = file.take(MAX_LOOKED_THROUGH).read_to_end(&mut body) {
-            tracing::debug!(%error, "a topic cannot be looked through");
+            tracing::debug!(%error, "cannot search a topic for links");
         }
         let embedded = embedded_links(content_type.as_deref().unwrap_or_default(), &body).resolve(&url);
         if hubs.is_empty() {

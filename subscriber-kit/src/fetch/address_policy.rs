@@ -87,11 +87,11 @@ impl TrustedHost {
 /// Why a name may not be asked.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("{name} is {address}, which is not a public address")]
+    #[error("{name} has the address {address}, which is not a public address")]
     NotPublic { name: String, address: IpAddr },
-    #[error("{name} is {public} and also {private}, which is not a public address")]
+    #[error("{name} has the addresses {public} and {private}, and the second is not a public address")]
     Mixed { name: String, public: IpAddr, private: IpAddr },
-    #[error("{name} is {address} now and was {before} before")]
+    #[error("{name} now has the address {address}, and was {before} before")]
     Rebound { name: String, address: IpAddr, before: &'static str },
 }
 
@@ -214,10 +214,10 @@ struct GuardedResolver(Arc<AddressGuard>);
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let check_answer = Arc::clone(&self.0);
+        let address_guard = Arc::clone(&self.0);
         Box::pin(async move {
             let found = resolve(name.as_str()).await?;
-            check_answer.check_answer(name.as_str(), &found)?;
+            address_guard.check_answer(name.as_str(), &found)?;
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
@@ -229,8 +229,8 @@ mod tests {
 
     const OUT_THERE: &str = "8.8.8.8";
 
-    fn is_allowed(check_answer: &AddressGuard, url: &str) -> bool {
-        match check_answer.check(&Url::parse(url).unwrap()) {
+    fn is_allowed(address_guard: &AddressGuard, url: &str) -> bool {
+        match address_guard.check(&Url::parse(url).unwrap()) {
             Ok(()) => true,
             Err(FetchError::NotPublic { .. }) => false,
             Err(other) => panic!("{url}: {other}"),
@@ -244,9 +244,9 @@ mod tests {
     }
 
     /// What becomes of a name of which DNS says this.
-    fn judged(check_answer: &AddressGuard, name: &str, answer: &[&str]) -> Result<(), Refused> {
+    fn judged(address_guard: &AddressGuard, name: &str, answer: &[&str]) -> Result<(), Refused> {
         let found: Vec<IpAddr> = answer.iter().map(|address| address.parse().unwrap()).collect();
-        check_answer.check_answer(name, &found)
+        address_guard.check_answer(name, &found)
     }
 
     #[test]
@@ -274,13 +274,17 @@ mod tests {
             ("http://a.example/", Some("10.0.0.9"), &[network, public][..]),
             (public, None, &[public][..]),
         ] {
-            let check_answer = network_of(&[trusted]);
+            let address_guard = network_of(&[trusted]);
             let host = Url::parse(trusted).unwrap().host_str().unwrap().to_owned();
             if let Some(address) = answer {
-                judged(&check_answer, &host, &[address]).unwrap();
+                judged(&address_guard, &host, &[address]).unwrap();
             }
             for url in [machine, mapped, any, link, network, public] {
-                assert_eq!(is_allowed(&check_answer, url), allowed.contains(&url), "from {trusted} to {url}");
+                assert_eq!(
+                    is_allowed(&address_guard, url),
+                    allowed.contains(&url),
+                    "from {trusted} to {url}"
+                );
             }
         }
     }
@@ -288,44 +292,44 @@ mod tests {
     #[test]
     fn b32_how_near_a_name_is_was_decided_by_its_first_answer_and_no_later_one_opens_anything() {
         let loopback = "http://127.0.0.1/";
-        let check_answer = network_of(&["http://a.example/"]);
-        assert!(!is_allowed(&check_answer, loopback), "nothing is known yet");
-        judged(&check_answer, "a.example", &[OUT_THERE]).unwrap();
-        judged(&check_answer, "A.example", &["9.9.9.9"]).unwrap();
-        assert!(matches!(judged(&check_answer, "a.example", &["127.0.0.1"]), Err(Refused::Rebound { .. })));
+        let address_guard = network_of(&["http://a.example/"]);
+        assert!(!is_allowed(&address_guard, loopback), "nothing is known yet");
+        judged(&address_guard, "a.example", &[OUT_THERE]).unwrap();
+        judged(&address_guard, "A.example", &["9.9.9.9"]).unwrap();
+        assert!(matches!(judged(&address_guard, "a.example", &["127.0.0.1"]), Err(Refused::Rebound { .. })));
         assert!(matches!(
-            judged(&check_answer, "a.example", &[OUT_THERE, "127.0.0.1"]),
+            judged(&address_guard, "a.example", &[OUT_THERE, "127.0.0.1"]),
             Err(Refused::Mixed { .. })
         ));
-        assert!(!is_allowed(&check_answer, loopback));
+        assert!(!is_allowed(&address_guard, loopback));
 
-        let check_answer = network_of(&["http://a.example/"]);
-        judged(&check_answer, "a.example", &["127.0.0.1", "::1"]).unwrap();
-        assert!(is_allowed(&check_answer, loopback));
-        let turned = judged(&check_answer, "a.example", &[OUT_THERE]);
+        let address_guard = network_of(&["http://a.example/"]);
+        judged(&address_guard, "a.example", &["127.0.0.1", "::1"]).unwrap();
+        assert!(is_allowed(&address_guard, loopback));
+        let turned = judged(&address_guard, "a.example", &[OUT_THERE]);
         assert!(
             matches!(turned, Err(Refused::Rebound { .. })),
             "who opened the way in does not come from outside"
         );
-        assert!(matches!(judged(&check_answer, "a.example", &["10.0.0.7"]), Err(Refused::Rebound { .. })));
-        judged(&check_answer, "a.example", &["127.0.0.1"]).unwrap();
-        judged(&check_answer, "b.example", &[OUT_THERE]).unwrap();
+        assert!(matches!(judged(&address_guard, "a.example", &["10.0.0.7"]), Err(Refused::Rebound { .. })));
+        judged(&address_guard, "a.example", &["127.0.0.1"]).unwrap();
+        judged(&address_guard, "b.example", &[OUT_THERE]).unwrap();
     }
 
     #[test]
     fn b32_a_name_that_is_both_out_there_and_in_the_own_network_is_refused_and_opens_nothing() {
         let both = [OUT_THERE, "10.0.0.7"];
         for trusted in ["http://a.example/", "http://10.0.0.1/"] {
-            let check_answer = network_of(&[trusted]);
+            let address_guard = network_of(&[trusted]);
             assert!(
-                matches!(judged(&check_answer, "a.example", &both), Err(Refused::Mixed { .. })),
+                matches!(judged(&address_guard, "a.example", &both), Err(Refused::Mixed { .. })),
                 "{trusted}"
             );
         }
-        let check_answer = network_of(&["http://a.example/"]);
-        judged(&check_answer, "a.example", &both).unwrap_err();
-        assert!(!is_allowed(&check_answer, "http://10.0.0.7/"));
-        let later = judged(&check_answer, "a.example", &["10.0.0.7"]);
+        let address_guard = network_of(&["http://a.example/"]);
+        judged(&address_guard, "a.example", &both).unwrap_err();
+        assert!(!is_allowed(&address_guard, "http://10.0.0.7/"));
+        let later = judged(&address_guard, "a.example", &["10.0.0.7"]);
         assert!(matches!(later, Err(Refused::Rebound { .. })), "it stays condemned");
         assert!(judged(&AddressGuard::new(AddressPolicy::PublicOnly), "a.example", &both).is_err());
     }
@@ -333,9 +337,10 @@ mod tests {
     #[tokio::test]
     async fn b32_a_name_of_loopback_resolves_to_nothing_unless_it_was_given() {
         let resolved =
-            async |check_answer| GuardedResolver(check_answer).resolve("localhost".parse().unwrap()).await;
-        for check_answer in [AddressGuard::new(AddressPolicy::PublicOnly), network_of(&["http://8.8.8.8/"])] {
-            let refused = resolved(check_answer).await;
+            async |address_guard| GuardedResolver(address_guard).resolve("localhost".parse().unwrap()).await;
+        for address_guard in [AddressGuard::new(AddressPolicy::PublicOnly), network_of(&["http://8.8.8.8/"])]
+        {
+            let refused = resolved(address_guard).await;
             assert!(refused.is_err_and(|error| error.to_string().contains("not a public address")));
         }
         assert!(resolved(network_of(&["http://localhost:8080/"])).await.is_ok());

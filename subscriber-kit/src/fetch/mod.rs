@@ -51,9 +51,9 @@ const MAX_EXPLANATION: usize = 512;
 pub struct ClientOptions {
     /// What the `User-Agent` header says.
     pub user_agent: String,
-    /// How long opening a connection may take.
+    /// Time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// How long a server may stay silent in the middle of an answer.
+    /// How long a server may send nothing within a response.
     pub idle_timeout: Duration,
     /// How many bytes a second a body must bring on average, once `idle_timeout` has passed: a server that
     /// sends a byte now and then is never silent and never done.
@@ -67,7 +67,7 @@ pub struct ClientOptions {
     pub max_redirects: usize,
     /// Which addresses may be asked; only public ones unless it says otherwise.
     pub address_policy: AddressPolicy,
-    /// How many requests to one host may be under way.
+    /// Maximum number of concurrent requests to one host.
     pub per_host: usize,
     /// How long to wait between the beginnings of two requests to one host, out of politeness.
     pub delay: Duration,
@@ -100,7 +100,7 @@ pub struct Client {
     /// Cheap to clone too: what is large is shared.
     tls: rustls::ClientConfig,
     options: Arc<ClientOptions>,
-    check_answer: Arc<AddressGuard>,
+    address_guard: Arc<AddressGuard>,
     host_limits: Arc<HostLimits>,
 }
 
@@ -164,10 +164,10 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout);
-        let check_answer = AddressGuard::new(options.address_policy.clone());
+        let address_guard = AddressGuard::new(options.address_policy.clone());
         let http =
-            check_answer.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
-        Ok(Self { http, tls, options: Arc::new(options), check_answer, host_limits })
+            address_guard.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
+        Ok(Self { http, tls, options: Arc::new(options), address_guard, host_limits })
     }
 
     /// The bounds this client keeps.
@@ -240,7 +240,7 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.check_answer.check(&at)?;
+            self.address_guard.check(&at)?;
             let turn = deadline.without(self.host_limits.take(&at)).await;
             let turn = turn.map_err(|left| FetchError::HostPaused { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
@@ -307,7 +307,7 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.check_answer.check(&at)?;
+            self.address_guard.check(&at)?;
             let request = self.http.post(at.clone()).header(CONTENT_TYPE, FORM_CONTENT_TYPE);
             let sent = request.body(form.to_owned()).timeout(self.options.idle_timeout).send().await;
             let mut response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -461,8 +461,8 @@ mod tests {
         let both = Client::new(options).unwrap();
         let private = Url::parse("http://127.0.0.1:6379/").unwrap();
         let [own, other] = both.for_each(&all).unwrap().try_into().unwrap();
-        assert!(both.check_answer.check(&private).is_ok() && own.check_answer.check(&private).is_ok());
-        assert!(matches!(other.check_answer.check(&private), Err(FetchError::NotPublic { .. })));
+        assert!(both.address_guard.check(&private).is_ok() && own.address_guard.check(&private).is_ok());
+        assert!(matches!(other.address_guard.check(&private), Err(FetchError::NotPublic { .. })));
         assert!(Arc::ptr_eq(&both.host_limits, &other.host_limits), "each host has one limit");
         let alone = both.for_each(&all[1..]).unwrap();
         assert_eq!(alone[0].options.address_policy, both.options.address_policy, "what else was given stays");

@@ -49,11 +49,11 @@ impl Mirror {
                 Err(error) => return Err(error),
             };
             if let Some((base, set)) = known {
-                tracing::warn!(%error, "the Source is away: what was found before is used");
+                tracing::warn!(%error, "the Source is unreachable; using what was found before");
                 return Self::new(options, client, base, set, state, false);
             }
             let retry_in = pause.after_failure().max(error.retry_after().unwrap_or_default());
-            tracing::warn!(%error, ?retry_in, "the Source is away");
+            tracing::warn!(%error, ?retry_in, "the Source is unreachable");
             events(Event::SyncFailed { cause: error.to_string(), retry_in });
             tokio::time::sleep(retry_in).await;
         }
@@ -96,7 +96,7 @@ impl Mirror {
         self.is_current = found.is_ok();
         match found {
             Ok((offer, set)) => (self.offer, self.set) = (offer, set),
-            Err(error) => tracing::warn!(%error, "the Source could not be looked at again"),
+            Err(error) => tracing::warn!(%error, "discovery failed; using what was found before"),
         }
     }
 

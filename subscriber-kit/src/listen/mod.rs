@@ -149,16 +149,14 @@ pub enum ListenError {
     #[error(transparent)]
     Client(#[from] FetchError),
     /// The set has nothing to make a copy from.
-    #[error(
-        "the set {set} has neither a Resource List nor a Resource Dump that may be used, so there is nothing to synchronise from"
-    )]
+    #[error("the set {set} has no usable Resource List or Resource Dump, so there is nothing to copy")]
     NothingOffered {
         /// The set.
         set: String,
     },
     /// The Source no longer names the set that the directory is a copy of.
     #[error(
-        "{} is a copy of the set {set}, which the Source does not name now; it names:\n  {}\ngive another directory for another set",
+        "{} is a copy of the set {set}, which the Source no longer lists; it lists:\n  {}\nuse another directory for another set",
         directory.display(),
         sets.join("\n  ")
     )]
@@ -174,7 +172,7 @@ pub enum ListenError {
     },
     /// The set has no framework channel.
     #[error(
-        "the set {set} has no framework notification channel with a hub: use `resync-destination sync` from a timer instead"
+        "the set {set} has no notification channel with a hub; run `resync-destination sync` from a timer instead"
     )]
     NoChannel {
         /// The set.

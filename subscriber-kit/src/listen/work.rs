@@ -199,12 +199,12 @@ impl Work {
                 self.change_notification(interval, delivery.skipped > 0, events)
             }
             Ok(Meaning::NotUsed) => {
-                tracing::info!("a notification about documents that are not used here");
+                tracing::info!("ignored a notification about documents that this copy does not use");
                 return self.saved(delivery.done().await);
             }
             // Whoever sent it had something to tell, and it may not be the first.
             Err(error) => {
-                tracing::warn!(%error, "a notification that cannot be understood: the lists are looked at");
+                tracing::warn!(%error, "cannot understand a notification; reading the lists");
                 self.request(Depth::IfOutOfStep);
                 return self.saved(delivery.done().await);
             }
@@ -235,7 +235,7 @@ impl Work {
             return self.request(depth);
         };
         let from = interval.from;
-        tracing::warn!(%known_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
+        tracing::warn!(%known_until, %from, "Change Notifications are missing; reading the Change List");
         events(Event::Gap { known_until, from });
         self.depth = self.depth.max(if self.mirror.lists_changes() { depth } else { Depth::IfOutOfStep });
         self.due = Some(sooner(self.due, Instant::now() + REORDERING));
@@ -271,7 +271,7 @@ impl Work {
         let channels = self.mirror.channels();
         if channels.is_empty() {
             // A restart must find the known ones too, so this look is not remembered.
-            tracing::warn!("the Source no longer names a channel: the known ones are kept");
+            tracing::warn!("the Source no longer lists a channel; keeping the known ones");
             return;
         }
         let moved = self.channels.send_if_modified(|known| std::mem::replace(known, channels) != *known);
@@ -292,7 +292,9 @@ impl Work {
             Ok(report) => {
                 let has_gap = !self.repaired(&report).await;
                 if has_gap {
-                    tracing::info!("the lists do not reach to where a gap ends: they are asked again");
+                    tracing::info!(
+                        "the lists do not cover the missing notifications yet; reading them again later"
+                    );
                 }
                 let is_new = self.handled.iter().any(|one| one.runs == 0);
                 let retry_after = report.retry_may_help.then_some(Duration::ZERO).or(report.retry_in);
@@ -393,7 +395,7 @@ impl Work {
             Err(error) => {
                 let retry_in = self.unsaved.pause.after_failure();
                 self.unsaved.due = Some(Instant::now() + retry_in);
-                tracing::error!(%error, ?retry_in, "the state is not kept: a restart before it is repeats work");
+                tracing::error!(%error, ?retry_in, "cannot save the state; a restart repeats work");
             }
         }
     }

@@ -63,10 +63,10 @@ pub(super) fn read_sync_record(folder: &Path) -> Option<SyncRecord> {
     match parse::<SyncRecord>(&path) {
         Ok(Some(alone)) if alone.format == SYNC_RECORD_FORMAT => return Some(alone),
         Ok(Some(SyncRecord { format, .. })) => {
-            tracing::warn!(path = %path.display(), format, "this program does not know the format of what the last `sync` did");
+            tracing::warn!(path = %path.display(), format, "unknown format of the record of the last `sync`");
         }
         Ok(None) => {}
-        Err(error) => tracing::warn!(%error, "what the last `sync` did is not known"),
+        Err(error) => tracing::warn!(%error, "cannot read the record of the last `sync`"),
     }
     None
 }

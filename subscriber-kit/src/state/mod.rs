@@ -38,9 +38,7 @@ pub const STATE_FOLDER: &str = ".resync-destination";
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The folder or a file in it cannot be used.
-    #[error(
-        "the state in {path} cannot be {doing} ({source}): check that the folder exists and may be written"
-    )]
+    #[error("the state in {path} cannot be {doing} ({source}); check that the folder exists and is writable")]
     Io {
         /// Which file or folder.
         path: PathBuf,
@@ -50,7 +48,7 @@ pub enum StateError {
         source: io::Error,
     },
     /// The file is not what this program writes.
-    #[error("{path} is not a state file of this program ({reason}): move it away to start afresh")]
+    #[error("{path} is not a state file of this program ({reason}); move it away to start anew")]
     Content {
         /// The file.
         path: PathBuf,
@@ -58,7 +56,7 @@ pub enum StateError {
         reason: String,
     },
     /// Another process uses the same state.
-    #[error("{path} is in use by another resync-destination: stop it, or choose another --state")]
+    #[error("{path} is in use by another resync-destination; stop it, or choose another --state")]
     InUse {
         /// The lock file.
         path: PathBuf,
@@ -146,10 +144,7 @@ impl Subscriptions {
             |one: &Unfinished| state_file.subscriptions.iter().any(|record| record.token == one.token());
         let closed = left.extract_if(.., |one| !is_known(one)).count();
         if closed > 0 {
-            tracing::warn!(
-                closed,
-                "notifications of subscriptions that the state does not know are given up"
-            );
+            tracing::warn!(closed, "dropped notifications of unknown subscriptions");
         }
         note_handled(&windows, &mut state_file);
         let forgotten =

@@ -139,7 +139,7 @@ impl Changes<'_> {
             match self.open(index).await {
                 Ok(opened) => return Ok((index, opened)),
                 Err(error) if error.is_about_a_document() => {
-                    tracing::warn!(%error, root = %self.root, "the index of a list of changes is of no use");
+                    tracing::warn!(%error, root = %self.root, "cannot use the index of a Change List");
                 }
                 Err(error) => return Err(error),
             }
@@ -170,10 +170,10 @@ impl Changes<'_> {
         {
             self.lost(&mut feed, root, new_gap)?;
         }
-        let mut notified = Some(since);
+        let mut known_until = Some(since);
         if let Some(from) = head.from.filter(|from| *from > since) {
             feed = self.bridge(feed, root, &mut archive, Gap { known_until: since, from }).await?;
-            notified = None;
+            known_until = None;
         }
         if !head.is_index {
             return Ok(feed.document(self.lists, fetched, head, None, root).await?.reached());
@@ -183,7 +183,7 @@ impl Changes<'_> {
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
-            if let Some((until, from)) = notified.zip(part.from.or(inner.from)) {
+            if let Some((until, from)) = known_until.zip(part.from.or(inner.from)) {
                 match gap_between((until, from)) {
                     Some(new_gap) => feed = self.bridge(feed, &part.url, &mut archive, new_gap).await?,
                     // Not the list in which the point lies.
@@ -191,7 +191,7 @@ impl Changes<'_> {
                     None => {}
                 }
             }
-            notified = part.until.or(inner.until);
+            known_until = part.until.or(inner.until);
             feed = feed.document(self.lists, fetched, inner, None, &part.url).await?;
         }
         Ok(feed.reached())
@@ -209,7 +209,7 @@ impl Changes<'_> {
         for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(new_gap)) {
             let (fetched, head) = match self.open(&part.url).await {
                 Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
-                    tracing::warn!(%error, "an archived list of changes cannot be read");
+                    tracing::warn!(%error, "cannot read an archived Change List");
                     continue;
                 }
                 opened => opened?,
@@ -239,7 +239,7 @@ impl Changes<'_> {
             GapPolicy::Tolerated => {
                 feed.new_gaps.push(new_gap);
                 feed.unproven = Some(format!(
-                    "{url} tells of changes since {from}, but what is known is of {known_until}: what changed between is not known"
+                    "{url} lists changes since {from}, but the ones before end at {known_until}; the changes between are unknown"
                 ));
                 Ok(())
             }
@@ -253,7 +253,7 @@ impl Changes<'_> {
             (None, None) => Vec::new(),
             (None, Some(place)) => match self.read_archive(place).await {
                 Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
-                    tracing::warn!(%error, "the archive of the changes cannot be read");
+                    tracing::warn!(%error, "cannot read the archive of Change Lists");
                     Vec::new()
                 }
                 parts => parts?,
@@ -313,11 +313,11 @@ impl Head {
         if let Some(from) = self.from.filter(|from| *from > since) {
             return Some(Gap { known_until: since, from });
         }
-        let mut notified = Some(since);
+        let mut known_until = Some(since);
         let is_needed = |part: &&Part| part.until.is_none_or(|until| until >= since);
         self.parts.iter().filter(is_needed).find_map(|part| {
-            let new_gap = notified.zip(part.from).and_then(gap_between);
-            notified = part.until;
+            let new_gap = known_until.zip(part.from).and_then(gap_between);
+            known_until = part.until;
             new_gap
         })
     }

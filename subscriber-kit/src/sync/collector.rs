@@ -199,13 +199,13 @@ impl Collector {
         let Some(first) = found.errors().next().or_else(|| found.iter().next()) else { return };
         let (errors, warnings) = (found.error_count(), found.warning_count());
         let rule = first.rule.code();
-        tracing::warn!(%list, errors, warnings, unreadable, rule, first = first.detail, "a list breaks rules");
+        tracing::warn!(%list, errors, warnings, unreadable, rule, first = first.detail, "a list breaks rules of the specification");
         self.report.unreadable(&self.progress, list, unreadable, first);
     }
 
     /// What a package holds is not known: each of its resources may be any.
     pub(crate) fn cannot_read(&mut self, package: &Url, why: &SyncError) {
-        tracing::warn!(%package, error = %why, "what a package holds is not known");
+        tracing::warn!(%package, error = %why, "cannot read the content of a package");
         self.report.not_read(&self.progress, package, why);
     }
 

@@ -1,7 +1,7 @@
-//! Where a copy stands in the Source's changes, between runs.
+//! The state of a copy between runs: how far it follows the Source's changes, and what is left to do.
 //!
-//! Apart from what is remembered of its files, so that a run that deals with one change reads and writes no more than
-//! that. It is written once the files are durable; without it the next run begins from the Resource List.
+//! It is a file apart from the digests of the files, so that a run with one change reads and writes little. It is written after
+//! the files are durable. Without it, the next run is a baseline.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -20,35 +20,35 @@ use super::plan::Line;
 const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;
 
-/// How many resources that failed are remembered; with more, the changes are read again.
+/// How many failed resources are saved; with more, the changes are read again.
 pub(crate) const MAX_RETRIES: usize = 1000;
 
-/// How often something that is not there is asked for by every run: it may have been told of a little too early.
+/// How many runs request a missing resource without a pause: its change may have been announced a little too early.
 const PROMPT_RETRIES: u32 = 3;
 
-/// How long it rests after that at first, and at most, in milliseconds.
+/// The first and the longest pause after that, in milliseconds.
 const FIRST_PAUSE: i64 = 60_000;
 const LONGEST_PAUSE: i64 = 24 * 3_600_000;
 
-/// What failed and is to be tried again.
+/// A failed resource that is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Retry {
     #[serde(flatten)]
     pub(crate) line: Line,
-    /// Why, for the reports of the runs that let it rest.
+    /// Why it failed, for reports of runs that skip it.
     #[serde(default)]
     pub(crate) cause: String,
-    /// How often in a row the Source said that it is not there.
+    /// How often in a row it was missing at the Source.
     #[serde(default)]
     pub(crate) times_missing: u32,
-    /// Until when it rests, in Unix milliseconds.
+    /// When it is requested again, in Unix milliseconds.
     #[serde(default)]
     pub(crate) retry_at_unix_millis: Option<i64>,
 }
 
 impl Retry {
-    /// What is not there, after a 404 or 410, is asked for by the next three runs, and then after 1, 2, 4 … minutes; what
-    /// may mend by itself, or here, is tried by every run.
+    /// A missing resource (404, 410) is requested by the next three runs, then after 1, 2, 4 … minutes. Every run retries
+    /// other failures.
     pub(crate) fn new(line: Line, error: &ResourceError, times_missing_before: u32, now: DateTime) -> Self {
         let times_missing = if error.is_not_there() { times_missing_before.saturating_add(1) } else { 0 };
         let pause = times_missing.checked_sub(PROMPT_RETRIES + 1).map(|doublings| {
@@ -59,34 +59,34 @@ impl Retry {
         Self { line, cause: error.to_string(), times_missing, retry_at_unix_millis }
     }
 
-    /// For how long it is not asked for yet. A clock that was set back makes no rest longer than the longest.
+    /// How long it is not requested yet. A clock that was set back does not prolong the pause.
     pub(crate) fn pause_at(&self, now: DateTime) -> Duration {
         let left = self.retry_at_unix_millis.map_or(0, |until| until.saturating_sub(now.unix_millis()));
         let left = if left > LONGEST_PAUSE { 0 } else { left };
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 
-    /// Whether it is not asked for yet.
+    /// Whether it is not requested yet.
     pub(crate) fn is_paused_at(&self, now: DateTime) -> bool {
         !self.pause_at(now).is_zero()
     }
 }
 
-/// Up to where the copy is, and what is left to do.
+/// How far the copy follows the changes, and what is left to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CopyState {
     format: u32,
     scope: Scope,
     pub(crate) point: Point,
-    /// What failed and is to be tried again.
+    /// Failed resources that are tried again.
     pub(crate) retries: Vec<Retry>,
-    /// Why changes before the point may be missing, which only a newer list can mend (RS-197).
+    /// Why changes before the point may be missing, until a newer Resource List (RS-197).
     #[serde(default)]
     pub(crate) unproven: Option<String>,
-    /// What the lists of changes left untold so far, also where a newer list has told it since.
+    /// All gaps so far, also those that a newer list has closed.
     #[serde(default)]
     pub(crate) gaps: GapHistory,
-    /// What notifications told of that happened after the point.
+    /// Changes from notifications that are later than the point.
     #[serde(default, skip_serializing_if = "NotifiedChanges::is_empty")]
     pub(crate) notified: NotifiedChanges,
 }
@@ -97,27 +97,27 @@ impl CopyState {
         Self { format: FORMAT, scope, point, retries, unproven, gaps, notified }
     }
 
-    /// The same, with what notifications told of.
+    /// Replaces the changes from notifications.
     pub(crate) fn with_notified(self, notified: &NotifiedChanges) -> Self {
         Self { notified: notified.since(self.point.reached()), ..self }
     }
 
-    /// Whether a change that a notification told of is still to be dealt with.
+    /// Whether a change from a notification is still to be handled.
     pub(crate) fn has_notified_retries(&self) -> bool {
         self.retries.iter().any(|retry| self.notified.knows(&retry.line.loc))
     }
 
-    /// The same, but that changes go on from there.
+    /// Continues from this point.
     pub(crate) fn at(self, point: Point) -> Self {
         Self { point, ..self }
     }
 
-    /// The same, but that changes may be missing, as they were before.
+    /// Replaces what is known of gaps.
     pub(crate) fn with_gaps(self, unproven: Option<String>, gaps: GapHistory) -> Self {
         Self { unproven, gaps, ..self }
     }
 
-    /// What an earlier run of the same settings left; nothing if that cannot be read.
+    /// Loads what an earlier run with the same settings saved; `None` if that cannot be read.
     pub(crate) fn load(folder: &CopyFolder, scope: &Scope) -> Option<Self> {
         let bytes = std::fs::read(folder.file(FILE_NAME)).ok()?;
         let copy_state: Self = serde_json::from_slice(&bytes).ok()?;
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn the_point_of_an_earlier_version_is_read() {
         let kept = r#"{"format":1,"scope":{"list":"l","base":"b","delete":false,"any_origin":false},
-            "point":{"since":"2026-11-20T09:00:00Z","open":null},"undone":[]}"#;
+            "point":{"since":"2026-11-20T09:00:00Z","open":null},"retries":[]}"#;
         let copy_state: CopyState = serde_json::from_str(kept).unwrap();
         assert_eq!((copy_state.unproven, copy_state.gaps), (None, GapHistory::default()));
     }

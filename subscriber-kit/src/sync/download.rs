@@ -22,7 +22,7 @@ pub enum ResourceError {
     #[error(transparent)]
     Path(#[from] PathError),
     /// It belongs to another origin than its list (RS-200).
-    #[error("it is not of the list's own origin {list}: allow other origins if you trust this Source")]
+    #[error("it is not at the list's origin {list}; if you trust it, allow it with --origin")]
     OtherOrigin {
         /// The list's origin.
         list: String,
@@ -31,7 +31,7 @@ pub enum ResourceError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// It was fetched twice and has another length than the list says (RS-199).
-    #[error("the list says {listed} bytes, the Source sends {}: the list may be out of date", describe(*.sent))]
+    #[error("the list says {listed} bytes, but the Source sent {}; the list may be out of date", describe(*.sent))]
     Length {
         /// What the list says.
         listed: u64,
@@ -39,7 +39,7 @@ pub enum ResourceError {
         sent: Option<u64>,
     },
     /// It was fetched twice and has another hash than the list says (RS-199).
-    #[error("the list says {listed}, what the Source sends has {sent}: the list may be out of date")]
+    #[error("the list says {listed}, but the Source sent {sent}; the list may be out of date")]
     Hash {
         /// What the list says.
         listed: Hashes,
@@ -53,13 +53,13 @@ pub enum ResourceError {
         max: u64,
     },
     /// The run has transferred all it may; the next one goes on.
-    #[error("the run has transferred {max} bytes, which is all that one may")]
+    #[error("the run reached its limit of {max} bytes; the next run continues")]
     RunFull {
         /// The bound.
         max: u64,
     },
     /// The disk has no room for it.
-    #[error("it has {needed} bytes, but the disk has room for {free} at most: make room, or copy less")]
+    #[error("it has {needed} bytes, but the disk has only {free} bytes left; free some space")]
     NoSpace {
         /// What is missing of it.
         needed: u64,
@@ -165,7 +165,7 @@ impl Transfer<'_> {
         for mirror in self.mirrors {
             match self.in_time(mirror, Follow::Anywhere, &mut None).await {
                 Ok(received) => return Ok(received),
-                Err(error) => tracing::debug!(%error, %mirror, "a mirror is of no use"),
+                Err(error) => tracing::debug!(%error, %mirror, "cannot use a mirror"),
             }
         }
         let error = match self.at_source().await {
@@ -174,7 +174,7 @@ impl Transfer<'_> {
         };
         let Some(via) = self.via else { return Err(error) };
         self.in_time(via, Follow::Anywhere, &mut None).await.map_err(|other| {
-            tracing::debug!(error = %other, %via, "where the resource came from is of no use either");
+            tracing::debug!(error = %other, %via, "cannot use the original of a resource either");
             error
         })
     }
@@ -202,7 +202,7 @@ impl Transfer<'_> {
                 Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
                 Err(ResourceError::Fetch(error)) => {
                     let Some(pause) = retries.after(&error) else { return Err(error.into()) };
-                    tracing::debug!(%error, url = %self.url, "a resource is asked for again");
+                    tracing::debug!(%error, url = %self.url, "requesting a resource again");
                     tokio::time::sleep(pause).await;
                 }
                 result => return result,

@@ -49,7 +49,7 @@ impl Dumps<'_> {
         let packages = match self.packages().await {
             Ok(packages) => packages,
             Err(error) => {
-                tracing::warn!(%error, "the Resource Dump is of no use");
+                tracing::warn!(%error, "cannot use the Resource Dump");
                 return None;
             }
         };
@@ -138,7 +138,7 @@ pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>) 
         })
         .await;
         if let Err(error) = result {
-            tracing::warn!(url = %listed.url, %error, "the rest of a package is of no use");
+            tracing::warn!(url = %listed.url, %error, "cannot use the rest of a package");
         }
         filled.extend(more);
     }
@@ -163,7 +163,7 @@ fn unpack_into(
             Ok(Bitstream::Received(came)) => batch.push(Ready::new(came, &Facts::of(&entry), &relative)),
             Ok(Bitstream::Useless | Bitstream::Refused(ResourceError::TooLarge { .. })) => {}
             Ok(Bitstream::Refused(error)) => {
-                tracing::warn!(loc = entry.loc, %error, "the rest of a package is left: there is no room for it");
+                tracing::warn!(loc = entry.loc, %error, "skipping the rest of a package, since the disk has no space for it");
                 break Ok(());
             }
             Err(error) => break Err(error),
@@ -184,7 +184,7 @@ fn put_into(filled: &mut Filled, placing: &Placing, batch: Vec<Ready>) {
             // It was not there when it was unpacked.
             Ok(Written::Identical(_)) => drop(filled.insert(relative, None)),
             Err(error) => {
-                tracing::debug!(path = %relative.display(), %error, "a bitstream cannot be put in place");
+                tracing::debug!(path = %relative.display(), %error, "cannot move a bitstream into place");
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Which file belongs to which resource, so that no two share one and nothing is removed that is still
-//! needed; and which line of the plan is the last word on it.
+//! Maps files to resources, so that no two resources share a file and no needed file is removed. Also knows which line of the
+//! plan is the last about a resource.
 //!
-//! Lists may be long, so paths and URIs are held as keyed hashes. Two paths of one hash are, once in millions of
-//! millions, a collision that is reported; nothing is removed or mixed up by it.
+//! Lists may be long, so paths and URIs are held as keyed hashes. Two paths with one hash are extremely unlikely. They are
+//! reported as a collision; nothing is removed or mixed up by it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -14,10 +14,10 @@ use url::{Origin, Position, Url};
 use super::path::relative_path;
 use super::{Authority, PathError, ResourceError};
 
-/// The line of a resource that is listed and not wanted here: its file stays as it is.
+/// The line of a listed resource that the filter excludes: its file stays as it is.
 pub(crate) const UNWANTED: u32 = u32::MAX;
 
-/// Whose resources have which places.
+/// Which resources may have files, and where.
 #[derive(Clone, Debug)]
 pub(crate) struct PathRules {
     /// The origin of the list, or of its index: whose resources it may name (RS-200).
@@ -27,7 +27,7 @@ pub(crate) struct PathRules {
     pub(crate) authority: Authority,
 }
 
-/// The places of all resources of a snapshot, or of those that changed.
+/// The files of all resources of a snapshot, or of those that changed.
 #[derive(Debug, Default)]
 pub(crate) struct FileMap {
     keys: RandomState,
@@ -69,7 +69,7 @@ impl FileMap {
         Ok(is_new)
     }
 
-    /// The same for what changed: the last word counts.
+    /// Takes a change of the resource `loc`; the last change counts.
     pub(crate) fn change(
         &mut self,
         loc: &str,
@@ -80,7 +80,7 @@ impl FileMap {
     ) -> Result<(), ResourceError> {
         let (relative, owner) = self.locate(loc, url, path_rules)?;
         let known = self.known(&relative, owner)?;
-        // What is listed and not wanted is not wanted when it changes either, unless it becomes so by that.
+        // A deletion of an excluded resource is excluded too.
         let line = if is_gone && known.is_some_and(|known| known.line == UNWANTED) { UNWANTED } else { line };
         self.put(&relative, Mapping { owner, line, is_gone });
         Ok(())
@@ -135,7 +135,7 @@ impl FileMap {
         self.owners.get(&self.key(relative)).copied()
     }
 
-    /// Whether something is told of this file.
+    /// Whether a resource of this file is listed or changed.
     pub(crate) fn knows(&self, relative: &Path) -> bool {
         self.get(relative).is_some()
     }
@@ -149,7 +149,7 @@ impl FileMap {
         self.owners.values().all(|mapping| mapping.is_gone)
     }
 
-    /// Whether this line is the last word on the resource that has this file.
+    /// Whether this line is the last about the resource of this file.
     pub(crate) fn is_last_word(&self, relative: &Path, line: u32) -> bool {
         self.get(relative).is_some_and(|mapping| mapping.line == line)
     }

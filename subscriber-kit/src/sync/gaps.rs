@@ -1,10 +1,8 @@
-//! Lists of changes that do not touch: one begins later than the one before ended, and what changed between is told nowhere
-//! (RS-197).
+//! Gaps between Change Lists: one begins later than the one before ended, and no document lists the changes between (RS-197).
 //!
-//! Only a Resource List of a later time has that. One that was dealt with before tells no more, however often it is read, so
-//! that the changes are followed across such a hole, which is told, until there is another list. A Source that leaves a hole
-//! at every rotation and makes a new list as often would cost a whole synchronisation each time: its lists are asked for on a
-//! schedule.
+//! Only a newer Resource List contains these changes; reading the same list again does not help. So changes are followed
+//! across a gap, which is reported, until there is a newer Resource List. Some Sources leave a gap at every rotation. To
+//! avoid a baseline each time, their Resource List is read at most once an hour.
 
 use std::time::Duration;
 
@@ -13,51 +11,50 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::{GapPolicy, moment};
 
-/// With so many holes they are the Source's habit.
+/// This many gaps count as recurrent.
 const RECURRENT: u64 = 2;
 
-/// With so many lists in a row that do touch they are no longer.
+/// After this many contiguous lists in a row, earlier gaps no longer count.
 const FORGIVEN_AFTER: u64 = 3;
 
-/// How long its Resource List then rests, unless a closer look is wanted.
+/// How long the Resource List of a Source with recurrent gaps is not read again.
 const LIST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Changes between these moments are told nowhere.
+/// No document lists the changes between these times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Up to when they were told.
+    /// The last time up to which all changes are known.
     #[serde(with = "moment")]
     pub known_until: DateTime,
-    /// Since when they are told again: a Resource List of this time or later has what happened between.
+    /// When known changes begin again. A Resource List of this time or later closes the gap.
     #[serde(with = "moment")]
     pub from: DateTime,
 }
 
-/// What a Source's lists of changes left untold so far.
+/// The gaps of a Source's Change Lists so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GapHistory {
-    /// How often, since the last three lists in a row that did touch.
+    /// How many, since the last three contiguous lists in a row.
     pub count: u64,
-    /// The last time.
+    /// The last one.
     pub last: Option<Gap>,
-    /// When the Resource List was asked for since they are a habit, in Unix milliseconds.
+    /// When the Resource List was last read while gaps are recurrent, in Unix milliseconds.
     pub list_read_unix_millis: Option<i64>,
-    /// How many lists in a row touched the one before since the last hole, up to when they are no habit.
+    /// How many lists in a row followed the one before without a gap since the last gap.
     pub contiguous_lists: u64,
-    /// When the last of them begins, in Unix milliseconds.
+    /// When the last of these begins, in Unix milliseconds.
     pub last_contiguous_unix_millis: Option<i64>,
 }
 
 impl GapHistory {
-    /// Whether it happens again and again.
+    /// Whether gaps are recurrent.
     #[must_use]
     pub fn are_recurrent(&self) -> bool {
         self.count >= RECURRENT
     }
 
-    /// With the holes that were found, and the moments at which a list goes on where the one before ended, both oldest
-    /// first. The known ones may be among them, and what is to come does not count yet.
+    /// Adds gaps, and times where one list continues another, both oldest first. Known ones count once, future ones not yet.
     pub(crate) fn with(mut self, found: &[Gap], contiguous_at: &[DateTime], now: DateTime) -> Self {
         for gap in found.iter().filter(|gap| gap.from <= now) {
             if self.last.is_none_or(|last| gap.from > last.from) {
@@ -80,20 +77,20 @@ impl GapHistory {
         }
     }
 
-    /// The Resource List was asked for at this moment; it rests only if each of its entries `names_versions`, since else
-    /// reading it again tells more.
+    /// Records that the Resource List was read. A list whose entries have no hash or time is read again, since only that
+    /// shows changes.
     pub(crate) fn list_read_at(self, now: DateTime, names_versions: bool) -> Self {
         let list_read_at = (names_versions && self.are_recurrent()).then(|| now.unix_millis());
         Self { list_read_unix_millis: list_read_at, ..self }
     }
 
-    /// What to do about a further hole before anything else is asked for. A clock that was set back prolongs no rest.
+    /// Whether a further gap is tolerated. A clock that was set back does not prolong the pause.
     pub(crate) fn policy(&self, now: DateTime) -> GapPolicy {
-        let rest = i64::try_from(LIST_PAUSE.as_millis()).unwrap_or(i64::MAX);
+        let pause = i64::try_from(LIST_PAUSE.as_millis()).unwrap_or(i64::MAX);
         let since = |list_read_at: i64| now.unix_millis().saturating_sub(list_read_at);
-        let rests =
-            self.list_read_unix_millis.is_some_and(|list_read_at| (0..rest).contains(&since(list_read_at)));
-        if self.are_recurrent() && rests { GapPolicy::Tolerated } else { GapPolicy::Refused }
+        let is_paused =
+            self.list_read_unix_millis.is_some_and(|list_read_at| (0..pause).contains(&since(list_read_at)));
+        if self.are_recurrent() && is_paused { GapPolicy::Tolerated } else { GapPolicy::Refused }
     }
 }
 

@@ -143,7 +143,7 @@ impl Lists<'_> {
             tries -= 1;
             match &snapshot.consistency {
                 Consistency::Mixed(why) if tries > 0 => {
-                    tracing::info!(why, "the Source is making a new snapshot: its list is read again");
+                    tracing::info!(why, "the Source is making a new snapshot; reading its list again");
                 }
                 _ => return Ok(Reading::New(Box::new(snapshot))),
             }
@@ -184,7 +184,7 @@ impl Lists<'_> {
                 // What was taken of the changes is not known, so the list is read without them.
                 self.counted.reset();
                 listing = self.listing(self.fetch_anew(self.list).await?).await?;
-                format!("what changed since the list is not known: {error}")
+                format!("the changes since the list are unknown: {error}")
             }
             Err(error) => return Err(error),
         };
@@ -312,7 +312,7 @@ impl Lists<'_> {
                 Ok(fetched) => return Ok(fetched),
             };
             let Some(pause) = retries.after(&error) else { return Err(error.into()) };
-            tracing::debug!(%error, "a list is asked for again");
+            tracing::debug!(%error, "requesting a list again");
             tokio::time::sleep(pause).await;
         }
     }
@@ -331,7 +331,7 @@ struct Listing {
 
 impl Listing {
     fn lacks_changes(&mut self, why: String) {
-        tracing::warn!(why, "changes may be missing: a newer list will have them");
+        tracing::warn!(why, "changes may be missing until a newer Resource List");
         if self.consistency == Consistency::Consistent {
             self.consistency = Consistency::Gap(why);
         }
@@ -391,9 +391,7 @@ impl Page {
     fn consistency_with(&self, component: &Component, at: Option<DateTime>) -> Consistency {
         let url = &component.url;
         let (Some(begin), Some(at)) = (self.at, at) else {
-            return Consistency::Undated(format!(
-                "the index or its list {url} does not say at what time it is true"
-            ));
+            return Consistency::Undated(format!("the index or its list {url} has no `at`"));
         };
         let fits = match component.at {
             Some(stated) => at == stated,
@@ -403,7 +401,7 @@ impl Page {
             return Consistency::Consistent;
         }
         Consistency::Mixed(format!(
-            "the list {url} is of {at} and so not of the snapshot of its index, {begin}"
+            "the list {url} is from {at}, but the snapshot of its index is from {begin}"
         ))
     }
 }
@@ -424,18 +422,18 @@ mod tests {
             let (components, packages) = (Vec::new(), Vec::new());
             let index = Page { is_dump: false, at: nine, completed, components, packages };
             match index.consistency_with(&Component { url, at: stated }, at) {
-                Consistency::Consistent => "one",
+                Consistency::Consistent => "consistent",
                 Consistency::Mixed(_) => "mixed",
-                Consistency::Undated(_) => "untold",
+                Consistency::Undated(_) => "undated",
                 Consistency::Gap(_) => "gap",
             }
         };
-        assert_eq!(verdict(None, None, nine), "one");
+        assert_eq!(verdict(None, None, nine), "consistent");
         assert_eq!(verdict(None, None, ten), "mixed");
-        assert_eq!(verdict(ten, None, ten), "one", "the index took until then");
+        assert_eq!(verdict(ten, None, ten), "consistent", "the index took until then");
         assert_eq!(verdict(ten, None, eleven), "mixed");
-        assert_eq!(verdict(None, ten, ten), "one", "the index says so");
+        assert_eq!(verdict(None, ten, ten), "consistent", "the index says so");
         assert_eq!(verdict(eleven, nine, ten), "mixed", "the index says otherwise");
-        assert_eq!(verdict(ten, None, None), "untold");
+        assert_eq!(verdict(ten, None, None), "undated");
     }
 }

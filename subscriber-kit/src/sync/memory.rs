@@ -164,7 +164,7 @@ impl More {
 impl Learn for More {
     fn learn(&mut self, path: &Path, known: KnownFile, is_new: bool) {
         if is_new && let Err(error) = self.write(path, &known) {
-            tracing::info!(%error, "what is known of a file is not kept: it is read again");
+            tracing::info!(%error, "cannot save the digest of a file; it is read again by the next run");
         }
     }
 }
@@ -198,7 +198,7 @@ impl Memory {
     fn load_from(path: &Path) -> Self {
         let mut memory = read(path).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                tracing::info!(%error, "what was known of the copy's files cannot be used: all are read again");
+                tracing::info!(%error, "cannot use the saved digests; reading all files again");
             }
             Self::default()
         });

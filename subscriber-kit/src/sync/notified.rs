@@ -1,7 +1,6 @@
-//! The changes that notifications told of and the lists do not have yet, over restarts: the last of each resource.
+//! Changes from notifications that no list contains yet: the last of each resource, saved over restarts.
 //!
-//! A list that was made before would take them back, and so would a notification that is late (CN-009). They are kept in the
-//! form in which they came, as one Change Notification.
+//! An older list, or a late notification, would otherwise revert them (CN-009). They are saved as one Change Notification.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,42 +13,41 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::notification::changes;
 
-/// How many are remembered. Of a Source that tells of more before it makes a new list, the oldest are done all the same, and
-/// forgotten.
+/// How many are saved. Beyond this, the oldest are forgotten; they have been applied.
 const MOST: usize = 10_000;
 
-/// How many bytes of them, as they are in memory. One that takes more than a thousandth of that is done and not remembered: it
-/// says nothing about a resource that would need so much room.
+/// How many bytes of them are saved, as in memory. A change larger than a thousandth of that is applied and not saved; no honest
+/// change is that large.
 const MOST_BYTES: usize = 16 << 20;
 const MOST_OF_ONE: usize = MOST_BYTES / 1_000;
 
-/// Times are compared with one another only, since the Source's clock need not be the one here. What is so much later than here, in
-/// milliseconds, is a slip of any clock: nothing is concluded from it, or all that comes until then would be late.
+/// The Source's clock may differ from ours, so its times are compared only with each other. A time this many milliseconds ahead of
+/// our clock is an error and not saved; otherwise all changes until then would count as late.
 const MAX_CLOCK_SKEW: i64 = 24 * 3_600_000;
 
-/// By the URI as it is told.
+/// By the URI as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NotifiedChanges(BTreeMap<String, (DateTime, Entry)>);
 
 impl NotifiedChanges {
-    /// Takes what is told now, oldest first; gives what of it is not older than what was told of the same resource before.
+    /// Adds new changes, oldest first, and returns those to apply: none that is older than a known one of the same resource.
     ///
-    /// A time that is a slip is done once and not remembered: nothing that is told later would ever be later than that.
+    /// A change with a time far in the future is applied once and not saved.
     pub(crate) fn take(&mut self, notified: &[(DateTime, Entry)]) -> Vec<(DateTime, Entry)> {
         let (mut new_changes, now) = (Vec::new(), DateTime::now());
         for change in notified {
             let (at, Entry { loc, .. }) = change;
             if is_beyond_clock_skew(*at, now) {
-                tracing::warn!(loc, %at, "a change is told of a time that is far ahead of the clock here");
+                tracing::warn!(loc, %at, "the time of a notified change is far in the future; check the clocks");
                 new_changes.push(change.clone());
             } else if weight(&change.1) > MOST_OF_ONE {
-                tracing::warn!(%at, "a change that was told is too long to be remembered");
+                tracing::warn!(%at, "a notified change is too long to be saved");
                 new_changes.push(change.clone());
             } else if self.0.get(loc).is_none_or(|(last, _)| last <= at) {
                 self.0.insert(loc.clone(), change.clone());
                 new_changes.push(change.clone());
             } else {
-                tracing::debug!(loc, %at, "a change is told late and was followed by another one");
+                tracing::debug!(loc, %at, "ignored a notified change that is older than a known one");
             }
         }
         self.forget_the_oldest();
@@ -63,7 +61,7 @@ impl NotifiedChanges {
         all
     }
 
-    /// What happened after this moment, as much of it as is remembered.
+    /// The saved changes after this time.
     pub(crate) fn since(&self, moment: DateTime) -> Self {
         let since = self.0.iter().filter(|(_, (at, _))| *at > moment);
         Self(since.map(|(loc, change)| (loc.clone(), change.clone())).collect())
@@ -84,7 +82,7 @@ impl NotifiedChanges {
         self.0 = newest.into_iter().take(MOST).take_while(fits).collect();
     }
 
-    /// Whether something was told of this resource.
+    /// Whether a change of this resource is saved.
     pub(crate) fn knows(&self, loc: &str) -> bool {
         self.0.contains_key(loc)
     }
@@ -99,9 +97,9 @@ impl NotifiedChanges {
         let mut writer = Writer::new(Vec::new(), &ChangeNotification::new(*from, *until).header())?;
         for (_, entry) in all {
             match writer.entry(entry) {
-                // Each came in a notification that breaks none.
+                // Cannot happen: each came in a valid notification.
                 Err(WriteError::Violations(broken)) => {
-                    tracing::warn!(loc = entry.loc, %broken, "a change that was told is not remembered");
+                    tracing::warn!(loc = entry.loc, %broken, "cannot save a notified change");
                 }
                 written => written?,
             }
@@ -139,7 +137,7 @@ fn weight(entry: &Entry) -> usize {
     size_of::<Entry>() + 2 * entry.loc.len() + links + entry.metadata.as_ref().map_or(0, of_metadata)
 }
 
-/// Whether this is so much later than now that no clock is wrong by it, but slips.
+/// Whether this time is too far in the future to be believed.
 pub(crate) fn is_beyond_clock_skew(at: DateTime, now: DateTime) -> bool {
     at.unix_millis() > now.unix_millis().saturating_add(MAX_CLOCK_SKEW)
 }

@@ -161,7 +161,7 @@ impl Packages {
                 Some(taken)
             }
             Err(error) => {
-                tracing::warn!(%error, "the rest of a package is of no use");
+                tracing::warn!(%error, "cannot use the rest of a package");
                 self.invalidate(number);
                 None
             }
@@ -183,7 +183,7 @@ impl Packages {
         match opened.await {
             Ok(opened) => Some(opened),
             Err(error) => {
-                tracing::warn!(%error, "a package is of no use: what is in it is fetched one by one");
+                tracing::warn!(%error, "cannot use a package; fetching its resources one by one");
                 self.invalidate(number);
                 None
             }
@@ -252,7 +252,7 @@ impl Lists<'_> {
                 Ok(manifest) => return Ok((manifest, None)),
                 Err(error @ SyncError::ListsTooLarge { .. }) => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "the manifest beside a package is of no use: the package is fetched");
+                    tracing::warn!(%error, "cannot use the manifest beside a package; fetching the package");
                 }
             }
         }
@@ -344,7 +344,7 @@ pub(crate) fn bitstream(
         }
         Err(PackageError::Output(error)) => Ok(Bitstream::Refused(error.into())),
         Err(error) if error.is_about_one_entry() => {
-            tracing::debug!(loc = entry.loc, %error, "a bitstream is of no use");
+            tracing::debug!(loc = entry.loc, %error, "cannot use a bitstream");
             Ok(Bitstream::Useless)
         }
         Err(error) => Err(error),
@@ -370,7 +370,7 @@ pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Result<Opti
     match package.copy_linked(link, &mut out) {
         Ok(_) => Ok(Some(out.bytes)),
         Err(error) if error.is_about_one_entry() || matches!(error, PackageError::Output(_)) => {
-            tracing::debug!(href = link.href, %error, "what is linked in a package is of no use");
+            tracing::debug!(href = link.href, %error, "cannot use a linked file of a package");
             Ok(None)
         }
         Err(error) => Err(error),

@@ -59,7 +59,7 @@ impl Progress {
 
     pub(super) fn report(&self, uri: &str, outcome: Result<Outcome, &str>) {
         if let Ok(outcome) = outcome {
-            tracing::debug!(uri, ?outcome, "a resource is dealt with");
+            tracing::debug!(uri, ?outcome, "handled a resource");
         }
         if let Some(listener) = &self.listener {
             listener(Event { uri, outcome });

@@ -182,7 +182,7 @@ impl Placing {
 
 fn put_back(aside: &Aside) {
     if let Err(error) = std::fs::rename(aside.thing(), &aside.from) {
-        tracing::error!(%error, path = %aside.from.display(), "what should have made way cannot be put back");
+        tracing::error!(%error, path = %aside.from.display(), "cannot move a file or folder back to its place");
     }
 }
 

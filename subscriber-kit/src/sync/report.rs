@@ -1,4 +1,4 @@
-//! What a synchronisation did, and what it could not do.
+//! The report of a synchronisation.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::progress::Progress;
 use super::{ResourceError, SyncError};
 
 /// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
-/// [told of](super::Progress::telling).
+/// [reported](super::Progress::with_listener).
 pub const FAILURES_KEPT: usize = 100;
 
 /// How many bytes of a URI or a cause they spell out: more than a path may have, so that only nonsense is cut.
-const MAX_TOLD: usize = 16 * 1024;
+const MAX_TEXT: usize = 16 * 1024;
 
 /// One resource that is not in step, and why.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct Report {
     /// What it went by.
     #[serde(default)]
     pub method: Method,
-    /// How many resources the Source lists; for an incremental one, how many changed, those that were deleted apart.
+    /// How many resources the Source lists; for an incremental run, how many were created or updated.
     pub resources: u64,
     /// Files that were not there.
     pub created: u64,
@@ -53,7 +53,7 @@ pub struct Report {
     pub updated: u64,
     /// Files that were removed.
     pub deleted: u64,
-    /// Files whose resources are told to be deleted, and that stay because deletion was not asked for.
+    /// Files whose resources were deleted at the Source, and that stay without [`delete`](super::SyncOptions::delete).
     #[serde(default)]
     pub kept: u64,
     /// Files that should be removed and cannot be; they are among the failures.
@@ -63,17 +63,16 @@ pub struct Report {
     pub unchanged: u64,
     /// Resources that are not in step.
     pub failed: u64,
-    /// Whether a further try may bring more although the Source's list stays as it is. A name that has no
-    /// place or a 404 is not worth one.
+    /// Whether a retry may help although the Source's list stays the same. It does not for an unusable name or a 404.
     #[serde(default)]
     pub retry_may_help: bool,
-    /// Why nothing was deleted although that was asked for, but for what an incremental one was told to be gone (RS-201).
+    /// Why no unlisted file was deleted although that was requested (RS-201). Deletions in a Change List were done.
     #[serde(default)]
     pub deletion_skipped: Option<String>,
-    /// Why the Source's lists may not be true of one time, so that more may have changed than was dealt with (RS-197).
+    /// Why changes may be missing, for example because of a gap between the Change Lists (RS-197).
     #[serde(default)]
     pub unproven: Option<String>,
-    /// What the Source's lists of changes left untold so far; with [`unproven`](Self::uncertain) no Resource List told it since.
+    /// The gaps between the Source's Change Lists so far. While [`unproven`](Self::unproven), no Resource List has closed the last.
     #[serde(default)]
     pub gaps: Box<GapHistory>,
     /// How many of the updated files were made by patches (RS-174).
@@ -86,16 +85,16 @@ pub struct Report {
     pub bytes_hashed: u64,
     /// The failures, at most the first hundred.
     pub failures: Vec<Failure>,
-    /// Whether what failed and may mend is remembered, so that dealing with the changes tries it again.
+    /// Whether the failures that a retry may resolve are saved for the next incremental run.
     #[serde(skip)]
     pub(crate) is_remembered: bool,
-    /// Whether something came that is not what was told.
+    /// Whether a download did not match its list.
     #[serde(skip)]
     pub(crate) mismatched: bool,
-    /// Up to when the lists tell what happened, if they say.
+    /// The time up to which the lists are complete, if they say.
     #[serde(skip)]
     pub(crate) reached: Option<DateTime>,
-    /// After how long what was told of and is not there is to be asked for again, where a run over changes does that.
+    /// When an incremental run should request missing resources again.
     #[serde(skip)]
     pub(crate) retry_in: Option<Duration>,
 }
@@ -111,7 +110,7 @@ pub enum Outcome {
     Unchanged,
     /// Its file, or one of no resource, was removed.
     Deleted,
-    /// It is told to be deleted, and its file stays because deletion was not asked for.
+    /// It was deleted at the Source, and its file stays without `--delete`.
     Kept,
 }
 
@@ -130,8 +129,7 @@ impl Outcome {
 }
 
 impl Report {
-    /// Whether the copy holds everything the Source lists and, where deletion was asked for, nothing else; and whether that
-    /// is certain.
+    /// Whether the copy certainly has everything the Source lists, and nothing else if deletion was requested.
     #[must_use]
     pub fn in_step(&self) -> bool {
         self.is_done() && self.unproven.is_none()
@@ -142,7 +140,7 @@ impl Report {
         self.failed + self.not_deleted == 0 && self.deletion_skipped.is_none()
     }
 
-    /// Counts what became of a resource, and tells of it.
+    /// Counts and reports the outcome of one resource.
     pub(crate) fn count(&mut self, to: &Progress, loc: &str, outcome: Result<Outcome, ResourceError>) {
         let outcome = match outcome {
             Ok(outcome) => outcome,
@@ -165,16 +163,16 @@ impl Report {
         to.report(loc, Ok(outcome));
     }
 
-    /// Tells of a resource that this run does not ask for, since it was not there.
+    /// Reports a missing resource that this run does not request again.
     pub(crate) fn postponed(&mut self, to: &Progress, loc: &str, cause: &str) {
         self.resources += 1;
         self.failed += 1;
-        self.name(to, loc, &format!("{cause}; asked for again by a later run"));
+        self.name(to, loc, &format!("{cause}; a later run requests it again"));
     }
 
-    /// Tells of a file that cannot be removed.
+    /// Reports a file that cannot be removed.
     pub(crate) fn not_removed(&mut self, to: &Progress, loc: &str, error: &ResourceError) {
-        tracing::warn!(%loc, %error, "a file stays that should be removed");
+        tracing::warn!(%loc, %error, "cannot remove a file");
         self.not_deleted += 1;
         self.retry_may_help |= error.retry_may_help();
         self.name(to, loc, &error.to_string());
@@ -184,7 +182,7 @@ impl Report {
     pub(crate) fn unreadable(&mut self, to: &Progress, list: &Url, entries: usize, first: &Violation) {
         self.failed += u64::try_from(entries).unwrap_or(u64::MAX);
         if entries > 0 {
-            let cause = format!("{entries} entries of this list cannot be understood; {first}");
+            let cause = format!("cannot understand {entries} entries of this list; {first}");
             self.name(to, list.as_str(), &cause);
         }
     }
@@ -200,7 +198,7 @@ impl Report {
         to.report(loc, Err(cause));
     }
 
-    /// The findings of a run that went on at once with what had been left `retries`.
+    /// The findings of two runs, of which the second handled the `retries` of the first.
     pub(crate) fn followed_by(mut self, next: Self, retries: &[Retry]) -> Self {
         let gone = retries.iter().filter(|retry| retry.line.is_gone).count() as u64;
         let count = retries.len() as u64 - gone;
@@ -237,18 +235,18 @@ impl Report {
     }
 }
 
-/// Keeps it, if there is room.
+/// Adds a failure, up to the limit.
 pub(crate) fn note(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
     if failures.len() < FAILURES_KEPT {
         failures.push(Failure { loc: shortened(loc), cause: shortened(cause) });
     }
 }
 
-/// As much of a text of the Source as is told of it.
+/// A text of the Source, cut to a sensible length.
 pub(crate) fn shortened(text: &str) -> String {
-    if text.len() <= MAX_TOLD {
+    if text.len() <= MAX_TEXT {
         return text.to_owned();
     }
-    let end = (0..=MAX_TOLD).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     format!("{}…", &text[..end])
 }

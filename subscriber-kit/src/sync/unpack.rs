@@ -95,7 +95,7 @@ impl Run<'_> {
         blocking(move || match patched(&placing, &facts, &relative, &patches) {
             Ok(received) => received,
             Err(error) => {
-                tracing::debug!(%error, "a patched file cannot be made");
+                tracing::debug!(%error, "cannot patch a file");
                 None
             }
         })
@@ -118,7 +118,7 @@ impl Run<'_> {
                 Content::File(file) => blocking(move || std::fs::read(file.path())).await.ok(),
             },
             Err(error) => {
-                tracing::debug!(%url, %error, "a patch is of no use");
+                tracing::debug!(%url, %error, "cannot use a patch");
                 None
             }
         }

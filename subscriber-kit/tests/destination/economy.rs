@@ -273,7 +273,7 @@ async fn a_server_that_drips_is_given_up() {
     copy.options.retries = 0;
     let result = baseline(&Client::new(options).unwrap(), &Offer::list(list), &target, &copy.options).await;
     let error = result.unwrap_err().to_string();
-    assert!(error.contains("less than 10000 bytes a second"), "{error}");
+    assert!(error.contains("less than 10000 bytes per second"), "{error}");
 }
 
 #[tokio::test]
@@ -302,7 +302,8 @@ async fn a_dead_link_is_asked_for_ever_more_seldom_and_named_by_every_run() {
     assert_eq!(asked, [1, 2, 3, 4], "then it rests for a minute");
     let point = directory.path().join(".resync-destination/point.json");
     let mut left: serde_json::Value = serde_json::from_slice(&std::fs::read(&point).unwrap()).unwrap();
-    left["undone"][0]["rests_until"] = (left["undone"][0]["rests_until"].as_i64().unwrap() - 60_000).into();
+    left["retries"][0]["retry_at_unix_millis"] =
+        (left["retries"][0]["retry_at_unix_millis"].as_i64().unwrap() - 60_000).into();
     std::fs::write(&point, left.to_string()).unwrap();
     assert_eq!(run(&site, Depth::Changes).await.failed, 1);
     assert!(site.source.asked().contains(&"/dead".to_owned()), "the minute is over");

@@ -169,7 +169,7 @@ impl Seamed {
     async fn follows(&self, is_certain: bool) -> Report {
         let report = self.run(Depth::Changes).await;
         assert_eq!((report.method, report.failed), (Method::Incremental, 0), "{report:?}");
-        let is_told = report.unproven.as_ref().is_some_and(|why| why.contains("between is not known"));
+        let is_told = report.unproven.as_ref().is_some_and(|why| why.contains("between are unknown"));
         assert_eq!((report.in_step(), is_told), (is_certain, !is_certain), "{report:?}");
         report
     }
