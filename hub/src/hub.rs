@@ -1,5 +1,7 @@
 //! A whole hub in one value: the rooms put together, started in order and stopped in order.
 
+mod config_files;
+
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -15,27 +17,28 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use crate::config::{Config, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, Delivery, Halts, Totals};
+pub use self::config_files::check_files;
+use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Sources, Trends};
+use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
+use crate::delivery::{self, BreakerPolicy, Delivery, Halts, RetryPolicy, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
-    self, AdminState, AdminToken, Bodies, Certificates, Door, EndpointState, Ingress, Limits, Pace,
+    self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, Ingress, Limits, Pace,
     PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
     TrustedProxies, admin, public, serve,
 };
-use crate::metrics::{Meters, Metrics};
-use crate::operator::{Addresses, Audit, Desk, Drain, LogFilter, Sources, Trends};
+use crate::meters::Meters;
+use crate::metrics::{Metrics, Standing};
 use crate::pulse::Pulse;
 use crate::sockets::Sockets;
-use crate::store::{self, KeyringError, Store, StoreError};
+use crate::store::{self, Keyring, KeyringError, Store, StoreError};
 use crate::subscriptions::{
-    Bounds, Denials, EveryTopic, LeasePolicy, Requests, Resting, ToTell, TopicPolicy, Verification,
-    VerificationMeters, Ways,
+    Bounds, Denials, LeasePolicy, Requests, Resting, ToTell, Verification, VerificationMeters, Ways,
 };
 use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
-    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, FanOut, Fetching, Intake, Pinged, Pings, SharedLog,
-    Tickets, TokensError, TopicClient, keep_trimming,
+    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOut, Fetching, Intake, Pinged, Pings,
+    SharedLog, Subscribers, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.
@@ -145,11 +148,7 @@ impl Hub {
     pub async fn start_with(config: &Config, given: Given) -> Result<Self, StartError> {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         let store = open_store(config).await?;
-        let authority = Authority::new(config.publish.policy, &config.publisher_tokens_file())?;
-        let token = operators_token(&config.admin_token_file())?;
-        let audit = audit(config)?;
-        let tickets = tickets(&config.ticket_key_file())?;
-        let addresses = addresses(&config.addresses_file())?;
+        let OwnFiles { authority, token, audit, tickets, addresses } = OwnFiles::open(config)?;
         let Given { sockets: Sockets { public: socket, admin: admin_socket }, log } = given;
         let (listener, public_address) = listen(socket, config.listen, "--listen")?;
         let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, "[admin] listen")?;
@@ -161,15 +160,19 @@ impl Hub {
         let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces, &url);
         let settings = delivery_settings(config, &tracer);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
-        let fan_out = FanOut::new(config.limits.enabled, config.limits.ping_fan_out, delivery.operator());
         let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
-        let policy = topic_policy(config, &guard, &url);
-        let (requests, denials, verifying) =
-            start_verification(config, &store, &guard, (delivery.halts(), policy), &stopped, &mut tasks)
-                .await?;
-        let fetching = (&authority, &url, &budgets.fetches, &fan_out, &tracer);
-        let pings = start_fetching(config, &store, &guard, fetching, &stopped, &mut tasks).await?;
+        let parts = Parts { config, store: &store, guard: &guard, stopped: &stopped };
+        let (halts, policy) = (delivery.halts(), topic_policy(config, &guard, &url));
+        let (requests, denials, verifying) = parts.start_verification(halts, policy, &mut tasks).await?;
+        let fetching = FetchingParts {
+            authority: authority.clone(),
+            hub_url: Arc::clone(&url),
+            budget: budgets.fetches.clone(),
+            subscribers: Arc::new(delivery.operator()),
+            tracer: tracer.clone(),
+        };
+        let pings = parts.start_fetching(fetching, &mut tasks).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
@@ -179,26 +182,30 @@ impl Hub {
         let rooms: [&dyn Meters; 6] =
             [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
         let drain = Drain::of(&config.data_dir);
-        let standing = (delivery.counters(), drain.clone());
-        let metrics = Metrics::new(Arc::clone(&store), standing, &config.data_dir, &rooms);
+        let metrics = Metrics::new(standing(config, &store, &delivery, &drain), &rooms);
         let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
-        let desk = desk(
+        let service = ServiceParts {
             config,
-            &store,
-            &delivery,
+            store: &store,
+            delivery: &delivery,
             denials,
-            (trends, audit),
-            (tickets.clone(), addresses, Arc::clone(&url)),
-            (drain.clone(), log),
-        );
-        desk.forget_addresses().await;
+            trends,
+            audit,
+            tickets: tickets.clone(),
+            addresses,
+            hub_url: &url,
+            drain: &drain,
+            log,
+        }
+        .build();
+        service.forget_addresses().await;
         let pulse = Pulse::start(&store, delivery.operator(), &stopped, &mut tasks);
         let sessions = Sessions::new(&token, admin_tls.is_some());
         let backup_timeout = config.admin.backup_timeout;
         let admin_state = AdminState {
-            desk: desk.clone(),
-            door: Door::new(token),
+            service: service.clone(),
+            auth: Authentication::new(token),
             sessions,
             metrics,
             pace: pace(config),
@@ -230,11 +237,7 @@ impl Hub {
             moved_to: config.moved_to.clone(),
             drain,
         };
-        let own = SelfService::new(
-            desk,
-            (endpoint.limits.clone(), endpoint.proxies.clone(), endpoint.publish.bodies.clone()),
-            &url,
-        );
+        let own = SelfService::new(service, &endpoint);
         for tls in [&tls, &admin_tls].into_iter().flatten() {
             tasks.spawn(tls.clone().keep(stopped.clone()));
         }
@@ -300,7 +303,7 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     for exposed in config.exposed() {
         warn!("{exposed}");
     }
-    let keys = config.secrets.keyring()?;
+    let keys = Keyring::of(&config.secrets)?;
     let store = store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve)?;
     if let Some(key) = keys.writes_with() {
         let secrets = store.rotate_secrets(keys).await?;
@@ -314,40 +317,77 @@ fn guard(config: &EgressConfig) -> Result<Guard, StartError> {
     Ok(Guard::new(config.allow.clone(), config.ports.clone(), &config.nameservers, trust)?)
 }
 
-async fn start_verification(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    guard: &Guard,
-    (halts, policy): (Halts, Arc<dyn TopicPolicy>),
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<()>,
-) -> Result<(Requests, Denials, VerificationMeters), StoreError> {
-    let client = EgressClient::new(
-        guard.clone(),
-        config.delivery.connect_timeout,
-        config.delivery.timeout,
-        IDLE_PER_HOST,
-    );
-    let limited = config.limits.enabled;
-    let ways = Ways {
-        known: client.counting(guard, IDLE_PER_HOST, Crowds::of_known(limited)),
-        strangers: client.counting(guard, IDLE_PER_HOST, Crowds::of_strangers(limited)),
-    };
-    let (leases, resting) = (LeasePolicy::new(&config.lease), Resting::new(limited));
-    let bounds = Bounds::new(&config.limits);
-    let verification =
-        Verification::new(Arc::clone(store), ways, leases, resting.clone(), policy, bounds, limited);
-    let (deny, to_tell) = mpsc::unbounded_channel();
-    queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
-    tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
-    let denials = Denials::new(Arc::clone(store), halts, deny);
-    let (sender, receiver) = mpsc::unbounded_channel();
-    // What waits is read before anything new can come in, so that nothing is verified twice.
-    queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));
-    let (meters, waiting) = (verification.meters(), verification.waiting());
-    tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
-    let requests = Requests::new(Arc::clone(store), guard.clone(), resting, bounds, sender, waiting);
-    Ok((requests, denials, meters))
+/// What the parts of a hub share.
+struct Parts<'a> {
+    config: &'a Config,
+    store: &'a Arc<dyn Store>,
+    guard: &'a Guard,
+    stopped: &'a watch::Receiver<bool>,
+}
+
+/// What fetching needs beside these.
+struct FetchingParts {
+    authority: Authority,
+    hub_url: Arc<str>,
+    budget: BodyBudget,
+    subscribers: Arc<dyn Subscribers>,
+    tracer: Tracer,
+}
+
+impl Parts<'_> {
+    async fn start_verification(
+        &self,
+        halts: Halts,
+        policy: Arc<dyn TopicPolicy>,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<(Requests, Denials, VerificationMeters), StoreError> {
+        let Self { config, store, guard, stopped } = *self;
+        let client = EgressClient::new(
+            guard.clone(),
+            config.delivery.connect_timeout,
+            config.delivery.timeout,
+            IDLE_PER_HOST,
+        );
+        let limited = config.limits.enabled;
+        let ways = Ways {
+            known: client.counting(guard, IDLE_PER_HOST, Crowds::of_known(limited)),
+            strangers: client.counting(guard, IDLE_PER_HOST, Crowds::of_strangers(limited)),
+        };
+        let (leases, resting) = (LeasePolicy::new(&config.lease), Resting::new(limited));
+        let bounds = Bounds::new(&config.limits);
+        let verification =
+            Verification::new(Arc::clone(store), ways, leases, resting.clone(), policy, bounds, limited);
+        let (deny, to_tell) = mpsc::unbounded_channel();
+        queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
+        tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
+        let denials = Denials::new(Arc::clone(store), Arc::new(halts), deny);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        // What waits is read before anything new can come in, so that nothing is verified twice.
+        queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));
+        let (meters, waiting) = (verification.meters(), verification.waiting());
+        tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
+        let requests = Requests::new(Arc::clone(store), guard.clone(), resting, bounds, sender, waiting);
+        Ok((requests, denials, meters))
+    }
+
+    async fn start_fetching(
+        &self,
+        parts: FetchingParts,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Pings, StoreError> {
+        let Self { config, store, guard, stopped } = *self;
+        let FetchingParts { authority, hub_url, budget, subscribers, tracer } = parts;
+        let client = topic_client(config, guard);
+        let limited = config.limits.enabled;
+        let log = SharedLog::new(Arc::clone(store), authority, config.retention.size);
+        let fan_out = FanOut::new(limited, config.limits.ping_fan_out, subscribers);
+        let fetching = Fetching::new(log, client, budget, hub_url, fan_out, limited, tracer);
+        // It is always taken from at once: what waits is one task for each topic that somebody is subscribed to.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
+        tasks.spawn(fetching.run(receiver, stopped.clone()));
+        Ok(Pings::new(Arc::clone(store), sender))
+    }
 }
 
 fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>) -> Arc<dyn TopicPolicy> {
@@ -365,26 +405,6 @@ fn topic_client(config: &Config, guard: &Guard) -> TopicClient {
     TopicClient::new(EgressClient::new(guard.clone(), connect, total, IDLE_PER_HOST), largest_body(config))
 }
 
-async fn start_fetching(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    guard: &Guard,
-    (authority, url, budget, fan_out, tracer): (&Authority, &Arc<str>, &BodyBudget, &FanOut, &Tracer),
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<()>,
-) -> Result<Pings, StoreError> {
-    let client = topic_client(config, guard);
-    let limited = config.limits.enabled;
-    let log = SharedLog::new(Arc::clone(store), authority.clone(), config.retention.size);
-    let (budget, url, fan_out) = (budget.clone(), Arc::clone(url), fan_out.clone());
-    let fetching = Fetching::new(log, client, budget, url, fan_out, limited, tracer.clone());
-    // It is always taken from at once: what waits is one task for each topic that somebody is subscribed to.
-    let (sender, receiver) = mpsc::unbounded_channel();
-    queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
-    tasks.spawn(fetching.run(receiver, stopped.clone()));
-    Ok(Pings::new(Arc::clone(store), sender))
-}
-
 /// What an earlier life left undone stands first in line.
 fn queue<T>(sender: &mpsc::UnboundedSender<T>, waiting: impl IntoIterator<Item = T>) {
     for one in waiting {
@@ -399,8 +419,8 @@ fn pace(config: &Config) -> Pace {
 
 fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
     delivery::Settings {
-        retry: config.retry_policy(),
-        breaker: config.breaker_policy(),
+        retry: retry_policy(&config.delivery),
+        breaker: breaker_policy(&config.delivery),
         connect_timeout: config.delivery.connect_timeout,
         timeout: config.delivery.timeout,
         max_in_flight: config.delivery.max_in_flight,
@@ -410,6 +430,22 @@ fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
         signature: config.signature.method,
         entry_diff: config.publish.entry_diff.clone(),
         tracer: tracer.clone(),
+    }
+}
+
+fn retry_policy(delivery: &DeliveryConfig) -> RetryPolicy {
+    RetryPolicy {
+        trouble: delivery.schedule.clone(),
+        refused: delivery.schedule_4xx.clone(),
+        gone_confirm_after: delivery.gone_confirm_after,
+    }
+}
+
+fn breaker_policy(delivery: &DeliveryConfig) -> BreakerPolicy {
+    BreakerPolicy {
+        failures: delivery.breaker_failures,
+        open: delivery.breaker_open,
+        open_max: delivery.breaker_open_max,
     }
 }
 
@@ -451,34 +487,53 @@ fn largest_body(config: &Config) -> usize {
     usize::try_from(config.publish.max_body).unwrap_or(usize::MAX)
 }
 
-fn desk(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    delivery: &Delivery,
+/// What the admin service is made of.
+struct ServiceParts<'a> {
+    config: &'a Config,
+    store: &'a Arc<dyn Store>,
+    delivery: &'a Delivery,
     denials: Denials,
-    (trends, audit): (Trends, Audit),
-    (tickets, addresses, hub_url): (Tickets, Addresses, Arc<str>),
-    (drain, log): (Drain, Option<LogFilter>),
-) -> Desk {
-    Desk {
+    trends: Trends,
+    audit: Audit,
+    tickets: Tickets,
+    addresses: Addresses,
+    hub_url: &'a Arc<str>,
+    drain: &'a Drain,
+    log: Option<LogFilter>,
+}
+
+impl ServiceParts<'_> {
+    fn build(self) -> AdminService {
+        let Self { config, store, delivery, .. } = self;
+        AdminService {
+            store: Arc::clone(store),
+            counters: delivery.counters(),
+            notes: delivery.notes(),
+            operator: delivery.operator(),
+            denials: self.denials,
+            trends: self.trends,
+            audit: self.audit,
+            tokens: config.publisher_tokens_file(),
+            open: config.publish.policy == PublishPolicy::Open,
+            data_dir: config.data_dir.clone(),
+            secrets: config.secrets.clone(),
+            tickets: self.tickets,
+            addresses: self.addresses,
+            hub_url: Arc::clone(self.hub_url),
+            beside: config.beside_the_store(),
+            backing_up: Arc::default(),
+            drain: self.drain.clone(),
+            log: self.log,
+        }
+    }
+}
+
+fn standing(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> Standing {
+    Standing {
         store: Arc::clone(store),
         counters: delivery.counters(),
-        notes: delivery.notes(),
-        operator: delivery.operator(),
-        denials,
-        trends,
-        audit,
-        tokens: config.publisher_tokens_file(),
-        open: config.publish.policy == PublishPolicy::Open,
+        drain: drain.clone(),
         data_dir: config.data_dir.clone(),
-        secrets: config.secrets.clone(),
-        tickets,
-        addresses,
-        hub_url,
-        beside: config.beside_the_store(),
-        backing_up: Arc::default(),
-        drain,
-        log,
     }
 }
 
@@ -488,6 +543,27 @@ fn trends(publishing: &PublishMeters, delivery: &Delivery) -> Trends {
         delivering: delivery.meters(),
         counters: delivery.counters(),
     })
+}
+
+/// What the hub keeps beside its store.
+struct OwnFiles {
+    authority: Authority,
+    token: AdminToken,
+    audit: Audit,
+    tickets: Tickets,
+    addresses: Addresses,
+}
+
+impl OwnFiles {
+    fn open(config: &Config) -> Result<Self, StartError> {
+        Ok(Self {
+            authority: Authority::new(config.publish.policy, &config.publisher_tokens_file())?,
+            token: operators_token(&config.admin_token_file())?,
+            audit: audit(config)?,
+            tickets: tickets(&config.ticket_key_file())?,
+            addresses: addresses(&config.addresses_file())?,
+        })
+    }
 }
 
 fn audit(config: &Config) -> Result<Audit, StartError> {

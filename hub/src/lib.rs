@@ -8,7 +8,7 @@
 //! 4. [`delivery`], which sweeps over the topic's subscriptions and keeps the laggards apart;
 //! 5. [`egress`] is the only way out, to the subscriber's callback.
 //!
-//! [`subscriptions`] is the way in for subscribers: request, verification of intent, lease. [`operator`] is the desk of the one who runs it,
+//! [`subscriptions`] is the way in for subscribers: request, verification of intent, lease. [`admin`] is the service for the operator,
 //! and [`telemetry`] follows a notification all the way.
 //!
 //! # Example
@@ -33,6 +33,7 @@
 
 #![deny(missing_docs)]
 
+pub mod admin;
 mod buckets;
 pub mod config;
 pub mod delivery;
@@ -41,8 +42,8 @@ mod finish;
 pub mod http;
 mod hub;
 mod leap;
+pub mod meters;
 pub mod metrics;
-pub mod operator;
 pub mod pem;
 pub mod places;
 mod pulse;
@@ -51,8 +52,9 @@ pub mod store;
 pub mod subscriptions;
 pub mod telemetry;
 pub mod topics;
+mod trace_context;
 mod weighed;
 
-pub use hub::{Given, Hub, StartError};
+pub use hub::{Given, Hub, StartError, check_files};
 pub use pulse::{Onlooker, Pulse};
 pub use sockets::Sockets;

@@ -212,7 +212,7 @@ impl<P: FnMut(Asked<'_>)> Run<P> {
 
     fn web(&mut self, url: &Url) -> Result<Report, CheckError> {
         let mut web = web::Web::new(self.runtime.clone(), self.options.deadline, self.options.packages)?;
-        Ok(self.check().run(&mut self.heard(&mut web), url.as_str()))
+        Ok(self.check().run(&mut self.reporting(&mut web), url.as_str()))
     }
 
     fn folder(&mut self, path: &Path) -> Result<Report, CheckError> {
@@ -233,7 +233,7 @@ impl<P: FnMut(Asked<'_>)> Run<P> {
             let mut folder = folder::Folder::new(path, base_url);
             let check = self.check();
             let check = if publish::is_under_way(path) { check.under_way() } else { check };
-            return Ok(check.run_beside(&mut self.heard(&mut folder), [start.as_str()], others));
+            return Ok(check.run_beside(&mut self.reporting(&mut folder), [start.as_str()], others));
         }
         let files = folder::documents(path, Wanted::All)?;
         if files.is_empty() {
@@ -242,17 +242,17 @@ impl<P: FnMut(Asked<'_>)> Run<P> {
         let Some(base_url) = base_url else { return Ok(self.alone(&files, self.check())) };
         let starts = urls(path, &base_url, &files);
         let mut folder = folder::Folder::new(path, base_url);
-        Ok(self.check().run_all(&mut self.heard(&mut folder), starts.iter().map(String::as_str)))
+        Ok(self.check().run_all(&mut self.reporting(&mut folder), starts.iter().map(String::as_str)))
     }
 
     /// Documents whose URLs nobody knows: what they link to is not looked at.
     fn alone(&mut self, files: &[PathBuf], check: Check) -> Report {
         let paths: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
-        check.run_beside(&mut self.heard(&mut file::Paths), [], paths.iter().map(AsRef::as_ref))
+        check.run_beside(&mut self.reporting(&mut file::Paths), [], paths.iter().map(AsRef::as_ref))
     }
 
-    fn heard<'a, F>(&'a mut self, fetch: &'a mut F) -> Heard<'a, F, P> {
-        Heard { fetch, progress: &mut self.progress, documents: &mut self.documents, ahead: 0 }
+    fn reporting<'a, F>(&'a mut self, fetch: &'a mut F) -> Reporting<'a, F, P> {
+        Reporting { fetch, progress: &mut self.progress, documents: &mut self.documents, ahead: 0 }
     }
 }
 
@@ -271,7 +271,7 @@ fn join(whole: &mut Report, part: Report) {
 }
 
 /// Tells what is asked for.
-struct Heard<'a, F, P> {
+struct Reporting<'a, F, P> {
     fetch: &'a mut F,
     progress: &'a mut P,
     documents: &'a mut usize,
@@ -279,14 +279,14 @@ struct Heard<'a, F, P> {
     ahead: usize,
 }
 
-impl<F, P: FnMut(Asked<'_>)> Heard<'_, F, P> {
+impl<F, P: FnMut(Asked<'_>)> Reporting<'_, F, P> {
     fn tell(&mut self, url: &str) {
         let documents = *self.documents;
         (self.progress)(Asked { url, documents, known: documents + self.ahead });
     }
 }
 
-impl<F: Fetch, P: FnMut(Asked<'_>)> Fetch for Heard<'_, F, P> {
+impl<F: Fetch, P: FnMut(Asked<'_>)> Fetch for Reporting<'_, F, P> {
     fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
         *self.documents += 1;
         self.tell(url);

@@ -193,28 +193,28 @@ pub(crate) struct BuildArgs {
 
 /// What a build is told, and what of it nobody has said this time.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct SetSettings {
     pub(crate) settings: Settings,
     /// The hubs are those of the last build.
-    pub(crate) kept_hubs: bool,
+    pub(crate) hubs_from_last_build: bool,
     /// The hash algorithms are those of the last build.
-    pub(crate) kept_hash: bool,
+    pub(crate) hash_from_last_build: bool,
 }
 
 /// What a command builds, as it was said when the command began: the configuration is read once.
 #[derive(Clone, Debug)]
-pub(crate) struct Commission {
+pub(crate) struct BuildRequest {
     /// The folder of the site.
     pub(crate) out: PathBuf,
     /// Each set with the folder of its documents.
-    pub(crate) sets: Vec<(PathBuf, Chosen)>,
+    pub(crate) sets: Vec<(PathBuf, SetSettings)>,
     /// The configuration that says what no flag does.
     configuration: Option<PathBuf>,
     /// Whether that names all sets of the site. Of one that is only named beside it nobody knows that.
     names_all: bool,
 }
 
-impl Commission {
+impl BuildRequest {
     /// The folder of the site of which a configuration names all sets, and that file.
     pub(crate) fn configured_site(&self) -> Option<(PathBuf, PathBuf)> {
         let configuration = self.configuration.clone().filter(|_| self.names_all)?;
@@ -229,17 +229,17 @@ impl Commission {
 
 impl BuildArgs {
     /// What is to be built. A configuration says all that no flag does.
-    pub(crate) fn commission(&self) -> Result<Commission, Failure> {
+    pub(crate) fn build_request(&self) -> Result<BuildRequest, Failure> {
         let Some(config) = (if self.directory.is_some() { None } else { self.out.config()? }) else {
             let out = self.out.out.clone().ok_or(Failure::NoSite)?;
             let sets = vec![(out.clone(), self.settings(&out)?)];
-            return Ok(Commission { out, sets, configuration: None, names_all: false });
+            return Ok(BuildRequest { out, sets, configuration: None, names_all: false });
         };
         let sets = config.sets.into_iter().map(|(out, settings)| {
             let settings = self.override_in(settings)?;
-            Ok((out, Chosen { settings, kept_hubs: false, kept_hash: false }))
+            Ok((out, SetSettings { settings, hubs_from_last_build: false, hash_from_last_build: false }))
         });
-        Ok(Commission {
+        Ok(BuildRequest {
             out: config.out,
             sets: sets.collect::<Result<_, Failure>>()?,
             configuration: Some(self.out.file()),
@@ -248,7 +248,7 @@ impl BuildArgs {
     }
 
     /// What the flags say; what they leave out stays as in the last build of the site.
-    fn settings(&self, out: &Path) -> Result<Chosen, Failure> {
+    fn settings(&self, out: &Path) -> Result<SetSettings, Failure> {
         let stored = State::load_if_built(out)?.map(|state| state.settings);
         let known = stored.is_some();
         let settings = match (stored, &self.directory, &self.base_url) {
@@ -260,10 +260,10 @@ impl BuildArgs {
             (None, ..) => return Err(StateError::NotBuilt { out: out.to_owned() }.into()),
         };
         let settings = self.override_in(settings)?;
-        Ok(Chosen {
+        Ok(SetSettings {
             settings,
-            kept_hubs: known && self.keeps_hubs(),
-            kept_hash: known && self.hash.is_empty(),
+            hubs_from_last_build: known && self.keeps_hubs(),
+            hash_from_last_build: known && self.hash.is_empty(),
         })
     }
 
@@ -386,7 +386,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     State(#[from] StateError),
     #[error("the configuration names this set no more, and it stays as it is: {0}")]
-    Unretired(Arc<StateError>),
+    RetireFailure(Arc<StateError>),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     #[error("--log `{0}` is no filter: write off, error, warn, info, debug, trace, or target=level")]
@@ -405,7 +405,7 @@ pub(crate) enum Failure {
     Sets { failed: usize, all: usize, what: &'static str, code: u8 },
     /// Each warning has been said already.
     #[error("the lists are published, but archives or dumps that are due are not: see the warnings")]
-    Undone,
+    MaintenanceFailure,
     /// Each has been told already.
     #[error("rules are broken")]
     Rules,

@@ -147,9 +147,9 @@ pub struct HubRecord {
     /// The topic URI.
     pub topic: String,
     /// The documents as of the last acknowledged notification, by URL.
-    pub told: BTreeMap<String, Told>,
+    pub known: BTreeMap<String, KnownDocument>,
     /// The documents as of notifications without an answer since then, by URL: the hub may know them or not. Written before anything is posted.
-    pub doubt: BTreeMap<String, Told>,
+    pub unconfirmed: BTreeMap<String, KnownDocument>,
     /// The last acknowledgement.
     pub last: Option<Acknowledgement>,
     /// The number of the last Change Notification that it took, or that was before its time.
@@ -167,19 +167,19 @@ pub struct HubRecord {
 impl HubRecord {
     /// The record of a hub that knows nothing of `topic` yet.
     pub fn new(topic: impl Into<String>) -> Self {
-        let (told, doubt) = (BTreeMap::new(), BTreeMap::new());
-        Self { topic: topic.into(), told, doubt, last: None, sent: 0, trouble: None, left: None }
+        let (known, unconfirmed) = (BTreeMap::new(), BTreeMap::new());
+        Self { topic: topic.into(), known, unconfirmed, last: None, sent: 0, trouble: None, left: None }
     }
 
     /// Whether the hub has heard of the site, as far as anybody can tell.
     pub fn may_know_something(&self) -> bool {
-        !self.told.is_empty() || !self.doubt.is_empty()
+        !self.known.is_empty() || !self.unconfirmed.is_empty()
     }
 }
 
 /// A document as a hub was told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct KnownDocument {
     /// What it was.
     #[serde(with = "capability_token")]
     pub capability: Capability,
@@ -341,7 +341,7 @@ impl State {
     }
 
     /// The hubs that may have something to hear: those of the settings in their order, then those that are leaving.
-    pub fn hubs_to_tell(&self) -> impl Iterator<Item = &HubUrl> {
+    pub fn hubs_to_notify(&self) -> impl Iterator<Item = &HubUrl> {
         let leaving = self.hubs.iter().filter(|(_, record)| record.left.is_some());
         self.settings.hubs.iter().chain(leaving.map(|(hub, _)| hub))
     }
@@ -406,10 +406,10 @@ mod tests {
             version: 7,
             changed: DateTime::now(),
         };
-        let told = Told { capability: Capability::ResourceList, part: Part::Whole, version: 6 };
+        let known = KnownDocument { capability: Capability::ResourceList, part: Part::Whole, version: 6 };
         let record = HubRecord {
-            told: BTreeMap::from([(document.url.clone(), told.clone())]),
-            doubt: BTreeMap::from([(document.url.clone(), Told { version: 7, ..told })]),
+            known: BTreeMap::from([(document.url.clone(), known.clone())]),
+            unconfirmed: BTreeMap::from([(document.url.clone(), KnownDocument { version: 7, ..known })]),
             left: Some(DateTime::now()),
             last: Some(Acknowledgement { at: DateTime::now(), status: 202, key: "k".into() }),
             ..HubRecord::new("http://example.org/resync/framework/")

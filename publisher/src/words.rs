@@ -10,17 +10,17 @@ use bytesize::ByteSize;
 use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
     Changes,
-    notify::{Outcome, Told},
-    publish::{Besides, Built, Dump, Dumped, Undone, Written},
+    notify::{HubReport, Outcome},
+    publish::{Built, Dump, Dumped, MaintenanceFailure, MaintenanceReport, Written},
     status::{HubStatus, Status},
     watch::Report,
 };
 
-use crate::cli::Chosen;
+use crate::cli::SetSettings;
 
 /// "12 resources, 48.2 kB → Resource List written", and what the build took over from the last one.
-pub(crate) fn built(built: &Built, chosen: &Chosen) -> String {
-    format!("{}{}", summary(built), kept(chosen))
+pub(crate) fn built(built: &Built, set_settings: &SetSettings) -> String {
+    format!("{}{}", summary(built), kept(set_settings))
 }
 
 fn summary(built: &Built) -> String {
@@ -63,13 +63,13 @@ pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
 }
 
 /// "Resource Dump, Capability List written".
-pub(crate) fn besides(besides: &Besides) -> String {
-    format!("{} written", kinds(&besides.written))
+pub(crate) fn maintenance(maintenance: &MaintenanceReport) -> String {
+    format!("{} written", kinds(&maintenance.written))
 }
 
 /// What was due and failed, for who runs a command.
-pub(crate) fn undone(undone: &Undone) -> String {
-    format!("{undone}; tried again by the next build")
+pub(crate) fn failures(failures: &MaintenanceFailure) -> String {
+    format!("{failures}; tried again by the next build")
 }
 
 /// With the name of the set before each line, where there are several.
@@ -99,18 +99,22 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
             }
             say(&summary(built));
         }
-        Report::Dumped(_, besides) => {
-            for undone in &besides.undone {
-                complain("warning", &format!("{undone}; tried again later"));
+        Report::Dumped(_, maintenance) => {
+            for failures in &maintenance.failures {
+                complain("warning", &format!("{failures}; tried again later"));
             }
-            if !besides.written.is_empty() {
-                say(&format!("→ {}", self::besides(besides)));
+            if !maintenance.written.is_empty() {
+                say(&format!("→ {}", self::maintenance(maintenance)));
             }
         }
-        Report::NotBuilt(_, error) => complain("error", &format!("{error}; tried again at the next change")),
-        Report::Told(_, told) if told.leaving => say(&self::told(std::slice::from_ref(told))),
-        Report::Told(_, told) => say(&format!("{}: {}", told.hub, self::told(std::slice::from_ref(told)))),
-        Report::NotTold(_, error) => complain("error", &format!("{error}; tried again soon")),
+        Report::BuildFailed(_, error) => {
+            complain("error", &format!("{error}; tried again at the next change"))
+        }
+        Report::Notified(_, reports) if reports.leaving => say(&self::reports(std::slice::from_ref(reports))),
+        Report::Notified(_, reports) => {
+            say(&format!("{}: {}", reports.hub, self::reports(std::slice::from_ref(reports))))
+        }
+        Report::NotifyFailed(_, error) => complain("error", &format!("{error}; tried again soon")),
         _ => {}
     }
 }
@@ -127,13 +131,13 @@ fn changed(Changes { created, updated, deleted }: Changes) -> String {
 }
 
 /// What nobody said this time and would be otherwise in a new site.
-fn kept(chosen: &Chosen) -> String {
-    let Chosen { settings, kept_hubs, kept_hash } = chosen;
+fn kept(set_settings: &SetSettings) -> String {
+    let SetSettings { settings, hubs_from_last_build, hash_from_last_build } = set_settings;
     let mut flags = Vec::new();
-    if *kept_hash && settings.hash != [Algorithm::Sha256] {
+    if *hash_from_last_build && settings.hash != [Algorithm::Sha256] {
         flags.extend(settings.hash.iter().map(|algorithm| format!("--hash {algorithm}")));
     }
-    if *kept_hubs {
+    if *hubs_from_last_build {
         flags.extend(settings.hubs.iter().map(|hub| format!("--hub {hub}")));
     }
     if flags.is_empty() { String::new() } else { format!(" (as in the last build: {})", flags.join(" ")) }
@@ -154,7 +158,7 @@ pub(crate) fn warnings(built: &Built) -> Vec<String> {
         lines
             .push("the collection is empty; a Destination that deletes would now drop its copies".to_owned());
     }
-    lines.extend(built.undone.iter().map(undone));
+    lines.extend(built.failures.iter().map(failures));
     lines
 }
 
@@ -190,29 +194,29 @@ fn name_of(path: &Path) -> String {
 }
 
 /// "1 notification, hub accepted (202)"; for several hubs a line each.
-pub(crate) fn told(hubs: &[Told]) -> String {
-    let lines = hubs.iter().map(|told| {
-        let whose = match told.leaving {
-            true => format!("{}, which this site has left: ", told.hub),
-            false if hubs.len() > 1 => format!("{}: ", told.hub),
+pub(crate) fn reports(hubs: &[HubReport]) -> String {
+    let lines = hubs.iter().map(|reports| {
+        let whose = match reports.leaving {
+            true => format!("{}, which this site has left: ", reports.hub),
+            false if hubs.len() > 1 => format!("{}: ", reports.hub),
             false => String::new(),
         };
-        let what = match &told.outcome {
+        let what = match &reports.outcome {
             Outcome::NothingChanged => "the hub knows everything, nothing to send".to_owned(),
             Outcome::Accepted { status } => {
-                let all = told.sent + usize::from(!told.changes.is_empty());
-                let resources = std::iter::repeat_n("changes of resources".to_owned(), told.sent);
-                let documents = told
+                let all = reports.sent + usize::from(!reports.changes.is_empty());
+                let resources = std::iter::repeat_n("changes of resources".to_owned(), reports.sent);
+                let documents = reports
                     .changes
                     .iter()
                     .map(|change| format!("{} {}", change.capability.name(), change.change.token()));
                 let kinds = counted(resources.chain(documents));
                 format!("{} ({kinds}), hub accepted ({status})", count(all as u64, "notification"))
             }
-            Outcome::Failed(error) if told.sent > 0 => {
+            Outcome::Failed(error) if reports.sent > 0 => {
                 format!(
                     "not told of everything ({} accepted): {error}",
-                    count(told.sent as u64, "notification")
+                    count(reports.sent as u64, "notification")
                 )
             }
             Outcome::Failed(error) => format!("not told: {error}"),
@@ -261,7 +265,7 @@ pub(crate) fn status(status: &Status, place_of_hubs: &str) -> String {
 }
 
 fn hub_standing(hub: &HubStatus) -> String {
-    let last = match (&hub.told_at, hub.answer) {
+    let last = match (&hub.notified_at, hub.answer) {
         (Some(at), Some(answer)) => format!("last told {at} ({answer})"),
         _ => "never told".to_owned(),
     };

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
+use resync_hub::admin::{Audit, By, Size};
 use resync_hub::config::Config;
-use resync_hub::operator::{Audit, By, Size};
 use resync_hub::store::{self, BackupError, Copied, Credentials, Header, StoreError};
 use resync_hub::topics::Tokens;
 use tempfile::Builder;
@@ -148,7 +148,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     if config.data_dir.exists() {
         is_ours(&config)?;
     }
-    let keys = config.secrets.keyring().map_err(Failure::new)?;
+    let keys = store::Keyring::of(&config.secrets).map_err(Failure::new)?;
     let (engine, directory) = (config.store.engine, &config.data_dir);
     let credentials = if without_credentials { Credentials::LeftOut } else { Credentials::Restored };
     let restored = if file == Path::new("-") {

@@ -1,8 +1,8 @@
 //! `resync-hub fsck`: whether the store of a stopped hub is whole, and mending it.
 
 use clap::Args;
+use resync_hub::admin::{Audit, By, counted};
 use resync_hub::config::Config;
-use resync_hub::operator::{Audit, By, counted};
 use resync_hub::store::{self, Fault, Findings, Mended, Repaired};
 
 use super::owner::is_ours;
@@ -23,7 +23,7 @@ pub(super) struct Fsck {
 pub(super) fn run(command: Fsck) -> Result<(), Failure> {
     let config = command.hub.load()?;
     is_ours(&config)?;
-    let keys = config.secrets.keyring().map_err(Failure::new)?;
+    let keys = store::Keyring::of(&config.secrets).map_err(Failure::new)?;
     if command.repair {
         return repair(&config, &keys);
     }

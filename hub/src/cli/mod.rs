@@ -25,8 +25,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use resync_common::completions::{Completions, Man};
 use resync_common::logging::takes_colour;
 use resync_hub::StartError;
+use resync_hub::admin::LogFilter;
 use resync_hub::config::{self, Config, ConfigError, LogFormat, Overrides};
-use resync_hub::operator::LogFilter;
 use tracing_subscriber::{EnvFilter, reload};
 
 /// The exit code of a bad configuration.

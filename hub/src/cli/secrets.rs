@@ -40,7 +40,7 @@ pub(super) fn run(command: Secrets) -> Result<(), Failure> {
 }
 
 fn rotate(config: &Config) -> Result<String, Failure> {
-    let keys = config.secrets.keyring().map_err(Failure::new)?;
+    let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
     let Some(key) = keys.writes_with() else { return Err(Failure::new(KeyringError::None)) };
     if let Err(not_ours) = is_ours(config) {
         return ask_running(config).map_err(|running| running.and(&not_ours));

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use resync_hub::operator::counted;
+use resync_hub::admin::counted;
 use serde::Deserialize;
 
 use super::tools::{AdminApi, understand};

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use clap::Subcommand;
+use resync_hub::admin::{Audit, By};
 use resync_hub::config::Config;
-use resync_hub::operator::{Audit, By};
 use resync_hub::topics::{NewToken, TokenInfo, Tokens, TokensError};
 use serde::Deserialize;
 use serde_json::json;

@@ -179,7 +179,7 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
         }
         ConfigCommand::Check(args) => {
             let config = config::load(args.file().as_deref(), variables(), &Vec::new()).map_err(unread)?;
-            config.check_files()?;
+            resync_hub::check_files(&config)?;
             if config.secrets.credential().is_some() {
                 complain("the keys of the secrets are handed to the service only, and were not looked at");
             }

@@ -103,6 +103,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::store::Keyring;
 
     fn variables<const N: usize>(variables: [(&str, &str); N]) -> [(String, String); N] {
         variables.map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -235,45 +236,45 @@ mod tests {
 
     #[test]
     fn keys_of_secrets_come_from_the_environment_or_from_a_file_and_are_never_printed() {
-        let key = crate::store::Keyring::generate();
+        let key = Keyring::generate();
         let environment = variables([("RESYNC_HUB_SECRETS_KEY", &key)]);
         let config = load(None, environment.clone(), &Vec::new()).unwrap();
-        let from_environment = config.secrets.keyring().unwrap();
+        let from_environment = Keyring::of(&config.secrets).unwrap();
         assert!(from_environment.writes_with().is_some());
         assert!(!format!("{config:?}").contains(&key));
 
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let with_file = |file: &tempfile::NamedTempFile| {
-            from_file(&format!("[secrets]\nkey_file = {:?}", file.path())).unwrap().secrets.keyring()
+            Keyring::of(&from_file(&format!("[secrets]\nkey_file = {:?}", file.path())).unwrap().secrets)
         };
         assert!(with_file(&file).is_err(), "an empty file does not switch encryption off");
         writeln!(file, "{key}").unwrap();
         assert_eq!(with_file(&file).unwrap().writes_with(), from_environment.writes_with());
         let named = vec![("secrets.key_file", file.path().display().to_string())];
         let named = load(None, [], &named).unwrap();
-        assert!(named.secrets.keyring().is_ok());
+        assert!(Keyring::of(&named.secrets).is_ok());
 
         let both = vec![("secrets.key_file", "/nowhere".to_owned())];
-        let error = load(None, environment, &both).unwrap().secrets.keyring().unwrap_err();
+        let error = Keyring::of(&load(None, environment, &both).unwrap().secrets).unwrap_err();
         assert!(error.to_string().contains("not in both"), "{error}");
     }
 
     #[test]
     fn the_file_of_keys_may_be_one_that_systemd_hands_to_the_service_and_to_nobody_else() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("keys"), crate::store::Keyring::generate()).unwrap();
+        std::fs::write(folder.path().join("keys"), Keyring::generate()).unwrap();
         let named = vec![("secrets.key_file", "${CREDENTIALS_DIRECTORY}/keys".to_owned())];
         let handed_over = variables([("CREDENTIALS_DIRECTORY", folder.path().to_str().unwrap())]);
         let service = load(None, handed_over, &named).unwrap();
         assert_eq!(service.secrets.key_file, folder.path().join("keys"));
-        assert!(service.secrets.keyring().unwrap().writes_with().is_some());
+        assert!(Keyring::of(&service.secrets).unwrap().writes_with().is_some());
         assert_eq!(service.secrets.credential(), None);
 
         let operator = load(None, [], &named).unwrap();
         assert_eq!(operator.secrets.credential(), Some("keys"));
-        let error = operator.secrets.keyring().unwrap_err().to_string();
+        let error = Keyring::of(&operator.secrets).unwrap_err().to_string();
         assert!(error.contains("systemd hands it to the service only"), "{error}");
-        assert!(operator.check_files().is_ok(), "it is no mistake");
+        assert!(crate::check_files(&operator).is_ok(), "it is no mistake");
     }
 
     #[test]

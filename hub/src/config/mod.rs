@@ -2,13 +2,12 @@
 
 mod contradictions;
 mod exposed;
-mod files;
 mod layers;
+mod prefixes;
 mod print;
 mod values;
 
 use std::fmt;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,12 +19,9 @@ use url::Url;
 
 pub use exposed::Exposed;
 pub use layers::{Overrides, load};
+pub use prefixes::{NoPrefix, Prefixes};
 pub use print::print;
-pub use values::{DEFAULT_TOML, Rate, RateError};
-
-use crate::delivery::{BreakerPolicy, RetryPolicy};
-use crate::store::{Engine, Keyring, KeyringError};
-use crate::topics::{Prefixes, uses_file};
+pub use values::{DEFAULT_TOML, Engine, Rate, RateError};
 
 /// Why there is no usable configuration.
 #[derive(Debug, thiserror::Error)]
@@ -381,33 +377,15 @@ impl SecretsConfig {
         }
     }
 
-    /// The keys under which subscribers' secrets are kept; the file is read anew each time.
-    ///
-    /// # Errors
-    /// [`KeyringError`].
-    pub fn keyring(&self) -> Result<Keyring, KeyringError> {
-        let file = self.key_file.display().to_string();
-        match (self.key.0.is_empty(), file.is_empty()) {
-            (true, true) => Ok(Keyring::none()),
-            (false, false) => Err(KeyringError::Twice),
-            (false, true) => some(&self.key.0, "[secrets] key"),
-            (true, false) => {
-                let unread = |error: std::io::Error| match self.credential() {
-                    Some(_) => "systemd hands it to the service only (LoadCredential)".to_owned(),
-                    None => error.to_string(),
-                };
-                let text = fs::read_to_string(&self.key_file)
-                    .map_err(|error| KeyringError::File { path: file.clone(), reason: unread(error) })?;
-                some(&text, &file)
-            }
-        }
+    /// The keys themselves, where they stand in the configuration or the environment.
+    pub fn key(&self) -> Option<&str> {
+        Some(self.key.0.as_str()).filter(|key| !key.is_empty())
     }
-}
 
-/// A place that should hold keys and holds none is a mistake: nobody means it to switch encryption off.
-fn some(text: &str, place: &str) -> Result<Keyring, KeyringError> {
-    let keys = Keyring::parse(text)?;
-    if keys.writes_with().is_some() { Ok(keys) } else { Err(KeyringError::Empty(place.to_owned())) }
+    /// The file with the keys.
+    pub fn key_file(&self) -> Option<&Path> {
+        Some(self.key_file.as_path()).filter(|path| !path.as_os_str().is_empty())
+    }
 }
 
 /// `[signature]`
@@ -487,21 +465,6 @@ impl Config {
         Ok(self)
     }
 
-    /// What a hub does with failed deliveries.
-    pub fn retry_policy(&self) -> RetryPolicy {
-        RetryPolicy {
-            trouble: self.delivery.schedule.clone(),
-            refused: self.delivery.schedule_4xx.clone(),
-            gone_confirm_after: self.delivery.gone_confirm_after,
-        }
-    }
-
-    /// When a hub leaves a host alone.
-    pub fn breaker_policy(&self) -> BreakerPolicy {
-        let DeliveryConfig { breaker_failures: failures, breaker_open, breaker_open_max, .. } = self.delivery;
-        BreakerPolicy { failures, open: breaker_open, open_max: breaker_open_max }
-    }
-
     /// Where the admin token is.
     pub fn admin_token_file(&self) -> PathBuf {
         if self.admin.token_file.as_os_str().is_empty() {
@@ -543,6 +506,11 @@ impl Config {
 /// Where the publishers' tokens of a hub with this data folder are.
 pub fn publisher_tokens_file(data_dir: &Path) -> PathBuf {
     data_dir.join("publisher-tokens.json")
+}
+
+/// Where it is written down when these tokens were used.
+pub fn uses_file(tokens: &Path) -> PathBuf {
+    tokens.with_extension("used.json")
 }
 
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];

@@ -8,8 +8,7 @@ use bytesize::ByteSize;
 use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer as _};
 use url::Url;
 
-use crate::store::Engine;
-use crate::topics::Prefixes;
+use super::prefixes::Prefixes;
 
 /// The commented file that is the compiled-in default.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
@@ -60,6 +59,28 @@ fn parse_rate(text: &str) -> Option<Rate> {
     let count: u32 = count.trim().parse().ok()?;
     let burst = burst.trim().strip_prefix("burst ")?.trim().parse().ok()?;
     (count > 0 && burst > 0).then(|| Rate { per_second: f64::from(count) / f64::from(seconds), burst })
+}
+
+/// Which embedded engine keeps the data (`[store] engine`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// fjall 3: log-structured, synced before every acknowledgement.
+    #[default]
+    Fjall,
+    /// sled 0.34: survives `kill -9`, but has lost acknowledged records in simulated power cuts.
+    #[cfg(feature = "sled")]
+    Sled,
+}
+
+#[cfg(test)]
+impl Engine {
+    /// What this program is built with.
+    pub(crate) const ALL: &[Self] = &[
+        Self::Fjall,
+        #[cfg(feature = "sled")]
+        Self::Sled,
+    ];
 }
 
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

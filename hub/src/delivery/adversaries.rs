@@ -144,8 +144,8 @@ impl World {
                 continue;
             };
             idle = 0;
-            self.lanes.take(attempt.lane, attempt.busy_from());
-            self.in_slow_lane += usize::from(attempt.lane == Lane::Slow);
+            self.lanes.take(attempt.place.lane, attempt.place.busy_from());
+            self.in_slow_lane += usize::from(attempt.place.lane == Lane::Slow);
             let host = &mut self.hosts[self.host_of[&attempt.subscription]];
             host.answered += 1;
             let due = self.now.monotonic + (host.answers)(host.answered);
@@ -170,7 +170,7 @@ impl World {
                 && next.key().0 <= self.now.monotonic
             {
                 let (at, attempt) = next.remove();
-                self.lanes.release(attempt.lane, attempt.busy_from());
+                self.lanes.release(attempt.place.lane, attempt.place.busy_from());
                 let is_honest = self.hosts[self.host_of[&attempt.subscription]].is_honest;
                 self.honest += usize::from(attempt.topic == HONEST && is_honest);
                 let delivered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };

@@ -139,12 +139,12 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::config::Prefixes;
     use crate::delivery::{BreakerPolicy, Delivery, RetryPolicy, Settings};
     use crate::egress::{Confirmed, Guard};
+    use crate::store::VerifiedSubscription;
     use crate::store::{self, Engine, Intent, Keyring, NewRequest};
-    use crate::subscriptions::VerifiedSubscription;
     use crate::telemetry::Tracer;
-    use crate::topics::Prefixes;
 
     /// Takes whatever it is sent, and echoes the challenge to who asks.
     async fn subscriber() -> (String, mpsc::UnboundedReceiver<String>) {

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use lru::LruCache;
 
 use super::feed::without_known_entries;
+use crate::config::Prefixes;
 use crate::store::{Notification, Offset, Recipient, Rule, Store, StoreError, SubscriptionId, TopicId};
-use crate::topics::Prefixes;
 use crate::weighed::Weighed;
 
 /// Subscriptions whose last version is remembered, some dozen bytes each; all others get the whole.

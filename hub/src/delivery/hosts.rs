@@ -12,6 +12,7 @@ use super::host::{Candidates, Host};
 use super::lanes::{Lane, OpenLanes};
 use super::networks::Networks;
 use super::slowness::{Peers, SLOW};
+use super::waiting::LastAttempt;
 use crate::egress::network;
 use crate::store::{SubscriptionId, TopicId};
 
@@ -21,6 +22,26 @@ pub(super) struct HostId(u32);
 
 /// A subscription that waits for its host.
 pub(super) type Waiter = (TopicId, SubscriptionId);
+
+/// A place of a host, as it is taken and given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Whose share of the requests under way it is of.
+    pub(super) lane: Lane,
+    /// Whether it is for one whose last attempt was delivered.
+    pub(super) is_proven: bool,
+    /// Whether the host is known to take long for an answer.
+    pub(super) takes_long: bool,
+    /// When it was taken.
+    pub(super) begun: Instant,
+}
+
+impl Place {
+    /// When it was taken, if that may keep the worker busy: while an answer is known to take long, the worker does something else.
+    pub(super) fn busy_from(self) -> Option<Instant> {
+        (!self.takes_long).then_some(self.begun)
+    }
+}
 
 /// Hosts that may not be served now and are passed by in one look for one that may.
 const PASSED_BY: usize = 64;
@@ -140,10 +161,10 @@ impl Hosts {
         }
     }
 
-    /// Puts a subscription behind those of its topic that wait for its host; `again` if it failed before.
-    pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, again: bool) {
+    /// Puts a subscription behind those of its topic that wait for its host.
+    pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, last: LastAttempt) {
         let now = self.now;
-        self.host(id).wait(waiter, again, now);
+        self.host(id).wait(waiter, last, now);
         self.mark_ready(id);
     }
 
@@ -166,7 +187,7 @@ impl Hosts {
     }
 
     /// The next subscription whose host and lane have a free place, which it takes. Lanes take turns, and so do hosts.
-    pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Lane, Waiter)> {
+    pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Place, Waiter)> {
         if open.is_scarce() {
             self.note_who_finds_no_place();
         }
@@ -190,9 +211,10 @@ impl Hosts {
                     continue;
                 }
                 self.host(id).in_ready[index] = false;
-                if let Some(waiter) = self.pop(id, lane) {
+                if let Some((waiter, is_proven)) = self.pop(id, lane) {
                     let host = &mut self.states[id.0 as usize];
                     host.in_flight += 1;
+                    host.strangers += u32::from(!is_proven);
                     host.network.add(1);
                     if lane == Lane::Slow {
                         host.in_slow_lane += 1;
@@ -200,8 +222,9 @@ impl Hosts {
                     }
                     *self.under_way.entry((self.now, id)).or_default() += 1;
                     self.turn = (index + 1) % Lane::ALL.len();
+                    let takes_long = host.pace.takes_long();
                     self.mark_ready(id);
-                    return Some((id, lane, waiter));
+                    return Some((id, Place { lane, is_proven, takes_long, begun: self.now }, waiter));
                 }
                 // It may have become slow, or quick again, since it came here.
                 self.mark_ready(id);
@@ -211,16 +234,16 @@ impl Hosts {
         None
     }
 
-    fn pop(&mut self, id: HostId, lane: Lane) -> Option<Waiter> {
+    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool)> {
         let candidates = self.permits(id)?;
         let host = &mut self.states[id.0 as usize];
         let is_slow = host.is_slow(self.bound);
-        let (waiter, chosen) = host.choose(candidates, lane, is_slow)?;
+        let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
         let now = self.now;
         if let Some(from) = self.breaker(id).and_then(|breaker| breaker.sent(chosen, now)) {
             self.pauses.push(Reverse((from, id)));
         }
-        Some(waiter)
+        Some((waiter, last == LastAttempt::Delivered))
     }
 
     /// Whether its network may have one more place: one of `spare`, where no others are left.
@@ -296,18 +319,14 @@ impl Hosts {
         self.states[id.0 as usize].confirmations
     }
 
-    /// Whether it is known to take so long for an answer that it keeps no worker busy.
-    pub(super) fn takes_long(&self, id: HostId) -> bool {
-        self.states[id.0 as usize].pace.takes_long()
-    }
-
     /// How often it has answered, so that whoever got no answer can tell whether others have.
     pub(super) fn answers(&self, id: HostId) -> u32 {
         self.states[id.0 as usize].answers
     }
 
-    /// Gives a place back that was taken at this moment, for nothing.
-    pub(super) fn release(&mut self, id: HostId, lane: Lane, begun: Instant) {
+    /// Gives a place back that was taken for nothing.
+    pub(super) fn release(&mut self, id: HostId, place: Place) {
+        let Place { lane, is_proven, begun, .. } = place;
         let has_hung = match self.under_way.entry((begun, id)) {
             Entry::Occupied(mut requests) if *requests.get() > 1 => {
                 *requests.get_mut() -= 1;
@@ -321,6 +340,7 @@ impl Hosts {
         };
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
+        host.strangers = host.strangers.saturating_sub(u32::from(!is_proven));
         host.network.subtract(1);
         if lane == Lane::Slow {
             host.in_slow_lane = host.in_slow_lane.saturating_sub(1);
@@ -334,12 +354,12 @@ impl Hosts {
         self.forget_if_unused(id);
     }
 
-    /// Gives a place back after a request that began at this moment and ended so.
-    pub(super) fn answered(&mut self, id: HostId, lane: Lane, sign: Sign, begun: Instant, now: Instant) {
+    /// Gives a place back after a request that ended so.
+    pub(super) fn answered(&mut self, id: HostId, place: Place, sign: Sign, now: Instant) {
         if sign != Sign::None {
             // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
             let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
-            let took = now.saturating_duration_since(begun);
+            let took = now.saturating_duration_since(place.begun);
             // Nobody can be as quick as a refused connection.
             if sign == Sign::Alive {
                 self.neighbours.peers.answered(took);
@@ -350,7 +370,7 @@ impl Hosts {
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
             self.record(id, sign, now);
         }
-        self.release(id, lane, begun);
+        self.release(id, place);
     }
 
     fn record(&mut self, id: HostId, sign: Sign, now: Instant) {
@@ -393,7 +413,7 @@ impl Hosts {
             if breaker.until() == Some(until) {
                 breaker.probe();
                 self.mark_ready(id);
-            } else if breaker.asks_from() == until {
+            } else if breaker.asks_from(until) {
                 self.mark_ready(id);
             }
         }
@@ -491,7 +511,10 @@ impl Hosts {
             breaker.map_or(Candidates::InTurn, |breaker| breaker.permits(under_way, self.limit, self.now));
         // Where requests hang, those that answer must not wait behind each tenant that lets them.
         let hangs = permits == Candidates::InTurn && host.is_slow(None);
-        Some(if hangs { Candidates::WellFirst } else { permits })
+        let permits = if hangs { Candidates::WellFirst } else { permits };
+        // Nor before they do: the others have no more than half of its places while somebody waits whose last attempt was delivered.
+        let are_many = permits == Candidates::InTurn && host.strangers as usize >= (self.limit / 2).max(1);
+        Some(if are_many { Candidates::ProvenFirst } else { permits })
     }
 
     fn breaker(&mut self, id: HostId) -> Option<&mut Breaker> {
@@ -543,21 +566,26 @@ mod tests {
         (TopicId(1), SubscriptionId(id))
     }
 
+    /// One of a first attempt.
+    fn place(begun: Instant) -> Place {
+        Place { lane: Lane::First, is_proven: false, takes_long: false, begun }
+    }
+
     /// What began when the hosts were woken last ends so, after so many seconds.
     fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) {
         let begun = hosts.now;
-        hosts.answered(host, Lane::First, sign, begun, begun + Duration::from_secs(seconds));
+        hosts.answered(host, place(begun), sign, begun + Duration::from_secs(seconds));
     }
 
     #[test]
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
         let mut hosts = hosts(2);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
         assert_eq!(next(&mut hosts), None);
-        hosts.release(host, Lane::First, hosts.now);
+        hosts.release(host, place(hosts.now));
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None);
     }
@@ -569,9 +597,9 @@ mod tests {
             hosts.join(&"https://slow.example".into(), None),
             hosts.join(&"https://quick.example".into(), None),
         );
-        hosts.wait(slow, waiter(1), false);
-        hosts.wait(slow, waiter(2), false);
-        hosts.wait(quick, waiter(3), false);
+        hosts.wait(slow, waiter(1), LastAttempt::None);
+        hosts.wait(slow, waiter(2), LastAttempt::None);
+        hosts.wait(quick, waiter(3), LastAttempt::None);
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(1)));
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(3)));
         assert_eq!(next(&mut hosts), None);
@@ -581,11 +609,11 @@ mod tests {
     fn a_host_is_forgotten_with_its_last_subscription_and_its_last_request() {
         let mut hosts = hosts(1);
         let first = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(first, waiter(1), false);
+        hosts.wait(first, waiter(1), LastAttempt::None);
         next(&mut hosts);
         hosts.leave(first);
         assert_ne!(hosts.join(&"https://b.example".into(), None), first, "a request is still under way");
-        hosts.release(first, Lane::First, hosts.now);
+        hosts.release(first, place(hosts.now));
         assert_eq!(hosts.join(&"https://c.example".into(), None), first, "the number is free again");
         assert_eq!(hosts.count(), 2);
     }
@@ -594,7 +622,7 @@ mod tests {
     fn a_host_in_trouble_is_left_alone_and_then_probed_once() {
         let mut hosts = hosts(4);
         let (host, now) = (hosts.join(&"https://a.example".into(), None), Instant::now());
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), true));
+        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
         }
@@ -619,7 +647,7 @@ mod tests {
         let host = hosts.join(&"https://a.example".into(), None);
         let of_topic = |topic, id| (TopicId(topic), SubscriptionId(id));
         (1..=4).for_each(|topic| hosts.delivered(host, of_topic(topic, topic)));
-        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), false));
+        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), LastAttempt::None));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
             answer(&mut hosts, host, Sign::Silent, 0);
@@ -629,7 +657,7 @@ mod tests {
             assert_eq!(next(&mut hosts), Some((host, of_topic(id, id))));
         }
         assert_eq!(next(&mut hosts), None, "half of its places are for those who ask");
-        hosts.wait(host, of_topic(1, 1), false);
+        hosts.wait(host, of_topic(1, 1), LastAttempt::None);
         assert_eq!(next(&mut hosts), Some((host, of_topic(1, 1))), "the one that was delivered to first");
     }
 
@@ -638,11 +666,11 @@ mod tests {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
         let begun = hosts.now;
-        (1..=2).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         hosts.neighbours.peers.crowd(begun);
         hosts.wake(begun);
         assert!(next(&mut hosts).is_some());
-        hosts.answered(host, Lane::First, Sign::Alive, begun, begun + Duration::from_millis(2_900));
+        hosts.answered(host, place(begun), Sign::Alive, begun + Duration::from_millis(2_900));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert_eq!(hosts.take(quick), None, "it is slow while others find no place");
         hosts.wake(begun + Duration::from_secs(60));
@@ -653,7 +681,7 @@ mod tests {
     fn a_refused_connection_makes_nobody_slow() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(host, waiter(1), false);
+        hosts.wait(host, waiter(1), LastAttempt::None);
         assert!(next(&mut hosts).is_some());
         let bound = hosts.neighbours.peers.bound();
         answer(&mut hosts, host, Sign::Silent, 0);
@@ -664,8 +692,8 @@ mod tests {
     fn lanes_take_turns_and_a_full_one_holds_up_no_other() {
         let mut hosts = hosts(8);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
-        (4..=6).for_each(|id| hosts.wait(host, waiter(id), true));
+        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (4..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
         let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
         assert_eq!(order, [1, 4, 2, 5]);
         let only_first = OpenLanes::new(|lane| lane == Lane::First);
@@ -678,7 +706,7 @@ mod tests {
     fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         answer(&mut hosts, host, Sign::Alive, 4);
@@ -693,7 +721,7 @@ mod tests {
     fn a_host_that_answers_quickly_now_and_then_stays_a_slow_one() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=20).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=20).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         for _ in 0..4 {
             assert!(hosts.take(quick).is_some());
@@ -711,7 +739,7 @@ mod tests {
     fn a_host_that_lets_a_request_hang_is_a_slow_one_until_that_ends() {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         hosts.wake(begun + SLOW);
@@ -719,11 +747,11 @@ mod tests {
         let later = begun + SLOW + Duration::from_millis(1);
         hosts.wake(later);
         assert_eq!(hosts.take(quick), None);
-        hosts.answered(host, Lane::First, Sign::Alive, begun + SLOW, later);
+        hosts.answered(host, place(begun + SLOW), Sign::Alive, later);
         assert_eq!(hosts.take(quick), None, "the first one hangs still");
         assert!(hosts.take(OpenLanes::ALL).is_some());
         // It ends for want of something on this side, which says nothing about the host.
-        hosts.answered(host, Lane::First, Sign::None, begun, later);
+        hosts.answered(host, place(begun), Sign::None, later);
         assert!(hosts.take(quick).is_some());
     }
 
@@ -731,7 +759,7 @@ mod tests {
     fn a_host_counts_for_the_network_where_its_requests_go() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
-        (1..=2).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         assert!(next(&mut hosts).is_some());
         let in_flight = |hosts: &Hosts| {
             [[192, 0, 2, 9], [198, 51, 100, 9]]
@@ -740,7 +768,7 @@ mod tests {
         assert_eq!(in_flight(&hosts), [1, 0], "where it has confirmed");
         hosts.reached(host, [198, 51, 100, 1].into());
         assert_eq!(in_flight(&hosts), [0, 1]);
-        hosts.release(host, Lane::First, hosts.now);
+        hosts.release(host, place(hosts.now));
         assert_eq!(in_flight(&hosts), [0, 0]);
     }
 
@@ -760,11 +788,11 @@ mod tests {
         let mut hosts = hosts(4);
         let greedy = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
         let modest = hosts.join(&"https://b.example".into(), Some([192, 0, 3, 1].into()));
-        (1..=4).for_each(|id| hosts.wait(greedy, waiter(id), false));
+        (1..=4).for_each(|id| hosts.wait(greedy, waiter(id), LastAttempt::None));
         for _ in 0..2 {
             assert_eq!(next(&mut hosts).map(|(host, _)| host), Some(greedy));
         }
-        hosts.wait(modest, waiter(5), false);
+        hosts.wait(modest, waiter(5), LastAttempt::None);
         let last = |left| OpenLanes::new(|_| false).with_spare(left);
         assert_eq!(hosts.take(last(2)).map(|(host, ..)| host), Some(modest));
         assert_eq!(hosts.take(last(1)), None);

@@ -9,7 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::egress::{Answer, EgressError};
-use crate::metrics::{Kinds, request_times};
+use crate::meters::{Kinds, request_times};
 use crate::store::Notification;
 use crate::subscriptions::Reply;
 
@@ -119,7 +119,7 @@ impl Meters {
     }
 }
 
-impl crate::metrics::Meters for Meters {
+impl crate::meters::Meters for Meters {
     fn register(&self, registry: &mut Registry) {
         self.outcomes.register(registry, "deliveries", "Attempts to deliver, by how they ended");
         let help = "Callbacks that were asked for a new confirmation where their names lead now, by what they answered";

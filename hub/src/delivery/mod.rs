@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use resync_core::websub::SignatureMethod;
 use tokio::runtime;
@@ -56,10 +57,11 @@ pub use operator::{
 };
 pub use schedule::RetryPolicy;
 
+use crate::config::Prefixes;
 use crate::egress::{Confirmed, EgressClient, Guard};
 use crate::store::{Shard, Slot, Store, StoreError, StoreEvent, SubscriptionId};
+use crate::subscriptions::StopDeliveries;
 use crate::telemetry::Tracer;
-use crate::topics::Prefixes;
 use clock::Clock;
 use courier::Courier;
 use hosts::Neighbours;
@@ -122,9 +124,9 @@ pub struct Delivery {
 #[derive(Clone, Debug, Default)]
 pub struct Halts(Vec<mpsc::UnboundedSender<Halt>>);
 
-impl Halts {
-    /// Returns when nothing is under way any more to a subscription whose end is durable, and nothing will be.
-    pub async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
+#[async_trait]
+impl StopDeliveries for Halts {
+    async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
         let Some(worker) = self.0.get(usize::from(shard.0) % self.0.len().max(1)) else { return };
         let (done, halted) = oneshot::channel();
         if worker.send(Halt { shard, subscription, done }).is_ok() {

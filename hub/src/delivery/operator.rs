@@ -4,11 +4,13 @@ use std::iter::Sum;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use resync_core::datetime::DateTime;
 use tokio::sync::{mpsc, oneshot};
 
 pub use super::hosts::OpenHost;
 use crate::store::{FailureClass, Offset, SubscriptionId, TopicId};
+use crate::topics::Subscribers;
 
 /// What the operator wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,6 +284,14 @@ impl Operator {
             answers.push(reply.await.map_err(|_| Stopped)?);
         }
         Ok(answers)
+    }
+}
+
+#[async_trait]
+impl Subscribers for Operator {
+    /// When delivery has stopped, so does the hub: then there are none.
+    async fn of(&self, topic: TopicId) -> usize {
+        self.subscriptions(topic).await.unwrap_or_default()
     }
 }
 

@@ -11,12 +11,14 @@ use resync_core::datetime::DateTime;
 use super::attempt::Attempt;
 use super::breaker::BreakerPolicy;
 use super::clock::Clock;
-use super::hosts::{HostId, Hosts, Neighbours};
+use super::hosts::{HostId, Hosts, Neighbours, Place};
 use super::lanes::{Lane, OpenLanes};
 use super::member::{Failing, Phase};
 use super::round::Round;
 use super::schedule::{GivenUp, RetryPolicy};
+use super::slots::HotSlot;
 use super::sweep::{Step, TopicState};
+use super::waiting::LastAttempt;
 use crate::store::{
     Ahead, Checkpoint, Ended, FailureClass, Gap, Keep, Replayed, Rule, Shard, ShardState, Skip, Slot,
     StoreEvent, SubscriptionId, TopicId,
@@ -156,6 +158,7 @@ impl Machine {
         for slot in &state.slots {
             self.put_slot(slot);
         }
+        self.topics.values_mut().for_each(TopicState::assume_delivered);
         for laggard in &state.laggards {
             let Some(topic) = self.topics.get_mut(&laggard.topic) else { continue };
             let Some(slot) = topic.slot(laggard.subscription) else { continue };
@@ -189,7 +192,7 @@ impl Machine {
             StoreEvent::Appended { topic, offset, rule, bytes } => {
                 if let Some(state) = self.topics.get_mut(topic) {
                     for (host, id) in state.appended(*offset, *rule == Rule::Latest, *bytes) {
-                        self.hosts.wait(host, (*topic, id), false);
+                        self.hosts.wait(host, (*topic, id), state.last_attempt(id));
                     }
                     self.settle(*topic);
                 }
@@ -232,7 +235,7 @@ impl Machine {
         // Nor where the last places are kept for few: only who gets one of them at once is taken up.
         let mut spares = if open.spare() > 0 { SPARES } else { 0 };
         for _ in 0..self.limits.steps {
-            let Some((host, lane, (topic, id))) = self.hosts.take(open) else {
+            let Some((host, place, (topic, id))) = self.hosts.take(open) else {
                 if sweeps && self.sweep_one(now, &mut steps, None) {
                     continue;
                 }
@@ -242,9 +245,9 @@ impl Machine {
                 self.interrupted |= steps == 0;
                 return None;
             };
-            match self.start(host, lane, topic, id, now) {
+            match self.start(host, place, topic, id, now) {
                 Some(attempt) => return Some(attempt),
-                None => self.hosts.release(host, lane, now.monotonic),
+                None => self.hosts.release(host, place),
             }
         }
         self.interrupted = true;
@@ -429,14 +432,14 @@ impl Machine {
             }
             self.timers.pop();
             let Some(state) = self.topics.get_mut(&topic) else { continue };
-            let Some(host) = state.slot(id).map(|slot| slot.host) else { continue };
+            let Some((host, last)) = state.slot(id).map(|slot| (slot.host, slot.last())) else { continue };
             // A timer may be older than the member's present pause; only the one that belongs to it counts.
             let Some(member) = state.member(id).filter(|member| member.phase == Phase::Backoff(due)) else {
                 continue;
             };
             member.phase = Phase::Waiting;
-            let again = member.goes_again();
-            self.hosts.wait(host, (topic, id), again);
+            let last = if member.goes_again() { LastAttempt::Failed } else { last };
+            self.hosts.wait(host, (topic, id), last);
         }
         self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now.monotonic)
     }
@@ -452,16 +455,16 @@ impl Machine {
             let may = |host| spare.is_none_or(|spare| hosts.may_spare(host, spare));
             let (window, checkpoint) = (self.limits.window, self.checkpoints);
             match topic.map(|topic| topic.step(window, checkpoint, now.monotonic, steps, may)) {
-                Some(Step::Wait(host, subscription)) => {
+                Some(Step::Wait(host, subscription, last)) => {
                     self.touched.insert(id);
                     if spare.is_some() {
                         self.hosts.note_no_place(host);
                     }
-                    self.hosts.wait(host, (id, subscription), false);
+                    self.hosts.wait(host, (id, subscription), last);
                     return true;
                 }
                 Some(Step::Again(host, subscription)) => {
-                    self.hosts.wait(host, (id, subscription), true);
+                    self.hosts.wait(host, (id, subscription), LastAttempt::Failed);
                     return true;
                 }
                 Some(Step::Later(due, subscription)) => {
@@ -500,7 +503,7 @@ impl Machine {
     fn start(
         &mut self,
         host: HostId,
-        lane: Lane,
+        place: Place,
         topic: TopicId,
         id: SubscriptionId,
         now: Now,
@@ -510,7 +513,7 @@ impl Machine {
             state.hold(id);
             return None;
         }
-        let lease_end = state.slot(id)?.lease_end;
+        let HotSlot { lease_end, was_delivered, .. } = *state.slot(id)?;
         if lease_end <= now.wall {
             if self.clock.look(now) {
                 self.withhold(topic, id, WITHHELD, now);
@@ -550,15 +553,14 @@ impl Machine {
             latest,
             newest_only,
             number,
-            lane,
+            place,
             probe,
+            was_delivered,
             ahead,
             keep,
             host,
             confirmations: self.hosts.confirmations(host),
             lease_end,
-            started: now.monotonic,
-            takes_long: self.hosts.takes_long(host),
         })
     }
 
@@ -571,8 +573,7 @@ impl Machine {
         self.paused.remove(&topic);
         let Some(state) = self.topics.get_mut(&topic) else { return };
         for (host, id) in state.take_held() {
-            let again = state.member(id).is_some_and(|member| member.goes_again());
-            self.hosts.wait(host, (topic, id), again);
+            self.hosts.wait(host, (topic, id), state.last_attempt(id));
         }
         self.settle(topic);
     }
@@ -605,12 +606,12 @@ impl Machine {
     /// A member has moved: it goes on to its next notification or is done.
     fn go_on(&mut self, topic: TopicId, id: SubscriptionId, now: Now) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
-        let host = state.slot(id).map(|slot| slot.host);
+        let known = state.slot(id).map(|slot| (slot.host, slot.last()));
         if state.advanced(id, now.monotonic)
-            && let Some(host) = host
+            && let Some((host, last)) = known
         {
             let again = state.member(id).is_some_and(|member| member.goes_again());
-            self.hosts.wait(host, (topic, id), again);
+            self.hosts.wait(host, (topic, id), if again { LastAttempt::Failed } else { last });
         }
         self.settle(topic);
     }

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::tls::Tls;
-use crate::metrics::Meters;
+use crate::meters::Meters;
 
 /// The certificates of the listeners that speak TLS, by the names of these listeners.
 #[derive(Clone, Debug)]

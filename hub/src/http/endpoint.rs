@@ -21,7 +21,7 @@ use super::publish::PublishState;
 use super::reply::{later, method_not_allowed, refuse, text, unavailable};
 use super::self_service::{self, SelfService};
 use super::{body, catch_up, notifications};
-use crate::operator::Drain;
+use crate::admin::Drain;
 use crate::subscriptions::{Acquaintance, Full, NotAccepted, Requests};
 use crate::topics::CatchUp;
 

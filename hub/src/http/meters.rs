@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Kinds, request_times};
+use crate::meters::{Kinds, request_times};
 
 /// The meters of the publishers' half of the endpoint.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl PublishMeters {
     }
 }
 
-impl crate::metrics::Meters for PublishMeters {
+impl crate::meters::Meters for PublishMeters {
     fn register(&self, registry: &mut Registry) {
         self.posts.register(registry, "publish", "Notifications that were posted, by how they were answered");
         self.pings.register(registry, "pings", "Publish pings, by how they were answered");

@@ -6,8 +6,8 @@ mod catch_up;
 mod certificates;
 mod client;
 mod cookies;
-mod dress;
 mod endpoint;
+mod layout;
 mod limits;
 mod meters;
 mod notifications;
@@ -22,7 +22,7 @@ mod shield;
 mod tls;
 mod turns;
 
-pub use admin::{AdminState, AdminToken, Door, Sessions, admin};
+pub use admin::{AdminState, AdminToken, Authentication, Sessions, admin};
 pub use body::{Bodies, Pace};
 pub use catch_up::{Asked, Readers};
 pub use certificates::Certificates;

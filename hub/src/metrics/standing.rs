@@ -12,26 +12,21 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use resync_common::space::Space;
 
 use super::{count, write, write_kinds};
+use crate::admin::Drain;
 use crate::delivery::Counters;
-use crate::operator::Drain;
 use crate::store::Store;
 
+/// What is asked how it stands.
 #[derive(Debug)]
-pub(super) struct Standing {
-    store: Arc<dyn Store>,
-    counters: Arc<Counters>,
-    drain: Drain,
-    data_dir: PathBuf,
-}
-
-impl Standing {
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        (counters, drain): (Arc<Counters>, Drain),
-        data_dir: PathBuf,
-    ) -> Self {
-        Self { store, counters, drain, data_dir }
-    }
+pub struct Standing {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// What delivery counts.
+    pub counters: Arc<Counters>,
+    /// Whether the hub takes anything new.
+    pub drain: Drain,
+    /// The folder whose disk is looked at.
+    pub data_dir: PathBuf,
 }
 
 impl Collector for Standing {

@@ -3,12 +3,15 @@
 //! A kept secret names its key and is bound to the record that holds it: moved elsewhere it does not open.
 
 use std::fmt;
+use std::fs;
 use std::sync::Arc;
 
 use resync_core::websub::Secret;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
+
+use crate::config::SecretsConfig;
 
 const KEY_BYTES: usize = 32;
 const ID_BYTES: usize = 8;
@@ -90,6 +93,28 @@ impl fmt::Debug for Keyring {
 }
 
 impl Keyring {
+    /// The keys of a configuration; their file is read anew each time.
+    ///
+    /// # Errors
+    /// [`KeyringError`]
+    pub fn of(secrets: &SecretsConfig) -> Result<Self, KeyringError> {
+        match (secrets.key(), secrets.key_file()) {
+            (None, None) => Ok(Self::none()),
+            (Some(_), Some(_)) => Err(KeyringError::Twice),
+            (Some(key), None) => some(key, "[secrets] key"),
+            (None, Some(file)) => {
+                let path = file.display().to_string();
+                let unread = |error: std::io::Error| match secrets.credential() {
+                    Some(_) => "systemd hands it to the service only (LoadCredential)".to_owned(),
+                    None => error.to_string(),
+                };
+                let text = fs::read_to_string(file)
+                    .map_err(|error| KeyringError::File { path: path.clone(), reason: unread(error) })?;
+                some(&text, &path)
+            }
+        }
+    }
+
     /// No keys.
     pub fn none() -> Self {
         Self::default()
@@ -182,6 +207,12 @@ fn random<const N: usize>() -> [u8; N] {
         .fill(&mut bytes)
         .expect("a system without random bytes runs no hub: challenges need them as well");
     bytes
+}
+
+/// A place that should hold keys and holds none is a mistake: nobody means it to switch encryption off.
+fn some(text: &str, place: &str) -> Result<Keyring, KeyringError> {
+    let keys = Keyring::parse(text)?;
+    if keys.writes_with().is_some() { Ok(keys) } else { Err(KeyringError::Empty(place.to_owned())) }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl Meters {
     }
 }
 
-impl crate::metrics::Meters for Meters {
+impl crate::meters::Meters for Meters {
     fn register(&self, registry: &mut Registry) {
         let help = "Time to write a group of commands and to sync it to the disk";
         registry.register("log_fsync_seconds", help, self.seconds.clone());

@@ -14,6 +14,7 @@ mod findings;
 mod keyring;
 mod meters;
 mod records;
+mod verified;
 
 #[cfg(test)]
 mod conformance;
@@ -27,7 +28,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
@@ -47,37 +47,16 @@ pub use records::{
     StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
     Watermark,
 };
+pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 
-use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
-use crate::telemetry::TraceContext;
+pub use crate::config::Engine;
+use crate::trace_context::TraceContext;
 
 /// The file in the data folder that says what made the store; it belongs to the hub's user, as the folder itself need not.
 pub const MARK: &str = "engine";
 
 /// The result of every storage operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
-
-/// Which embedded engine keeps the data (`[store] engine`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Engine {
-    /// fjall 3: log-structured, synced before every acknowledgement.
-    #[default]
-    Fjall,
-    /// sled 0.34: survives `kill -9`, but has lost acknowledged records in simulated power cuts.
-    #[cfg(feature = "sled")]
-    Sled,
-}
-
-#[cfg(test)]
-impl Engine {
-    /// What this program is built with.
-    pub(crate) const ALL: &[Self] = &[
-        Self::Fjall,
-        #[cfg(feature = "sled")]
-        Self::Sled,
-    ];
-}
 
 /// Opens (or creates) the embedded store in `directory`. Subscribers' secrets are written with the first of `keys`, and read
 /// with all of them; those that are kept otherwise stay so until [`Store::rotate_secrets`]. While the disk has fewer than

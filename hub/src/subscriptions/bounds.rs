@@ -156,8 +156,8 @@ mod tests {
 
     use super::*;
     use crate::config;
+    use crate::store::VerifiedSubscription;
     use crate::store::{self, Ended, Engine, Intent, Keyring, NewRequest, Shard};
-    use crate::subscriptions::VerifiedSubscription;
 
     const MOST: Account = Account { subscriptions: 3, topics: 2, hosts: 2 };
 

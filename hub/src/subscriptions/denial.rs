@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::Request;
 use http::header::USER_AGENT;
@@ -16,7 +17,6 @@ use tracing::{debug, info, warn};
 use super::line::{Event, Line};
 use super::queues;
 use super::verification::Ways;
-use crate::delivery::Halts;
 use crate::egress::{self, EgressError, ReadLimit};
 use crate::places::{Asker, Here, Lane, Place, Places};
 use crate::store::{Denial, DenialId, NewDenial, Pair, Shard, Store, StoreError, SubscriptionId, TopicId};
@@ -40,11 +40,18 @@ const STORE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const ENTRY_BYTES: usize = 104;
 const _: () = assert!(size_of::<(u64, Entry)>() <= ENTRY_BYTES);
 
+/// Stops what is under way to subscriptions that have ended.
+#[async_trait]
+pub trait StopDeliveries: std::fmt::Debug + Send + Sync + 'static {
+    /// Returns when nothing is under way any more to a subscription whose end is durable, and nothing will be.
+    async fn halt(&self, shard: Shard, subscription: SubscriptionId);
+}
+
 /// Denies subscriptions.
 #[derive(Clone, Debug)]
 pub struct Denials {
     store: Arc<dyn Store>,
-    halts: Halts,
+    halts: Arc<dyn StopDeliveries>,
     telling: mpsc::UnboundedSender<ToTell>,
 }
 
@@ -69,7 +76,11 @@ pub struct NewlyDenied {
 
 impl Denials {
     /// `telling` gets each denial once it is durable.
-    pub fn new(store: Arc<dyn Store>, halts: Halts, telling: mpsc::UnboundedSender<ToTell>) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        halts: Arc<dyn StopDeliveries>,
+        telling: mpsc::UnboundedSender<ToTell>,
+    ) -> Self {
         Self { store, halts, telling }
     }
 

@@ -1,6 +1,5 @@
 //! The request that asks a callback for its intent, and what the answer says (WebSub section 5.3).
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use http_body_util::Full;
 use resync_core::websub::{self, CallbackUrl, Challenge, TopicUrl};
 
 use crate::egress::{self, Answer, EgressError, ReadLimit};
+use crate::store::Confirmation;
 
 /// A challenge is 64 characters; whoever answers more than this is not confirming.
 pub(crate) const ANSWER_READ: ReadLimit = ReadLimit::Keep(4 * 1024);
@@ -17,8 +17,7 @@ pub(crate) const ANSWER_READ: ReadLimit = ReadLimit::Keep(4 * 1024);
 /// What the callback said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// At this address.
-    Confirmed(IpAddr),
+    Confirmed(Confirmation),
     Refused(String),
     Unreachable(String),
 }
@@ -55,13 +54,8 @@ pub(crate) fn asking(
 /// What came back for it.
 pub(crate) fn reply(answer: Result<Answer, EgressError>, challenge: &Challenge) -> Result<Reply, NotAsked> {
     Ok(match answer {
-        Ok(answer) if !answer.status.is_success() => {
-            Reply::Refused(format!("the callback answered {} instead of 2xx", answer.status.as_u16()))
-        }
-        Ok(answer) if answer.body != challenge.as_str().as_bytes() => {
-            Reply::Refused("the callback's answer is not the challenge".to_owned())
-        }
-        Ok(answer) => Reply::Confirmed(answer.peer),
+        Ok(answer) => Confirmation::check(challenge, answer.status, &answer.body, answer.peer)
+            .map_or_else(|reason| Reply::Refused(reason.to_string()), Reply::Confirmed),
         Err(EgressError::Exhausted) => return Err(NotAsked::Exhausted),
         Err(EgressError::Crowded(wait)) => return Err(NotAsked::Crowded(wait)),
         Err(error @ (EgressError::Forbidden(_) | EgressError::TooLarge(_) | EgressError::Compressed)) => {

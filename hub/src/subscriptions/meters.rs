@@ -3,7 +3,7 @@
 use prometheus_client::registry::Registry;
 
 use super::intent::Reply;
-use crate::metrics::Kinds;
+use crate::meters::Kinds;
 
 /// The meters of verification.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl VerificationMeters {
     }
 }
 
-impl crate::metrics::Meters for VerificationMeters {
+impl crate::meters::Meters for VerificationMeters {
     fn register(&self, registry: &mut Registry) {
         let help = "Requests to subscribe, renew or unsubscribe, by how their verification ended";
         self.0.register(registry, "verifications", help);

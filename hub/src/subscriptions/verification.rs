@@ -1,6 +1,5 @@
 //! Verification of intent: asking the callback whether its owner meant the request (WebSub section 5.3).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,16 +15,16 @@ use super::intent::{ANSWER_READ, NotAsked, Reply, asking, reply};
 use super::lease::LeasePolicy;
 use super::line::{Event, Line};
 use super::meters::{Ending, VerificationMeters};
-use super::policy::{TopicPolicy, Verdict};
 use super::queues;
 use super::requests::{Acquaintance, Waiting};
 use super::resting::Resting;
-use super::verified::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::egress::{Answer, EgressClient, EgressError};
 use crate::places::{Lane, Place, Places};
 use crate::store::{
-    Activation, Denial, Intent, NewDenial, PendingRequest, Refusal, RequestId, Store, StoreError,
+    Activation, Confirmation, Denial, Intent, NewDenial, PendingRequest, Refusal, RequestId, Store,
+    StoreError, VerifiedSubscription, VerifiedUnsubscription,
 };
+use crate::topics::{TopicPolicy, Verdict};
 
 /// An unreachable callback is asked once more after this pause; an answer, whatever it says, is final (C-08).
 const SECOND_TRY_AFTER: Duration = Duration::from_secs(5);
@@ -429,10 +428,10 @@ impl Verification {
         };
         self.meters.ended(Ending::of(&reply));
         match reply {
-            Reply::Confirmed(peer) => {
+            Reply::Confirmed(confirmation) => {
                 self.resting.confirmed(who.client, &request.callback);
                 let Some((reason, refusal)) = self.denies(&request, who, &place).await else {
-                    self.put_in_force(request, lease, asked_at, peer).await;
+                    self.put_in_force(request, lease, asked_at, confirmation).await;
                     return After::Done;
                 };
                 let PendingRequest { topic, callback, .. } = request;
@@ -523,14 +522,14 @@ impl Verification {
         request: PendingRequest,
         lease: Option<Duration>,
         asked_at: DateTime,
-        peer: IpAddr,
+        confirmation: Confirmation,
     ) {
         let (topic, origin) = (request.topic.as_str().to_owned(), request.callback.origin());
         let activation = if let Some(lease) = lease {
-            let verified = VerifiedSubscription::new(request, lease, asked_at, peer);
+            let verified = VerifiedSubscription::new(request, lease, asked_at, confirmation);
             self.until_stored(|| self.store.activate(verified.clone())).await
         } else {
-            let verified = VerifiedUnsubscription::new(request);
+            let verified = VerifiedUnsubscription::new(request, confirmation);
             self.until_stored(|| self.store.deactivate(verified.clone())).await
         };
         match (activation, lease) {
@@ -588,6 +587,8 @@ fn note(answer: &Result<Answer, EgressError>, place: &Place) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use futures_util::FutureExt;
     use resync_core::websub::{CallbackUrl, TopicUrl};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -601,7 +602,8 @@ mod tests {
     use crate::egress::{Crowds, Guard};
     use crate::places::Asker;
     use crate::store::{self, Engine, Keyring, NewRequest};
-    use crate::subscriptions::{EveryTopic, ToTell};
+    use crate::subscriptions::ToTell;
+    use crate::topics::EveryTopic;
 
     /// Agrees to everything.
     async fn subscriber() -> CallbackUrl {
@@ -656,7 +658,7 @@ mod tests {
                 Verification::new(Arc::clone(&store), ways, leases, resting, policy, bounds, true);
             verification.pause = Duration::from_millis(1);
             let (telling, to_tell) = mpsc::unbounded_channel();
-            let denials = Denials::new(Arc::clone(&store), Halts::default(), telling);
+            let denials = Denials::new(Arc::clone(&store), Arc::new(Halts::default()), telling);
             Self { verification, store, denials, to_tell }
         }
 

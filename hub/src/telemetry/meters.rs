@@ -2,7 +2,7 @@
 
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Kinds, Meters};
+use crate::meters::{Kinds, Meters};
 
 /// The meters of traces; they stand still where there is no collector.
 #[derive(Clone, Debug)]

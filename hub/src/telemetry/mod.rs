@@ -5,12 +5,12 @@
 //! vendor puts there for itself is not for strangers.
 
 mod collector;
-mod context;
 mod meters;
 mod otlp;
 mod span;
 
 pub use collector::{Exporting, start};
-pub use context::{TRACEPARENT, TraceContext};
 pub use meters::TraceMeters;
 pub use span::{OpenSpan, SpanKind, Tracer, Value};
+
+pub use crate::trace_context::{TRACEPARENT, TraceContext};

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::context::TraceContext;
 use super::meters::{Fate, TraceMeters};
+use crate::trace_context::TraceContext;
 
 /// So many different values have the last seven bytes of a random UUID.
 const RANDOM: u64 = 1 << 56;

@@ -20,9 +20,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tracing::error;
 
-use super::prefixes::{NoPrefix, Prefixes};
 use super::uses::Uses;
-use crate::config::PublishPolicy;
+use crate::config::{NoPrefix, Prefixes, PublishPolicy};
 
 /// How often a file of tokens that cannot be used is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -373,7 +372,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::topics::uses_file;
+    use crate::config::uses_file;
 
     fn topic(url: &str) -> TopicUrl {
         url.parse().unwrap()

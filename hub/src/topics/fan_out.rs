@@ -4,13 +4,14 @@
 //! of a client for that topic, of a client that has had much more sent of any, and of a topic, whoever pings it. Pings are taken
 //! all the same: those that wait are one fetch. Strangers may have as much sent of somebody's topic, but not have its pings lost.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use resync_core::websub::TopicUrl;
 
 use crate::buckets::{Buckets, site};
 use crate::config::Rate;
-use crate::delivery::Operator;
 use crate::places::{Asker, Lane};
 use crate::store::TopicId;
 
@@ -23,11 +24,18 @@ const TOPICS: u64 = 5;
 /// Clients of one IPv6 site, each with a network of its own, together may have as much sent as so many.
 const CLIENTS_OF_ONE_SITE: u64 = 4;
 
+/// Knows how many subscriptions topics have.
+#[async_trait]
+pub trait Subscribers: std::fmt::Debug + Send + Sync + 'static {
+    /// How many subscriptions of this topic are in force.
+    async fn of(&self, topic: TopicId) -> usize;
+}
+
 /// The budgets of clients and topics.
 #[derive(Clone, Debug)]
 pub struct FanOut {
     debts: Debts,
-    delivery: Operator,
+    subscribers: Arc<dyn Subscribers>,
 }
 
 /// What was sent and is not paid off yet.
@@ -42,8 +50,8 @@ struct Debts {
 
 impl FanOut {
     /// One client may have so many bytes sent of one topic in a minute. With `enabled` false there is no limit.
-    pub fn new(enabled: bool, bytes_per_minute: u64, delivery: Operator) -> Self {
-        Self { debts: Debts::new(enabled, bytes_per_minute), delivery }
+    pub fn new(enabled: bool, bytes_per_minute: u64, subscribers: Arc<dyn Subscribers>) -> Self {
+        Self { debts: Debts::new(enabled, bytes_per_minute), subscribers }
     }
 
     /// Whether everything is paid off that this topic, and one of those who pinged it, have had sent.
@@ -65,8 +73,7 @@ impl FanOut {
         if is_known(askers) {
             return;
         }
-        // When delivery has stopped, so does the hub.
-        let subscriptions = self.delivery.subscriptions(id).await.unwrap_or_default();
+        let subscriptions = self.subscribers.of(id).await;
         let sent = weight.saturating_mul(subscriptions as u64);
         self.debts.take(topic, sent, askers, Instant::now());
     }

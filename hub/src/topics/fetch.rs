@@ -469,7 +469,7 @@ mod tests {
     use crate::config::PublishPolicy;
     use crate::delivery::Operator;
     use crate::egress::{EgressClient, Guard};
-    use crate::metrics::Meters as _;
+    use crate::meters::Meters as _;
     use crate::store::{self, Engine, Keyring};
     use crate::topics::Authority;
 
@@ -558,7 +558,7 @@ mod tests {
             TopicClient::new(client, 1_024),
             BodyBudget::new(1_000_000),
             "http://hub.example/websub/".into(),
-            FanOut::new(false, 0, Operator::of_nobody()),
+            FanOut::new(false, 0, Arc::new(Operator::of_nobody())),
             false,
             Tracer::default(),
         )

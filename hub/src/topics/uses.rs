@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::time::interval;
 use tracing::warn;
 
 use super::authority::{Tokens, replace};
+use crate::config::uses_file;
 
 /// How often uses are written down, if there were any.
 const EVERY: Duration = Duration::from_secs(60);
@@ -78,9 +79,4 @@ impl Uses {
     fn since(&self) -> MutexGuard<'_, BTreeMap<String, DateTime>> {
         self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Where it is written down when these tokens were used.
-pub fn uses_file(tokens: &Path) -> PathBuf {
-    tokens.with_extension("used.json")
 }

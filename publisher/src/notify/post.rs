@@ -95,7 +95,7 @@ impl PostError {
     }
 
     /// Whether the hub may have taken the notification all the same.
-    pub fn leaves_doubt(&self) -> bool {
+    pub fn is_unanswered(&self) -> bool {
         match self {
             Self::NoAnswer { .. } => true,
             Self::Refused { status, .. } => status.is_server_error(),

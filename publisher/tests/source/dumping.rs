@@ -267,7 +267,10 @@ fn a_dump_that_fails_keeps_no_set_from_being_published_and_no_hub_from_being_tol
     let second = publish(&["--json"]).failed_with(1, "are not: see the warnings");
     assert!(hub.next_of_any().is_of_changes(), "the change is told, too");
     let said: serde_json::Value = serde_json::from_str(&second.out).unwrap();
-    assert!(said["sets"][0]["undone"][0].as_str().unwrap().starts_with("no Resource Dump"), "{said}");
+    assert!(
+        said["sets"][0]["maintenance_failures"][0].as_str().unwrap().starts_with("no Resource Dump"),
+        "{said}"
+    );
     assert_eq!(said["hubs"][0]["outcome"], "accepted");
 
     std::fs::remove_dir(&in_the_way).unwrap();

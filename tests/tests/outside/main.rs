@@ -6,6 +6,7 @@ mod deploy;
 mod deployed;
 mod generators;
 mod guides;
+mod layers;
 mod load;
 mod openapi;
 mod pages;

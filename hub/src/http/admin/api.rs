@@ -28,14 +28,14 @@ use utoipa_axum::routes;
 use super::super::paced::Leeway;
 use super::super::{body, reply};
 use super::AdminState;
-use super::door::Shut;
+use super::auth::NotAdmitted;
 use super::pipe::pipe;
 use super::problem::{self, Problem};
 use super::token::shown;
-use crate::operator::{
+use crate::admin::{
     By, Denied, Done, Draining, Entry, Export, Gap, Host, Late, LogLevel, NewPublisher, Overview, Page,
-    Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail, ToAdd, ToDeny,
-    Topic, TopicDetail, Turn, Wish,
+    PageRequest, Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail,
+    Target, ToAdd, ToDeny, Topic, TopicDetail,
 };
 use crate::topics::Reserved;
 
@@ -141,15 +141,15 @@ async fn require_token(
     request: Request,
     next: Next,
 ) -> Response {
-    let opened = shown(request.headers()).map(|token| state.door.open(token, peer.ip(), Instant::now()));
+    let opened = shown(request.headers()).map(|token| state.auth.check(token, peer.ip(), Instant::now()));
     match opened {
         Some(Ok(())) => next.run(request).await,
-        Some(Err(early @ Shut::Early(wait))) => {
-            let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, early).into_response();
+        Some(Err(too_many @ NotAdmitted::TooMany(wait))) => {
+            let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, too_many).into_response();
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
             response
         }
-        Some(Err(Shut::Wrong)) | None => {
+        Some(Err(NotAdmitted::Wrong)) | None => {
             let why = "send Authorization: Bearer and the admin token of this hub";
             Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
         }
@@ -217,49 +217,49 @@ async fn document() -> Response {
 #[utoipa::path(get, path = "/status", tag = "hub", responses(
     (status = 200, description = "The numbers", body = Status), (status = "default", description = "A problem", body = Problem)))]
 async fn status(State(state): State<AdminState>) -> Answer<Status> {
-    Ok(Json(state.desk.status()))
+    Ok(Json(state.service.status()))
 }
 
 /// The hub at a glance
 #[utoipa::path(get, path = "/overview", tag = "hub", responses(
     (status = 200, description = "The hub", body = Overview), (status = "default", description = "A problem", body = Problem)))]
 async fn overview(State(state): State<AdminState>) -> Answer<Overview> {
-    Ok(Json(state.desk.overview().await?))
+    Ok(Json(state.service.overview().await?))
 }
 
 /// Topics in the order of their URLs
-#[utoipa::path(get, path = "/topics", tag = "topics", params(Turn), responses(
+#[utoipa::path(get, path = "/topics", tag = "topics", params(PageRequest), responses(
     (status = 200, description = "A page", body = Page<Topic>), (status = "default", description = "A problem", body = Problem)))]
-async fn topics(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Topic>> {
-    Ok(Json(state.desk.topics(&turn).await?))
+async fn topics(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Topic>> {
+    Ok(Json(state.service.topics(&page).await?))
 }
 
 /// One topic: its subscribers, its log, who may publish
 #[utoipa::path(get, path = "/topics/{topic}", tag = "topics", params(("topic" = String, Path, description = "Its id")), responses(
     (status = 200, description = "The topic", body = TopicDetail), (status = "default", description = "A problem", body = Problem)))]
 async fn topic(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<TopicDetail> {
-    Ok(Json(state.desk.topic(&id).await?))
+    Ok(Json(state.service.topic(&id).await?))
 }
 
 /// The subscriptions of a topic
-#[utoipa::path(get, path = "/topics/{topic}/subscriptions", tag = "topics", params(("topic" = String, Path, description = "Its id"), Turn), responses(
+#[utoipa::path(get, path = "/topics/{topic}/subscriptions", tag = "topics", params(("topic" = String, Path, description = "Its id"), PageRequest), responses(
     (status = 200, description = "A page", body = Page<Subscription>), (status = "default", description = "A problem", body = Problem)))]
 async fn topic_subscriptions(
     State(state): State<AdminState>,
     Path(id): Path<String>,
-    Asked(turn): Asked<Turn>,
+    Asked(page): Asked<PageRequest>,
 ) -> Answer<Page<Subscription>> {
-    Ok(Json(state.desk.subscriptions(Some(&id), &turn).await?))
+    Ok(Json(state.service.subscriptions(Some(&id), &page).await?))
 }
 
 /// All subscriptions in force
-#[utoipa::path(get, path = "/subscriptions", tag = "subscriptions", params(Turn), responses(
+#[utoipa::path(get, path = "/subscriptions", tag = "subscriptions", params(PageRequest), responses(
     (status = 200, description = "A page", body = Page<Subscription>), (status = "default", description = "A problem", body = Problem)))]
 async fn subscriptions(
     State(state): State<AdminState>,
-    Asked(turn): Asked<Turn>,
+    Asked(page): Asked<PageRequest>,
 ) -> Answer<Page<Subscription>> {
-    Ok(Json(state.desk.subscriptions(None, &turn).await?))
+    Ok(Json(state.service.subscriptions(None, &page).await?))
 }
 
 /// One subscription: its lease, what failed, what it waits for
@@ -267,7 +267,7 @@ async fn subscriptions(
     (status = 200, description = "The subscription", body = SubscriptionDetail), (status = "default", description = "A problem", body = Problem)))]
 async fn subscription(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<SubscriptionDetail> {
     let id = id.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, "no such subscription"))?;
-    Ok(Json(state.desk.subscription(id).await?))
+    Ok(Json(state.service.subscription(id).await?))
 }
 
 /// Give the status page of a subscription another address: the one of before opens nothing any more
@@ -275,7 +275,7 @@ async fn subscription(State(state): State<AdminState>, Path(id): Path<String>) -
     (status = 200, description = "The new address", body = StatusPage), (status = "default", description = "A problem", body = Problem)))]
 async fn replace_address(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<StatusPage> {
     let id = id.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, "no such subscription"))?;
-    Ok(Json(state.desk.replace_address(By::Api, id).await?))
+    Ok(Json(state.service.replace_address(By::Api, id).await?))
 }
 
 /// End subscriptions now and tell their callbacks
@@ -283,84 +283,84 @@ async fn replace_address(State(state): State<AdminState>, Path(id): Path<String>
     (status = 200, description = "How many", body = Denied), (status = "default", description = "A problem", body = Problem)))]
 async fn deny(State(state): State<AdminState>, sent: Sent) -> Answer<Denied> {
     let example = "{\"ids\": [7], \"reason\": \"moved\"} or {\"topic\": \"https://…\"}";
-    Ok(Json(state.desk.deny(By::Api, understood(&sent.body, example)?).await?))
+    Ok(Json(state.service.deny(By::Api, understood(&sent.body, example)?).await?))
 }
 
 /// Subscriptions that are behind
-#[utoipa::path(get, path = "/deliveries/laggards", tag = "deliveries", params(Turn), responses(
+#[utoipa::path(get, path = "/deliveries/laggards", tag = "deliveries", params(PageRequest), responses(
     (status = 200, description = "A page", body = Page<Late>), (status = "default", description = "A problem", body = Problem)))]
-async fn laggards(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Late>> {
-    Ok(Json(state.desk.laggards(&turn).await?))
+async fn laggards(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Late>> {
+    Ok(Json(state.service.laggards(&page).await?))
 }
 
 /// Notifications that were given up for a subscription
-#[utoipa::path(get, path = "/deliveries/skips", tag = "deliveries", params(Turn), responses(
+#[utoipa::path(get, path = "/deliveries/skips", tag = "deliveries", params(PageRequest), responses(
     (status = 200, description = "A page", body = Page<Skipped>), (status = "default", description = "A problem", body = Problem)))]
-async fn skips(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Skipped>> {
-    Ok(Json(state.desk.skips(&turn).await?))
+async fn skips(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Skipped>> {
+    Ok(Json(state.service.skips(&page).await?))
 }
 
 /// Notifications that were gone from the log before a subscription got them
-#[utoipa::path(get, path = "/deliveries/gaps", tag = "deliveries", params(Turn), responses(
+#[utoipa::path(get, path = "/deliveries/gaps", tag = "deliveries", params(PageRequest), responses(
     (status = 200, description = "A page", body = Page<Gap>), (status = "default", description = "A problem", body = Problem)))]
-async fn gaps(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Gap>> {
-    Ok(Json(state.desk.gaps(&turn).await?))
+async fn gaps(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Gap>> {
+    Ok(Json(state.service.gaps(&page).await?))
 }
 
 /// Hosts in trouble that are left alone for a while
 #[utoipa::path(get, path = "/deliveries/hosts", tag = "deliveries", responses(
     (status = 200, description = "All of them", body = Vec<Host>), (status = "default", description = "A problem", body = Problem)))]
 async fn hosts(State(state): State<AdminState>) -> Answer<Vec<Host>> {
-    Ok(Json(state.desk.hosts().await?))
+    Ok(Json(state.service.hosts().await?))
 }
 
 /// Topics of which nothing is delivered for now
 #[utoipa::path(get, path = "/deliveries/paused", tag = "deliveries", responses(
     (status = 200, description = "All of them", body = Vec<Paused>), (status = "default", description = "A problem", body = Problem)))]
 async fn paused(State(state): State<AdminState>) -> Answer<Vec<Paused>> {
-    Ok(Json(state.desk.paused().await?))
+    Ok(Json(state.service.paused().await?))
 }
 
 /// Try again now what waits for another attempt: of a topic, a subscription or a host
-#[utoipa::path(post, path = "/deliveries/retry", tag = "deliveries", params(Wish), responses(
+#[utoipa::path(post, path = "/deliveries/retry", tag = "deliveries", params(Target), responses(
     (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
-async fn retry(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<Done> {
-    Ok(Json(state.desk.retry(By::Api, &wish).await?))
+async fn retry(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<Done> {
+    Ok(Json(state.service.retry(By::Api, &target).await?))
 }
 
 /// Give up the next notification for a late subscription
-#[utoipa::path(post, path = "/deliveries/skip", tag = "deliveries", params(Wish), responses(
+#[utoipa::path(post, path = "/deliveries/skip", tag = "deliveries", params(Target), responses(
     (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
-async fn skip(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<Done> {
-    Ok(Json(state.desk.skip(By::Api, &wish).await?))
+async fn skip(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<Done> {
+    Ok(Json(state.service.skip(By::Api, &target).await?))
 }
 
 /// Deliver once more from an offset or a moment on: to a topic's subscriptions, or to one
-#[utoipa::path(post, path = "/deliveries/replay", tag = "deliveries", params(Wish), responses(
+#[utoipa::path(post, path = "/deliveries/replay", tag = "deliveries", params(Target), responses(
     (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
-async fn replay(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<Done> {
-    Ok(Json(state.desk.replay(By::Api, &wish).await?))
+async fn replay(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<Done> {
+    Ok(Json(state.service.replay(By::Api, &target).await?))
 }
 
 /// Deliver nothing of a topic until it is resumed
-#[utoipa::path(post, path = "/deliveries/pause", tag = "deliveries", params(Wish), responses(
+#[utoipa::path(post, path = "/deliveries/pause", tag = "deliveries", params(Target), responses(
     (status = 200, description = "It is paused"), (status = "default", description = "A problem", body = Problem)))]
-async fn pause(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<()> {
-    Ok(Json(state.desk.pause(By::Api, &wish).await?))
+async fn pause(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<()> {
+    Ok(Json(state.service.pause(By::Api, &target).await?))
 }
 
 /// Let deliveries of a topic go on
-#[utoipa::path(post, path = "/deliveries/resume", tag = "deliveries", params(Wish), responses(
+#[utoipa::path(post, path = "/deliveries/resume", tag = "deliveries", params(Target), responses(
     (status = 200, description = "It goes on"), (status = "default", description = "A problem", body = Problem)))]
-async fn resume(State(state): State<AdminState>, Asked(wish): Asked<Wish>) -> Answer<()> {
-    Ok(Json(state.desk.resume(By::Api, &wish).await?))
+async fn resume(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<()> {
+    Ok(Json(state.service.resume(By::Api, &target).await?))
 }
 
 /// The publishers' tokens, without the tokens
 #[utoipa::path(get, path = "/tokens", tag = "tokens", responses(
     (status = 200, description = "All of them", body = Vec<Publisher>), (status = "default", description = "A problem", body = Problem)))]
 async fn tokens(State(state): State<AdminState>) -> Answer<Vec<Publisher>> {
-    Ok(Json(state.desk.publishers()?))
+    Ok(Json(state.service.publishers()?))
 }
 
 /// Make a token, which is shown once
@@ -368,28 +368,28 @@ async fn tokens(State(state): State<AdminState>) -> Answer<Vec<Publisher>> {
     (status = 200, description = "The token", body = NewPublisher), (status = "default", description = "A problem", body = Problem)))]
 async fn add_token(State(state): State<AdminState>, sent: Sent) -> Answer<NewPublisher> {
     let example = "{\"name\": \"library\", \"topic_prefixes\": [\"https://library.example/\"]}";
-    Ok(Json(state.desk.add_token(By::Api, understood(&sent.body, example)?).await?))
+    Ok(Json(state.service.add_token(By::Api, understood(&sent.body, example)?).await?))
 }
 
 /// Make a token worthless, at once
 #[utoipa::path(delete, path = "/tokens/{name}", tag = "tokens", params(("name" = String, Path, description = "Its name")), responses(
     (status = 200, description = "It is worthless"), (status = "default", description = "A problem", body = Problem)))]
 async fn revoke_token(State(state): State<AdminState>, Path(name): Path<String>) -> Answer<()> {
-    Ok(Json(state.desk.revoke_token(By::Api, &name).await?))
+    Ok(Json(state.service.revoke_token(By::Api, &name).await?))
 }
 
 /// What operators did, newest first
-#[utoipa::path(get, path = "/audit", tag = "hub", params(Turn), responses(
+#[utoipa::path(get, path = "/audit", tag = "hub", params(PageRequest), responses(
     (status = 200, description = "A page", body = Page<Entry>), (status = "default", description = "A problem", body = Problem)))]
-async fn audit(State(state): State<AdminState>, Asked(turn): Asked<Turn>) -> Answer<Page<Entry>> {
-    Ok(Json(state.desk.acts(&turn).await?))
+async fn audit(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Entry>> {
+    Ok(Json(state.service.audit_entries(&page).await?))
 }
 
 /// Read the keys of the secrets anew, and rewrite every secret that is not under the first of them
 #[utoipa::path(post, path = "/secrets/rotate", tag = "hub", responses(
     (status = 200, description = "How many", body = Rotated), (status = "default", description = "A problem", body = Problem)))]
 async fn rotate_secrets(State(state): State<AdminState>) -> Answer<Rotated> {
-    Ok(Json(state.desk.rotate_secrets(By::Api).await?))
+    Ok(Json(state.service.rotate_secrets(By::Api).await?))
 }
 
 /// A backup of the hub as of one moment, to be restored with `resync-hub restore`
@@ -402,7 +402,7 @@ async fn backup(
 ) -> Result<Response, Problem> {
     leeway.give(state.backup_timeout);
     let (out, mut parts) = pipe();
-    let taken = tokio::spawn(async move { state.desk.back_up(By::Api, out).await.map(drop) });
+    let taken = tokio::spawn(async move { state.service.back_up(By::Api, out).await.map(drop) });
     let Some(first) = parts.recv().await else {
         let failed = taken.await.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))?;
         let why = failed
@@ -421,36 +421,36 @@ async fn backup(
 #[utoipa::path(get, path = "/drain", tag = "hub", responses(
     (status = 200, description = "Both", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn draining(State(state): State<AdminState>) -> Answer<Draining> {
-    Ok(Json(state.desk.draining().await?))
+    Ok(Json(state.service.draining().await?))
 }
 
 /// Take nothing new until that is ended, and go on delivering
 #[utoipa::path(post, path = "/drain", tag = "hub", responses(
     (status = 200, description = "It is drained", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn drain(State(state): State<AdminState>) -> Answer<Draining> {
-    Ok(Json(state.desk.drain(By::Api, true).await?))
+    Ok(Json(state.service.drain(By::Api, true).await?))
 }
 
 /// Take everything again
 #[utoipa::path(delete, path = "/drain", tag = "hub", responses(
     (status = 200, description = "It takes everything", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn end_drain(State(state): State<AdminState>) -> Answer<Draining> {
-    Ok(Json(state.desk.drain(By::Api, false).await?))
+    Ok(Json(state.service.drain(By::Api, false).await?))
 }
 
 /// Which lines go to the log
 #[utoipa::path(get, path = "/log", tag = "hub", responses(
     (status = 200, description = "The filter", body = LogLevel), (status = "default", description = "A problem", body = Problem)))]
 async fn log_level(State(state): State<AdminState>) -> Answer<LogLevel> {
-    Ok(Json(state.desk.log_level()?))
+    Ok(Json(state.service.log_level()?))
 }
 
 /// Let other lines go to the log until the next start
 #[utoipa::path(put, path = "/log", tag = "hub", request_body = LogLevel, responses(
     (status = 200, description = "The filter in force", body = LogLevel), (status = "default", description = "A problem", body = Problem)))]
 async fn set_log_level(State(state): State<AdminState>, sent: Sent) -> Answer<LogLevel> {
-    let wish = understood(&sent.body, "{\"filter\": \"hub=debug\"}")?;
-    Ok(Json(state.desk.set_log_level(By::Api, &wish).await?))
+    let level = understood(&sent.body, "{\"filter\": \"hub=debug\"}")?;
+    Ok(Json(state.service.set_log_level(By::Api, &level).await?))
 }
 
 /// Everything that is stored about one subscription, except its secret
@@ -458,7 +458,7 @@ async fn set_log_level(State(state): State<AdminState>, sent: Sent) -> Answer<Lo
     (status = 200, description = "All of it", body = Export), (status = "default", description = "A problem", body = Problem)))]
 async fn export(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<Export> {
     let id = id.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, "no such subscription"))?;
-    Ok(Json(state.desk.export(By::Api, id).await?))
+    Ok(Json(state.service.export(By::Api, id).await?))
 }
 
 /// A callback, of which everything is asked for.
@@ -473,5 +473,5 @@ struct OfCallback {
 #[utoipa::path(get, path = "/export", tag = "subscriptions", params(OfCallback), responses(
     (status = 200, description = "All of it", body = Export), (status = "default", description = "A problem", body = Problem)))]
 async fn export_callback(State(state): State<AdminState>, Asked(of): Asked<OfCallback>) -> Answer<Export> {
-    Ok(Json(state.desk.export_callback(By::Api, &of.callback).await?))
+    Ok(Json(state.service.export_callback(By::Api, &of.callback).await?))
 }

@@ -1,7 +1,7 @@
 //! The operator's listener: health and metrics for everybody who may reach it, the admin API and the pages behind a token.
 
 mod api;
-mod door;
+mod auth;
 mod pages;
 mod pipe;
 mod problem;
@@ -21,12 +21,12 @@ use tokio::sync::watch;
 use super::body::Pace;
 use super::reply::text;
 use super::shield::shield;
+use crate::admin::AdminService;
 use crate::metrics::{self, Metrics};
-use crate::operator::Desk;
 use crate::pulse::Pulse;
 use crate::topics::BodyBudget;
 
-pub use door::Door;
+pub use auth::Authentication;
 pub use pages::Sessions;
 pub use token::AdminToken;
 
@@ -34,9 +34,9 @@ pub use token::AdminToken;
 #[derive(Clone, Debug)]
 pub struct AdminState {
     /// What may be seen and done.
-    pub desk: Desk,
+    pub service: AdminService,
     /// Who may.
-    pub door: Door,
+    pub auth: Authentication,
     /// Who has come in by the pages.
     pub sessions: Sessions,
     /// What is counted and measured.
@@ -85,7 +85,7 @@ async fn alive(State(state): State<AdminState>) -> Response {
 }
 
 async fn ready(State(state): State<AdminState>) -> Response {
-    match state.desk.obstacle() {
+    match state.service.obstacle() {
         None => text(StatusCode::OK, "ready"),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {why}")),
     }

@@ -8,7 +8,7 @@ use tracing::{debug, error};
 use utoipa::ToSchema;
 
 use super::super::reply::json;
-use crate::operator::Failed;
+use crate::admin::Failed;
 
 /// What says that an answer is a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";

@@ -25,13 +25,14 @@ use url::{Url, form_urlencoded};
 use super::body::{self, Bodies};
 use super::client::TrustedProxies;
 use super::cookies::cookie;
-use super::dress;
+use super::endpoint::EndpointState;
+use super::layout;
 use super::limits::Limits;
 use super::shield::shield;
 use super::turns::{NoTurn, Turns};
+use crate::admin::{AdminService, Failed, PageId};
 use crate::buckets::{SharedBuckets, network};
 use crate::config::Rate;
-use crate::operator::{Desk, Failed, PageId};
 
 /// The most that the form takes: two URLs and a secret.
 const FORM_LIMIT: usize = 16 * 1024;
@@ -53,7 +54,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form
 /// What the pages are made of.
 #[derive(Clone, Debug)]
 pub struct SelfService {
-    desk: Desk,
+    service: AdminService,
     limits: Limits,
     proxies: TrustedProxies,
     bodies: Bodies,
@@ -66,18 +67,15 @@ pub struct SelfService {
 }
 
 impl SelfService {
-    /// `hub_url` is what the world calls the hub's endpoint. Secrets are not tried at will, whether or not other limits are on.
-    pub fn new(
-        desk: Desk,
-        (limits, proxies, bodies): (Limits, TrustedProxies, Bodies),
-        hub_url: &str,
-    ) -> Self {
+    /// With the limits of the endpoint, below its URL. Secrets are not tried at will, whether or not other limits are on.
+    pub fn new(service: AdminService, endpoint: &EndpointState) -> Self {
+        let hub_url = &endpoint.hub_url;
         let base = Url::parse(hub_url).map_or_else(|_| "/websub/".to_owned(), |url| url.path().to_owned());
         Self {
-            desk,
-            limits,
-            proxies,
-            bodies,
+            service,
+            limits: endpoint.limits.clone(),
+            proxies: endpoint.proxies.clone(),
+            bodies: endpoint.publish.bodies.clone(),
             base: base.into(),
             overheard: hub_url.starts_with("http:"),
             tries: SharedBuckets::new(true, TRIES),
@@ -91,8 +89,8 @@ pub(super) fn routes(state: SelfService) -> Router {
     Router::new()
         .route("/websub/subscriptions", get(ask).post(open))
         .route("/websub/subscriptions/{page}", get(show))
-        .route(&format!("/websub/{}", page::STYLE), get(dress::style))
-        .route(&format!("/websub/{}", page::ICON), get(dress::icon))
+        .route(&format!("/websub/{}", page::STYLE), get(layout::style))
+        .route(&format!("/websub/{}", page::ICON), get(layout::icon))
         .with_state(state)
         .layer(map_response(guarded))
 }
@@ -105,7 +103,7 @@ async fn guarded(mut answer: Response) -> Response {
 }
 
 async fn ask(State(state): State<SelfService>) -> Response {
-    page::door(StatusCode::OK, &state.base, state.overheard, None)
+    page::login(StatusCode::OK, &state.base, state.overheard, None)
 }
 
 #[derive(Debug, Deserialize)]
@@ -126,7 +124,7 @@ async fn show(
     // Whoever has to wait must not do so with the ticket in the bar of the browser.
     if let Ok(id) = id
         && !ticket.is_empty()
-        && state.desk.admits(&ticket, id)
+        && state.service.admits(&ticket, id)
     {
         return state.let_in(id);
     }
@@ -135,7 +133,7 @@ async fn show(
         return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
     }
     match (id, cookie(&headers, VISIT)) {
-        (Ok(id), Some(visit)) if ticket.is_empty() && state.desk.is_visit(visit, id) => {
+        (Ok(id), Some(visit)) if ticket.is_empty() && state.service.is_visit(visit, id) => {
             state.view(id, client).await
         }
         (Ok(_) | Err(()), _) => page::unknown(&state.base),
@@ -163,16 +161,16 @@ async fn open(
     let (Ok(topic), Ok(callback)) =
         (field("topic").trim().parse::<TopicUrl>(), field("callback").trim().parse::<CallbackUrl>())
     else {
-        return page::door(StatusCode::BAD_REQUEST, &state.base, state.overheard, Some(page::NO_URLS));
+        return page::login(StatusCode::BAD_REQUEST, &state.base, state.overheard, Some(page::NO_URLS));
     };
     let pair = (topic.key(), callback.key());
     if let Err(wait) = state.tries.admit(Some(network(client)), pair, Instant::now()) {
         let why = "This callback was tried too often with a secret.";
         return state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why);
     }
-    match state.desk.page_by_secret(&topic, &callback, field("secret")).await {
+    match state.service.page_by_secret(&topic, &callback, field("secret")).await {
         Ok(Some(id)) => state.let_in(id),
-        Ok(None) => page::door(StatusCode::FORBIDDEN, &state.base, state.overheard, Some(page::NO_MATCH)),
+        Ok(None) => page::login(StatusCode::FORBIDDEN, &state.base, state.overheard, Some(page::NO_MATCH)),
         Err(error) => state.unavailable(&error),
     }
 }
@@ -183,7 +181,7 @@ impl SelfService {
         let to = format!("{}subscriptions/{id}", self.base);
         // Links from elsewhere lead here, so that a stricter cookie would not be sent after the redirection.
         let secure = if self.overheard { "" } else { "; Secure" };
-        let (visit, lasting) = self.desk.begin_visit(id);
+        let (visit, lasting) = self.service.begin_visit(id);
         let cookie = format!(
             "{VISIT}={visit}; Path={to}; HttpOnly; SameSite=Lax; Max-Age={}{secure}",
             lasting.as_secs()
@@ -196,8 +194,8 @@ impl SelfService {
     }
 
     async fn view(&self, id: PageId, client: IpAddr) -> Response {
-        let desk = self.desk.clone();
-        match self.turns.during(client, TURN_TIMEOUT, async move { desk.own_view(id).await }).await {
+        let service = self.service.clone();
+        match self.turns.during(client, TURN_TIMEOUT, async move { service.own_view(id).await }).await {
             Ok(Ok(Some(view))) => page::view(&self.base, &view),
             Ok(Ok(None)) => page::over(&self.base),
             Ok(Err(error)) => self.unavailable(&error),

@@ -6,13 +6,13 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use crate::http::dress::attempts::{Attempt, attempts};
-use crate::http::dress::frame::Frame;
-use crate::http::dress::table::{self, Head::Text};
-use crate::http::dress::{card, moment};
-use crate::operator::{Grade, Lasting, OwnAttempt, OwnView, Skipped};
+use crate::admin::{Grade, Lasting, OwnAttempt, OwnView, Skipped};
+use crate::http::layout::attempts::{Attempt, attempts};
+use crate::http::layout::frame::Frame;
+use crate::http::layout::table::{self, Head::Text};
+use crate::http::layout::{card, moment};
 
-// The version is in their names, so that no browser dresses the pages of a new hub in what it kept of the old one.
+// The version is in their names, so that no browser shows the pages of a new hub with styles of the old one.
 pub(super) const STYLE: &str = concat!("assets/style-", env!("CARGO_PKG_VERSION"), ".css");
 pub(super) const ICON: &str = concat!("assets/icon-", env!("CARGO_PKG_VERSION"), ".svg");
 
@@ -22,7 +22,7 @@ pub(super) const NO_URLS: &str =
     "Topic and callback are http or https URLs, written as in the request to subscribe.";
 
 /// The form for those who know the secret of their subscription.
-pub(super) fn door(status: StatusCode, base: &str, overheard: bool, why: Option<&str>) -> Response {
+pub(super) fn login(status: StatusCode, base: &str, overheard: bool, why: Option<&str>) -> Response {
     let content = html! {
         div.door {
             h1 { "Why does nothing arrive?" }

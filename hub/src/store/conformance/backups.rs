@@ -14,7 +14,7 @@ use crate::store::{
     BESIDE, BackupError, Credentials, Engine, Keyring, NewNotification, Offset, Store, StoreError, Topic,
     back_up, check, open, restore, verify,
 };
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 on_every_engine!(
     what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_engine,

@@ -14,7 +14,7 @@ use crate::store::{
     Chain, ChainBreak, Interval, NewNotification, NotificationLinks, Offset, Rule, StoreEvent, TopicId,
     Validators,
 };
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 on_every_engine!(
     the_first_since_a_moment_is_found_although_the_clock_was_set_back,

@@ -26,7 +26,7 @@ use super::{
     NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Store,
     StoreEvent, Subscription, Topic, TopicId,
 };
-use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
 /// Runs each test of the file on each engine.
 macro_rules! on_every_engine {

@@ -14,8 +14,8 @@ use crate::store::{
     Offset, PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription, SubscriptionId,
     Trimmed, Watermark,
 };
-use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
-use crate::telemetry::TraceContext;
+use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
+use crate::trace_context::TraceContext;
 
 /// Idempotency keys are forgotten by the wall clock, everything else by the clock of the model: in the future they last.
 const START: i64 = 4_000_000_000;

@@ -5,7 +5,7 @@ use super::{
     topic,
 };
 use crate::store::{Activation, Intent, NewDenial, NewRequest, Ping, Refusal};
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 on_every_engine!(
     pings_wait_until_they_are_removed,

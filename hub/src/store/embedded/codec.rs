@@ -18,7 +18,7 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use super::engine::Space;
 use crate::store::keyring::{KeyId, Keyring, Locked};
 use crate::store::{Result, StoreError};
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 /// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions, version 2 no
 /// traces, and version 3 counted bodies of topics instead of weights and did not say by whose share anything is counted.

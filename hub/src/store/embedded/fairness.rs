@@ -12,11 +12,11 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use super::Embedded;
 use super::room::Room;
 use super::testing::Fragile;
+use crate::store::VerifiedSubscription;
 use crate::store::{
     Ended, Intent, Keyring, NewNotification, NewRequest, Offset, Payer, Rule, Shard, Shares, Store, Trimmed,
     posted,
 };
-use crate::subscriptions::VerifiedSubscription;
 
 const SHARES: Shares = Shares { publishers: 12_000, strangers: 8_000 };
 /// What is left of the strangers' share once room was made.

@@ -78,8 +78,8 @@ use super::{
     Standing, Store, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Trimmed, Uptime,
     Usage, Validators,
 };
-use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
-use crate::telemetry::TraceContext;
+use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
+use crate::trace_context::TraceContext;
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
 const SHARDS: u16 = 16;

@@ -26,7 +26,7 @@ use crate::store::{
     NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Skip, Store,
     StoreError, StoreEvent, TopicId,
 };
-use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

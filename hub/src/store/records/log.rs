@@ -8,7 +8,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{NotificationId, TopicUrl};
 
 use super::{Offset, Rule, TopicId};
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 /// A topic with the bounds of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]

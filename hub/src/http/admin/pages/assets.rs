@@ -1,17 +1,17 @@
-//! Where the operator's pages find what they are dressed in, and their script.
+//! The styles and the script of the operator's pages.
 
 use axum::Router;
 use axum::routing::get;
 
 use super::super::AdminState;
-use crate::http::dress;
+use crate::http::layout;
 
-// The version is in their names, so that no browser dresses the pages of a new hub in what it kept of the old one.
+// The version is in their names, so that no browser shows the pages of a new hub with styles of the old one.
 pub(super) const STYLE: &str = concat!("/assets/style-", env!("CARGO_PKG_VERSION"), ".css");
 pub(super) const LIVE: &str = concat!("/assets/live-", env!("CARGO_PKG_VERSION"), ".js");
 pub(super) const ICON: &str = concat!("/assets/icon-", env!("CARGO_PKG_VERSION"), ".svg");
 
 pub(super) fn routes() -> Router<AdminState> {
-    let live = || async { dress::asset("text/javascript; charset=utf-8", include_str!("live.js")) };
-    Router::new().route(STYLE, get(dress::style)).route(LIVE, get(live)).route(ICON, get(dress::icon))
+    let live = || async { layout::asset("text/javascript; charset=utf-8", include_str!("live.js")) };
+    Router::new().route(STYLE, get(layout::style)).route(LIVE, get(live)).route(ICON, get(layout::icon))
 }

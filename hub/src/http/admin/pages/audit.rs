@@ -1,4 +1,4 @@
-//! The audit log: who did what, by which door, and what came of it.
+//! The audit log: who did what, how they came in, and what came of it.
 
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -8,14 +8,14 @@ use super::layout::{self, Room};
 use super::session::Session;
 use super::table::{self, Head::Text};
 use super::{AdminState, failed, moment, more};
-use crate::operator::{By, Entry, Page, Turn};
+use crate::admin::{By, Entry, Page, PageRequest};
 
 pub(super) async fn list(
     State(state): State<AdminState>,
     session: Session,
-    Query(turn): Query<Turn>,
+    Query(page): Query<PageRequest>,
 ) -> Response {
-    match state.desk.acts(&turn).await {
+    match state.service.audit_entries(&page).await {
         Ok(page) => layout::page(&session, Room::Audit, "Audit log", &all(&page)),
         Err(error) => failed(&session, &error),
     }
@@ -32,7 +32,7 @@ fn all(page: &Page<Entry>) -> Markup {
                 @for one in &page.items {
                     tr {
                         td { (moment(&one.at)) }
-                        td { (door(one.by)) }
+                        td { (way_in(one.by)) }
                         th scope="row" { (one.act) }
                         td.about { (one.what) }
                         td { @match &one.outcome { Some(outcome) => span.about { (outcome) }, None => span.tag.warn { "not known" } } }
@@ -44,7 +44,7 @@ fn all(page: &Page<Entry>) -> Markup {
     }
 }
 
-fn door(by: By) -> &'static str {
+fn way_in(by: By) -> &'static str {
     match by {
         By::Api => "API",
         By::Pages => "pages",

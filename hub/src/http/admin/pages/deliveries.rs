@@ -12,8 +12,8 @@ use super::table::{
     self,
     Head::{Number, Text},
 };
-use super::{AdminState, Told, failed, missed, moment, more};
-use crate::operator::{Gap, Host, Lasting, Late, Page, Skipped, Turn};
+use super::{AdminState, Notice, failed, missed, moment, more};
+use crate::admin::{Gap, Host, Lasting, Late, Page, PageRequest, Skipped};
 
 /// Notifications given up or lost that are shown here; the API has all.
 const MISSED: usize = 50;
@@ -21,19 +21,19 @@ const MISSED: usize = 50;
 pub(super) async fn show(
     State(state): State<AdminState>,
     session: Session,
-    (Query(turn), Query(told)): (Query<Turn>, Query<Told>),
+    (Query(page), Query(notice)): (Query<PageRequest>, Query<Notice>),
 ) -> Response {
-    let desk = &state.desk;
+    let service = &state.service;
     let found = async {
-        let missed = Turn { limit: Some(MISSED), ..Turn::default() };
-        let (skips, gaps) = (desk.skips(&missed).await?, desk.gaps(&missed).await?);
-        Ok((desk.hosts().await?, desk.laggards(&turn).await?, skips, gaps))
+        let missed = PageRequest { limit: Some(MISSED), ..PageRequest::default() };
+        let (skips, gaps) = (service.skips(&missed).await?, service.gaps(&missed).await?);
+        Ok((service.hosts().await?, service.laggards(&page).await?, skips, gaps))
     };
     match found.await {
         Ok((open, laggards, skips, gaps)) => {
             let content = html! {
                 h1 { "Deliveries" }
-                (told.notice())
+                (notice.text())
                 (hosts(&session, &open))
                 (late(&laggards))
                 (given_up(&skips))

@@ -19,7 +19,7 @@ pub(super) async fn stream(State(state): State<AdminState>, session: Session) ->
     let Some(place) = state.sessions.place() else {
         return later(StatusCode::SERVICE_UNAVAILABLE, RETRY, "too many pages are open");
     };
-    let ticks = state.desk.trends.ticks();
+    let ticks = state.service.trends.ticks();
     let events =
         stream::unfold((state, session, ticks, place), |(mut state, session, mut ticks, place)| async move {
             tokio::select! {
@@ -29,7 +29,7 @@ pub(super) async fn stream(State(state): State<AdminState>, session: Session) ->
             if !state.sessions.is_in(&session) {
                 return None;
             }
-            let live = overview::live(&state.desk).await.ok()?;
+            let live = overview::live(&state.service).await.ok()?;
             let event = Event::default().event("overview").data(live.0);
             Some((Ok::<_, Infallible>(event), (state, session, ticks, place)))
         });

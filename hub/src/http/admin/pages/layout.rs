@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::assets;
 use super::session::{Session, WORD};
-use crate::http::dress::frame::Frame;
+use crate::http::layout::frame::Frame;
 
 /// The rooms of the pages, in the order of the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

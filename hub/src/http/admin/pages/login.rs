@@ -1,4 +1,4 @@
-//! The door of the pages: whoever has the operator's token may come in.
+//! The login page, which takes the operator's token.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use maud::{Markup, html};
 
 use super::session::{Form, fields};
 use super::{AdminState, layout, sentence};
-use crate::http::admin::door::Shut;
+use crate::http::admin::auth::NotAdmitted;
 
 pub(super) async fn ask() -> Response {
-    layout::outside(StatusCode::OK, "Log in", &door(None))
+    layout::outside(StatusCode::OK, "Log in", &form(None))
 }
 
 pub(super) async fn come_in(
@@ -30,18 +30,18 @@ pub(super) async fn come_in(
     };
     let shown = fields.iter().find(|(name, _)| name == "token").map_or("", |(_, token)| token.as_str());
     // Only what comes from one of our pages counts: other sites cannot keep the operator out by trying.
-    if let Err(shut) = state.door.open(shown, peer.ip(), Instant::now()) {
-        let (status, why) = match shut {
-            Shut::Wrong => (StatusCode::FORBIDDEN, "That is not the token of this hub."),
-            Shut::Early(_) => (
+    if let Err(error) = state.auth.check(shown, peer.ip(), Instant::now()) {
+        let (status, why) = match error {
+            NotAdmitted::Wrong => (StatusCode::FORBIDDEN, "That is not the token of this hub."),
+            NotAdmitted::TooMany(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "Too many wrong tokens came from your address. Wait a moment.",
             ),
         };
-        return layout::outside(status, "Log in", &door(Some(why)));
+        return layout::outside(status, "Log in", &form(Some(why)));
     }
-    if let Err(error) = state.desk.logged_in().await {
-        return layout::outside(StatusCode::SERVICE_UNAVAILABLE, "Log in", &door(Some(&sentence(&error))));
+    if let Err(error) = state.service.logged_in().await {
+        return layout::outside(StatusCode::SERVICE_UNAVAILABLE, "Log in", &form(Some(&sentence(&error))));
     }
     with_cookie(&state.sessions.begin(Instant::now()), "/")
 }
@@ -58,7 +58,7 @@ fn with_cookie(cookie: &str, to: &str) -> Response {
     response
 }
 
-fn door(why: Option<&str>) -> Markup {
+fn form(why: Option<&str>) -> Markup {
     html! {
         div.door {
             h1 { "Log in" }

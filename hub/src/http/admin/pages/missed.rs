@@ -7,7 +7,7 @@ use super::table::{
     self,
     Head::{Number, Text},
 };
-use crate::operator::{Gap, Skipped};
+use crate::admin::{Gap, Skipped};
 
 /// Why this was given up.
 pub(super) fn why(one: &Skipped) -> Markup {

@@ -3,9 +3,9 @@
 //! Whoever shows the operator's token is in for a while (`session`). Every page is made here as a whole (`layout`), by a
 //! template engine that escapes whatever it is given; what strangers chose, such as URLs, is text and never markup.
 
-mod acts;
 mod assets;
 mod audit;
+mod commands;
 mod deliveries;
 mod events;
 mod layout;
@@ -30,10 +30,10 @@ pub use session::Sessions;
 use self::session::Session;
 use super::AdminState;
 use super::problem::status;
-use crate::http::dress::{card, moment, table};
-use crate::operator::Failed;
+use crate::admin::Failed;
+use crate::http::layout::{card, moment, table};
 
-/// The pages and what they are dressed in.
+/// The pages, their styles and their script.
 pub(super) fn routes() -> Router<AdminState> {
     Router::new()
         .route("/", get(overview::show))
@@ -44,7 +44,7 @@ pub(super) fn routes() -> Router<AdminState> {
         .route("/deliveries", get(deliveries::show))
         .route("/publishers", get(publishers::list).post(publishers::add))
         .route("/audit", get(audit::list))
-        .route("/act", post(acts::act))
+        .route("/act", post(commands::command))
         .route("/login", get(login::ask).post(login::come_in))
         .route("/logout", post(login::go_out))
         .merge(assets::routes())
@@ -53,16 +53,16 @@ pub(super) fn routes() -> Router<AdminState> {
         })
 }
 
-/// What became of an act that led to this page.
+/// What became of a command that led to this page.
 #[derive(Debug, Default, Deserialize)]
-struct Told {
+struct Notice {
     done: Option<String>,
     of: Option<u64>,
 }
 
-impl Told {
+impl Notice {
     /// One of our own sentences: nobody else's words come in by a link.
-    fn notice(&self) -> Markup {
+    fn text(&self) -> Markup {
         let some = |one: &str, many: &str| match self.of {
             Some(1) => format!("One subscription {one}."),
             number => format!("{} subscriptions {many}.", number.unwrap_or_default()),

@@ -14,13 +14,13 @@ use super::table::{
     Head::{Number, Text},
 };
 use super::{AdminState, card, failed};
-use crate::operator::{Desk, Failed, Lasting, Overview, Sample, Size, counted};
+use crate::admin::{AdminService, Failed, Lasting, Overview, Sample, Size, counted};
 
 /// Points of a plot.
 const POINTS: usize = 120;
 
 pub(super) async fn show(State(state): State<AdminState>, session: Session) -> Response {
-    match live(&state.desk).await {
+    match live(&state.service).await {
         Ok(live) => {
             let content = html! {
                 div.title { h1 { "Overview" } p.state id="live-state" role="status" { "As of now" } }
@@ -33,8 +33,8 @@ pub(super) async fn show(State(state): State<AdminState>, session: Session) -> R
 }
 
 /// The part of the page that is renewed while it is open.
-pub(super) async fn live(desk: &Desk) -> Result<Markup, Failed> {
-    let (overview, hour) = (desk.overview().await?, desk.trends.hour());
+pub(super) async fn live(service: &AdminService) -> Result<Markup, Failed> {
+    let (overview, hour) = (service.overview().await?, service.trends.hour());
     Ok(html! {
         (health(&overview))
         (cards(&overview))

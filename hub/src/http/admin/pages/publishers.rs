@@ -7,25 +7,25 @@ use maud::{Markup, html};
 use super::layout::{self, Room, word};
 use super::session::{Form, Session};
 use super::table::{self, Head::Text};
-use super::{AdminState, Told, failed, moment};
-use crate::operator::{By, NewPublisher, Publisher, ToAdd};
+use super::{AdminState, Notice, failed, moment};
+use crate::admin::{By, NewPublisher, Publisher, ToAdd};
 
 pub(super) async fn list(
     State(state): State<AdminState>,
     session: Session,
-    Query(told): Query<Told>,
+    Query(notice): Query<Notice>,
 ) -> Response {
-    show(&state, &session, &told.notice())
+    show(&state, &session, &notice.text())
 }
 
 /// The token is in this answer and nowhere else.
 pub(super) async fn add(State(state): State<AdminState>, form: Form) -> Response {
     let prefixes = form.field("topic_prefixes").unwrap_or_default();
-    let wish = ToAdd {
+    let token = ToAdd {
         name: form.field("name").unwrap_or_default().to_owned(),
         topic_prefixes: prefixes.split_whitespace().map(str::to_owned).collect(),
     };
-    match state.desk.add_token(By::Pages, wish).await {
+    match state.service.add_token(By::Pages, token).await {
         Ok(NewPublisher { name, token }) => {
             let notice = html! {
                 div.notice.good role="status" {
@@ -40,12 +40,12 @@ pub(super) async fn add(State(state): State<AdminState>, form: Form) -> Response
 }
 
 fn show(state: &AdminState, session: &Session, notice: &Markup) -> Response {
-    match state.desk.publishers() {
+    match state.service.publishers() {
         Ok(publishers) => {
             let content = html! {
                 h1 { "Publishers" }
                 (notice)
-                @if state.desk.open { p.notice.warn { "This hub is open: anybody may post (" code { "[publish] policy" } "). Tokens still free pings from their limits." } }
+                @if state.service.open { p.notice.warn { "This hub is open: anybody may post (" code { "[publish] policy" } "). Tokens still free pings from their limits." } }
                 (tokens(session, &publishers))
                 (new(session))
             };

@@ -10,37 +10,37 @@ use maud::{Markup, html};
 use super::layout::{self, Room, word};
 use super::session::Session;
 use super::table::{self, Head::Text};
-use super::{AdminState, Told, card, failed, missed, moment};
-use crate::http::dress::attempts::{Attempt, attempts};
-use crate::operator::{Gap, Lasting, Skipped, SubscriptionDetail, Trouble};
+use super::{AdminState, Notice, card, failed, missed, moment};
+use crate::admin::{Gap, Lasting, Skipped, SubscriptionDetail, Trouble};
+use crate::http::layout::attempts::{Attempt, attempts};
 
 pub(super) async fn show(
     State(state): State<AdminState>,
     session: Session,
     Path(id): Path<String>,
-    Query(told): Query<Told>,
+    Query(notice): Query<Notice>,
 ) -> Response {
     let Ok(id) = id.parse() else {
         return layout::error(StatusCode::NOT_FOUND, Some(&session), "A subscription has a number.");
     };
-    match state.desk.subscription(id).await {
+    match state.service.subscription(id).await {
         Ok(detail) => layout::page(
             &session,
             Room::Topics,
             &format!("Subscription {id}"),
-            &one(&session, &detail, &told),
+            &one(&session, &detail, &notice),
         ),
         Err(error) => failed(&session, &error),
     }
 }
 
-fn one(session: &Session, detail: &SubscriptionDetail, told: &Told) -> Markup {
+fn one(session: &Session, detail: &SubscriptionDetail, notice: &Notice) -> Markup {
     let subscription = &detail.subscription;
     html! {
         p.crumb { a href="/topics" { "Topics" } " / " a.url href={ "/topics/" (detail.topic_id) } { (subscription.topic) } }
         h1 { "Subscription " (subscription.id) }
         p { "Delivered to " strong.url { (subscription.callback_origin) } }
-        (told.notice())
+        (notice.text())
         (standing(detail))
         dl.cards {
             (card("Done through", detail.done_through, done(detail)))
@@ -50,7 +50,7 @@ fn one(session: &Session, detail: &SubscriptionDetail, told: &Told) -> Markup {
             (card("Verified", moment(&detail.verified_at), html! { "first " (moment(&detail.created_at)) }))
             (card("Signed", if detail.signed { "yes" } else { "no" }, if detail.signed { "with its secret" } else { "it gave no secret" }))
         }
-        (acts(session, detail))
+        (commands(session, detail))
         (attempts("Notification", &detail.attempts_noted.iter().map(attempt).collect::<Vec<_>>()))
         (skipped(&detail.skipped))
         (lost(&detail.lost))
@@ -105,7 +105,7 @@ fn standing(detail: &SubscriptionDetail) -> Markup {
     }
 }
 
-fn acts(session: &Session, detail: &SubscriptionDetail) -> Markup {
+fn commands(session: &Session, detail: &SubscriptionDetail) -> Markup {
     let id = detail.subscription.id;
     let about = html! {
         (word(session))

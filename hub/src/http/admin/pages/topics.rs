@@ -10,8 +10,8 @@ use super::table::{
     self,
     Head::{Number, Text},
 };
-use super::{AdminState, Told, card, failed, moment, more};
-use crate::operator::{Chain, LogEntry, Page, Size, Subscription, Topic, TopicDetail, Turn, counted};
+use super::{AdminState, Notice, card, failed, moment, more};
+use crate::admin::{Chain, LogEntry, Page, PageRequest, Size, Subscription, Topic, TopicDetail, counted};
 
 /// Subscriptions of a page.
 const SUBSCRIBERS: usize = 50;
@@ -19,9 +19,9 @@ const SUBSCRIBERS: usize = 50;
 pub(super) async fn list(
     State(state): State<AdminState>,
     session: Session,
-    Query(turn): Query<Turn>,
+    Query(page): Query<PageRequest>,
 ) -> Response {
-    match state.desk.topics(&turn).await {
+    match state.service.topics(&page).await {
         Ok(page) => layout::page(&session, Room::Topics, "Topics", &all(&page)),
         Err(error) => failed(&session, &error),
     }
@@ -71,30 +71,30 @@ pub(super) async fn show(
     State(state): State<AdminState>,
     session: Session,
     Path(id): Path<String>,
-    (Query(turn), Query(told)): (Query<Turn>, Query<Told>),
+    (Query(page), Query(notice)): (Query<PageRequest>, Query<Notice>),
 ) -> Response {
-    let turn = Turn { limit: Some(SUBSCRIBERS), ..turn };
+    let page = PageRequest { limit: Some(SUBSCRIBERS), ..page };
     let found = async {
-        let topic = state.desk.topic(&id).await?;
-        Ok((topic, state.desk.subscriptions(Some(&id), &turn).await?))
+        let topic = state.service.topic(&id).await?;
+        Ok((topic, state.service.subscriptions(Some(&id), &page).await?))
     };
     match found.await {
         Ok((topic, subscribers)) => layout::page(
             &session,
             Room::Topics,
             &topic.topic.url,
-            &one(&session, &topic, &subscribers, &told),
+            &one(&session, &topic, &subscribers, &notice),
         ),
         Err(error) => failed(&session, &error),
     }
 }
 
-fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>, told: &Told) -> Markup {
+fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>, notice: &Notice) -> Markup {
     let topic = &detail.topic;
     html! {
         p.crumb { a href="/topics" { "Topics" } }
         h1.url { (topic.url) }
-        (told.notice())
+        (notice.text())
         @if topic.paused { p.notice.warn { strong { "Paused: " } "posts are accepted, and nothing is delivered. Retention goes on." } }
         dl.cards {
             (card("Subscriptions", detail.subscriptions, "in force"))
@@ -102,7 +102,7 @@ fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>
             (card("Log", format!("{} to {}", topic.first, topic.head), "oldest and newest notification"))
             (card("Content", kind(topic), ""))
         }
-        (acts(session, topic))
+        (commands(session, topic))
         @if let Some(chain) = &topic.chain { (gaps(chain)) }
         (people(detail))
         (log(&detail.log))
@@ -110,7 +110,7 @@ fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>
     }
 }
 
-fn acts(session: &Session, topic: &Topic) -> Markup {
+fn commands(session: &Session, topic: &Topic) -> Markup {
     let about = html! {
         (word(session))
         input type="hidden" name="topic" value=(topic.url);

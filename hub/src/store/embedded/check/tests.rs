@@ -14,13 +14,13 @@ use super::super::layout::{Address, TopicState};
 use super::super::room::Room;
 use super::super::testing::Fragile;
 use super::*;
+use crate::store::VerifiedSubscription;
 use crate::store::embedded::{codec, key};
 use crate::store::{
     Checkpoint, FailureClass, Intent, Laggard, NewNotification, NewRequest, NotificationLinks, Offset, Payer,
     Rule, Shard, Store, Subscription, Watermark,
 };
-use crate::subscriptions::VerifiedSubscription;
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -11,7 +11,7 @@ use crate::store::{
     Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Payer, Ping, PingId, Rule, SubscriptionId,
     Topic, TopicId, Uptime, Validators,
 };
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 /// What was decided when the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::store::{
     NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
     Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 fn time() -> impl Strategy<Value = DateTime> {
     (-60_000_000_000_i64..250_000_000_000)

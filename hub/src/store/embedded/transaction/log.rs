@@ -15,7 +15,7 @@ use crate::store::{
     Appended, Chain, NewNotification, Notification, Offset, Payer, Ping, PingId, Result, Rule, StoreEvent,
     TopicId, Validators,
 };
-use crate::telemetry::TraceContext;
+use crate::trace_context::TraceContext;
 
 impl Transaction<'_> {
     pub(in super::super) fn append(&mut self, new: NewNotification, remember: Duration) -> Result<Appended> {

@@ -15,7 +15,7 @@ use crate::store::{
     Activation, Denial, DenialId, Ended, Intent, NewDenial, NewRequest, PendingRequest, Refusal, RequestId,
     Result, Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
-use crate::subscriptions::{VerifiedSubscription, VerifiedUnsubscription};
+use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
 impl Transaction<'_> {
     pub(in super::super) fn put_request(&mut self, new: NewRequest) -> PendingRequest {

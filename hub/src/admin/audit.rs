@@ -1,0 +1,293 @@
+//! What operators did: one line of JSON for each command in a file that only grows while the hub runs, on the disk before it is carried out.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use resync_core::datetime::DateTime;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+use utoipa::ToSchema;
+
+use super::{Failed, Page, PageRequest};
+
+/// When the file is larger than this at a start, its older half is dropped.
+const LARGEST: u64 = 8 * 1024 * 1024;
+/// The outcome of commands that were under way when the hub ended, or when the backup was taken that it comes from.
+const INTERRUPTED: &str = "no end is on record: the hub was stopped, or copied, meanwhile";
+
+/// A command cannot be written down.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing is done, since it cannot be written down in {path}: {reason}")]
+pub struct AuditError {
+    path: String,
+    reason: String,
+}
+
+/// How somebody came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// The admin API, which the command line uses too.
+    Api,
+    /// The pages.
+    Pages,
+    /// The command line on the hub's files.
+    Files,
+}
+
+/// A command, or what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Entry {
+    /// When.
+    pub at: String,
+    /// How they came in.
+    pub by: By,
+    /// What was done: `retry`, `skip`, `replay`, `pause`, `resume`, `deny`, `token add`, `token revoke`, `rotate secrets`, `backup`, `restore`, `repair`,
+    /// `drain`, `end drain`, `log level`, `export`, `replace address`, `log in`.
+    pub act: String,
+    /// To whom, and why.
+    pub what: String,
+    /// What came of it; without it, it is under way.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outcome: Option<String>,
+}
+
+/// One line: a command, or the outcome of the command with this number.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Outcome {
+        of: String,
+        outcome: String,
+    },
+    Act {
+        number: String,
+        #[serde(flatten)]
+        entry: Entry,
+    },
+}
+
+/// The file of commands.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    path: Arc<PathBuf>,
+    file: Arc<Mutex<File>>,
+}
+
+impl Audit {
+    /// Drops the older half of a file that has grown too long. Nobody may have it open.
+    ///
+    /// # Errors
+    /// [`io::Error`] when it cannot be used.
+    pub fn shorten(path: &Path) -> io::Result<()> {
+        if fs::exists(path)? && fs::metadata(path)?.len() > LARGEST {
+            crate::topics::replace_file(path, newer_half(&fs::read(path)?))?;
+        }
+        Ok(())
+    }
+
+    /// Opens or makes the file. A line that a crash has left half-written is ended.
+    ///
+    /// # Errors
+    /// [`io::Error`] when it cannot be used.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let mut last = [b'\n'];
+        if file.metadata()?.len() > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        if last != [b'\n'] {
+            file.write_all(b"\n")?;
+            file.sync_data()?;
+        }
+        Ok(Self { path: Arc::new(path.to_owned()), file: Arc::new(Mutex::new(file)) })
+    }
+
+    /// Writes down that something is about to be done; returns once that is on the disk, with what stands for the command.
+    ///
+    /// # Errors
+    /// [`AuditError`]
+    pub fn begin(&self, by: By, act: &str, what: &str) -> Result<String, AuditError> {
+        let number = uuid::Uuid::new_v4().simple().to_string();
+        let entry = Entry {
+            at: DateTime::now().to_string(),
+            by,
+            act: act.to_owned(),
+            what: what.to_owned(),
+            outcome: None,
+        };
+        self.write(&Line::Act { number: number.clone(), entry })?;
+        Ok(number)
+    }
+
+    /// Writes down what came of a command. It is done already, so that a failure is told in the log only.
+    pub fn end(&self, of: String, outcome: &str) {
+        if let Err(error) = self.write(&Line::Outcome { of, outcome: outcome.to_owned() }) {
+            warn!(%error, "the outcome of an operator's act is not written down");
+        }
+    }
+
+    /// Writes down what became of commands of an earlier life that have no outcome. One of a command that goes on beside the hub gets its own
+    /// in the end, which counts.
+    ///
+    /// # Errors
+    /// [`io::Error`] when the file cannot be read. One that cannot be written keeps no hub from starting.
+    pub fn settle(&self) -> io::Result<()> {
+        for number in open_acts(&fs::read(&*self.path)?) {
+            self.end(number, INTERRUPTED);
+        }
+        Ok(())
+    }
+
+    fn write(&self, line: &Line) -> Result<(), AuditError> {
+        let written = || {
+            let mut text = serde_json::to_vec(line)?;
+            text.push(b'\n');
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.write_all(&text)?;
+            file.sync_data()
+        };
+        written().map_err(|error: io::Error| AuditError {
+            path: self.path.display().to_string(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// The newest commands first, a page of them.
+    ///
+    /// # Errors
+    /// [`Failed`] when the file cannot be read, or `after` is no place in it.
+    pub fn list(&self, request: &PageRequest) -> Result<Page<Entry>, Failed> {
+        let mut text = Vec::new();
+        File::open(&*self.path).and_then(|mut file| file.read_to_end(&mut text)).map_err(|error| {
+            AuditError { path: self.path.display().to_string(), reason: error.to_string() }
+        })?;
+        let entries = entries(&text);
+        let end = match &request.after {
+            None => entries.len(),
+            Some(after) => {
+                after.parse().ok().filter(|end| *end <= entries.len()).ok_or_else(PageRequest::no_place)?
+            }
+        };
+        let begin = end.saturating_sub(request.limit());
+        let items = entries[begin..end].iter().rev().cloned().collect();
+        Ok(Page { items, next: (begin > 0).then(|| begin.to_string()) })
+    }
+}
+
+/// The commands in their order, each with its outcome.
+fn entries(text: &[u8]) -> Vec<Entry> {
+    let (mut entries, mut places) = (Vec::<Entry>::new(), std::collections::HashMap::new());
+    for line in lines(text) {
+        match line {
+            Line::Act { number, entry } => {
+                places.insert(number, entries.len());
+                entries.push(entry);
+            }
+            Line::Outcome { of, outcome } => {
+                if let Some(place) = places.get(&of) {
+                    entries[*place].outcome = Some(outcome);
+                }
+            }
+        }
+    }
+    entries
+}
+
+/// The numbers of the commands without an outcome, in their order.
+fn open_acts(text: &[u8]) -> Vec<String> {
+    let mut open = Vec::new();
+    for line in lines(text) {
+        match line {
+            Line::Act { number, .. } => open.push(number),
+            Line::Outcome { of, .. } => open.retain(|number| *number != of),
+        }
+    }
+    open
+}
+
+/// A line that cannot be read is left out.
+fn lines(text: &[u8]) -> impl Iterator<Item = Line> {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.filter_map(|line| serde_json::from_slice(line).ok())
+}
+
+fn newer_half(text: &[u8]) -> &[u8] {
+    let half = &text[text.len() / 2..];
+    let line = half.iter().position(|byte| *byte == b'\n').map_or(half.len(), |end| end + 1);
+    &half[line..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(after: Option<String>) -> PageRequest {
+        PageRequest { after, limit: Some(2) }
+    }
+
+    #[test]
+    fn acts_are_listed_newest_first_with_their_outcomes_also_after_a_line_that_a_crash_tore() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let audit = Audit::open(&path).unwrap();
+        for number in 1..=3 {
+            let begun = audit.begin(By::Api, "retry", &format!("subscription {number}")).unwrap();
+            audit.end(begun, "1 subscription");
+        }
+        drop(audit);
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"number\":\"x\",\"at").unwrap();
+        let audit = Audit::open(&path).unwrap();
+        audit.begin(By::Pages, "pause", "a topic").unwrap();
+
+        let page = audit.list(&request(None)).unwrap();
+        let told: Vec<_> =
+            page.items.iter().map(|entry| (entry.what.as_str(), entry.outcome.as_deref())).collect();
+        assert_eq!(told, [("a topic", None), ("subscription 3", Some("1 subscription"))]);
+        let page = audit.list(&request(page.next)).unwrap();
+        let told: Vec<_> = page.items.iter().map(|entry| entry.what.as_str()).collect();
+        assert_eq!(told, ["subscription 2", "subscription 1"]);
+        assert_eq!(page.next, None);
+        assert!(audit.list(&request(Some("elsewhere".to_owned()))).is_err());
+    }
+
+    #[test]
+    fn acts_that_a_hub_did_not_end_get_their_outcome_at_the_next_start_unless_they_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let begin = |what| Audit::open(&path).unwrap().begin(By::Api, "deny", what).unwrap();
+        let (_, ended, goes_on) = (begin("left"), begin("ended"), begin("goes on elsewhere"));
+        Audit::open(&path).unwrap().end(ended, "1 denied");
+        let next = Audit::open(&path).unwrap();
+        next.settle().unwrap();
+        let told = || {
+            entries(&fs::read(&path).unwrap()).into_iter().map(|act| act.outcome.unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(), [INTERRUPTED, "1 denied", INTERRUPTED]);
+        Audit::open(&path).unwrap().end(goes_on, "2 denied");
+        let length = fs::metadata(&path).unwrap().len();
+        next.settle().unwrap();
+        assert_eq!(told(), [INTERRUPTED, "1 denied", "2 denied"]);
+        assert_eq!(fs::metadata(&path).unwrap().len(), length, "each is settled once");
+    }
+
+    #[test]
+    fn a_file_that_has_grown_too_long_loses_its_older_half_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let audit = Audit::open(&path).unwrap();
+        audit.begin(By::Api, "deny", &"x".repeat(5 << 20)).unwrap();
+        audit.begin(By::Api, "deny", &"y".repeat(5 << 20)).unwrap();
+        audit.begin(By::Api, "retry", "the newest").unwrap();
+        drop(audit);
+        Audit::shorten(&path).unwrap();
+        let audit = Audit::open(&path).unwrap();
+        let page = audit.list(&request(None)).unwrap();
+        assert_eq!(page.items.iter().map(|entry| entry.what.as_str()).collect::<Vec<_>>(), ["the newest"]);
+        assert!(fs::metadata(&path).unwrap().len() < LARGEST);
+    }
+}

@@ -1,0 +1,190 @@
+//! Draining: a hub that takes nothing new while it delivers what it has, before it is stopped or moved.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use resync_core::durable::sync_folder;
+
+use super::responses::{Draining, StillOwed};
+use super::{AdminService, By, Failed};
+use crate::delivery::Owed;
+use crate::finish::to_its_end;
+
+/// The file in the data folder that says it: a socket that systemd holds starts a hub for whoever connects, and that must take nothing
+/// that is left behind when the hub moves.
+const MARK: &str = "draining";
+
+/// Whether the hub is being drained. Only who began it ends it, not a start.
+#[derive(Clone, Debug)]
+pub struct Drain {
+    gate: Arc<Gate>,
+    folder: PathBuf,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    shut: AtomicBool,
+    /// Who came in before and is still inside.
+    inside: AtomicUsize,
+}
+
+/// A request that is taken in: as long as this is held, a drain waits for it.
+#[derive(Debug)]
+pub struct Taking(Arc<Gate>);
+
+impl Taking {
+    /// Does this to its end, even if whoever asked hangs up meanwhile, which drops the returned future: what is written down then is
+    /// handed over too, and a drain waits for both.
+    pub async fn finish<T: Send + 'static>(
+        self: Arc<Self>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        to_its_end(async move {
+            let done = work.await;
+            drop(self);
+            done
+        })
+        .await
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Drain {
+    /// Why nothing new is taken.
+    pub const REASON: &str = "draining";
+
+    /// As the hub of before in this data folder left it.
+    pub fn of(folder: &Path) -> Self {
+        let shut = folder.join(MARK).exists();
+        if shut {
+            tracing::warn!("the hub is drained: it takes nothing new until `resync-hub drain --end`");
+        }
+        let gate = Gate { shut: AtomicBool::new(shut), ..Gate::default() };
+        Self { gate: Arc::new(gate), folder: folder.to_owned() }
+    }
+
+    /// Whether nothing new is taken.
+    pub fn is_on(&self) -> bool {
+        self.gate.shut.load(Ordering::SeqCst)
+    }
+
+    /// Lets a request in, unless nothing new is taken.
+    pub fn take_in(&self) -> Option<Arc<Taking>> {
+        // Counted before it is let in: whoever shuts the gate and then counts misses nobody.
+        self.gate.inside.fetch_add(1, Ordering::SeqCst);
+        let taking = Arc::new(Taking(Arc::clone(&self.gate)));
+        (!self.is_on()).then_some(taking)
+    }
+
+    fn under_way(&self) -> usize {
+        self.gate.inside.load(Ordering::SeqCst)
+    }
+
+    fn set(&self, on: bool) -> io::Result<()> {
+        let mark = self.folder.join(MARK);
+        if on {
+            File::create(mark)?;
+        } else if let Err(error) = fs::remove_file(mark)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        sync_folder(&self.folder)?;
+        self.gate.shut.store(on, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl AdminService {
+    /// Takes nothing new from now on, or again.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn drain(&self, by: By, on: bool) -> Result<Draining, Failed> {
+        let act = if on { "drain" } else { "end drain" };
+        let done =
+            |service: Self| async move { service.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
+        self.audited(by, act, "", done).await?;
+        // It is done, whether or not it can be counted.
+        Ok(self.draining().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "what is still owed cannot be counted");
+            Draining { draining: self.drain.is_on(), owed: None }
+        }))
+    }
+
+    /// Whether nothing new is taken, and what is still owed.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn draining(&self) -> Result<Draining, Failed> {
+        let draining = self.drain.is_on();
+        // In the order in which one becomes the next, so that what moves on meanwhile is seen here or there.
+        let under_way = self.drain.under_way();
+        let (to_fetch, to_verify) = (self.store.pings().await?.len(), self.store.request_ids().await?.len());
+        let to_tell = self.store.denied().await?.len();
+        let Owed { in_turn, behind: late, paused } = self.operator.owed().await?;
+        let nothing_owed = [under_way, to_fetch, to_verify, to_tell, in_turn, late] == [0; 6];
+        let owed = StillOwed { under_way, to_fetch, to_verify, to_tell, in_turn, late, paused, nothing_owed };
+        Ok(Draining { draining, owed: Some(owed) })
+    }
+
+    /// Why the hub is not ready; `None` when it is.
+    pub fn obstacle(&self) -> Option<String> {
+        let drained = self.drain.is_on().then(|| Drain::REASON.to_owned());
+        self.store.health().err().map(|error| error.to_string()).or(drained)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::places::{Asker, Lane};
+    use crate::store::{self, Engine, Keyring};
+    use crate::topics::Pings;
+
+    #[test]
+    fn whoever_is_let_in_is_counted_until_it_is_done_and_whoever_is_not_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let drain = Drain::of(folder.path());
+        let taking = drain.take_in().unwrap();
+        drain.set(true).unwrap();
+        assert!(drain.take_in().is_none());
+        assert_eq!(drain.under_way(), 1);
+        drop(taking);
+        assert_eq!(drain.under_way(), 0);
+        assert!(Drain::of(folder.path()).is_on(), "the next hub is drained too");
+    }
+
+    #[tokio::test]
+    async fn what_is_written_down_is_handed_over_although_the_client_hung_up_and_a_drain_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let (fetching, mut fetched) = mpsc::unbounded_channel();
+        let pings = Pings::new(Arc::clone(&store), fetching);
+        let drain = Drain::of(folder.path());
+        let taking = drain.take_in().unwrap();
+        let accepting = async move {
+            let asker = Asker { client: None, lane: Lane::Stranger };
+            pings.accept("http://source.example/topic".parse().unwrap(), asker, None).await.unwrap();
+        };
+        // Polled once, and given up like the handler of a connection that breaks.
+        assert!(taking.finish(accepting).now_or_never().is_none());
+        assert_eq!(drain.under_way(), 1);
+        fetched.recv().await.expect("it is fetched");
+        while drain.under_way() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(store.pings().await.unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,280 @@
+//! Everything that is stored about one subscriber, for that subscriber. The secret is not among it: whether there is one is.
+
+use std::collections::BTreeSet;
+
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, NotificationId, TopicUrl};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::responses::{Gap, Skipped};
+use super::{AdminService, By, Failed, text};
+use crate::store::{self, Intent, Laggard, Offset, Shard, ShardState, SubscriptionId, TopicId};
+
+/// Records that are read at once.
+const READ_AT_ONCE: usize = 1_000;
+
+/// Everything that is stored about a subscription, or about a callback.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Export {
+    /// When this was read.
+    pub at: String,
+    /// Subscriptions in force.
+    pub subscriptions: Vec<ExportedSubscription>,
+    /// Requests that wait for verification of intent.
+    pub requests: Vec<ExportedRequest>,
+    /// Denials that the callback has not been told yet.
+    pub denials: Vec<ExportedDenial>,
+}
+
+/// A subscription as it is stored.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ExportedSubscription {
+    /// Its number.
+    pub id: u64,
+    /// The topic as the subscriber wrote it.
+    pub topic: String,
+    /// The callback as the subscriber wrote it.
+    pub callback: String,
+    /// There is a secret, which is not shown.
+    pub has_secret: bool,
+    /// How many seconds the lease is long.
+    pub lease: u64,
+    /// When it ends.
+    pub lease_end: String,
+    /// The address at which the callback has confirmed last, where it is named by a name.
+    pub address: Option<String>,
+    /// The client, an address or for IPv6 a network, by whose bounds it is counted.
+    pub client: Option<String>,
+    /// Only notifications after this offset are owed.
+    pub start: u64,
+    /// When it was first confirmed.
+    pub created_at: String,
+    /// When it was last confirmed.
+    pub verified_at: String,
+    /// Whether the operator has given its status page another address.
+    pub address_replaced: bool,
+    /// What is noted while it is behind; absent otherwise.
+    pub late: Option<ExportedLaggard>,
+    /// Notifications that were given up for it.
+    pub given_up: Vec<Skipped>,
+    /// Notifications that it has lost.
+    pub lost: Vec<Gap>,
+}
+
+/// What is noted of a subscription that is behind.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ExportedLaggard {
+    /// It has everything up to this notification.
+    pub done_through: String,
+    /// How many attempts at the next one have failed.
+    pub attempts: u16,
+    /// When the next attempt is.
+    pub next_attempt: String,
+    /// When the present row of failures began.
+    pub failing_since: Option<String>,
+    /// Why the last attempt failed.
+    pub class: &'static str,
+}
+
+/// A request as it is stored.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ExportedRequest {
+    /// The topic as it was written.
+    pub topic: String,
+    /// The callback as it was written.
+    pub callback: String,
+    /// `subscribe` or `unsubscribe`.
+    pub mode: &'static str,
+    /// The lease that was asked for, in seconds.
+    pub lease: Option<u64>,
+    /// There is a secret, which is not shown.
+    pub has_secret: bool,
+    /// When it came in.
+    pub received_at: String,
+    /// The client, an address or for IPv6 a network, by whose bounds it is counted.
+    pub client: Option<String>,
+}
+
+/// A denial as it is stored.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ExportedDenial {
+    /// The topic.
+    pub topic: String,
+    /// The callback.
+    pub callback: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl AdminService {
+    /// Everything that is stored about one subscription.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn export(&self, by: By, id: u64) -> Result<Export, Failed> {
+        let id = SubscriptionId(id);
+        let topic = self.operator.topic_of(id).await?.ok_or(Failed::Unknown("subscription"))?;
+        let (shard, found) = self.record(topic, id).await?.ok_or(Failed::Unknown("subscription"))?;
+        let (topic_key, callback) = (found.topic_url.clone(), found.callback.clone());
+        let exported = |service: Self| async move {
+            let laggards = service.store.load_shard(shard).await?.laggards;
+            service
+                .exported(shard, vec![found], &laggards, |topic, asked| {
+                    asked.key() == callback.key() && topic.key() == topic_key.key()
+                })
+                .await
+        };
+        self.audited(by, "export", &format!("subscription {}", id.0), exported).await
+    }
+
+    /// Everything that is stored about one callback. It is found at its own origin only, and the audit log names no more of it.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn export_callback(&self, by: By, callback: &str) -> Result<Export, Failed> {
+        let callback = CallbackUrl::parse(callback)
+            .map_err(|error| Failed::asked(format_args!("the callback is no URL of one: {error}")))?;
+        let origin = callback.origin();
+        let shard = Shard::of(&callback, self.store.shards());
+        let exported = |service: Self| async move {
+            let (mut found, origin) = (Vec::new(), callback.origin());
+            let ShardState { slots, laggards, .. } = service.store.load_shard(shard).await?;
+            for slot in slots.iter().filter(|slot| *slot.origin == *origin) {
+                let record = service.store.subscription(shard, slot.topic, slot.id).await?;
+                found.extend(record.filter(|record| record.callback.key() == callback.key()));
+            }
+            service.exported(shard, found, &laggards, |_, asked| asked.key() == callback.key()).await
+        };
+        self.audited(by, "export", &format!("a callback of {origin}"), exported).await
+    }
+
+    async fn exported(
+        &self,
+        shard: Shard,
+        found: Vec<store::Subscription>,
+        laggards: &[Laggard],
+        concerns: impl Fn(&TopicUrl, &CallbackUrl) -> bool,
+    ) -> Result<Export, Failed> {
+        let mut subscriptions = Vec::with_capacity(found.len());
+        let gaps = self.gaps_of(&found).await?;
+        for record in &found {
+            subscriptions.push(self.exported_subscription(shard, record, laggards, &gaps).await?);
+        }
+        let requests = self.store.requests().await?;
+        let denials = self.store.denials().await?;
+        Ok(Export {
+            at: DateTime::now().to_string(),
+            subscriptions,
+            requests: requests
+                .into_iter()
+                .filter(|request| concerns(&request.topic, &request.callback))
+                .map(Into::into)
+                .collect(),
+            denials: denials
+                .into_iter()
+                .filter(|denial| concerns(&denial.topic, &denial.callback))
+                .map(Into::into)
+                .collect(),
+        })
+    }
+
+    async fn exported_subscription(
+        &self,
+        shard: Shard,
+        record: &store::Subscription,
+        laggards: &[Laggard],
+        gaps: &[store::Gap],
+    ) -> Result<ExportedSubscription, Failed> {
+        let (topic, id) = (record.topic, record.id);
+        let own = |gap: &&store::Gap| (gap.topic, gap.subscription) == (topic, id);
+        let late = laggards.iter().find(|late| (late.topic, late.subscription) == (topic, id));
+        Ok(ExportedSubscription {
+            id: id.0,
+            topic: record.topic_url.as_str().to_owned(),
+            callback: record.callback.as_str().to_owned(),
+            has_secret: record.secret.is_some(),
+            lease: record.lease.as_secs(),
+            lease_end: record.lease_end.to_string(),
+            address: record.address.map(|address| address.to_string()),
+            client: record.client.map(|client| client.to_string()),
+            start: record.start.0,
+            created_at: record.created_at.to_string(),
+            verified_at: record.verified_at.to_string(),
+            address_replaced: self.has_other_address(record),
+            late: late.copied().map(Into::into),
+            given_up: self.all_skips(shard, topic, id).await?,
+            lost: gaps.iter().filter(own).copied().map(Gap::from).collect(),
+        })
+    }
+
+    async fn all_skips(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+    ) -> Result<Vec<Skipped>, Failed> {
+        let (mut all, mut after) = (Vec::new(), Some((topic, Offset(0), SubscriptionId(0))));
+        loop {
+            let skips = self.store.skips(shard, after, READ_AT_ONCE).await?;
+            after = skips.last().map(|skip| (skip.topic, skip.offset, skip.subscription));
+            let beyond = after.is_none_or(|(of, ..)| of != topic);
+            all.extend(skips.into_iter().filter(|skip| (skip.topic, skip.subscription) == (topic, id)));
+            if beyond {
+                return Ok(all.into_iter().map(Skipped::from).collect());
+            }
+        }
+    }
+
+    /// What any of these has lost, in the order in which that is stored.
+    async fn gaps_of(&self, records: &[store::Subscription]) -> Result<Vec<store::Gap>, Failed> {
+        let concerned: BTreeSet<_> = records.iter().map(|record| (record.topic, record.id)).collect();
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let gaps = self.store.gaps(after, READ_AT_ONCE).await?;
+            let Some(last) = gaps.last().copied() else { return Ok(all) };
+            after = Some(last);
+            all.extend(gaps.into_iter().filter(|gap| concerned.contains(&(gap.topic, gap.subscription))));
+        }
+    }
+}
+
+impl From<Laggard> for ExportedLaggard {
+    fn from(late: Laggard) -> Self {
+        Self {
+            done_through: NotificationId { topic: late.topic.0, offset: late.cursor.0 }.to_string(),
+            attempts: late.attempts,
+            next_attempt: late.next_attempt.to_string(),
+            failing_since: late.failing_since.map(|since| since.to_string()),
+            class: text::class(late.class),
+        }
+    }
+}
+
+impl From<store::PendingRequest> for ExportedRequest {
+    fn from(request: store::PendingRequest) -> Self {
+        let (mode, lease, has_secret) = match request.intent {
+            Intent::Subscribe { lease, secret } => ("subscribe", lease, secret.is_some()),
+            Intent::Unsubscribe => ("unsubscribe", None, false),
+        };
+        Self {
+            topic: request.topic.as_str().to_owned(),
+            callback: request.callback.as_str().to_owned(),
+            mode,
+            lease,
+            has_secret,
+            received_at: request.received_at.to_string(),
+            client: request.client.map(|client| client.to_string()),
+        }
+    }
+}
+
+impl From<store::Denial> for ExportedDenial {
+    fn from(denial: store::Denial) -> Self {
+        Self {
+            topic: denial.topic.as_str().to_owned(),
+            callback: denial.callback.as_str().to_owned(),
+            reason: denial.reason,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The admin service: what the operator may see of a running hub and do about it, by the admin API or by the pages.
+//!
+//! Whatever is done is written down durably before it is done ([`Audit`]). Callbacks are shown by their origin only, since they are
+//! capabilities (W-195); whole ones are in the export of one subscriber's data.
+
+mod addresses;
+mod audit;
+mod backups;
+mod commands;
+mod drain;
+mod export;
+mod log_filter;
+mod queries;
+mod responses;
+mod self_service;
+mod text;
+mod trends;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use addresses::Addresses;
+pub use audit::{Audit, AuditError, By, Entry};
+pub use commands::{Target, ToAdd, ToDeny};
+pub use drain::{Drain, Taking};
+pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
+pub use log_filter::LogFilter;
+pub use queries::PageRequest;
+pub use responses::{
+    Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
+    Overview, Page, Paused, Publisher, Rotated, Skipped, Status, StatusPage, StillOwed, Subscription,
+    SubscriptionDetail, Topic, TopicDetail, Trouble,
+};
+pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
+pub use text::{Lasting, Size, counted};
+pub use trends::{Sample, Sources, Trends};
+
+use tokio::sync::Mutex;
+
+use crate::config::SecretsConfig;
+use crate::delivery::{Counters, Notes, Operator, Stopped};
+use crate::store::{BackupError, KeyringError, Store, StoreError};
+use crate::subscriptions::Denials;
+use crate::topics::{Tickets, TokensError};
+
+/// Why an operator does not get what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The question makes no sense.
+    #[error("{0}")]
+    Asked(String),
+    /// There is no such thing.
+    #[error("no such {0}")]
+    Unknown(&'static str),
+    /// It cannot be done as things are.
+    #[error("{0}")]
+    Conflict(String),
+    /// The store does not take part.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store failed at some of it, or what it is about is damaged there.
+    #[error("{done}; not all: {error}")]
+    Partly {
+        /// For how many, and how.
+        done: String,
+        /// Why not for the others.
+        error: StoreError,
+    },
+    /// Delivery has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// There is no backup.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// It cannot be written down, so it is not done.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+}
+
+impl Failed {
+    fn asked(why: impl std::fmt::Display) -> Self {
+        Self::Asked(why.to_string())
+    }
+
+    /// A file of the hub's own could not be written.
+    fn unnoted(error: &std::io::Error) -> Self {
+        Self::Conflict(format!("it cannot be noted in the data folder: {error}"))
+    }
+}
+
+impl From<TokensError> for Failed {
+    fn from(error: TokensError) -> Self {
+        match error {
+            TokensError::Unknown(_) => Self::Unknown("token"),
+            TokensError::Prefix(_) => Self::asked(error),
+            TokensError::Taken(_) | TokensError::File { .. } => Self::Conflict(error.to_string()),
+        }
+    }
+}
+
+impl From<KeyringError> for Failed {
+    fn from(error: KeyringError) -> Self {
+        Self::Conflict(error.to_string())
+    }
+}
+
+/// What the service looks at and works with.
+#[derive(Clone, Debug)]
+pub struct AdminService {
+    /// The records.
+    pub store: Arc<dyn Store>,
+    /// What delivery counts.
+    pub counters: Arc<Counters>,
+    /// What failed lately.
+    pub notes: Notes,
+    /// Queries and commands to delivery.
+    pub operator: Operator,
+    /// What denies subscriptions.
+    pub denials: Denials,
+    /// How things went in the last hour.
+    pub trends: Trends,
+    /// What was done.
+    pub audit: Audit,
+    /// Where the publishers' tokens are.
+    pub tokens: PathBuf,
+    /// Anybody may post content.
+    pub open: bool,
+    /// The disk that the store is on.
+    pub data_dir: PathBuf,
+    /// Where the keys of the secrets are.
+    pub secrets: SecretsConfig,
+    /// What belongs into a backup beside the store.
+    pub beside: Vec<PathBuf>,
+    /// Held while a backup is taken.
+    pub backing_up: Arc<Mutex<()>>,
+    /// Whether nothing new is taken.
+    pub drain: Drain,
+    /// The filter of the process's log, where that is the hub's own.
+    pub log: Option<LogFilter>,
+    /// What opens the pages that subscribers see.
+    pub tickets: Tickets,
+    /// Which of these pages have another address than their first.
+    pub addresses: Addresses,
+    /// What the URLs of these pages begin with.
+    pub hub_url: Arc<str>,
+}
+
+#[cfg(test)]
+impl AdminService {
+    fn where_nothing_is_delivered(store: Arc<dyn Store>, folder: &std::path::Path) -> Self {
+        let counters = Arc::new(Counters::new(store.shards()));
+        let (telling, _) = tokio::sync::mpsc::unbounded_channel();
+        let delivering = crate::delivery::Meters::default();
+        let sources = Sources { published: Vec::new(), delivering, counters: Arc::clone(&counters) };
+        let no_keys = serde_json::json!({ "key": "", "key_file": "" });
+        Self {
+            counters,
+            notes: Notes::default(),
+            operator: Operator::of_nobody(),
+            denials: Denials::new(Arc::clone(&store), Arc::new(crate::delivery::Halts::default()), telling),
+            store,
+            trends: Trends::new(sources),
+            audit: Audit::open(&folder.join("audit.jsonl")).unwrap(),
+            tokens: folder.join("tokens"),
+            open: true,
+            data_dir: folder.to_owned(),
+            secrets: serde_json::from_value(no_keys).unwrap(),
+            beside: Vec::new(),
+            backing_up: Arc::default(),
+            drain: Drain::of(folder),
+            log: None,
+            tickets: Tickets::new(resync_core::websub::Secret::random()),
+            addresses: Addresses::open(&folder.join("addresses")).unwrap(),
+            hub_url: "https://hub.example/".into(),
+        }
+    }
+}

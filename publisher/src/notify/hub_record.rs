@@ -1,0 +1,294 @@
+//! What the state keeps of telling a hub: what it took, what was in the way, what was left out for it, and when it is given up.
+
+use std::{ops::Range, path::Path, time::Duration};
+
+use resync_core::{datetime::DateTime, document::Capability};
+
+use super::{HubUpdate, LEAVING, NotifyError, Outcome, Posted};
+use crate::{
+    files,
+    lock::{Lock, lock_hub},
+    outbox,
+    settings::HubUrl,
+    state::{self, Acknowledgement, HubRecord, State, Trouble},
+};
+
+/// Keeps why a hub cannot be told, for `status`.
+pub(super) fn record_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
+    let reason = error.to_string();
+    let noted = State::load(lock.out()).and_then(|mut state| {
+        let Some(record) = state.hubs.get_mut(hub) else { return Ok(()) };
+        if record.trouble.as_ref().is_some_and(|trouble| trouble.reason == reason) {
+            return Ok(());
+        }
+        let refused = record.trouble.as_ref().and_then(|trouble| trouble.refused);
+        record.trouble = Some(Trouble { refused, ..Trouble::after(record.trouble.as_ref(), reason) });
+        state.save(lock)
+    });
+    if let Err(error) = noted {
+        tracing::debug!(%error, %hub, "the status does not say why the hub is not told");
+    }
+}
+
+/// Notes what came of telling a hub, in the state as it is by now: builds may have changed it meanwhile, other tellings have not.
+pub(super) fn settle(
+    out: &Path,
+    update: &HubUpdate,
+    posted: &Posted,
+    outcome: &Outcome,
+) -> Result<(), NotifyError> {
+    if update.message.is_none() && update.waiting.is_empty() {
+        return Ok(());
+    }
+    let lock = Lock::acquire(out)?;
+    let mut state = State::load(out)?;
+    let Some(record) = state.hubs.get_mut(&update.hub).filter(|record| record.topic == update.topic) else {
+        return Ok(());
+    };
+    let refused = posted.failed.as_ref().filter(|error| error.is_final());
+    let failed = match outcome {
+        Outcome::Failed(error) => refused.or(Some(error)),
+        _ => posted.failed.as_ref(),
+    };
+    let broken = posted.broken.as_ref().map(ToString::to_string);
+    let reason = broken.or_else(|| failed.map(ToString::to_string));
+    let Range { start: next, end } = update.still_waiting(posted);
+    // A build may have left some out meanwhile.
+    let first = next.max(record.sent + 1);
+    let kept = match reason {
+        Some(_) => outbox::first_to_keep(out, first..end),
+        None => first,
+    };
+    if !update.leaving {
+        record.sent = record.sent.max(kept - 1);
+    }
+    let is_behind = record.sent < state.outbox;
+    record.trouble = if let Some(reason) = reason {
+        let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
+        trouble.refused = refused.map(|_| next).filter(|number| *number >= kept);
+        trouble.left_out += kept - first;
+        Some(trouble)
+    } else {
+        // It takes them, and more was left out than it could take.
+        let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
+        before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
+    };
+    let given_up = match (outcome, &update.message) {
+        (Outcome::NothingChanged, _) | (_, None) => false,
+        (Outcome::Accepted { status }, Some(message)) => {
+            record.known.clone_from(&update.known);
+            record.unconfirmed.clear();
+            let key = message.key.clone();
+            record.last = Some(Acknowledgement { at: DateTime::now(), status: *status, key });
+            if is_newest(&state, update) {
+                let path = state::notification_path(out);
+                files::replace(&path, &message.body).map_err(|source| NotifyError::Write { path, source })?;
+                state.notified_on = Some(message.topic.clone());
+            }
+            false
+        }
+        (Outcome::Failed(error), _) => {
+            if !error.is_unanswered() {
+                record.unconfirmed.clone_from(&update.unconfirmed_before);
+            }
+            record.left.is_some_and(|left| has_passed(LEAVING, left))
+        }
+    };
+    if given_up {
+        tracing::warn!(hub = %update.hub, "given up; its subscribers do not learn from it that the site has left");
+    }
+    if given_up || has_taken_leave(&state, &update.hub) {
+        state.hubs.remove(&update.hub);
+    }
+    save_and_sweep(lock, state)
+}
+
+/// Saves the state and removes the Change Notifications that every hub has taken by then, in steps between which others may change the site.
+fn save_and_sweep(mut lock: Lock, mut state: State) -> Result<(), NotifyError> {
+    let out = lock.out().to_owned();
+    loop {
+        let swept = outbox::sweep(&out, &state);
+        if let Ok(swept) = &swept {
+            swept.note(&mut state);
+        }
+        state.save(&lock)?;
+        if swept.map_err(|source| NotifyError::Write { path: out.clone(), source })?.is_through {
+            return Ok(());
+        }
+        drop(lock);
+        lock = Lock::acquire(&out)?;
+        state = State::load(&out)?;
+    }
+}
+
+/// Notes that a hub took a Change Notification, before the next one is posted.
+pub(super) fn record_sent(
+    out: &Path,
+    hub: &HubUrl,
+    topic: &str,
+    change_topic: String,
+    number: u64,
+    body: &[u8],
+) -> Result<(), NotifyError> {
+    let lock = Lock::acquire(out)?;
+    let mut state = State::load(out)?;
+    let Some(record) = state.hubs.get_mut(hub).filter(|record| record.topic == topic) else { return Ok(()) };
+    record.sent = record.sent.max(number);
+    // Who reads the topic finds the newest one, and another hub may have taken it long ago.
+    if state.hubs.values().all(|record| record.sent <= number) {
+        let path = state::change_notification_path(out);
+        files::replace(&path, body).map_err(|source| NotifyError::Write { path, source })?;
+        state.changes_on = Some(change_topic);
+    }
+    Ok(state.save(&lock)?)
+}
+
+/// Leaves out a Change Notification that hubs of the site in `out` have refused, so that those after it are posted; gives these hubs. Destinations see
+/// that the interval after it does not follow (CN-008), and look at the Change List.
+pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, NotifyError> {
+    let has_refused =
+        |record: &HubRecord| record.trouble.as_ref().is_some_and(|trouble| trouble.refused == Some(number));
+    let hubs: Vec<_> = State::load(out)?.hubs.into_iter().filter(|(_, record)| has_refused(record)).collect();
+    let mut skipped = Vec::new();
+    for (hub, _) in hubs {
+        let _of_hub = lock_hub(out, &hub)?;
+        let lock = Lock::acquire(out)?;
+        let mut state = State::load(out)?;
+        if let Some(record) = state.hubs.get_mut(&hub).filter(|record| has_refused(record)) {
+            record.sent = record.sent.max(number);
+            record.trouble = None;
+            save_and_sweep(lock, state)?;
+            skipped.push(hub);
+        }
+    }
+    Ok(skipped)
+}
+
+/// Whether no other hub knows of a newer version of a document.
+fn is_newest(state: &State, update: &HubUpdate) -> bool {
+    let others =
+        state.hubs.iter().filter(|(hub, record)| **hub != update.hub && record.topic == update.topic);
+    others.into_iter().all(|(_, record)| {
+        record
+            .known
+            .iter()
+            .all(|(url, known)| update.known.get(url).is_none_or(|sent| sent.version >= known.version))
+    })
+}
+
+/// Whether a hub that the site has left was told of the present Capability List, which says so.
+fn has_taken_leave(state: &State, hub: &HubUrl) -> bool {
+    let Some(record) = state.hubs.get(hub).filter(|record| record.left.is_some()) else { return false };
+    match state.document(&Capability::CapabilityList) {
+        Some(list) => record.known.get(&list.url).is_some_and(|known| known.version == list.version),
+        // The set itself is left, and with it its list.
+        None if state.left.is_some() => {
+            let mut heard = record.known.values().chain(record.unconfirmed.values());
+            heard.all(|known| known.capability != Capability::CapabilityList)
+        }
+        None => false,
+    }
+}
+
+fn has_passed(time: Duration, since: DateTime) -> bool {
+    let now = DateTime::now().to_system_time();
+    now.duration_since(since.to_system_time()).is_ok_and(|passed| passed > time)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, fs};
+
+    use super::*;
+    use crate::{
+        notify::{PostError, message::Message},
+        settings::{BaseUrl, Settings},
+    };
+
+    const TOPIC: &str = "http://example.org/resync/framework/";
+
+    fn hub() -> HubUrl {
+        HubUrl::parse("http://hub.example.org/websub/").unwrap()
+    }
+
+    /// A site with this record of its hub, of so many Change Notifications.
+    fn save(out: &Path, record: HubRecord, outbox: u64) {
+        let settings = Settings::new("/x", BaseUrl::parse("http://example.org/").unwrap());
+        let mut state = State::new(settings, (0, 0), Vec::new(), BTreeMap::from([(hub(), record)]));
+        state.outbox = outbox;
+        state.save(&Lock::acquire(out).unwrap()).unwrap();
+    }
+
+    fn update(waiting: Range<u64>) -> HubUpdate {
+        HubUpdate {
+            hub: hub(),
+            authorization: None,
+            leaving: false,
+            changes: Vec::new(),
+            topic: TOPIC.into(),
+            waiting,
+            change_topic: String::new(),
+            change_links: String::new(),
+            message: None,
+            known: BTreeMap::new(),
+            unconfirmed_before: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_left_out_for_a_hub_that_is_too_slow_is_said_until_it_has_caught_up() {
+        let out = tempfile::tempdir().unwrap();
+        let trouble = Trouble { left_out: 3, ..Trouble::after(None, "it was away".to_owned()) };
+        save(out.path(), HubRecord { sent: 3, trouble: Some(trouble), ..HubRecord::new(TOPIC) }, 6);
+        let after = |waiting: Range<u64>| {
+            let posted = Posted { sent: 1, reached: waiting.end - 1, ..Posted::default() };
+            settle(out.path(), &update(waiting), &posted, &Outcome::NothingChanged).unwrap();
+            let state = State::load(out.path()).unwrap();
+            state.hubs[&hub()].trouble.as_ref().map(|trouble| (trouble.left_out, trouble.reason.clone()))
+        };
+        assert_eq!(after(4..6), Some((3, outbox::BEHIND.to_owned())));
+        assert_eq!(after(6..7), None);
+    }
+
+    #[test]
+    fn what_a_build_left_out_while_a_hub_was_told_is_not_counted_twice() {
+        let out = tempfile::tempdir().unwrap();
+        let trouble = Trouble { left_out: 4, ..Trouble::after(None, "it was away".to_owned()) };
+        save(out.path(), HubRecord { sent: 7, trouble: Some(trouble), ..HubRecord::new(TOPIC) }, 9);
+        fs::create_dir(out.path().join(".resync-source/outbox")).unwrap();
+        for number in 8..10 {
+            fs::write(outbox::path(out.path(), number), "").unwrap();
+        }
+        let refused = PostError::TooLong {
+            status: http::StatusCode::PAYLOAD_TOO_LARGE,
+            text: String::new(),
+            length: 1,
+        };
+        let posted = Posted { failed: Some(refused.clone()), ..Posted::default() };
+        settle(out.path(), &update(4..9), &posted, &Outcome::Failed(refused)).unwrap();
+        let record = State::load(out.path()).unwrap().hubs[&hub()].clone();
+        let trouble = record.trouble.unwrap();
+        assert_eq!((record.sent, trouble.left_out, trouble.refused), (7, 4, None), "it refused number 4");
+    }
+
+    #[test]
+    fn a_hub_that_was_left_and_stays_away_is_given_up_after_a_week_and_not_before() {
+        let out = tempfile::tempdir().unwrap();
+        let after = |left: DateTime| {
+            save(out.path(), HubRecord { left: Some(left), ..HubRecord::new(TOPIC) }, 0);
+            let (links, key, body) = (String::new(), String::new(), Vec::new());
+            let message = Some(Message { topic: TOPIC.into(), links, key, body });
+            let update = HubUpdate { leaving: true, message, ..update(0..0) };
+            let away = Outcome::Failed(PostError::Unreachable { reason: "no route".into() });
+            settle(out.path(), &update, &Posted::default(), &away).unwrap();
+            State::load(out.path()).unwrap().hubs.len()
+        };
+        let days_ago = |days: u32| {
+            DateTime::from_system_time(
+                std::time::SystemTime::now() - days * Duration::from_secs(24 * 60 * 60),
+            )
+        };
+        assert_eq!(after(days_ago(6)), 1);
+        assert_eq!(after(days_ago(8)), 0);
+    }
+}

@@ -1,0 +1,234 @@
+//! Imports inside a crate point one way: its rooms stand in an order, and each uses only those below it.
+//!
+//! A room is a folder or file directly below `src/`. What production code names by `crate::` counts, and what it names by `super::` outside its room.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod source;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use source::Use;
+
+/// A crate with its rooms, and the imports that still point up.
+struct Layers {
+    folder: &'static str,
+    /// From the top; a room uses only those behind it.
+    rooms: &'static [&'static str],
+    /// Rooms that use one above them, with that one. Remove pairs, add none.
+    upward: &'static [(&'static str, &'static str)],
+}
+
+/// As ARCHITECTURE.md shows it.
+const HUB: Layers = Layers {
+    folder: "hub",
+    rooms: &[
+        "cli",
+        "hub",
+        "http",
+        "metrics",
+        "pulse",
+        "admin",
+        "delivery",
+        "subscriptions",
+        "topics",
+        "telemetry",
+        "places",
+        "egress",
+        "store",
+        "trace_context",
+        "buckets",
+        "config",
+        "meters",
+        "pem",
+        "finish",
+        "leap",
+        "sockets",
+        "weighed",
+    ],
+    upward: &[],
+};
+
+const CORE: Layers = Layers {
+    folder: "core",
+    rooms: &[
+        "lint", "build", "package", "xml", "rules", "document", "durable", "lock", "websub", "digest",
+        "datetime", "address",
+    ],
+    upward: &[("document", "rules"), ("rules", "xml")],
+};
+
+const COMMON: Layers = Layers {
+    folder: "common",
+    rooms: &[
+        "server",
+        "config",
+        "client",
+        "completions",
+        "logging",
+        "progress",
+        "signals",
+        "backoff",
+        "space",
+    ],
+    upward: &[],
+};
+
+const PUBLISHER: Layers = Layers {
+    folder: "publisher",
+    rooms: &[
+        "telling",
+        "sets",
+        "words",
+        "cli",
+        "json",
+        "progress",
+        "check",
+        "status",
+        "watch",
+        "serve",
+        "source",
+        "notify",
+        "publish",
+        "collection",
+        "config",
+        "outbox",
+        "documents",
+        "inventory",
+        "changes",
+        "plan",
+        "state",
+        "lock",
+        "settings",
+        "links",
+        "site",
+        "stored",
+        "files",
+        "put_off",
+        "url_path",
+        "client",
+        "blocking",
+    ],
+    upward: &[
+        ("collection", "publish"),
+        ("inventory", "outbox"),
+        ("links", "settings"),
+        ("lock", "state"),
+        ("plan", "inventory"),
+        ("site", "settings"),
+        ("site", "state"),
+        ("state", "plan"),
+    ],
+};
+
+const SUBSCRIBER_KIT: Layers = Layers {
+    folder: "subscriber-kit",
+    rooms: &[
+        "config",
+        "cli",
+        "show",
+        "bar",
+        "listen",
+        "relay",
+        "topic",
+        "service",
+        "channel",
+        "callback",
+        "inbox",
+        "sync",
+        "notification",
+        "subscriber",
+        "subscription",
+        "state",
+        "hook_queue",
+        "hook",
+        "discover",
+        "fetch",
+        "space",
+        "limits",
+        "pause",
+        "arriving",
+    ],
+    upward: &[("state", "inbox"), ("state", "subscription"), ("state", "sync")],
+};
+
+#[test]
+fn the_rooms_of_the_hub_use_only_those_below_them() {
+    HUB.hold();
+}
+
+#[test]
+fn the_rooms_of_core_use_only_those_below_them() {
+    CORE.hold();
+}
+
+#[test]
+fn the_rooms_of_common_use_only_those_below_them() {
+    COMMON.hold();
+}
+
+#[test]
+fn the_rooms_of_the_publisher_use_only_those_below_them() {
+    PUBLISHER.hold();
+}
+
+#[test]
+fn the_rooms_of_the_subscriber_kit_use_only_those_below_them() {
+    SUBSCRIBER_KIT.hold();
+}
+
+impl Layers {
+    fn hold(&self) {
+        let read = source::read(&src(self.folder));
+        let listed: BTreeSet<_> = self.rooms.iter().map(|room| (*room).to_owned()).collect();
+        assert_eq!(read.rooms, listed, "rooms of {}: on disk, and in the order of {}", self.folder, file!());
+        let problems = self.problems(&read.uses);
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+
+    /// Each use that points up, and each exception that nothing needs.
+    fn problems(&self, uses: &[Use]) -> Vec<String> {
+        let height = |room: &str| self.rooms.iter().position(|known| *known == room);
+        let upward = uses.iter().filter(|used| height(&used.names) < height(&used.room));
+        let (known, new): (Vec<_>, Vec<_>) =
+            upward.partition(|used| self.upward.contains(&(used.room.as_str(), used.names.as_str())));
+        let new = new.iter().map(|Use { file, line, room, names }| {
+            format!("{}/{file}:{line}: `{room}` uses `{names}`, which stands above it", self.folder)
+        });
+        let needed: BTreeSet<_> =
+            known.iter().map(|used| (used.room.as_str(), used.names.as_str())).collect();
+        let unneeded = self.upward.iter().filter(|pair| !needed.contains(*pair));
+        let unneeded = unneeded.map(|(room, names)| {
+            format!("{}: `{room}` no longer uses `{names}`: remove the exception", self.folder)
+        });
+        new.chain(unneeded).collect()
+    }
+}
+
+fn src(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("src")
+}
+
+#[test]
+fn an_upward_use_is_named_and_so_is_an_exception_that_nothing_needs() {
+    let layers = Layers {
+        folder: "house",
+        rooms: &["roof", "floor", "cellar"],
+        upward: &[("cellar", "floor"), ("floor", "roof")],
+    };
+    let used = |line, room: &str, names: &str| Use {
+        file: format!("src/{room}.rs"),
+        line,
+        room: room.to_owned(),
+        names: names.to_owned(),
+    };
+    let uses = [used(1, "roof", "cellar"), used(2, "floor", "roof"), used(3, "cellar", "roof")];
+    assert_eq!(
+        layers.problems(&uses),
+        [
+            "house/src/cellar.rs:3: `cellar` uses `roof`, which stands above it",
+            "house: `cellar` no longer uses `floor`: remove the exception",
+        ]
+    );
+}

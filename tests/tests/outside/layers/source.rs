@@ -1,0 +1,346 @@
+//! Which rooms of a crate name which others, read from its source.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+/// The roots of a crate, which are in no room.
+const ROOTS: [&str; 2] = ["lib", "main"];
+
+/// One room's use of another.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Use {
+    /// Below the crate's folder.
+    pub(super) file: String,
+    pub(super) line: usize,
+    pub(super) room: String,
+    pub(super) names: String,
+}
+
+/// What was read of a crate.
+pub(super) struct Read {
+    pub(super) rooms: BTreeSet<String>,
+    pub(super) uses: Vec<Use>,
+}
+
+/// Reads the production code below `src`.
+pub(super) fn read(src: &Path) -> Read {
+    let files: Vec<(PathBuf, String)> = WalkDir::new(src)
+        .sort_by_file_name()
+        .into_iter()
+        .map(Result::unwrap)
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "rs"))
+        .map(|entry| (entry.path().to_owned(), fs::read_to_string(entry.path()).unwrap()))
+        .collect();
+    let path_of = |path: &Path| {
+        let path = path.strip_prefix(src).unwrap().with_extension("");
+        path.iter().map(|part| part.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let files: Vec<_> = files.iter().map(|(path, text)| File::read(path_of(path), text)).collect();
+    let rooms: BTreeSet<_> = files.iter().filter_map(File::room).map(str::to_owned).collect();
+    let of_tests: BTreeSet<_> = files.iter().flat_map(|file| file.of_tests.iter().cloned()).collect();
+    let re_exports: BTreeMap<_, _> =
+        files.iter().filter(|file| file.path == ["lib"]).flat_map(|lib| lib.re_exports(&rooms)).collect();
+    let production =
+        files.iter().filter(|file| !(1..=file.path.len()).any(|end| of_tests.contains(&file.path[..end])));
+    let uses = production.flat_map(|file| file.uses(&rooms, &re_exports)).collect();
+    Read { rooms, uses }
+}
+
+/// A source file.
+struct File {
+    /// Its folders and its name.
+    path: Vec<String>,
+    /// Its production code.
+    tokens: Vec<Token>,
+    /// The modules that it declares for tests.
+    of_tests: Vec<Vec<String>>,
+}
+
+/// A word, or another character.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Token {
+    line: usize,
+    text: String,
+}
+
+impl File {
+    fn read(path: Vec<String>, text: &str) -> Self {
+        let (tokens, tests) = production(&tokens(text));
+        let of_tests = tests.into_iter().map(|name| [module(&path), &[name]].concat()).collect();
+        Self { path, tokens, of_tests }
+    }
+
+    /// The room that it belongs to, if it is not a root.
+    fn room(&self) -> Option<&str> {
+        Some(self.path[0].as_str()).filter(|name| !ROOTS.contains(name))
+    }
+
+    /// Every use of another room.
+    fn uses(&self, rooms: &BTreeSet<String>, re_exports: &BTreeMap<String, String>) -> Vec<Use> {
+        let Some(room) = self.room() else { return Vec::new() };
+        let up = module(&self.path).len();
+        let begins = (0..self.tokens.len()).filter_map(|at| self.behind_root(at, up));
+        let named = begins.flat_map(|at| self.names(at));
+        let named = named.filter_map(|token| {
+            let names =
+                if rooms.contains(&token.text) { &token.text } else { re_exports.get(&token.text)? };
+            Some((token.line, names.clone()))
+        });
+        let used = named.filter(|(_, names)| names != room).map(|(line, names)| Use {
+            file: format!("src/{}.rs", self.path.join("/")),
+            line,
+            room: room.to_owned(),
+            names,
+        });
+        used.collect()
+    }
+
+    /// Where a path goes on behind the root of the crate: behind `crate::`, or so many `super::` as the module is deep.
+    fn behind_root(&self, at: usize, up: usize) -> Option<usize> {
+        let is = |at: usize, text: &str| self.tokens.get(at).is_some_and(|token| token.text == text);
+        let step =
+            |at: usize, word: &str| (is(at, word) && is(at + 1, ":") && is(at + 2, ":")).then_some(at + 3);
+        if at >= 1 && is(at - 1, ":") {
+            return None;
+        }
+        let mut behind = step(at, "crate").or_else(|| (0..up).try_fold(at, |at, _| step(at, "super")));
+        while let Some(further) = behind.and_then(|at| step(at, "super")) {
+            behind = Some(further);
+        }
+        behind
+    }
+
+    /// The first words of the paths that go on here: one, or one for each in braces.
+    fn names(&self, at: usize) -> Vec<&Token> {
+        if self.tokens[at].text != "{" {
+            return vec![&self.tokens[at]];
+        }
+        let (mut depth, mut names) = (0, Vec::new());
+        for pair in self.tokens[at..].windows(2) {
+            match pair[0].text.as_str() {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+            if depth == 1 && matches!(pair[0].text.as_str(), "{" | ",") {
+                names.push(&pair[1]);
+            }
+        }
+        names
+    }
+
+    /// What the root gives out of its rooms by their own names.
+    fn re_exports(&self, rooms: &BTreeSet<String>) -> Vec<(String, String)> {
+        let uses = self.tokens.split(|token| token.text == ";").filter_map(|item| {
+            let begin = item.iter().position(|token| token.text == "use")?;
+            let room = rooms.get(&item.get(begin + 1)?.text)?;
+            Some(item[begin + 2..].iter().map(|token| (token.text.clone(), room.clone())))
+        });
+        uses.flatten().filter(|(name, _)| is_word(name)).collect()
+    }
+}
+
+/// The module that a file is.
+fn module(path: &[String]) -> &[String] {
+    match path {
+        [folders @ .., last] if ["mod", "lib", "main"].contains(&last.as_str()) => folders,
+        path => path,
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_alphanumeric() || first == '_')
+}
+
+/// Leaves out items for tests only, and names the modules in other files among them.
+fn production(tokens: &[Token]) -> (Vec<Token>, Vec<String>) {
+    const FOR_TESTS: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    let texts: Vec<&str> = tokens.iter().map(|token| token.text.as_str()).collect();
+    let (mut kept, mut modules) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < tokens.len() {
+        if !texts[at..].starts_with(&FOR_TESTS) {
+            kept.push(tokens[at].clone());
+            at += 1;
+            continue;
+        }
+        let end = end_of_item(&texts, at + FOR_TESTS.len());
+        if let [.., "mod", name, ";"] = texts[at..end] {
+            modules.push(name.to_owned());
+        }
+        at = end;
+    }
+    (kept, modules)
+}
+
+/// Where an item ends that begins here: behind its semicolon, or behind its braces.
+fn end_of_item(texts: &[&str], begin: usize) -> usize {
+    let mut depth = 0;
+    for (at, text) in texts.iter().enumerate().skip(begin) {
+        match *text {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 && matches!(*text, ";" | "}") {
+            // A brace may end a part of a `use`, whose semicolon follows.
+            return if texts.get(at + 1) == Some(&";") { at + 2 } else { at + 1 };
+        }
+    }
+    texts.len()
+}
+
+/// Words and other characters, without comments and without what quotes hold.
+fn tokens(text: &str) -> Vec<Token> {
+    let mut rest = text;
+    let mut tokens = Vec::new();
+    let mut line = 1;
+    while let Some(first) = rest.chars().next() {
+        let length = length(rest, first);
+        let taken = &rest[..length];
+        if !first.is_whitespace() && !is_quiet(taken) {
+            tokens.push(Token { line, text: taken.to_owned() });
+        }
+        line += taken.matches('\n').count();
+        rest = &rest[length..];
+    }
+    tokens
+}
+
+/// Whether this is a comment or quoted.
+fn is_quiet(taken: &str) -> bool {
+    ["//", "/*", "\"", "r\"", "r#", "b\"", "br", "'"].iter().any(|begin| taken.starts_with(begin))
+        && taken.len() > 2
+        && !is_word_only(taken)
+}
+
+fn is_word_only(taken: &str) -> bool {
+    taken.chars().all(|character| character.is_alphanumeric() || character == '_')
+}
+
+/// How long the token is that begins here.
+fn length(rest: &str, first: char) -> usize {
+    let until =
+        |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
+    if rest.starts_with("//") {
+        return rest.find('\n').unwrap_or(rest.len());
+    }
+    if rest.starts_with("/*") {
+        return until("*/", 2);
+    }
+    let raw = rest.strip_prefix('b').unwrap_or(rest);
+    if let Some(quoted) = raw.strip_prefix('r') {
+        let hashes = quoted.chars().take_while(|character| *character == '#').count();
+        if quoted[hashes..].starts_with('"') {
+            let begin = rest.len() - quoted.len() + hashes + 1;
+            return until(&format!("\"{}", "#".repeat(hashes)), begin);
+        }
+    }
+    match first {
+        '"' => quoted(rest, 1),
+        'b' if rest.starts_with("b\"") => quoted(rest, 2),
+        '\'' => character(rest),
+        first if first.is_alphanumeric() || first == '_' => {
+            rest.find(|next: char| !next.is_alphanumeric() && next != '_').unwrap_or(rest.len())
+        }
+        first => first.len_utf8(),
+    }
+}
+
+/// How long a text in quotes is whose content begins at `from`.
+fn quoted(rest: &str, from: usize) -> usize {
+    let mut escaped = false;
+    for (at, character) in rest.char_indices().filter(|(at, _)| *at >= from) {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// How long a character in quotes is; the quote alone where it begins a lifetime.
+fn character(rest: &str) -> usize {
+    let content = &rest[1..];
+    let long = match content.strip_prefix('\\') {
+        Some(escape) => 1 + escape.chars().next().map_or(0, char::len_utf8),
+        None => content.chars().next().map_or(0, char::len_utf8),
+    };
+    match content[long..].find('\'') {
+        Some(0) => long + 2,
+        // Such as '\u{e9}'.
+        Some(at) if content.starts_with("\\u") || content.starts_with("\\x") => long + at + 2,
+        _ => 1,
+    }
+}
+
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+//! crate::comment is none.
+use crate::cellar::{Coal, Wine};
+use crate::{
+    attic, floor::{Carpet, Parquet},
+    Lamp,
+};
+/* nor is crate::block */
+const A: &str = "crate::quoted // crate::not_a_comment"; use super::super::attic::Trunk;
+const B: &str = r"crate::raw";
+fn f<'a>(c: char) -> &'a crate::roof::Tile { if c == '"' { super::near() } else { crate::cellar::dig() } }
+#[cfg(test)]
+use crate::of_tests::{A, B};
+#[cfg(test)]
+#[allow(unused)]
+mod tests { use crate::inner; }
+#[cfg(test)]
+mod model;
+mod kept { use crate::attic; }
+"#;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn production_code_is_read_and_tests_comments_and_texts_are_not() {
+        let names =
+            ["attic", "block", "cellar", "comment", "floor", "inner", "lamps", "near", "of_tests", "quoted"];
+        let rooms: BTreeSet<_> =
+            words(&names).into_iter().chain(words(&["raw", "roof", "not_a_comment"])).collect();
+        let re_exports = BTreeMap::from([("Lamp".to_owned(), "lamps".to_owned())]);
+        let file = File::read(words(&["floor", "corner"]), TEXT);
+        let found: Vec<_> =
+            file.uses(&rooms, &re_exports).into_iter().map(|used| (used.line, used.names)).collect();
+        let expected = [
+            (3, "cellar"),
+            (5, "attic"),
+            (6, "lamps"),
+            (9, "attic"),
+            (11, "roof"),
+            (11, "cellar"),
+            (19, "attic"),
+        ];
+        assert_eq!(found, expected.map(|(line, names)| (line, names.to_owned())));
+        assert_eq!(file.of_tests, [words(&["floor", "corner", "model"])]);
+        assert_eq!(file.uses(&rooms, &re_exports)[0].file, "src/floor/corner.rs");
+    }
+
+    #[test]
+    fn what_the_root_gives_out_belongs_to_its_room() {
+        let lib = File::read(words(&["lib"]), "pub mod lamps; pub use lamps::{Bulb, Lamp}; use std::fmt;");
+        let rooms = words(&["lamps"]).into_iter().collect();
+        assert_eq!(
+            lib.re_exports(&rooms),
+            [("Bulb".to_owned(), "lamps".to_owned()), ("Lamp".to_owned(), "lamps".to_owned())]
+        );
+    }
+}
