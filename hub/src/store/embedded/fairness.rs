@@ -14,8 +14,8 @@ use super::room::Room;
 use super::testing::Fragile;
 use crate::store::VerifiedSubscription;
 use crate::store::{
-    Ended, Intent, Keyring, NewNotification, NewRequest, Offset, Payer, Rule, Shard, Shares, Store, Trimmed,
-    posted,
+    Admin, Ended, Intent, Keyring, Log, NewNotification, NewRequest, Offset, Payer, Progress, Requests, Rule,
+    Shard, Shares, Subscriptions, Trimmed, posted,
 };
 
 const SHARES: Shares = Shares { publishers: 12_000, strangers: 8_000 };

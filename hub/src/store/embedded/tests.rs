@@ -22,9 +22,9 @@ use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall};
 use crate::store::{
-    self, Activation, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, NewNotification,
-    NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Skip, Store,
-    StoreError, StoreEvent, TopicId,
+    self, Activation, Admin, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, Log,
+    NewNotification, NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Progress, Requests, Rule,
+    Shard, Shares, Skip, StoreError, StoreEvent, Subscriptions, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 

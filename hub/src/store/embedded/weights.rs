@@ -75,7 +75,7 @@ mod tests {
     use super::super::check::tests::{filled, over};
     use super::super::testing::Fragile;
     use super::*;
-    use crate::store::{Payer, Shares, Store, Trimmed};
+    use crate::store::{Admin, Log, Payer, Shares, Trimmed};
 
     fn states(engine: &Fragile) -> Vec<TopicState> {
         let records = engine.scan(Space::Topics, &Keys::all()).map(Result::unwrap);

@@ -17,8 +17,8 @@ use super::*;
 use crate::store::VerifiedSubscription;
 use crate::store::embedded::{codec, key};
 use crate::store::{
-    Checkpoint, FailureClass, Intent, Laggard, NewNotification, NewRequest, NotificationLinks, Offset, Payer,
-    Rule, Shard, Store, Subscription, Watermark,
+    Checkpoint, FailureClass, Fetches, Intent, Laggard, Log, NewNotification, NewRequest, NotificationLinks,
+    Offset, Payer, Progress, Requests, Rule, Shard, Subscription, Subscriptions, Watermark,
 };
 use crate::trace_context::TraceContext;
 

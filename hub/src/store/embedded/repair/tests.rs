@@ -7,7 +7,7 @@ use tokio::runtime;
 use super::*;
 use crate::store::embedded::check::tests::{callback, change, filled, over, records, subscribe, topic};
 use crate::store::embedded::testing::{Fragile, damage};
-use crate::store::{Offset, Shares, Store};
+use crate::store::{Log, Offset, Progress, Shares, Subscriptions};
 
 fn mended(engine: &Fragile) -> Vec<String> {
     let repaired = mend(engine, &Keyring::none(), AT_ONCE).unwrap();

@@ -1,0 +1,45 @@
+//! Topics that wait to be fetched in the embedded store.
+
+use async_trait::async_trait;
+use resync_core::websub::TopicUrl;
+
+use super::super::engine::Keys;
+use super::super::key;
+use super::super::layout::Stated;
+use super::super::writer::Kind;
+use super::super::{Embedded, SMALL};
+use crate::store::{Fetches, Offset, Ping, Result, TopicId, Validators};
+use crate::trace_context::TraceContext;
+
+#[async_trait]
+impl Fetches for Embedded {
+    async fn validators(&self, topic: TopicId, version: Offset) -> Result<Option<Validators>> {
+        let known = self.shared.get::<Stated>(&key::topic(topic))?;
+        Ok(known.filter(|known| known.version == version).map(|known| known.validators))
+    }
+
+    async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()> {
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| {
+                transaction.put_validators(topic, version, validators);
+                Ok(())
+            })
+            .await
+    }
+
+    async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping> {
+        let bytes = SMALL + topic.as_str().len();
+        self.writer.run(Kind::Growing, bytes, move |transaction| Ok(transaction.put_ping(topic, trace))).await
+    }
+
+    async fn remove_ping(&self, ping: &Ping) -> Result<()> {
+        let ping = ping.clone();
+        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.remove_ping(&ping)).await
+    }
+
+    async fn pings(&self) -> Result<Vec<Ping>> {
+        let mut pings: Vec<Ping> = self.read(|shared| shared.list(&Keys::all()).collect()).await?;
+        pings.sort_by_key(|ping| ping.id);
+        Ok(pings)
+    }
+}

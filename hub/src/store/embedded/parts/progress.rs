@@ -1,0 +1,89 @@
+//! The progress of delivery in the embedded store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::super::engine::Keys;
+use super::super::key;
+use super::super::writer::Kind;
+use super::super::{Embedded, SLICE, SMALL};
+use super::super::{missed, standing};
+use crate::store::{
+    Checkpoint, Epoch, Gap, Missed, Offset, Progress, Result, Shard, ShardState, Skip, Standing, StoreEvent,
+    Subscription, SubscriptionId, TopicId,
+};
+
+#[async_trait]
+impl Progress for Embedded {
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent> {
+        self.shared.watch()
+    }
+
+    async fn claim(&self, shard: Shard) -> Result<Epoch> {
+        self.writer.run(Kind::Essential, SMALL, move |transaction| Ok(transaction.claim(shard))).await
+    }
+
+    async fn load_shard(&self, shard: Shard) -> Result<ShardState> {
+        self.read(move |shared| shared.load_shard(shard)).await
+    }
+
+    async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()> {
+        let Checkpoint { watermarks, laggards, skips, gaps, .. } = &checkpoint;
+        let records = watermarks.len() + laggards.len() + skips.len() + gaps.len();
+        let progress = Arc::new(checkpoint);
+        let saved = Arc::clone(&progress);
+        let mut left = self
+            .writer
+            .run(Kind::Essential, SMALL + records * 64, move |t| t.checkpoint(shard, epoch, &saved, SLICE))
+            .await?;
+        while let Some((replayed, from)) = left.pop() {
+            let saved = Arc::clone(&progress);
+            let next = self
+                .writer
+                .run(Kind::Essential, SMALL, move |t| {
+                    t.forget_replayed((shard, epoch), &saved, &replayed, from, SLICE)
+                })
+                .await?;
+            left.extend(next.map(|next| (replayed, next)));
+        }
+        Ok(())
+    }
+
+    async fn standing(&self, topic: TopicId, offset: Offset) -> Result<Standing> {
+        let shards = self.shards;
+        self.read(move |shared| standing::standing(shared, shards, topic, offset)).await
+    }
+
+    async fn skips(
+        &self,
+        shard: Shard,
+        after: Option<(TopicId, Offset, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Skip>> {
+        let mut range = Keys::prefix(key::shard(shard));
+        if let Some((topic, offset, id)) = after {
+            range.from = key::skip(shard, topic, offset, SubscriptionId(id.0.saturating_add(1)));
+        }
+        self.read(move |shared| shared.list(&range).take(limit).collect()).await
+    }
+
+    async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>> {
+        let mut range = Keys::all();
+        if let Some(last) = after {
+            // No other key lies between a key and itself with a byte more.
+            range.from = [key::gap(&last).as_slice(), &[0]].concat();
+        }
+        self.read(move |shared| shared.list(&range).take(limit).collect()).await
+    }
+
+    async fn missed(&self, shard: Shard, of: &Subscription, limit: usize) -> Result<Missed> {
+        let sought = missed::Sought::new(shard, of);
+        self.read(move |shared| sought.missed(shared, limit)).await
+    }
+}

@@ -1,0 +1,94 @@
+//! Subscriptions in force in the embedded store.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use resync_core::websub::{CallbackUrl, TopicUrl};
+
+use super::super::engine::Keys;
+use super::super::key;
+use super::super::layout::Address;
+use super::super::writer::Kind;
+use super::super::{Embedded, SMALL};
+use crate::store::{
+    Accounted, Activation, Ahead, Ended, Keep, Pair, Recipient, Result, Shard, Slot, Subscription,
+    SubscriptionId, Subscriptions, TopicId, VerifiedSubscription, VerifiedUnsubscription,
+};
+
+#[async_trait]
+impl Subscriptions for Embedded {
+    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> Accounted {
+        self.shared.accounted(client, topic, callback)
+    }
+
+    async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation> {
+        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.activate(&verified)).await
+    }
+
+    async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation> {
+        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.deactivate(&verified)).await
+    }
+
+    async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()> {
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| transaction.end(shard, topic, id, why))
+            .await
+    }
+
+    async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool> {
+        let address = Address { shard, topic, id };
+        // Not in the transaction: publishers would wait for it.
+        let pair = self.read(move |shared| shared.pair_at(address)).await?;
+        self.writer
+            .run(Kind::Essential, SMALL, move |transaction| transaction.end_unreadable(address, pair))
+            .await
+    }
+
+    async fn subscription(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+    ) -> Result<Option<Subscription>> {
+        self.shared.get(&key::subscription(shard, topic, id))
+    }
+
+    async fn recipient(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+        ahead: Ahead,
+        keep: Keep,
+    ) -> Result<Option<Arc<Recipient>>> {
+        // A few small records: handing them to another thread would take longer than reading them.
+        self.shared.recipient(shard, topic, id, ahead, keep)
+    }
+
+    async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>> {
+        self.shared.subscription_of(pair)
+    }
+
+    async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
+        self.read(move |shared| shared.ids(shard)).await
+    }
+
+    async fn slots_after(
+        &self,
+        shard: Shard,
+        of: Option<TopicId>,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Slot>> {
+        let mut range = Keys::prefix(match of {
+            Some(topic) => key::shard_topic(shard, topic),
+            None => key::shard(shard),
+        });
+        if let Some((topic, id)) = after {
+            range.from =
+                range.from.max(key::subscription(shard, topic, SubscriptionId(id.0.saturating_add(1))));
+        }
+        self.read(move |shared| shared.slots_in(&range, limit)).await
+    }
+}

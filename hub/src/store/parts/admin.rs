@@ -1,0 +1,59 @@
+//! The store as a whole.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+
+use crate::store::{BackupError, Copied, Keyring, Meters, Result, TopicId, Usage};
+
+/// The state of the store, and what an operator does to it.
+#[async_trait]
+pub trait Admin: std::fmt::Debug + Send + Sync + 'static {
+    /// Whether the store takes writes.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`](crate::store::StoreError::Write) when the last write failed and [`StoreError::Full`](crate::store::StoreError::Full) when the disk nearly is: nothing is
+    /// acknowledged until that is over, which the store notices by itself. [`StoreError::Busy`](crate::store::StoreError::Busy) when a write takes too long.
+    fn health(&self) -> Result<()>;
+
+    /// Returns when the writer has come to what waits now, whether the disk takes it or not.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`](crate::store::StoreError::Closed) when nothing will be written any more.
+    async fn answers(&self) -> Result<()>;
+
+    /// Waits until the store has died by a fault of ours: it will take nothing any more, whatever is done about the disk.
+    async fn broken(&self);
+
+    /// What the store holds. Asks nothing of the disk.
+    fn usage(&self) -> Usage;
+
+    /// What the store measures.
+    fn meters(&self) -> Meters;
+
+    /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention. Returns whether the topic exists:
+    /// one that was forgotten cannot be paused.
+    async fn pause(&self, topic: TopicId) -> Result<bool>;
+
+    /// Lets deliveries of this topic go on.
+    async fn resume(&self, topic: TopicId) -> Result<()>;
+
+    /// All topics that are paused.
+    async fn paused(&self) -> Result<Vec<TopicId>>;
+
+    /// From now on secrets are written with the first of these keys. Those that are kept otherwise are rewritten in bounded
+    /// steps, between which everything else goes on; returns how many. What a crash interrupts is finished by the next call.
+    ///
+    /// # Errors
+    /// [`StoreError::SecretsKey`](crate::store::StoreError::SecretsKey) when a key that is still needed is not among them; then nothing has changed.
+    async fn rotate_secrets(&self, keys: Keyring) -> Result<u64>;
+
+    /// Writes a backup of everything as of one moment after this was called, while everything else goes on, and of the files
+    /// `beside` the store that exist.
+    async fn back_up(
+        &self,
+        beside: Vec<PathBuf>,
+        out: Box<dyn Write + Send>,
+    ) -> std::result::Result<Copied, BackupError>;
+}

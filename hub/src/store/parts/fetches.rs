@@ -1,0 +1,27 @@
+//! Topics that wait to be fetched.
+
+use async_trait::async_trait;
+use resync_core::websub::TopicUrl;
+
+use crate::store::{Offset, Ping, Result, TopicId, Validators};
+use crate::trace_context::TraceContext;
+
+/// Pings that were acknowledged and not yet acted on, and what fetches need to ask only for what is new.
+#[async_trait]
+pub trait Fetches: std::fmt::Debug + Send + Sync + 'static {
+    /// What the topic said about this version when it was fetched last; `None` when that was another version, or never.
+    async fn validators(&self, topic: TopicId, version: Offset) -> Result<Option<Validators>>;
+
+    /// Remembers what the topic says now about this version, which an earlier fetch appended.
+    async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()>;
+
+    /// Remembers that this topic has to be fetched, and in which trace; replaces an older ping of the same topic, but for the trace of
+    /// that where the new one has none.
+    async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping>;
+
+    /// Forgets a ping that was served. One that was replaced meanwhile is left alone.
+    async fn remove_ping(&self, ping: &Ping) -> Result<()>;
+
+    /// All that wait; read at start.
+    async fn pings(&self) -> Result<Vec<Ping>>;
+}

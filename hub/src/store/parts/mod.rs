@@ -1,0 +1,15 @@
+//! The parts of the store, one trait for each subject. Rooms may ask for the part that they use.
+
+mod admin;
+mod fetches;
+mod log;
+mod progress;
+mod requests;
+mod subscriptions;
+
+pub use admin::Admin;
+pub use fetches::Fetches;
+pub use log::Log;
+pub use progress::Progress;
+pub use requests::Requests;
+pub use subscriptions::Subscriptions;

@@ -1,0 +1,57 @@
+//! The progress of delivery.
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use crate::store::{
+    Checkpoint, Epoch, Gap, Missed, Offset, Result, Shard, ShardState, Skip, Standing, StoreEvent,
+    Subscription, SubscriptionId, TopicId,
+};
+
+/// The progress of delivery, by shard. Each shard has one owner, which writes with its epoch.
+#[async_trait]
+pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
+    /// How many shards the subscriptions are divided into; fixed when the store is made.
+    fn shards(&self) -> u16;
+
+    /// What happens from now on, in the order in which it became durable. Each receiver gets every event.
+    ///
+    /// A reader that calls this before [`Progress::load_shard`] misses nothing; it may see an event that the loaded state
+    /// already holds, so events must be applied idempotently.
+    fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent>;
+
+    /// Takes the shard over: every earlier epoch of it is refused from now on.
+    async fn claim(&self, shard: Shard) -> Result<Epoch>;
+
+    /// Everything that a shard's owner needs to go on where the last one stopped.
+    async fn load_shard(&self, shard: Shard) -> Result<ShardState>;
+
+    /// Saves the progress of delivery, all of it or nothing. Laggards of a subscription that has ended are left out. Where a
+    /// replay covers thousands of skips, the last of these are forgotten in steps of their own, before this returns: after a crash between two steps some are still
+    /// listed, although what they are about is delivered again.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`](crate::store::StoreError::Fenced) when `epoch` is not the newest of this shard.
+    async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()>;
+
+    /// How far the topic's subscriptions are with this notification, as the last checkpoints have it. Takes time in
+    /// proportion to the number of subscriptions.
+    async fn standing(&self, topic: TopicId, offset: Offset) -> Result<Standing>;
+
+    /// Notifications that were given up for a subscription of this shard, at most `limit`, in the order of topics, offsets and
+    /// subscriptions, beginning after this one.
+    async fn skips(
+        &self,
+        shard: Shard,
+        after: Option<(TopicId, Offset, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Skip>>;
+
+    /// Notifications that subscriptions have lost, at most `limit`, in the order in which that was found, beginning after this
+    /// one. They are forgotten with what came in at that time.
+    async fn gaps(&self, after: Option<Gap>, limit: usize) -> Result<Vec<Gap>>;
+
+    /// What was given up for one subscription, and what it has lost, the newest first; looks at the newest `limit` records of
+    /// either kind, of all subscriptions, and at none from before it began.
+    async fn missed(&self, shard: Shard, of: &Subscription, limit: usize) -> Result<Missed>;
+}

@@ -1,0 +1,42 @@
+//! Requests and denials that wait.
+
+use async_trait::async_trait;
+
+use crate::store::{Denial, NewDenial, NewRequest, Pair, PendingRequest, RequestId, Result};
+
+/// What was acknowledged and is not finished: requests to be verified, and denials whose callbacks are to be informed.
+#[async_trait]
+pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
+    /// Remembers a request before it is acknowledged. It replaces an older one of the same client for the same topic and callback
+    /// (D-17), and none of others: they may not mean what its subscriber means.
+    async fn put_request(&self, request: NewRequest) -> Result<PendingRequest>;
+
+    /// One that waits, as long as it does.
+    async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>>;
+
+    /// Forgets a request that failed verification. One that was replaced meanwhile is left alone.
+    async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
+
+    /// The identities of all that wait, oldest first; read at start.
+    async fn request_ids(&self) -> Result<Vec<RequestId>>;
+
+    /// All that wait, oldest first.
+    async fn requests(&self) -> Result<Vec<PendingRequest>>;
+
+    /// Ends the subscription of the pair and forgets what waits for it, and remembers that the callback has to be told. `None`
+    /// when there is neither, or when the request that is denied no longer waits, confirmed or not: nothing was changed. Denying a request leaves
+    /// a subscription in force as it is (W-062): the request is forgotten, and `None` says that there is nothing to tell.
+    async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>>;
+
+    /// Forgets a denial that was told. One that was replaced meanwhile is left alone.
+    async fn remove_denial(&self, denial: &Denial) -> Result<()>;
+
+    /// That of the pair which waits to be told.
+    async fn denial(&self, pair: Pair) -> Result<Option<Denial>>;
+
+    /// The pairs of all that wait, those of the oldest first; read at start.
+    async fn denied(&self) -> Result<Vec<Pair>>;
+
+    /// All that wait, oldest first.
+    async fn denials(&self) -> Result<Vec<Denial>>;
+}
