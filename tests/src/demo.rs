@@ -167,7 +167,8 @@ impl Destination {
         let mut options = ListenOptions::new(source, copy);
         options.sync.delete = true;
         // It is on this machine.
-        options.service.client.address_policy = AddressPolicy::NetworkOf(Url::parse(source).into_iter().collect());
+        options.service.client.address_policy =
+            AddressPolicy::NetworkOf(Url::parse(source).into_iter().collect());
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let hear = move |event| drop(sender.send((Instant::now(), event)));
