@@ -91,14 +91,14 @@ pub enum CheckError {
         reason: String,
     },
     /// No document in a folder.
-    #[error("`{}` holds no ResourceSync document: name the folder of a site, or a file", folder.display())]
+    #[error("there is no ResourceSync document in `{}`; give the folder of a site, or a file", folder.display())]
     Empty {
         /// The folder.
         folder: PathBuf,
     },
     /// Documents that nobody can say the URLs of.
     #[error(
-        "cannot tell under which URL `{}` is published, since no entry of its Source Description is a file there: say it with --base-url",
+        "cannot find the URL of `{}`, since no entry of its Source Description is a file there; give it with --base-url",
         folder.display()
     )]
     NoBaseUrl {
@@ -128,7 +128,7 @@ pub struct Options {
     pub deadline: Duration,
     /// How many requests a check may make; then it ends with what it has.
     pub requests: usize,
-    /// How many documents a check may look at; links to more are not followed.
+    /// Maximum number of documents of a check; links to more are not followed.
     pub documents: usize,
     /// How many bytes of packages the check of a URL may fetch; packages beyond are not looked into. With 0 none is, and the
     /// check counts as completed all the same.

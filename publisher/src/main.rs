@@ -132,7 +132,7 @@ impl Said {
     /// What the command ends with when all else has been done: what fails keeps nobody from being told of the rest.
     fn outcome(&mut self) -> Result<(), Failure> {
         let failed = std::mem::take(&mut self.failed);
-        sets::sum(failed, self.sets.len(), "could not be built; the others are published")?;
+        sets::sum(failed, self.sets.len(), "could not be built; the others were published")?;
         if self.has_maintenance_failures { Err(Failure::MaintenanceFailure) } else { Ok(()) }
     }
 
@@ -298,7 +298,7 @@ fn run_init(arguments: InitArgs) -> Result<(), Failure> {
     };
     let base_url = BaseUrl::parse(&base_url)?;
     if asks && hub.is_empty() {
-        hub.extend(answer("The URL of a hub that is told of every change; nothing for none")?);
+        hub.extend(answer("The URL of a hub to notify of changes; empty for none")?);
     }
     let hubs = hub.iter().map(|hub| HubUrl::parse(hub)).collect::<Result<Vec<_>, _>>()?;
     // Paths in the file start from its folder, those of flags from where the program runs.
@@ -307,12 +307,12 @@ fn run_init(arguments: InitArgs) -> Result<(), Failure> {
     let out = out.map_or_else(|| Ok(config::OUT.into()), written)?;
     let directory = written(directory)?;
     if !directory.is_dir() {
-        eprintln!("warning: there is no folder `{}` yet", directory.display());
+        eprintln!("warning: the folder `{}` does not exist yet", directory.display());
     }
     config::write_new(&path, &out, &directory, &base_url, &hubs)?;
     let flag =
         if path == Path::new(config::FILE) { String::new() } else { format!(" --config {}", path.display()) };
-    say(&format!("{} written; look at it, then run `resync-source publish{flag}`", path.display()))
+    say(&format!("{} written; check it, then run `resync-source publish{flag}`", path.display()))
 }
 
 /// What a person says who is asked; nothing where nobody is there, or says nothing.
@@ -351,7 +351,7 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
     let (skipped, failed) = sets::each(outs, |out| notify::skip(out, number));
     let hubs = skipped.concat();
     for hub in &hubs {
-        eprintln!("Change Notification {number} is left out for {hub}");
+        eprintln!("skipped Change Notification {number} for {hub}");
     }
     if !hubs.is_empty() {
         return Ok(());
@@ -380,10 +380,10 @@ async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Fai
         built.make_due_dumps().await;
         let failures = built.outcome();
         if let Some((_, last)) = built.lines.last_mut() {
-            last.push_str(" · no hub to notify; name one ");
+            last.push_str(" · no hub to notify; add one ");
             last.push_str(&place_of_hubs);
         }
-        return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(failures);
+        return built.say(is_json, [("hubs", Vec::new()), ("notify_failures", Vec::new())]).and(failures);
     }
     let mut notify_report = notify_all(&outs, token).await;
     built.record(&notify_report);

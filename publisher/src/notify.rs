@@ -87,30 +87,28 @@ pub enum NotifyError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The last build named no hub.
-    #[error("the site in `{}` has no hub to notify: name one in `hubs` of its configuration, or build it with --hub URL where it has none", out.display())]
+    #[error("the site in `{}` has no hub; add one to `hubs` in its configuration, or build it with --hub URL", out.display())]
     NoHub {
         /// The site.
         out: PathBuf,
     },
     /// A document is not what the last build wrote.
-    #[error("`{}` is not what the last build wrote, so nobody is told of it: run `resync-source build` again", path.display())]
+    #[error("`{}` changed since the last build, so no hub is notified; run `resync-source build` again", path.display())]
     NotInPlace {
         /// The document.
         path: PathBuf,
     },
     /// One token, several hubs.
-    #[error(
-        "there are {hubs} hubs, and a token meant for one must not reach another: write --token HUB_URL=TOKEN"
-    )]
+    #[error("there are {hubs} hubs, and each token must reach only its own; write --token HUB_URL=TOKEN")]
     WhoseToken {
         /// The number of hubs.
         hubs: usize,
     },
     /// A token that no header can carry.
-    #[error("a --token holds characters that no HTTP header can carry")]
+    #[error("a --token contains characters that HTTP headers cannot contain")]
     BadToken,
     /// A notification would break a rule of its specification.
-    #[error("the notification would not conform: {0}")]
+    #[error("the notification would break a rule: {0}")]
     Notification(#[from] Violations),
     /// The HTTP client cannot be made.
     #[error("cannot set up the HTTP client: {0}")]
@@ -309,7 +307,7 @@ impl HubUpdate {
         let mut posted = Posted::default();
         let broken = self.post_each(client, out, &mut posted).await.err();
         if posted.gone > 0 {
-            tracing::warn!(gone = posted.gone, hub = %self.hub, "Change Notifications are gone, and left out");
+            tracing::warn!(gone = posted.gone, hub = %self.hub, "skipped missing Change Notifications");
         }
         Posted { broken, ..posted }
     }

@@ -66,7 +66,7 @@ impl NotifyReport {
         let hubs = self.reports.iter().flat_map(|(name, hubs)| {
             hubs.iter().map(|reports| crate::json::reports(name.as_deref(), reports))
         });
-        [("hubs", hubs.collect()), ("untold", self.failures.clone())]
+        [("hubs", hubs.collect()), ("notify_failures", self.failures.clone())]
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> NotifyRep
                 .iter()
                 .map(|(name, failure)| json!({ "set": name, "error": failure.to_string() }))
                 .collect(),
-            outcome: sets::outcome(failures, outs.len(), "could not be told of").and(of_hubs),
+            outcome: sets::outcome(failures, outs.len(), "could not be announced to hubs").and(of_hubs),
             reports,
         };
     }

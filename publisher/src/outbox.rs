@@ -50,7 +50,7 @@ const MOST_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// Why some were left out for a hub that has not failed.
 pub(crate) const BEHIND: &str =
-    "notifications come faster than it takes them or is told; only the newest are kept for it";
+    "notifications come faster than the hub accepts them; only the newest are kept for it";
 
 /// How many are removed at one go, before others may change the site.
 const STEP: u64 = 1_000;
@@ -176,7 +176,7 @@ fn leave_out_beyond(out: &Path, state: &mut State, most: (u64, u64)) {
         record.sent = up_to;
         let before = record.trouble.take();
         if before.as_ref().is_none_or(|before| before.left_out == 0) {
-            tracing::warn!(%hub, left_out, "too many Change Notifications wait, and the oldest are left out from now on");
+            tracing::warn!(%hub, left_out, "too many Change Notifications wait for a hub; dropping the oldest");
         }
         let reason = before.as_ref().map_or_else(|| BEHIND.to_owned(), |before| before.reason.clone());
         let mut trouble = Trouble::after(before.as_ref(), reason);

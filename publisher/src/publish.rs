@@ -110,7 +110,7 @@ pub enum BuildError {
         source: io::Error,
     },
     /// The collection lies among the documents that the build would write.
-    #[error("the collection `{}` lies among the documents of the site in `{}`: choose another --out", path.display(), out.display())]
+    #[error("the collection `{}` is inside the documents of the site in `{}`; choose another --out", path.display(), out.display())]
     CollectionInSite {
         /// The collection.
         path: PathBuf,
@@ -119,7 +119,7 @@ pub enum BuildError {
     },
     /// The site is built from another configuration file.
     #[error(
-        "the site in `{}` is that of `{}`, and would lose the sets that `{}` does not name: write all of its sets into one file, give this one another `out`, or hand the site over with --take-over",
+        "the site in `{}` belongs to `{}`, and would lose sets that `{}` does not list; list all sets in one file, use another `out`, or take the site over with --take-over",
         out.display(), owner.display(), configuration.display()
     )]
     OfAnother {
@@ -132,7 +132,7 @@ pub enum BuildError {
     },
     /// Another configuration file has had the site since.
     #[error(
-        "the site in `{}` is that of `{}` by now: nothing more is built from `{}`",
+        "the site in `{}` now belongs to `{}`; it is no longer built from `{}`",
         out.display(), owner.display(), configuration.display()
     )]
     TakenOver {
@@ -147,7 +147,7 @@ pub enum BuildError {
     #[error(transparent)]
     Lists(#[from] build::BuildError),
     /// A document would break a rule of its specification.
-    #[error("a document would not conform: {0}")]
+    #[error("a document would break a rule: {0}")]
     Document(#[from] Violations),
     /// A pattern of files to ignore is none.
     #[error("`ignore` of the collection: {reason}")]
@@ -159,13 +159,13 @@ pub enum BuildError {
     #[error(transparent)]
     State(#[from] StateError),
     /// Other dumps, or another site, came while a dump was packed.
-    #[error("the site in `{}` has changed while a dump of it was packed: make it again", out.display())]
+    #[error("the site in `{}` changed while a dump was packed; make the dump again", out.display())]
     Overtaken {
         /// The site.
         out: PathBuf,
     },
     /// Changes cannot be told without the Change Lists that they go on from.
-    #[error("the Change Lists in `{}` cannot go on, since they are not as they were written: list all resources again", out.display())]
+    #[error("cannot continue the Change Lists in `{}`, since somebody changed them; list all resources again", out.display())]
     NotListed {
         /// The folder of the set.
         out: PathBuf,

@@ -231,7 +231,7 @@ pub struct Acknowledgement {
 pub enum StateError {
     /// OUT holds no site.
     #[error(
-        "`{}` holds no site yet: run `resync-source build` first, with a source.toml, or with DIR --base-url URL --out {}",
+        "there is no site in `{}` yet; run `resync-source build` first, with a source.toml, or with DIR --base-url URL --out {}",
         out.display(),
         out.display()
     )]
@@ -240,7 +240,7 @@ pub enum StateError {
         out: PathBuf,
     },
     /// Written by a later program.
-    #[error("`{}` has format {found}, and this program knows {FORMAT}: use the newer resync-source that wrote it", path.display())]
+    #[error("`{}` has format {found}, but this program supports {FORMAT}; use the newer resync-source that wrote it", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
@@ -249,7 +249,7 @@ pub enum StateError {
     },
     /// No state in any format. Nothing of the site is touched while it lies there.
     #[error(
-        "`{}` is damaged ({reason}): move it away and build again, with DIR and all flags where there is no source.toml. The Change Lists then start anew, changes that wait for a hub are not told, dumps have to be made again, and every hub is told of every document once more",
+        "`{}` is damaged ({reason}); move it away and build again, with DIR and all flags if there is no source.toml. The Change Lists then start anew, waiting Change Notifications are lost, dumps must be made again, and every hub is notified of every document",
         path.display()
     )]
     Damaged {
@@ -260,7 +260,7 @@ pub enum StateError {
     },
     /// What a run that was cut short had still to do is in no format.
     #[error(
-        "`{}` is damaged ({reason}): move it away and build again. The run that was cut short is then done anew; nothing is lost, unless it had begun a Change List: then the Change Lists start anew",
+        "`{}` is damaged ({reason}); move it away and build again. The interrupted run is then repeated. If it had begun a Change List, the Change Lists start anew",
         path.display()
     )]
     DamagedPlan {

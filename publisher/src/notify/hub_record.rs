@@ -26,7 +26,7 @@ pub(super) fn record_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
         state.save(lock)
     });
     if let Err(error) = noted {
-        tracing::debug!(%error, %hub, "the status does not say why the hub is not told");
+        tracing::debug!(%error, %hub, "cannot save why a hub was not notified");
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn settle(
         }
     };
     if given_up {
-        tracing::warn!(hub = %update.hub, "given up; its subscribers do not learn from it that the site has left");
+        tracing::warn!(hub = %update.hub, "gave up notifying a former hub; its subscribers do not learn that the site left it");
     }
     if given_up || has_taken_leave(&state, &update.hub) {
         state.hubs.remove(&update.hub);

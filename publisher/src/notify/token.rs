@@ -91,7 +91,7 @@ fn assign(
             Some(position) => (position, named(&hubs[position]).unwrap_or_default()),
             // A hub that has taken its leave may still be named in a timer's settings: the others are told all the same.
             None if !token.is_bare() => {
-                tracing::warn!("a token names none of the site's hubs, and is not used");
+                tracing::warn!("ignored a token that matches no hub of the site");
                 continue;
             }
             None if meant > 1 => return Err(NotifyError::WhoseToken { hubs: meant }),

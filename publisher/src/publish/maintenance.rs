@@ -58,9 +58,9 @@ impl MaintenanceFailure {
 impl fmt::Display for MaintenanceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.what {
-            Maintenance::Archives => "nothing was archived, though it is time",
-            Maintenance::Dump(Dump::Resources) => "no Resource Dump was made, though it is time",
-            Maintenance::Dump(Dump::Changes) => "no Change Dump was made, though it is time",
+            Maintenance::Archives => "a due archive was not made",
+            Maintenance::Dump(Dump::Resources) => "a due Resource Dump was not made",
+            Maintenance::Dump(Dump::Changes) => "a due Change Dump was not made",
         };
         write!(f, "{what}: {}", self.error)
     }
@@ -196,7 +196,7 @@ fn dump(
     let is_wanted = |state: &State| is_due(state, what);
     let turn = DumpLock::try_acquire(place.0);
     let Some(turn) = turn.map_err(|source| BuildError::Write { path: place.0.to_owned(), source })? else {
-        tracing::info!("another run makes a dump of this site");
+        tracing::info!("another process is making a dump of this site");
         return Ok(Some(Vec::new()));
     };
     match make(&turn, place, what, &is_wanted, tell) {
@@ -205,7 +205,7 @@ fn dump(
         Err(
             error @ (BuildError::Lists(build::BuildError::BytesGone { .. }) | BuildError::Overtaken { .. }),
         ) => {
-            tracing::warn!(%error, "the dump waits for a later build");
+            tracing::warn!(%error, "postponed a dump to a later build");
             Ok(None)
         }
         Err(error) => Err(error),

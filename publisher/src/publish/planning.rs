@@ -140,10 +140,10 @@ impl Run {
 /// Completes a run that was cut short.
 pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
     let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
-    tracing::info!(build = plan.build, "completing a run that was cut short");
+    tracing::info!(build = plan.build, "completing an interrupted run");
     let done = match run::publish(&plan, true, None, lock, &|_| ()) {
         Err(error) if plan.archive.is_some() => {
-            tracing::warn!(%error, "what was to be archived stays where it is for now");
+            tracing::warn!(%error, "cannot archive; the documents stay in place for now");
             return Ok((Changes::default(), maintenance::give_up(lock, plan)?));
         }
         done => done?,
@@ -169,9 +169,7 @@ fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'
     if lists.all(|record| is_in_place(out, record)) && Kept::last(out).exists() {
         return Some(series);
     }
-    tracing::warn!(
-        "the Change Lists or the last inventory are not as they were written; changes are told anew from now on"
-    );
+    tracing::warn!("somebody changed the Change Lists or the inventory; the Change Lists start anew");
     None
 }
 

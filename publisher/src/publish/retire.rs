@@ -33,7 +33,7 @@ pub(super) fn retire(out: &Path, staying: &[PathBuf]) -> Result<Vec<RetireFailur
         let lock = Lock::acquire(&set)?;
         let state = State::load(&set)?;
         if state.left.is_none() {
-            tracing::info!(out = %set.display(), "the configuration names this set no more");
+            tracing::info!(out = %set.display(), "the configuration no longer lists this set; removing it");
             leave(state).save(&lock)?;
             // What a run had still to do is of no use now.
             Plan::remove(&lock)?;

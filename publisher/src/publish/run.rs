@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
             match self.note_as_it_is(top, &capability) {
                 Err(error) if is_lasting(&error) => self.leave_out(&capability, &error),
                 Ok(()) if self.done.records.iter().all(|record| record.capability != capability) => {
-                    tracing::warn!("the Resource Dump is not there, and is told of no more");
+                    tracing::warn!("Resource Dump file missing; removed from the Capability List");
                 }
                 noted => noted?,
             }
@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
         // Of one that cannot be looked at nobody knows that it is gone.
         let is_there = |record: &DocumentRecord| self.out.join(&record.path).try_exists().unwrap_or(true);
         if let Some(gone) = of_dump().find(|record| !is_there(record)) {
-            tracing::warn!(gone = gone.path, "the Change Dump is told of no more");
+            tracing::warn!(gone = gone.path, "Change Dump file missing; removed from the Capability List");
             return Ok(());
         }
         let (tops, parts): (Vec<_>, Vec<_>) =

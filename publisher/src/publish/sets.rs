@@ -32,7 +32,7 @@ pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, BuildEr
             }
             Err(error) => {
                 if !matches!(error, StateError::NotBuilt { .. }) {
-                    tracing::debug!(%error, "the Source Description goes on leading to this set");
+                    tracing::debug!(%error, "cannot read a set; the Source Description still lists it");
                 }
                 published(root, &other).filter(|_| is_other)
             }

@@ -154,10 +154,10 @@ async fn rs201_whatever_a_source_sends_a_run_ends_soon_in_little_memory_and_leav
     let laughs =
         format!("<!DOCTYPE x [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;&a;\">]>{}", source.list_of("/&b;"));
     let attacks = [
-        ("a bomb of blanks", LIST, Answer::page(bomb(&list, " ")), "cannot be read"),
-        ("a bomb of entries", LIST, Answer::page(bomb(&list, &entry)), "cannot be read"),
-        ("a bomb of elements in each other", LIST, Answer::page(bomb(&list, "<a>")), "cannot be read"),
-        ("entities", LIST, Answer::page(laughs), "cannot be read"),
+        ("a bomb of blanks", LIST, Answer::page(bomb(&list, " ")), "cannot read"),
+        ("a bomb of entries", LIST, Answer::page(bomb(&list, &entry)), "cannot read"),
+        ("a bomb of elements in each other", LIST, Answer::page(bomb(&list, "<a>")), "cannot read"),
+        ("entities", LIST, Answer::page(laughs), "cannot read"),
         ("a list without end", LIST, Answer::endless(open.as_str(), &entry), "is larger than"),
         ("a URI without end", LIST, Answer::endless(format!("{open}<url><loc>"), "x"), "is larger than"),
         ("headers without end", LIST, Answer::endless("HTTP/1.1 200 OK\r\n", "X-A: a\r\n"), "cannot reach"),
