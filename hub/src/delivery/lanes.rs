@@ -88,6 +88,11 @@ impl Lanes {
         Self { max, pressure: Pressure::new(max), recent: Recent::new(), taken: [0; 3] }
     }
 
+    /// Of so many places, those for repetitions.
+    pub(super) fn for_again(max: usize) -> usize {
+        max / 4
+    }
+
     /// Of so many places, those for slow hosts.
     pub(super) fn for_slow(max: usize) -> usize {
         max / 5
@@ -104,7 +109,7 @@ impl Lanes {
         let lanes = OpenLanes::new(|lane| {
             let (closed, share) = match lane {
                 Lane::First => (busies(lane, allowed * FOR_ALL / 10), self.max),
-                Lane::Again => (busies(lane, allowed / 4), self.max / 4),
+                Lane::Again => (busies(lane, allowed / 4), Self::for_again(self.max)),
                 Lane::Slow => (false, Self::for_slow(self.max)),
             };
             !scarce && !closed && self.taken(lane) < share.max(1)
