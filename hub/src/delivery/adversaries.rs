@@ -236,9 +236,10 @@ fn run(seed: u64) {
     let mut world = World::new();
     let kind = adversaries(&mut world, &mut rng);
     // Some of them are subscribers of the honest topic as well, and the first of these.
+    let joins = rng.choice([1..3, 100..500]).unwrap();
     for host in 0..world.hosts.len() {
         if rng.u8(0..4) == 0 {
-            world.subscribe(host, HONEST, rng.usize(1..3));
+            world.subscribe(host, HONEST, rng.usize(joins.clone()));
         }
     }
     let (hosts, of_each) = (rng.u8(1..8), rng.usize(5..20));

@@ -272,6 +272,13 @@ impl Hosts {
         is_free && self.states[id.0 as usize].first.is_empty() && self.has_room(id, Some(spare))
     }
 
+    /// Whether somebody who is taken up for this host would wait for others of its own host or network, and not because of anybody else.
+    pub(super) fn waits_for_its_own(&self, id: HostId) -> bool {
+        let host = &self.states[id.0 as usize];
+        let has_all = host.in_flight as usize >= self.limit;
+        has_all || !host.first.is_empty() || self.neighbours.networks.has_its_share(&host.network)
+    }
+
     /// Places are scarce: who waits for a first attempt, is quick and has no more than its network's share, finds none because of others.
     fn note_who_finds_no_place(&mut self) {
         let waiting = self.ready[Lane::First as usize].hosts();
@@ -465,6 +472,11 @@ impl Hosts {
     /// Breakers that opened since the last call, with their pauses.
     pub(super) fn take_opened(&mut self) -> Vec<(String, Duration)> {
         std::mem::take(&mut self.opened)
+    }
+
+    /// Whether any host could be sent something if this lane had a place.
+    pub(super) fn waits_in(&self, lane: Lane) -> bool {
+        !self.ready[lane as usize].hosts().is_empty()
     }
 
     /// How many there are.
@@ -748,6 +760,7 @@ mod tests {
         let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
         assert_eq!(order, [1, 4, 2, 5]);
         let only_first = OpenLanes::new(|lane| lane == Lane::First);
+        assert!(hosts.waits_in(Lane::Again) && !hosts.waits_in(Lane::Slow));
         assert_eq!(hosts.take(only_first).map(|(_, _, waiter)| waiter), Some(waiter(3)));
         assert_eq!(hosts.take(only_first), None);
         assert_eq!(next(&mut hosts), Some((host, waiter(6))));

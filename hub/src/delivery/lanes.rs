@@ -117,6 +117,12 @@ impl Lanes {
         if scarce { lanes.with_spare(left) } else { lanes }
     }
 
+    /// Whether repetitions have places left and may not begin, since others began a moment ago.
+    pub(super) fn holds_back_repetitions(&self, open: OpenLanes) -> bool {
+        let has_places = self.taken(Lane::Again) < Self::for_again(self.max).max(1);
+        has_places && !open.is_scarce() && !open.has(Lane::Again)
+    }
+
     pub(super) fn all_taken(&self) -> [usize; 3] {
         self.taken
     }
@@ -184,6 +190,20 @@ mod tests {
         assert!(!lanes.open().has(Lane::First));
         lanes.age(now + Duration::from_millis(200));
         assert!(lanes.open().has(Lane::First));
+    }
+
+    #[test]
+    fn repetitions_are_held_back_where_many_began_a_moment_ago_and_not_where_they_have_all_their_places() {
+        let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
+        assert!(!lanes.holds_back_repetitions(lanes.open()));
+        while lanes.open().has(Lane::Again) {
+            lanes.take(Lane::Again, now);
+        }
+        assert!(lanes.holds_back_repetitions(lanes.open()));
+        let full = with(100, [0, 25, 0]);
+        assert!(!full.open().has(Lane::Again) && !full.holds_back_repetitions(full.open()));
+        let scarce = with(100, [90, 0, 0]);
+        assert!(!scarce.holds_back_repetitions(scarce.open()));
     }
 
     #[test]
