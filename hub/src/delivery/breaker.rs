@@ -107,8 +107,8 @@ enum State {
     },
     /// One request, until it tells how the host is.
     HalfOpen {
-        /// It is on its way.
-        is_sent: bool,
+        /// It is on its way since then.
+        sent: Option<Instant>,
         /// Who was chosen for that had failed before: that it fails again is no news.
         is_failing: bool,
     },
@@ -147,7 +147,7 @@ impl Breaker {
     pub(super) fn permits(&self, under_way: UnderWay, limit: usize, now: Instant) -> Candidates {
         match self.state {
             State::Closed => Candidates::InTurn,
-            State::HalfOpen { is_sent: false, .. } => Candidates::Anybody,
+            State::HalfOpen { sent: None, .. } => Candidates::Anybody,
             // What hangs tells nothing yet, and must not keep the others out.
             State::Recovering { at_once, .. } if under_way.all - under_way.hanging < at_once => {
                 Candidates::WellFirst
@@ -168,8 +168,8 @@ impl Breaker {
     /// One that it let through is on its way. Tells from when on the next one may ask, if that is not now.
     pub(super) fn sent(&mut self, chosen: Chosen, now: Instant) -> Option<Instant> {
         match &mut self.state {
-            State::HalfOpen { is_failing, is_sent } if !*is_sent => {
-                (*is_failing, *is_sent) = (chosen == Chosen::Failing, true);
+            State::HalfOpen { is_failing, sent } if sent.is_none() => {
+                (*is_failing, *sent) = (chosen == Chosen::Failing, Some(now));
                 None
             }
             State::Open { .. } | State::HalfOpen { .. } => self.asked(chosen, now),
@@ -186,10 +186,10 @@ impl Breaker {
         }
     }
 
-    /// A request has come to its end, whatever it says.
-    pub(super) fn returned(&mut self) {
-        if let State::HalfOpen { is_sent, .. } = &mut self.state {
-            *is_sent = false;
+    /// A request that began at this moment has come to its end, whatever it says.
+    pub(super) fn returned(&mut self, begun: Instant) {
+        if let State::HalfOpen { sent, .. } = &mut self.state {
+            sent.take_if(|sent| *sent == begun);
         }
     }
 
@@ -209,21 +209,22 @@ impl Breaker {
     /// Ends a pause whose time has come, or at once when the operator says so.
     pub(super) fn probe(&mut self) {
         if self.until().is_some() {
-            self.state = State::HalfOpen { is_sent: false, is_failing: false };
+            self.state = State::HalfOpen { sent: None, is_failing: false };
         }
     }
 
-    /// Takes in how a request ended.
+    /// Takes in how a request ended that began at this moment.
     pub(super) fn record(
         &mut self,
         sign: Sign,
+        begun: Instant,
         limit: usize,
         policy: &BreakerPolicy,
         now: Instant,
     ) -> Change {
         match sign {
-            Sign::Trouble => self.failed(policy, false, now),
-            Sign::Silent => self.failed(policy, true, now),
+            Sign::Trouble => self.failed(false, begun, policy, now),
+            Sign::Silent => self.failed(true, begun, policy, now),
             Sign::Alive => self.succeeded(limit, now),
             Sign::None => Change::Nothing,
         }
@@ -250,11 +251,11 @@ impl Breaker {
         }
     }
 
-    fn failed(&mut self, policy: &BreakerPolicy, is_silent: bool, now: Instant) -> Change {
+    fn failed(&mut self, is_silent: bool, begun: Instant, policy: &BreakerPolicy, now: Instant) -> Change {
         self.in_a_row += 1;
         self.is_silent = is_silent;
         match self.state {
-            State::HalfOpen { is_sent: true, is_failing } => {
+            State::HalfOpen { sent: Some(sent), is_failing } if sent == begun => {
                 self.pauses = self.pauses.saturating_sub(u32::from(is_failing));
                 self.open(policy, now)
             }
@@ -302,9 +303,9 @@ mod tests {
 
     fn opened(breaker: &mut Breaker, now: Instant) -> Duration {
         for _ in 0..4 {
-            assert_eq!(breaker.record(Sign::Trouble, 8, &POLICY, now), Change::Nothing);
+            assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing);
         }
-        let Change::Opened(until) = breaker.record(Sign::Trouble, 8, &POLICY, now) else {
+        let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
             panic!("{breaker:?}")
         };
         until - now
@@ -325,9 +326,9 @@ mod tests {
         let mut breaker = Breaker::new(now);
         for _ in 0..100 {
             for _ in 0..4 {
-                assert_eq!(breaker.record(Sign::Trouble, 8, &POLICY, now), Change::Nothing);
+                assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing);
             }
-            assert_eq!(breaker.record(Sign::Alive, 8, &POLICY, now), Change::Well);
+            assert_eq!(breaker.record(Sign::Alive, now, 8, &POLICY, now), Change::Well);
         }
     }
 
@@ -336,7 +337,7 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        assert_eq!(breaker.record(Sign::Trouble, 8, &POLICY, now), Change::Nothing, "it was under way");
+        assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing, "it was under way");
         breaker.probe();
         assert_eq!(with(&breaker, 4, now), Candidates::Anybody, "whatever is under way still");
         breaker.sent(Chosen::NotFailing, now);
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(with(&breaker, 6, now), Candidates::Well);
         let mut seen = Vec::new();
         loop {
-            let change = breaker.record(Sign::Alive, 8, &POLICY, now);
+            let change = breaker.record(Sign::Alive, now, 8, &POLICY, now);
             if change == Change::Well {
                 break;
             }
@@ -361,7 +362,7 @@ mod tests {
         for expected in [60, 120, 240, 480, 600, 600] {
             breaker.probe();
             breaker.sent(Chosen::NotFailing, now);
-            let Change::Opened(until) = breaker.record(Sign::Trouble, 8, &POLICY, now) else {
+            let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
                 panic!("{breaker:?}")
             };
             let pause = until - now;
@@ -379,7 +380,7 @@ mod tests {
         for _ in 0..10 {
             breaker.probe();
             breaker.sent(Chosen::Failing, now);
-            let Change::Opened(until) = breaker.record(Sign::Trouble, 8, &POLICY, now) else {
+            let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
                 panic!("{breaker:?}")
             };
             assert!(until - now <= 36 * SECOND, "{:?}", until - now);
@@ -394,7 +395,7 @@ mod tests {
             opened(&mut breaker, now);
             let mut asked = 0;
             while with(&breaker, 3, now) == Candidates::NotFailing {
-                breaker.record(sign, 8, &POLICY, now);
+                breaker.record(sign, now, 8, &POLICY, now);
                 breaker.sent(Chosen::NotFailing, now);
                 assert_eq!(with(&breaker, 4, now), Candidates::Proven, "half of the places hang already");
                 asked += 1;
@@ -402,7 +403,7 @@ mod tests {
             assert_eq!(asked, AT_ONCE + 1);
             assert_eq!(with(&breaker, 0, now + apart / 2), Candidates::Proven);
             assert_eq!(with(&breaker, 0, now + apart), Candidates::NotFailing);
-            assert_eq!(breaker.record(Sign::Alive, 8, &POLICY, now), Change::Nothing);
+            assert_eq!(breaker.record(Sign::Alive, now, 8, &POLICY, now), Change::Nothing);
             assert_eq!(with(&breaker, 0, now), Candidates::WellFirst, "it lets the others in");
         }
     }
@@ -416,7 +417,7 @@ mod tests {
             opened(&mut breaker, now);
             let mut tried = 0;
             while with(&breaker, 5, now) == Candidates::Proven {
-                breaker.record(sign, 8, &POLICY, now);
+                breaker.record(sign, now, 8, &POLICY, now);
                 breaker.sent(Chosen::Proven, now);
                 tried += 1;
             }
@@ -439,10 +440,10 @@ mod tests {
         opened(&mut breaker, now);
         let until = breaker.until();
         breaker.sent(Chosen::NotFailing, now);
-        assert_eq!(breaker.record(Sign::Silent, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(Sign::Silent, now, 8, &POLICY, now), Change::Nothing);
         assert_eq!(breaker.until(), until);
         breaker.probe();
-        assert_eq!(breaker.record(Sign::Silent, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(Sign::Silent, now, 8, &POLICY, now), Change::Nothing);
         assert_eq!(with(&breaker, 3, now), Candidates::Anybody, "the probe is still to come");
     }
 
@@ -451,7 +452,7 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        breaker.record(Sign::Alive, 8, &POLICY, now);
+        breaker.record(Sign::Alive, now, 8, &POLICY, now);
         assert_eq!(with(&breaker, 1, now), Candidates::Well, "one at a time");
         let under_way = UnderWay { all: 4, hanging: 4 };
         assert_eq!(breaker.permits(under_way, 8, now), Candidates::WellFirst);
@@ -464,10 +465,10 @@ mod tests {
         opened(&mut breaker, now);
         breaker.probe();
         for _ in 0..4 {
-            breaker.record(Sign::Alive, 8, &POLICY, now);
+            breaker.record(Sign::Alive, now, 8, &POLICY, now);
         }
         assert_eq!(recovering(&breaker, now), 4);
-        breaker.record(Sign::Trouble, 8, &POLICY, now);
+        breaker.record(Sign::Trouble, now, 8, &POLICY, now);
         assert_eq!(recovering(&breaker, now), 2);
     }
 
@@ -476,6 +477,6 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         let never = BreakerPolicy { failures: 0, ..POLICY };
-        assert!((0..100).all(|_| breaker.record(Sign::Trouble, 8, &never, now) == Change::Nothing));
+        assert!((0..100).all(|_| breaker.record(Sign::Trouble, now, 8, &never, now) == Change::Nothing));
     }
 }

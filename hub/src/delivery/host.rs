@@ -22,8 +22,8 @@ pub(super) struct Host {
     pub(super) in_flight: u32,
     /// So many of these are for such whose last attempt was not delivered.
     pub(super) strangers: u32,
-    /// So many of these have a place of the slow lane.
-    pub(super) in_slow_lane: u32,
+    /// So many of these have a place of each lane.
+    pub(super) in_lanes: [u32; Lane::ALL.len()],
     /// So many of these have been under way for longer than a quick answer takes.
     pub(super) hanging: u32,
     /// How often it has confirmed anything.
@@ -38,6 +38,8 @@ pub(super) struct Host {
     /// It has a breaker.
     pub(super) in_trouble: bool,
     next_again: bool,
+    /// Of those who wait for a first attempt, and of those who are tried again: what those who are well have had since it was somebody's turn.
+    preferred: [u8; 2],
     /// How often it has answered, be it with a refusal.
     pub(super) answers: u32,
     /// To whom something was delivered last …
@@ -64,7 +66,8 @@ pub(super) enum Candidates {
     InTurn,
     /// Somebody whose last attempt was delivered, else whose turn it is.
     ProvenFirst,
-    /// One of those that something was delivered to last, else somebody whose last attempt was delivered, else whose turn it is.
+    /// One of those that something was delivered to last, then somebody whose last attempt was delivered, then whose turn it is: nobody with
+    /// a backlog keeps the others out.
     WellFirst,
     /// One of those that something was delivered to last.
     Well,
@@ -109,7 +112,7 @@ impl Host {
             subscriptions: 0,
             in_flight: 0,
             strangers: 0,
-            in_slow_lane: 0,
+            in_lanes: Default::default(),
             hanging: 0,
             confirmations: 0,
             first: Waiting::new(),
@@ -119,6 +122,7 @@ impl Host {
             pace: Pace::default(),
             in_trouble: false,
             next_again: false,
+            preferred: [0; 2],
             answers: 0,
             well: None,
             well_before: Vec::new(),
@@ -172,11 +176,13 @@ impl Host {
     /// The best of these among those that are tried again, or among the others.
     fn choice(&self, candidates: Candidates, again: bool) -> Option<Chosen> {
         let in_turn = matches!(candidates, Candidates::InTurn | Candidates::ProvenFirst);
-        if !in_turn && self.well(again).is_some() {
+        let preferred =
+            if candidates == Candidates::WellFirst { self.preferred[usize::from(again)] } else { 0 };
+        if !in_turn && preferred == 0 && self.well(again).is_some() {
             return Some(Chosen::Well);
         }
         let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::Well);
-        if may_be_proven && !again && self.first.has_delivered() {
+        if may_be_proven && preferred < 2 && !again && self.first.has_delivered() {
             return Some(Chosen::Proven);
         }
         let (queue, chosen) =
@@ -205,6 +211,13 @@ impl Host {
             Lane::Slow => self.is_next_again(candidates),
         };
         let chosen = self.choice(candidates, again)?;
+        if candidates == Candidates::WellFirst {
+            self.preferred[usize::from(again)] = match chosen {
+                Chosen::Well => 1,
+                Chosen::Proven => 2,
+                Chosen::NotFailing | Chosen::Failing => 0,
+            };
+        }
         let well = if chosen == Chosen::Well { self.well(again) } else { None };
         let queue = if again { &mut self.again } else { &mut self.first };
         let next = match well {
@@ -222,22 +235,25 @@ impl Host {
 
     /// At a slow host both kinds wait for the same places: in turn, unless one is the better choice.
     fn is_next_again(&mut self, candidates: Candidates) -> bool {
-        self.next_again = !self.next_again;
         let [first, again] = [false, true].map(|again| self.choice(candidates, again));
         match (first, again) {
             (None, _) => true,
             (_, None) => false,
             (Some(first), Some(again)) if first.rank() != again.rank() => again.rank() < first.rank(),
-            (Some(_), Some(_)) => self.next_again,
+            (Some(_), Some(_)) => {
+                self.next_again = !self.next_again;
+                self.next_again
+            }
         }
     }
 
     /// Lets it be on another network, together with its requests under way.
     pub(super) fn moves(&mut self, network: Arc<Network>) {
-        network.add(self.in_flight as usize);
-        self.network.subtract(self.in_flight as usize);
-        network.add_slow(self.in_slow_lane as usize);
-        self.network.subtract_slow(self.in_slow_lane as usize);
+        for lane in Lane::ALL {
+            let requests = self.in_lanes[lane as usize] as usize;
+            network.add(lane, requests);
+            self.network.subtract(lane, requests);
+        }
         self.network = network;
     }
 }

@@ -88,6 +88,11 @@ impl Lanes {
         Self { max, pressure: Pressure::new(max), recent: Recent::new(), taken: [0; 3] }
     }
 
+    /// Of so many places, those for repetitions.
+    pub(super) fn for_again(max: usize) -> usize {
+        max / 4
+    }
+
     /// Of so many places, those for slow hosts.
     pub(super) fn for_slow(max: usize) -> usize {
         max / 5
@@ -104,12 +109,18 @@ impl Lanes {
         let lanes = OpenLanes::new(|lane| {
             let (closed, share) = match lane {
                 Lane::First => (is_full(lane, allowed * FOR_ALL / 10), self.max),
-                Lane::Again => (is_full(lane, allowed / 4), self.max / 4),
+                Lane::Again => (is_full(lane, allowed / 4), Self::for_again(self.max)),
                 Lane::Slow => (false, Self::for_slow(self.max)),
             };
             !scarce && !closed && self.taken(lane) < share.max(1)
         });
         if scarce { lanes.with_spare(left) } else { lanes }
+    }
+
+    /// Whether repetitions have places left and may not begin, since others began a moment ago.
+    pub(super) fn holds_back_repetitions(&self, open: OpenLanes) -> bool {
+        let has_places = self.taken(Lane::Again) < Self::for_again(self.max).max(1);
+        has_places && !open.is_scarce() && !open.has(Lane::Again)
     }
 
     pub(super) fn all_taken(&self) -> [usize; 3] {
@@ -202,6 +213,20 @@ mod tests {
         (0..500).for_each(|_| lanes.release(Lane::First, None));
         lanes.take(Lane::First, Some(now));
         assert_eq!(lanes.all_taken(), [1, 0, 0]);
+    }
+
+    #[test]
+    fn repetitions_are_held_back_where_many_began_a_moment_ago_and_not_where_they_have_all_their_places() {
+        let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
+        assert!(!lanes.holds_back_repetitions(lanes.open()));
+        while lanes.open().has(Lane::Again) {
+            lanes.take(Lane::Again, Some(now));
+        }
+        assert!(lanes.holds_back_repetitions(lanes.open()));
+        let full = with(100, [0, 25, 0]);
+        assert!(!full.open().has(Lane::Again) && !full.holds_back_repetitions(full.open()));
+        let scarce = with(100, [90, 0, 0]);
+        assert!(!scarce.holds_back_repetitions(scarce.open()));
     }
 
     #[test]

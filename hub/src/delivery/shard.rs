@@ -96,8 +96,15 @@ pub(super) struct Machine {
     held_back: HeldBack,
     /// The last call looked at as many subscriptions as it may, and not at all of them.
     interrupted: bool,
+    /// Until then it is remembered that places were scarce.
+    scarce_until: Instant,
+    /// Whoever was taken up last, while it was, waits for others of its own host or network.
+    took_own: bool,
     retired: bool,
 }
+
+/// How long that is.
+const SCARCE: Duration = Duration::from_secs(5);
 
 /// How long a subscription waits whose lease is over by a clock that is in doubt.
 const WITHHELD: Duration = Duration::from_secs(30);
@@ -112,7 +119,7 @@ const PAST_DUE: Duration = Duration::from_secs(60);
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Subscriptions that are looked at in one call for such as may have one of the last places.
-const SPARES: usize = 8;
+const SPARES: usize = 32;
 
 /// More subscriptions than this are not kept ready for the next notification: as many again, in each shard, are what the
 /// recipients of smaller topics take.
@@ -143,6 +150,8 @@ impl Machine {
             paused: state.paused.iter().copied().collect(),
             held_back: HeldBack::default(),
             interrupted: false,
+            scarce_until: now.monotonic,
+            took_own: false,
             retired: false,
         };
         machine.load(state, now);
@@ -229,8 +238,15 @@ impl Machine {
         // for nothing but the hub's own haste.
         let sweeps = open.has(Lane::First);
         // Each call takes up something new before it serves who waits, so that neither starves the other.
+        if open.is_scarce() {
+            self.scarce_until = now.monotonic + SCARCE;
+        }
+        self.took_own = false;
         if sweeps {
             self.sweep_one(now, &mut steps, None);
+            // Where places are few those who wait for their own must not stand before the others of their topic.
+            let mut own = SPARES;
+            while std::mem::take(&mut self.took_own) && self.sweep_one(now, &mut own, None) {}
         }
         // Nor where the last places are kept for few: only who gets one of them at once is taken up.
         let mut spares = if open.spare() > 0 { SPARES } else { 0 };
@@ -257,6 +273,11 @@ impl Machine {
     /// Whether the last call for a request ended because it had taken long, not because there was nothing more to do.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// Whether somebody waits for a place to be tried again.
+    pub(super) fn has_repetitions(&self) -> bool {
+        self.hosts.waits_in(Lane::Again)
     }
 
     /// When the next timer is due, if any.
@@ -452,11 +473,15 @@ impl Machine {
         {
             let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
             let hosts = &self.hosts;
-            let may = |host| spare.is_none_or(|spare| hosts.may_spare(host, spare));
+            let may = |host| {
+                spare.is_none_or(|spare| hosts.may_spare(host, spare) || hosts.waits_for_its_own(host))
+            };
             let (window, checkpoint) = (self.limits.window, self.checkpoints);
             match topic.map(|topic| topic.step(window, checkpoint, now.monotonic, steps, may)) {
                 Some(Step::Wait(host, subscription, last)) => {
                     self.touched.insert(id);
+                    let was_scarce = now.monotonic < self.scarce_until;
+                    self.took_own = was_scarce && self.hosts.waits_for_its_own(host);
                     if spare.is_some() {
                         self.hosts.note_no_place(host);
                     }

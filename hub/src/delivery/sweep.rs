@@ -17,7 +17,7 @@ use super::slots::{HotSlot, Slots};
 use super::waiting::LastAttempt;
 use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
 
-/// So many subscriptions of a topic may wait for their hosts where places are kept for those who are served at once.
+/// So many subscriptions of a topic may wait for their hosts because of others, where places are kept for those who are served at once.
 const FEW: usize = 64;
 
 /// The state of one topic in one shard.
@@ -72,7 +72,7 @@ pub(super) enum Step {
     Later(Instant, SubscriptionId),
     /// As many have been looked at as may be.
     Interrupted,
-    /// The next one's host may not be sent anything now.
+    /// The next one may not be taken up for its host now.
     Busy(HostId),
     /// Nothing to take up until members move on.
     Blocked,
@@ -438,7 +438,7 @@ impl TopicState {
     }
 
     /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval, and each
-    /// subscription that is looked at is one of the `steps`. Whose host may not have anything now is left for later.
+    /// subscription that is looked at is one of the `steps`. Who may not be taken up for its host now is left for later.
     pub(super) fn step(
         &mut self,
         window: usize,
@@ -473,8 +473,7 @@ impl TopicState {
                 member.phase = Phase::Waiting;
                 return Step::Again(slot.host, id);
             }
-            // A few wait for their hosts even so: who is next may be somebody whose network never has room, and must not hold up the
-            // others of the topic.
+            // A few wait for their hosts even so: who is next must not hold up the others of the topic.
             if self.attached.len() >= FEW && !may(slot.host) {
                 pass.position = before;
                 return Step::Busy(slot.host);

@@ -396,7 +396,10 @@ impl Worker {
                 }
             }
         }
-        if !self.lanes.open().has(Lane::First) {
+        let open = self.lanes.open();
+        let repetitions = self.lanes.holds_back_repetitions(open)
+            && self.owned.iter().any(|owned| owned.machine.has_repetitions());
+        if repetitions || !open.has(Lane::First) {
             self.lanes.pressure.missed();
         }
     }
