@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use resync_core::document::{Capability, Change, FrameworkChange};
 
-use crate::state::{DocumentRecord, HubRecord, Part, Told};
+use crate::state::{DocumentRecord, HubRecord, KnownDocument, Part};
 
 /// The changes of `documents` that `hub` is not known to know, in the order in which the documents are written.
 ///
 /// Only an acknowledged telling of the present version counts as known; what is in doubt is told again, in the same words. Nothing is said at
 /// index level; components under one index give a single change that carries the link to it.
-pub fn since_told(documents: &[DocumentRecord], hub: &HubRecord) -> Vec<FrameworkChange> {
+pub fn since_known(documents: &[DocumentRecord], hub: &HubRecord) -> Vec<FrameworkChange> {
     let mut changes: Vec<FrameworkChange> = Vec::new();
     let mut indexes = BTreeSet::new();
     for document in documents {
@@ -29,29 +29,29 @@ pub fn since_told(documents: &[DocumentRecord], hub: &HubRecord) -> Vec<Framewor
 }
 
 /// What a hub knows once it has taken a notification of all changes.
-pub fn all_told(documents: &[DocumentRecord]) -> BTreeMap<String, Told> {
-    let told = |document: &DocumentRecord| Told {
+pub fn all_known(documents: &[DocumentRecord]) -> BTreeMap<String, KnownDocument> {
+    let known = |document: &DocumentRecord| KnownDocument {
         capability: document.capability.clone(),
         part: document.part.clone(),
         version: document.version,
     };
     let notified = documents.iter().filter(|document| document.part != Part::Index);
-    notified.map(|document| (document.url.clone(), told(document))).collect()
+    notified.map(|document| (document.url.clone(), known(document))).collect()
 }
 
 /// The kind of change does not depend on what is in doubt, so that a repetition has the same bytes.
 fn change_of(document: &DocumentRecord, hub: &HubRecord) -> Option<FrameworkChange> {
-    let change = match hub.told.get(&document.url) {
+    let change = match hub.known.get(&document.url) {
         None => Change::Created,
-        Some(told) if told.version == document.version => return None,
+        Some(known) if known.version == document.version => return None,
         Some(_) => newer_version(&document.capability),
     };
     Some(framework_change(change, document))
 }
 
 /// All that the hub was told of or may have been told of.
-fn heard_of(hub: &HubRecord) -> impl Iterator<Item = (&String, &Told)> {
-    hub.told.iter().chain(hub.doubt.iter().filter(|(url, _)| !hub.told.contains_key(*url)))
+fn known_or_unconfirmed(hub: &HubRecord) -> impl Iterator<Item = (&String, &KnownDocument)> {
+    hub.known.iter().chain(hub.unconfirmed.iter().filter(|(url, _)| !hub.known.contains_key(*url)))
 }
 
 /// A dump made anew is `created`; every other document is `updated` (FN-010, FN-011).
@@ -76,8 +76,8 @@ fn change_under(index: &str, documents: &[DocumentRecord], hub: &HubRecord) -> O
     // Of change documents only the open one is on record; those that were closed are still there.
     let goes_on =
         |capability: &Capability| matches!(capability, Capability::ChangeList | Capability::ChangeDump);
-    let shrunk =
-        heard_of(hub).any(|(url, told)| is_under(&told.part) && !goes_on(&told.capability) && !listed(url));
+    let shrunk = known_or_unconfirmed(hub)
+        .any(|(url, known)| is_under(&known.part) && !goes_on(&known.capability) && !listed(url));
     let first = components.first().filter(|_| shrunk)?;
     Some(framework_change(newer_version(&first.capability), first))
 }
@@ -87,9 +87,9 @@ fn deletions(documents: &[DocumentRecord], hub: &HubRecord) -> Vec<FrameworkChan
     let gone = |url: &str| !documents.iter().any(|document| document.url == url);
     let can_be_deleted =
         |capability: &Capability| matches!(capability, Capability::CapabilityList | Capability::Description);
-    heard_of(hub)
-        .filter(|(url, told)| can_be_deleted(&told.capability) && gone(url))
-        .map(|(url, told)| FrameworkChange::new(Change::Deleted, told.capability.clone(), url.as_str()))
+    known_or_unconfirmed(hub)
+        .filter(|(url, known)| can_be_deleted(&known.capability) && gone(url))
+        .map(|(url, known)| FrameworkChange::new(Change::Deleted, known.capability.clone(), url.as_str()))
         .collect()
 }
 
@@ -145,11 +145,11 @@ mod tests {
     }
 
     fn knowing(documents: &[DocumentRecord]) -> HubRecord {
-        HubRecord { told: all_told(documents), ..HubRecord::new("http://example.org/topic/") }
+        HubRecord { known: all_known(documents), ..HubRecord::new("http://example.org/topic/") }
     }
 
     fn news(documents: &[DocumentRecord], hub: &HubRecord) -> Vec<(Change, String)> {
-        let changes = since_told(documents, hub);
+        let changes = since_known(documents, hub);
         changes
             .into_iter()
             .map(|change| (change.change, change.loc.replace("http://example.org/", "")))
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn fn005_fn006_fn007_many_new_components_are_one_change_with_their_index() {
         let after = [component("1", "x"), component("2", "y"), component("3", "z"), index("i")];
-        let changes = since_told(&after, &knowing(&[]));
+        let changes = since_known(&after, &knowing(&[]));
         let [only] = changes.as_slice() else { panic!("one change, not {changes:?}") };
         assert_eq!((only.change, only.index.as_deref()), (Change::Created, Some(INDEX)));
     }
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(heard(&[list(1, "a")], &[list(1, "b")]), [(Change::Updated, "cl-1.xml".into())]);
         assert_eq!(heard(&[list(1, "a")], &[list(4, "c")]), [(Change::Created, "cl-4.xml".into())]);
         let (one, two) = (list(1, "a"), list(2, "b"));
-        let hub = HubRecord { doubt: all_told(&[one]), ..knowing(std::slice::from_ref(&two)) };
+        let hub = HubRecord { unconfirmed: all_known(&[one]), ..knowing(std::slice::from_ref(&two)) };
         assert_eq!(news(&[two], &hub), [], "one that is closed is no news");
     }
 
@@ -227,24 +227,24 @@ mod tests {
 
     #[test]
     fn content_that_came_back_is_a_new_version_and_told() {
-        let told = whole(Capability::ResourceList, "A");
-        let came_back = DocumentRecord { version: told.version + 2, ..told.clone() };
-        assert_eq!(heard(&[told], &[came_back]), [(Change::Updated, "resourcelist.xml".into())]);
+        let known = whole(Capability::ResourceList, "A");
+        let came_back = DocumentRecord { version: known.version + 2, ..known.clone() };
+        assert_eq!(heard(&[known], &[came_back]), [(Change::Updated, "resourcelist.xml".into())]);
     }
 
     #[test]
     fn a_component_that_the_hub_may_have_heard_of_and_that_went_away_again_shows_under_the_index() {
         let (one, two) = (component("1", "x"), component("2", "y"));
-        let told = [one.clone(), index("i")];
-        let hub = HubRecord { doubt: all_told(&[one, two]), ..knowing(&told) };
-        assert_eq!(news(&told, &hub), [(Change::Updated, "1".into())]);
+        let known = [one.clone(), index("i")];
+        let hub = HubRecord { unconfirmed: all_known(&[one, two]), ..knowing(&known) };
+        assert_eq!(news(&known, &hub), [(Change::Updated, "1".into())]);
     }
 
     #[test]
     fn what_is_in_doubt_is_told_again_in_the_same_words() {
         let site = [whole(Capability::ResourceList, "a"), component("1", "x"), index("i")];
         let hub = knowing(&[]);
-        let asked = HubRecord { doubt: all_told(&site), ..hub.clone() };
-        assert_eq!(since_told(&site, &asked), since_told(&site, &hub));
+        let asked = HubRecord { unconfirmed: all_known(&site), ..hub.clone() };
+        assert_eq!(since_known(&site, &asked), since_known(&site, &hub));
     }
 }

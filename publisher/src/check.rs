@@ -91,14 +91,14 @@ pub enum CheckError {
         reason: String,
     },
     /// No document in a folder.
-    #[error("`{}` holds no ResourceSync document: name the folder of a site, or a file", folder.display())]
+    #[error("there is no ResourceSync document in `{}`; give the folder of a site, or a file", folder.display())]
     Empty {
         /// The folder.
         folder: PathBuf,
     },
     /// Documents that nobody can say the URLs of.
     #[error(
-        "cannot tell under which URL `{}` is published, since no entry of its Source Description is a file there: say it with --base-url",
+        "cannot find the URL of `{}`, since no entry of its Source Description is a file there; give it with --base-url",
         folder.display()
     )]
     NoBaseUrl {
@@ -128,7 +128,7 @@ pub struct Options {
     pub deadline: Duration,
     /// How many requests a check may make; then it ends with what it has.
     pub requests: usize,
-    /// How many documents a check may look at; links to more are not followed.
+    /// Maximum number of documents of a check; links to more are not followed.
     pub documents: usize,
     /// How many bytes of packages the check of a URL may fetch; packages beyond are not looked into. With 0 none is, and the
     /// check counts as completed all the same.
@@ -212,7 +212,7 @@ impl<P: FnMut(Asked<'_>)> Run<P> {
 
     fn web(&mut self, url: &Url) -> Result<Report, CheckError> {
         let mut web = web::Web::new(self.runtime.clone(), self.options.deadline, self.options.packages)?;
-        Ok(self.check().run(&mut self.heard(&mut web), url.as_str()))
+        Ok(self.check().run(&mut self.reporting(&mut web), url.as_str()))
     }
 
     fn folder(&mut self, path: &Path) -> Result<Report, CheckError> {
@@ -233,7 +233,7 @@ impl<P: FnMut(Asked<'_>)> Run<P> {
             let mut folder = folder::Folder::new(path, base_url);
             let check = self.check();
             let check = if publish::is_under_way(path) { check.under_way() } else { check };
-            return Ok(check.run_beside(&mut self.heard(&mut folder), [start.as_str()], others));
+            return Ok(check.run_beside(&mut self.reporting(&mut folder), [start.as_str()], others));
         }
         let files = folder::documents(path, Wanted::All)?;
         if files.is_empty() {
@@ -242,17 +242,17 @@ impl<P: FnMut(Asked<'_>)> Run<P> {
         let Some(base_url) = base_url else { return Ok(self.alone(&files, self.check())) };
         let starts = urls(path, &base_url, &files);
         let mut folder = folder::Folder::new(path, base_url);
-        Ok(self.check().run_all(&mut self.heard(&mut folder), starts.iter().map(String::as_str)))
+        Ok(self.check().run_all(&mut self.reporting(&mut folder), starts.iter().map(String::as_str)))
     }
 
     /// Documents whose URLs nobody knows: what they link to is not looked at.
     fn alone(&mut self, files: &[PathBuf], check: Check) -> Report {
         let paths: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
-        check.run_beside(&mut self.heard(&mut file::Paths), [], paths.iter().map(AsRef::as_ref))
+        check.run_beside(&mut self.reporting(&mut file::Paths), [], paths.iter().map(AsRef::as_ref))
     }
 
-    fn heard<'a, F>(&'a mut self, fetch: &'a mut F) -> Heard<'a, F, P> {
-        Heard { fetch, progress: &mut self.progress, documents: &mut self.documents, ahead: 0 }
+    fn reporting<'a, F>(&'a mut self, fetch: &'a mut F) -> Reporting<'a, F, P> {
+        Reporting { fetch, progress: &mut self.progress, documents: &mut self.documents, ahead: 0 }
     }
 }
 
@@ -271,7 +271,7 @@ fn join(whole: &mut Report, part: Report) {
 }
 
 /// Tells what is asked for.
-struct Heard<'a, F, P> {
+struct Reporting<'a, F, P> {
     fetch: &'a mut F,
     progress: &'a mut P,
     documents: &'a mut usize,
@@ -279,14 +279,14 @@ struct Heard<'a, F, P> {
     ahead: usize,
 }
 
-impl<F, P: FnMut(Asked<'_>)> Heard<'_, F, P> {
+impl<F, P: FnMut(Asked<'_>)> Reporting<'_, F, P> {
     fn tell(&mut self, url: &str) {
         let documents = *self.documents;
         (self.progress)(Asked { url, documents, known: documents + self.ahead });
     }
 }
 
-impl<F: Fetch, P: FnMut(Asked<'_>)> Fetch for Heard<'_, F, P> {
+impl<F: Fetch, P: FnMut(Asked<'_>)> Fetch for Reporting<'_, F, P> {
     fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
         *self.documents += 1;
         self.tell(url);

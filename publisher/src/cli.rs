@@ -28,24 +28,24 @@ use resync_publisher::{
     watch::WatchError,
 };
 
-/// Turns a folder of files into a ResourceSync Source and tells its hubs what changed.
+/// Turns a folder of files into a ResourceSync Source and notifies its hubs of changes.
 #[derive(Debug, Parser)]
 #[command(name = "resync-source", version, arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Which log lines go to stderr: off, error, warn, info, debug, trace, or a filter such as `resync_publisher=debug`
+    /// What to log on stderr: off, error, warn, info, debug, trace, or a filter such as `resync_publisher=debug`
     #[arg(long, global = true, env = "RESYNC_SOURCE_LOG", default_value = "warn", value_name = "FILTER")]
     pub(crate) log: String,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Write a commented source.toml; asks for what no flag says
+    /// Write a commented source.toml; asks for missing values
     Init(InitArgs),
-    /// Write the documents for the files of a folder, and into them what changed
+    /// Write or update the documents for the files of a folder
     Build(BuildArgs),
-    /// Tell the hubs which resources and documents changed since they were last told
+    /// Notify the hubs of resources and documents that changed
     Notify(NotifyArgs),
     /// Build, then notify
     Publish {
@@ -60,7 +60,7 @@ pub(crate) enum Command {
         build: BuildArgs,
         #[command(flatten)]
         tokens: Tokens,
-        /// Look at all files so often, whatever is heard of changes
+        /// How often to look at all files, in case an event was missed
         #[arg(long, env = "RESYNC_SOURCE_RESCAN", value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
         rescan: Duration,
     },
@@ -74,9 +74,9 @@ pub(crate) enum Command {
     },
     /// Serve the files, the documents and the topic URIs over HTTP
     Serve(ServeArgs),
-    /// Check a document, a folder or a whole site against the rules; exit code 1 where one is broken
+    /// Check a document, a folder or a whole site against the rules; exit code 1 if one is broken
     Check(CheckArgs),
-    /// Say what was built and what each hub does not know yet
+    /// Show what was built, and what waits for each hub
     Status(StatusArgs),
     /// Print completions for a shell
     Completions(Completions),
@@ -89,7 +89,7 @@ pub(crate) struct OutArgs {
     /// The folder of the site: documents, and the state in `.resync-source`
     #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// What `init` wrote; --out replaces the folder of the site that it names [default: source.toml, if there is one and no --out]
+    /// The configuration file; --out overrides its `out` [default: source.toml, if it exists and --out is not given]
     #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON
@@ -167,7 +167,7 @@ pub(crate) struct InitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BuildArgs {
-    /// The folder whose files are the resources; without it and --base-url, everything is as in the last build of this site
+    /// The folder whose files are the resources; without it and --base-url, the settings of the last build apply
     #[arg(env = "RESYNC_SOURCE_DIR", value_name = "DIR", requires = "base_url")]
     directory: Option<PathBuf>,
     /// The URL under which that folder is published
@@ -175,46 +175,45 @@ pub(crate) struct BuildArgs {
     base_url: Option<String>,
     #[command(flatten)]
     pub(crate) out: OutArgs,
-    /// Which digests the Resource List gives: md5, sha-1, sha-256 (repeatable) [default: those of the last build, at first sha-256]
+    /// Hashes in the Resource List: md5, sha-1, sha-256 (repeatable) [default: those of the last build, at first sha-256]
     #[arg(long, env = "RESYNC_SOURCE_HASH", value_name = "ALGORITHM", value_delimiter = ',')]
     hash: Vec<Algorithm>,
-    /// A hub of both channels, the one that tells of resources and the one that tells of documents (repeatable) [default: those of the last build, at first
-    /// none and so no channel]
+    /// A hub for both notification channels (repeatable) [default: those of the last build, at first none]
     #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
     hub: Vec<String>,
-    /// Have no hub and no channel any more
+    /// Remove all hubs, and with them the channels
     #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
     no_hub: bool,
-    /// Build the site from this configuration although it is that of another one; sets that this one does not name go
-    // No variable says so, which would say it each time.
+    /// Build the site from this configuration although it belongs to another one; sets that this one does not list are removed
+    // No variable for this: it would apply to every run.
     #[arg(long)]
     pub(crate) take_over: bool,
 }
 
 /// What a build is told, and what of it nobody has said this time.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct SetSettings {
     pub(crate) settings: Settings,
     /// The hubs are those of the last build.
-    pub(crate) kept_hubs: bool,
+    pub(crate) hubs_from_last_build: bool,
     /// The hash algorithms are those of the last build.
-    pub(crate) kept_hash: bool,
+    pub(crate) hash_from_last_build: bool,
 }
 
 /// What a command builds, as it was said when the command began: the configuration is read once.
 #[derive(Clone, Debug)]
-pub(crate) struct Commission {
+pub(crate) struct BuildRequest {
     /// The folder of the site.
     pub(crate) out: PathBuf,
     /// Each set with the folder of its documents.
-    pub(crate) sets: Vec<(PathBuf, Chosen)>,
+    pub(crate) sets: Vec<(PathBuf, SetSettings)>,
     /// The configuration that says what no flag does.
     configuration: Option<PathBuf>,
     /// Whether that names all sets of the site. Of one that is only named beside it nobody knows that.
     names_all: bool,
 }
 
-impl Commission {
+impl BuildRequest {
     /// The folder of the site of which a configuration names all sets, and that file.
     pub(crate) fn configured_site(&self) -> Option<(PathBuf, PathBuf)> {
         let configuration = self.configuration.clone().filter(|_| self.names_all)?;
@@ -229,17 +228,17 @@ impl Commission {
 
 impl BuildArgs {
     /// What is to be built. A configuration says all that no flag does.
-    pub(crate) fn commission(&self) -> Result<Commission, Failure> {
+    pub(crate) fn build_request(&self) -> Result<BuildRequest, Failure> {
         let Some(config) = (if self.directory.is_some() { None } else { self.out.config()? }) else {
             let out = self.out.out.clone().ok_or(Failure::NoSite)?;
             let sets = vec![(out.clone(), self.settings(&out)?)];
-            return Ok(Commission { out, sets, configuration: None, names_all: false });
+            return Ok(BuildRequest { out, sets, configuration: None, names_all: false });
         };
         let sets = config.sets.into_iter().map(|(out, settings)| {
             let settings = self.override_in(settings)?;
-            Ok((out, Chosen { settings, kept_hubs: false, kept_hash: false }))
+            Ok((out, SetSettings { settings, hubs_from_last_build: false, hash_from_last_build: false }))
         });
-        Ok(Commission {
+        Ok(BuildRequest {
             out: config.out,
             sets: sets.collect::<Result<_, Failure>>()?,
             configuration: Some(self.out.file()),
@@ -248,7 +247,7 @@ impl BuildArgs {
     }
 
     /// What the flags say; what they leave out stays as in the last build of the site.
-    fn settings(&self, out: &Path) -> Result<Chosen, Failure> {
+    fn settings(&self, out: &Path) -> Result<SetSettings, Failure> {
         let stored = State::load_if_built(out)?.map(|state| state.settings);
         let known = stored.is_some();
         let settings = match (stored, &self.directory, &self.base_url) {
@@ -260,10 +259,10 @@ impl BuildArgs {
             (None, ..) => return Err(StateError::NotBuilt { out: out.to_owned() }.into()),
         };
         let settings = self.override_in(settings)?;
-        Ok(Chosen {
+        Ok(SetSettings {
             settings,
-            kept_hubs: known && self.keeps_hubs(),
-            kept_hash: known && self.hash.is_empty(),
+            hubs_from_last_build: known && self.keeps_hubs(),
+            hash_from_last_build: known && self.hash.is_empty(),
         })
     }
 
@@ -283,7 +282,7 @@ impl BuildArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// Try again for so long while a hub cannot be told, after 1 s, 2 s, 4 s and so on up to 5 min
+    /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min
     #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     pub(crate) retry: Duration,
     #[command(flatten)]
@@ -308,7 +307,7 @@ pub(crate) struct Tokens {
 pub(crate) struct NotifyArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
-    /// Leave out the Change Notification of this number, which a hub has refused, and send those after it; `status` names it
+    /// Skip the Change Notification of this number, which a hub has refused, and send later ones; `status` shows the number
     #[arg(long, env = "RESYNC_SOURCE_SKIP", value_name = "NUMBER")]
     pub(crate) skip: Option<u64>,
     #[command(flatten)]
@@ -338,19 +337,19 @@ pub(crate) struct CheckArgs {
     targets: Vec<OsString>,
     #[command(flatten)]
     pub(crate) out: OutArgs,
-    /// The URL under which the folder is published [default: that of the last build, or what its Source Description tells]
+    /// The URL under which the folder is published [default: that of the last build, or of its Source Description]
     #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// How long the check of a URL may take, such as 90s or 1h
+    /// Time limit for the check of a URL, such as 90s or 1h
     #[arg(long, env = "RESYNC_SOURCE_DEADLINE", value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
     pub(crate) deadline: Duration,
-    /// How many documents, packages and topics a check may ask for
+    /// Maximum number of requests of a check, for documents, packages and topics
     #[arg(long, env = "RESYNC_SOURCE_MAX_REQUESTS", value_name = "NUMBER", default_value_t = MAX_REQUESTS)]
     pub(crate) max_requests: usize,
-    /// How many documents a check may look at
+    /// Maximum number of documents of a check
     #[arg(long, env = "RESYNC_SOURCE_MAX_DOCUMENTS", value_name = "NUMBER", default_value_t = MAX_DOCUMENTS)]
     pub(crate) max_documents: usize,
-    /// How many bytes of packages the check of a URL may fetch, such as 500MB; 0 for none
+    /// Maximum bytes of packages that the check of a URL fetches, such as 500MB; 0 for none
     #[arg(long, env = "RESYNC_SOURCE_PACKAGES", value_name = "BYTES", default_value_t = ByteSize(PACKAGE_BYTES))]
     pub(crate) packages: ByteSize,
 }
@@ -366,10 +365,10 @@ impl CheckArgs {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(
-        "no site is named: give --out FOLDER, or --config FILE, or run `resync-source init` to write a source.toml here"
+        "no site given; use --out FOLDER or --config FILE, or run `resync-source init` to write a source.toml here"
     )]
     NoSite,
-    #[error("{0} is not known, and nobody can be asked: give it with {1}")]
+    #[error("{0} is missing, and there is no terminal to ask; give it with {1}")]
     NotAsked(&'static str, &'static str),
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -385,27 +384,27 @@ pub(crate) enum Failure {
     Serve(#[from] ServeError),
     #[error(transparent)]
     State(#[from] StateError),
-    #[error("the configuration names this set no more, and it stays as it is: {0}")]
-    Unretired(Arc<StateError>),
+    #[error("cannot remove this set, which the configuration no longer lists: {0}")]
+    RetireFailure(Arc<StateError>),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
-    #[error("--log `{0}` is no filter: write off, error, warn, info, debug, trace, or target=level")]
+    #[error("--log `{0}` is not a filter; use off, error, warn, info, debug, trace, or target=level")]
     Log(String),
     #[error("cannot write to stdout: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
     Man(io::Error),
-    #[error("no hub has refused Change Notification {0}, so it is not left out: see `resync-source status`")]
+    #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),
     /// Each hub's answer has been reported already.
-    #[error("{failed} of {all} hubs could not be told")]
+    #[error("{failed} of {all} hubs could not be notified")]
     Hubs { failed: usize, all: usize },
     /// Why has been said of each; `code` is that of all of them, or else 1.
     #[error("{failed} of {all} sets {what}")]
     Sets { failed: usize, all: usize, what: &'static str, code: u8 },
     /// Each warning has been said already.
-    #[error("the lists are published, but archives or dumps that are due are not: see the warnings")]
-    Undone,
+    #[error("the lists are published, but due archives or dumps failed; see the warnings")]
+    MaintenanceFailure,
     /// Each has been told already.
     #[error("rules are broken")]
     Rules,

@@ -46,13 +46,13 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// It is there already.
-    #[error("`{}` is there already: edit it, or remove it first", path.display())]
+    #[error("`{}` exists already; edit it, or remove it first", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// It is no TOML.
-    #[error("`{}` is no TOML: {reason}", path.display())]
+    /// It is not valid TOML.
+    #[error("`{}` is not valid TOML: {reason}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(config.sets[0].1.links, [expected.media_type("a/b").modified()]);
         let problems =
             parse(&format!("{top}{link}[[link]]\nrel = \"up\"\nhref = \"http://m.example/\"\n")).unwrap_err();
-        assert!(problems[0].starts_with("link 2: `up` relates no resources"), "{problems:?}");
+        assert!(problems[0].starts_with("link 2: `up` is not a relation between resources"), "{problems:?}");
         assert!(
             parse(&format!("{top}[[link]]\nrell = \"via\"\n")).unwrap_err()[0].contains("did you mean rel?")
         );
@@ -287,6 +287,6 @@ mod tests {
         assert_eq!(problems, ["set 2: name: `a` is the name of another set"]);
         let problems = parse(&format!("{top}directory = \"d\"\nignore = [\"[z-a]\"]")).unwrap_err();
         assert!(problems[0].starts_with("ignore: "), "{problems:?}");
-        assert!(parse("out = ").unwrap_err()[0].contains("is no TOML"));
+        assert!(parse("out = ").unwrap_err()[0].contains("is not valid TOML"));
     }
 }

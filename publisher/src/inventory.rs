@@ -103,9 +103,9 @@ impl Changes {
 /// What the last run told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Before {
-    /// All changes up to this moment: what differs from its inventory, with so many resources and bytes, is told. To be told `swiftly`, the whole
+    /// All changes up to this moment: what differs from its inventory, with so many resources and bytes, is told. To be told `quickly`, the whole
     /// inventory is written only when as much as that has changed. `relinked`: the resources get other links than they had.
-    Told { until: DateTime, resources: u64, bytes: u64, swiftly: bool, relinked: bool },
+    Published { until: DateTime, resources: u64, bytes: u64, quickly: bool, relinked: bool },
     /// Nothing that could go on.
     Nothing,
 }
@@ -123,7 +123,7 @@ pub(crate) fn take(
     before: Before,
     scope: Option<&Scope>,
     heard: Heard<'_>,
-    tell: &dyn Fn(u64),
+    record: &dyn Fn(u64),
 ) -> Result<Taken, BuildError> {
     let ((skip, skipped), (wonder, unportable)) = (channel(), channel());
     let last = Kept::last(out);
@@ -145,15 +145,15 @@ pub(crate) fn take(
     let mut looked = 0;
     let next = || {
         looked += 1;
-        tell(looked);
+        record(looked);
         files.next_known()
     };
     let mut patches = Patches::of(settings, out);
     let compared = match (known, before) {
-        (Some(known), Before::Told { until, resources, bytes, swiftly, .. }) => {
+        (Some(known), Before::Published { until, resources, bytes, quickly, .. }) => {
             let moments = Moments::new(started.max(later(until, 1)), settings);
             let news = of_scope(moments, known, next, &mut patches)?;
-            news.keep(out, &last, (resources, bytes), last.is_due(swiftly))?
+            news.keep(out, &last, (resources, bytes), last.is_due(quickly))?
         }
         _ => compare((started, settings), next, out, before, &mut patches, heard)?,
     };
@@ -173,13 +173,13 @@ pub(crate) fn take_from(
     out: &Path,
     before: Before,
     heard: Heard<'_>,
-    tell: &dyn Fn(u64),
+    record: &dyn Fn(u64),
 ) -> Result<Taken, BuildError> {
     let started = DateTime::now();
     let mut looked = 0;
     let next = || {
         looked += 1;
-        tell(looked);
+        record(looked);
         resources.next().map(|item| item.map(|item| Known { item, stamp: None }))
     };
     Ok(Taken::of(started, &compare((started, settings), next, out, before, &mut Patches::none(), heard)?))
@@ -187,22 +187,22 @@ pub(crate) fn take_from(
 
 /// The same where changes are told and everything else is as it was. They are told as they are, in their order.
 pub(crate) fn take_changes(
-    told: &[(Change, Item)],
+    recorded: &[(Change, Item)],
     settings: &Settings,
     out: &Path,
     before: (DateTime, u64, u64),
-    swiftly: bool,
+    quickly: bool,
 ) -> Result<Taken, BuildError> {
     let started = DateTime::now();
     let (until, resources, bytes) = before;
-    let mut news = News::new(Moments::new(started.max(later(until, 1)), settings));
-    for (change, item) in told {
-        news.tell(*change, item.clone())?;
+    let mut news = ChangeRecorder::new(Moments::new(started.max(later(until, 1)), settings));
+    for (change, item) in recorded {
+        news.record(*change, item.clone())?;
         let known = (*change != Change::Deleted).then(|| Known { item: item.clone(), stamp: None });
         news.outcome.insert(item.loc.clone(), known);
     }
     let last = Kept::last(out);
-    let compared = news.keep(out, &last, (resources, bytes), last.is_due(swiftly))?;
+    let compared = news.keep(out, &last, (resources, bytes), last.is_due(quickly))?;
     Ok(Taken::of(started, &compared))
 }
 
@@ -224,7 +224,7 @@ struct Compared {
 }
 
 /// Few changes, in memory.
-struct News {
+struct ChangeRecorder {
     moments: Moments,
     changes: Changes,
     events: Vec<Event>,
@@ -232,13 +232,13 @@ struct News {
     outcome: BTreeMap<String, Option<Known>>,
 }
 
-impl News {
+impl ChangeRecorder {
     fn new(moments: Moments) -> Self {
         let (changes, events, outcome) = Default::default();
         Self { moments, changes, events, outcome }
     }
 
-    fn tell(&mut self, change: Change, item: Item) -> Result<(), BuildError> {
+    fn record(&mut self, change: Change, item: Item) -> Result<(), BuildError> {
         let moment = self.moments.next(change, &item)?;
         self.changes.count(change);
         self.events.push(Event::new(change, moment, item));
@@ -301,19 +301,19 @@ fn of_scope(
     known: Vec<Known>,
     next: impl FnMut() -> Option<Result<Known, BuildError>>,
     patches: &mut Patches,
-) -> Result<News, BuildError> {
-    let mut news = News::new(moments);
+) -> Result<ChangeRecorder, BuildError> {
+    let mut news = ChangeRecorder::new(moments);
     let after = std::iter::from_fn(next);
     for pair in joined(known.into_iter().map(Ok), after, loc_of, loc_of) {
         match pair? {
             (Some(before), None) => {
                 patches.forget(&before.item);
                 news.outcome.insert(before.item.loc.clone(), None);
-                news.tell(Change::Deleted, Item::new(before.item.loc))?;
+                news.record(Change::Deleted, Item::new(before.item.loc))?;
             }
             (before, Some(after)) => {
                 if let Some((change, item)) = patches.change(before.as_ref(), &after.item)? {
-                    news.tell(change, item)?;
+                    news.record(change, item)?;
                 }
                 if before.as_ref() != Some(&after) {
                     news.outcome.insert(after.item.loc.clone(), Some(after));
@@ -336,26 +336,26 @@ fn compare(
 ) -> Result<Compared, BuildError> {
     let last = Kept::last(out);
     let (sides, first, is_whole): (Box<dyn Iterator<Item = _>>, _, _) = match before {
-        Before::Told { until, swiftly, .. } => {
-            (Box::new(last.sides()?), started.max(later(until, 1)), last.is_due(swiftly))
+        Before::Published { until, quickly, .. } => {
+            (Box::new(last.sides()?), started.max(later(until, 1)), last.is_due(quickly))
         }
         Before::Nothing => (Box::new(std::iter::empty()), started, true),
     };
-    let is_told = matches!(before, Before::Told { .. });
-    let is_relinked = matches!(before, Before::Told { relinked: true, .. });
+    let is_recorded = matches!(before, Before::Published { .. });
+    let is_relinked = matches!(before, Before::Published { relinked: true, .. });
     let mut kept = Writing::begin(out, is_whole)?;
     let mut moments = Moments::new(first, settings);
     let (mut resources, mut bytes, mut changes) = (0, 0, Changes::default());
     for pair in joined(sides, Ordered::new(std::iter::from_fn(next)), |side: &Side| side.loc.as_str(), loc_of)
     {
         let (side, after) = pair?;
-        let mut told = None;
+        let mut recorded = None;
         match (side, after) {
             (Some(Side { loc, first, now }), None) => {
                 let is_first = !matches!(first, First::Nothing);
                 if let Some(gone) = (Side { loc: loc.clone(), first, now }).into_now() {
                     patches.forget(&gone.item);
-                    told = Some((Change::Deleted, Item::new(loc.clone())));
+                    recorded = Some((Change::Deleted, Item::new(loc.clone())));
                 }
                 if is_first && !kept.is_whole {
                     kept.line(&Line::gone(&loc))?;
@@ -369,11 +369,11 @@ fn compare(
                     First::Nothing => false,
                 });
                 let before = side.and_then(Side::into_now);
-                if is_told && (is_relinked || before.as_ref() != Some(&after)) {
+                if is_recorded && (is_relinked || before.as_ref() != Some(&after)) {
                     moments.check(&after.item)?;
                 }
-                if is_told || patches.are_wanted() {
-                    told = patches.change(before.as_ref(), &after.item)?;
+                if is_recorded || patches.are_wanted() {
+                    recorded = patches.change(before.as_ref(), &after.item)?;
                 }
                 if kept.is_whole || !is_first {
                     kept.known(&after)?;
@@ -382,7 +382,7 @@ fn compare(
             }
             (None, None) => {}
         }
-        if let Some((change, item)) = told.filter(|_| is_told) {
+        if let Some((change, item)) = recorded.filter(|_| is_recorded) {
             let moment = moments.next(change, &item)?;
             changes.count(change);
             kept.event(&Event::new(change, moment, item))?;
@@ -560,10 +560,10 @@ mod tests {
     }
 
     fn told_until(until: DateTime) -> Before {
-        Before::Told { until, resources: 0, bytes: 0, swiftly: false, relinked: false }
+        Before::Published { until, resources: 0, bytes: 0, quickly: false, relinked: false }
     }
 
-    fn told(out: &Path) -> Vec<(Change, String)> {
+    fn recorded(out: &Path) -> Vec<(Change, String)> {
         let name = |event: Event| event.item.loc.replace("http://example.org/c/", "");
         changes(out).unwrap().map(Result::unwrap).map(|event| (event.change, name(event))).collect()
     }
@@ -578,7 +578,7 @@ mod tests {
         }
         let taken = taken(&data, &out, Before::Nothing);
         assert_eq!((taken.resources, taken.bytes, taken.skipped.len(), taken.reads), (5, 28, 1, 5));
-        assert_eq!((taken.changes, told(&out)), (Changes::default(), vec![]));
+        assert_eq!((taken.changes, recorded(&out)), (Changes::default(), vec![]));
         assert!(taken.started <= taken.completed);
         let items: Vec<_> = newest(&out).unwrap().map(Result::unwrap).collect();
         let locs: Vec<_> =
@@ -612,12 +612,12 @@ mod tests {
         let ahead = later(first.until, 3_600_000);
         let second = taken(&data, &out, told_until(ahead));
         let expected = [(Change::Updated, "a"), (Change::Deleted, "b"), (Change::Created, "d")];
-        assert_eq!(told(&out), expected.map(|(change, name)| (change, name.to_owned())));
+        assert_eq!(recorded(&out), expected.map(|(change, name)| (change, name.to_owned())));
         assert_eq!(second.changes, Changes { created: 1, updated: 1, deleted: 1 });
         assert!(second.until > ahead, "the clock was set back, time goes on");
         advance(&out).unwrap();
         advance(&out).unwrap();
         let third = taken(&data, &out, told_until(second.until));
-        assert_eq!((third.changes.total(), told(&out)), (0, vec![]));
+        assert_eq!((third.changes.total(), recorded(&out)), (0, vec![]));
     }
 }

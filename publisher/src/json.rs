@@ -2,8 +2,8 @@
 
 use resync_core::document::FrameworkChange;
 use resync_publisher::{
-    notify::{Outcome, Told},
-    publish::{Besides, Built, Dumped, Undone, Written},
+    notify::{HubReport, Outcome},
+    publish::{Built, Dumped, MaintenanceFailure, MaintenanceReport, Written},
     watch::Report,
 };
 use serde_json::{Value, json};
@@ -22,17 +22,20 @@ pub(crate) fn built(name: Option<&str>, built: &Built) -> Value {
         "updated": built.changes.updated,
         "deleted": built.changes.deleted,
         "written": documents(&built.written),
-        "kept": built.kept,
+        "unchanged": built.unchanged,
         "skipped": skipped.collect::<Vec<_>>(),
         "unportable": unportable.collect::<Vec<_>>(),
-        "undone": undone(&built.undone),
+        "maintenance_failures": failures(&built.failures),
         "source_description": built.source_description,
     })
 }
 
 /// Adds what was made of a set after its build.
-pub(crate) fn add(set: &mut Value, besides: &Besides) {
-    for (key, more) in [("written", documents(&besides.written)), ("undone", undone(&besides.undone))] {
+pub(crate) fn add(set: &mut Value, maintenance: &MaintenanceReport) {
+    for (key, more) in [
+        ("written", documents(&maintenance.written)),
+        ("maintenance_failures", failures(&maintenance.failures)),
+    ] {
         if let Some(values) = set[key].as_array_mut() {
             values.retain(|known| !more.contains(known));
             values.extend(more);
@@ -51,8 +54,8 @@ pub(crate) fn dumped(name: Option<&str>, dumped: &Dumped) -> Value {
 }
 
 /// What came of telling a hub of a set.
-pub(crate) fn told(name: Option<&str>, told: &Told) -> Value {
-    let (outcome, status, reason) = match &told.outcome {
+pub(crate) fn reports(name: Option<&str>, reports: &HubReport) -> Value {
+    let (outcome, status, reason) = match &reports.outcome {
         Outcome::NothingChanged => ("nothing changed", None, None),
         Outcome::Accepted { status } => ("accepted", Some(*status), None),
         Outcome::Failed(error) => ("failed", None, Some(error.to_string())),
@@ -66,14 +69,14 @@ pub(crate) fn told(name: Option<&str>, told: &Told) -> Value {
     };
     json!({
         "set": name,
-        "hub": told.hub.as_str(),
-        "leaving": told.leaving,
+        "hub": reports.hub.as_str(),
+        "leaving": reports.leaving,
         "outcome": outcome,
         "status": status,
         "reason": reason,
-        "sent": told.sent,
-        "waiting": told.waiting,
-        "changes": told.changes.iter().map(change).collect::<Vec<_>>(),
+        "sent": reports.sent,
+        "waiting": reports.waiting,
+        "changes": reports.changes.iter().map(change).collect::<Vec<_>>(),
     })
 }
 
@@ -83,20 +86,24 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) -> Option<Value> {
         Report::Blind(out, reason) => json!({"out": out, "blind": reason}),
         Report::Built(_, one) if one.written.is_empty() => return None,
         Report::Built(out, one) => json!({"out": out, "built": built(name, one)}),
-        Report::Dumped(_, besides) if besides.written.is_empty() && besides.undone.is_empty() => return None,
-        Report::Dumped(out, besides) => {
-            let dumps = json!({"set": name, "written": documents(&besides.written), "undone": undone(&besides.undone)});
+        Report::Dumped(_, maintenance)
+            if maintenance.written.is_empty() && maintenance.failures.is_empty() =>
+        {
+            return None;
+        }
+        Report::Dumped(out, maintenance) => {
+            let dumps = json!({"set": name, "written": documents(&maintenance.written), "maintenance_failures": failures(&maintenance.failures)});
             json!({"out": out, "dumps": [dumps]})
         }
-        Report::NotBuilt(out, error) => json!({"out": out, "error": error.to_string()}),
-        Report::Told(out, hub) => json!({"out": out, "hubs": [told(name, hub)]}),
-        Report::NotTold(out, error) => json!({"out": out, "error": error.to_string()}),
+        Report::BuildFailed(out, error) => json!({"out": out, "error": error.to_string()}),
+        Report::Notified(out, hub) => json!({"out": out, "hubs": [reports(name, hub)]}),
+        Report::NotifyFailed(out, error) => json!({"out": out, "error": error.to_string()}),
         _ => return None,
     })
 }
 
-fn undone(undone: &[Undone]) -> Vec<Value> {
-    undone.iter().map(|undone| json!(undone.to_string())).collect()
+fn failures(failures: &[MaintenanceFailure]) -> Vec<Value> {
+    failures.iter().map(|failures| json!(failures.to_string())).collect()
 }
 
 fn documents(written: &[Written]) -> Vec<Value> {

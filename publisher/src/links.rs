@@ -53,17 +53,17 @@ pub struct LinkTemplate {
 pub enum LinkError {
     /// Not a relation of resources.
     #[error(
-        "`{0}` relates no resources: write duplicate, alternate, canonical, describedby, describes, memento, timegate, timemap, collection, via, profile, or a URI"
+        "`{0}` is not a relation between resources; use duplicate, alternate, canonical, describedby, describes, memento, timegate, timemap, collection, via, profile, or a URI"
     )]
     Relation(String),
     /// The target is no absolute URL, whatever is filled in.
-    #[error("`{0}` becomes no absolute URL: write it as https://example.org/{{path}}")]
+    #[error("`{0}` is not an absolute URL; write it as https://example.org/{{path}}")]
     Target(String),
     /// Braces around something else.
-    #[error("`{{{0}}}` stands for nothing: write {{path}}, {{stem}}, {{name}}, {{lastmod}} or {{timestamp}}")]
+    #[error("`{{{0}}}` is unknown; use {{path}}, {{stem}}, {{name}}, {{lastmod}} or {{timestamp}}")]
     Part(String),
     /// Out of range (RS-041).
-    #[error("pri is a number from 1 to 999999")]
+    #[error("pri must be a number from 1 to 999999")]
     Priority,
     /// A pattern that is none.
     #[error("{0}")]

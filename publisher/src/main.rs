@@ -2,9 +2,9 @@
 
 mod cli;
 mod json;
+mod notify_report;
 mod progress;
 mod sets;
-mod telling;
 mod words;
 
 use std::{
@@ -20,10 +20,11 @@ use std::{
 
 use clap::CommandFactory as _;
 use cli::{
-    BuildArgs, CheckArgs, Chosen, Cli, Command, Commission, Failure, InitArgs, NotifyArgs, ServeArgs,
+    BuildArgs, BuildRequest, CheckArgs, Cli, Command, Failure, InitArgs, NotifyArgs, ServeArgs, SetSettings,
     StatusArgs, TokenArgs, outs_of,
 };
 use indicatif::MultiProgress;
+use notify_report::{NotifyReport, notify_all};
 use progress::Bar;
 use resync_common::{
     logging::{self, takes_colour},
@@ -35,14 +36,13 @@ use resync_publisher::{
     check, config,
     notify::{self, Token},
     publish::{
-        BuildError, Built, Claim, Dump, Pace, Unretired, build_claimed, claim, clear, describe, dump_telling,
-        make_due_dumps,
+        Build, BuildError, BuildMode, Built, Claim, Dump, RetireFailure, claim, clear, describe,
+        dump_with_progress, make_due_dumps,
     },
     serve, status, watch,
 };
 use serde_json::{Value, json};
 use sets::{blame, name_in};
-use telling::{Telling, notify_all};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 /// How long a build may go on that a watch has begun when it is to stop. What is cut short then, as a dump may be, is made by the next.
@@ -73,7 +73,7 @@ async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => run_init(arguments),
         Command::Build(arguments) => {
-            let mut said = run_build(&arguments, arguments.commission()?, Pace::Thorough).await?;
+            let mut said = run_build(&arguments, arguments.build_request()?, BuildMode::Full).await?;
             let outcome = said.outcome();
             said.say(arguments.out.json, []).and(outcome)
         }
@@ -95,24 +95,24 @@ struct Said {
     /// With the name of the set, where there are several.
     lines: Vec<(Option<String>, String)>,
     sets: Vec<Value>,
-    has_undone: bool,
+    has_maintenance_failures: bool,
     failed: Vec<Failure>,
     /// The sets that were built, and those that were not.
-    built: Vec<(PathBuf, Chosen)>,
+    built: Vec<(PathBuf, SetSettings)>,
     unbuilt: Vec<PathBuf>,
     /// That of the site, where a configuration names all of its sets.
     claim: Option<Claim>,
 }
 
 impl Said {
-    fn take(&mut self, chosen: &Chosen, built: &Built) {
-        let name = name_of(chosen);
+    fn take(&mut self, set_settings: &SetSettings, built: &Built) {
+        let name = name_of(set_settings);
         for line in words::warnings(built) {
             eprintln!("warning: {}", words::of_set(name, &line));
         }
-        self.lines.push((name.map(str::to_owned), words::built(built, chosen)));
+        self.lines.push((name.map(str::to_owned), words::built(built, set_settings)));
         self.sets.push(json::built(name, built));
-        self.has_undone |= !built.undone.is_empty();
+        self.has_maintenance_failures |= !built.failures.is_empty();
     }
 
     /// One set that cannot be built keeps no other from it. Where there is only one, its failure is what the command ends with.
@@ -122,18 +122,18 @@ impl Said {
     }
 
     /// A set that is not to be built any more and cannot be taken leave of.
-    fn leave(&mut self, Unretired { out, error }: Unretired) {
+    fn leave(&mut self, RetireFailure { out, error }: RetireFailure) {
         let name = out.file_name().map(|name| name.to_string_lossy().into_owned());
         self.sets.push(json!({ "set": name, "error": error.to_string() }));
-        self.fail(name.as_deref(), Failure::Unretired(error));
+        self.fail(name.as_deref(), Failure::RetireFailure(error));
         self.unbuilt.push(out);
     }
 
     /// What the command ends with when all else has been done: what fails keeps nobody from being told of the rest.
     fn outcome(&mut self) -> Result<(), Failure> {
         let failed = std::mem::take(&mut self.failed);
-        sets::sum(failed, self.sets.len(), "could not be built; the others are published")?;
-        if self.has_undone { Err(Failure::Undone) } else { Ok(()) }
+        sets::sum(failed, self.sets.len(), "could not be built; the others were published")?;
+        if self.has_maintenance_failures { Err(Failure::MaintenanceFailure) } else { Ok(()) }
     }
 
     /// Adds something to what is said of a set.
@@ -145,8 +145,8 @@ impl Said {
     }
 
     /// Adds what the hubs said.
-    fn hear(&mut self, telling: &Telling) {
-        for (name, line) in telling.lines() {
+    fn record(&mut self, notify_report: &NotifyReport) {
+        for (name, line) in notify_report.lines() {
             self.add(name, line);
         }
     }
@@ -154,24 +154,24 @@ impl Said {
     /// Makes the dumps that are due, and says whether there was one.
     async fn make_due_dumps(&mut self) -> bool {
         let mut is_any = false;
-        for (out, chosen) in self.built.clone() {
+        for (out, set_settings) in self.built.clone() {
             let claimed = self.claim.clone();
             let dumping = unblocked(move || {
                 let bar = Bar::new();
                 make_due_dumps(&out, claimed.as_ref(), &|step| bar.tell(step))
             });
-            let besides = dumping.await;
-            let name = name_of(&chosen);
-            for undone in &besides.undone {
-                eprintln!("warning: {}", words::of_set(name, &words::undone(undone)));
+            let maintenance = dumping.await;
+            let name = name_of(&set_settings);
+            for failures in &maintenance.failures {
+                eprintln!("warning: {}", words::of_set(name, &words::failures(failures)));
             }
-            self.has_undone |= !besides.undone.is_empty();
+            self.has_maintenance_failures |= !maintenance.failures.is_empty();
             self.sets
                 .iter_mut()
                 .filter(|set| set["set"].as_str() == name)
-                .for_each(|set| json::add(set, &besides));
-            if !besides.written.is_empty() {
-                self.add(name, words::besides(&besides));
+                .for_each(|set| json::add(set, &maintenance));
+            if !maintenance.written.is_empty() {
+                self.add(name, words::maintenance(&maintenance));
                 is_any = true;
             }
         }
@@ -197,30 +197,31 @@ impl Said {
     }
 }
 
-fn name_of(chosen: &Chosen) -> Option<&str> {
-    chosen.settings.root.as_ref().map(|root| root.name.as_str())
+fn name_of(set_settings: &SetSettings) -> Option<&str> {
+    set_settings.settings.root.as_ref().map(|root| root.name.as_str())
 }
 
 /// Builds the sets, some at once, and gives what came of each, in their order. Hashing keeps all cores busy for as long as it takes, so it runs off the
 /// runtime, which stays free for signals.
 async fn build_each(
-    sets: &[(PathBuf, Chosen)],
+    sets: &[(PathBuf, SetSettings)],
     claim: Option<&Claim>,
-    pace: Pace,
+    mode: BuildMode,
 ) -> Vec<Result<Built, BuildError>> {
     let (fewest, most) = BUILDS;
     let turns = Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from).clamp(fewest, most)));
     let bars = MultiProgress::new();
     let mut building = JoinSet::new();
-    for (position, (out, chosen)) in sets.iter().enumerate() {
-        let (settings, place, claimed) = (chosen.settings.clone(), out.clone(), claim.cloned());
+    for (position, (out, set_settings)) in sets.iter().enumerate() {
+        let (settings, place, claimed) = (set_settings.settings.clone(), out.clone(), claim.cloned());
         let (turns, bars) = (Arc::clone(&turns), bars.clone());
         building.spawn(async move {
             // It is never closed.
             let _turn = turns.acquire_owned().await;
             let built = unblocked(move || {
                 let bar = Bar::among(&bars);
-                build_claimed(&settings, (&place, claimed.as_ref()), pace, &|step| bar.tell(step))
+                let progress = |step| bar.tell(step);
+                Build::new(&settings, &place).claim(claimed.as_ref()).mode(mode).progress(&progress).run()
             });
             (position, built.await)
         });
@@ -230,9 +231,13 @@ async fn build_each(
 }
 
 /// Builds all sets, and has the Source Description lead to them.
-async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) -> Result<Said, Failure> {
-    let site = commission.configured_site();
-    let sets = commission.sets;
+async fn run_build(
+    arguments: &BuildArgs,
+    build_request: BuildRequest,
+    mode: BuildMode,
+) -> Result<Said, Failure> {
+    let site = build_request.configured_site();
+    let sets = build_request.sets;
     let are_several = sets.len() > 1;
     let mut said = Said::default();
     if let Some((site, configuration)) = site.clone() {
@@ -241,15 +246,15 @@ async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) ->
         let claimed = unblocked(move || claim(&site, &configuration, &staying, takes_over)).await?;
         said.claim = Some(claimed);
     }
-    let built = build_each(&sets, said.claim.as_ref(), pace).await;
-    for ((out, chosen), built) in sets.into_iter().zip(built) {
+    let built = build_each(&sets, said.claim.as_ref(), mode).await;
+    for ((out, set_settings), built) in sets.into_iter().zip(built) {
         match built {
             Ok(built) => {
-                said.take(&chosen, &built);
-                said.built.push((out, chosen));
+                said.take(&set_settings, &built);
+                said.built.push((out, set_settings));
             }
             Err(error) => {
-                let name = name_of(&chosen);
+                let name = name_of(&set_settings);
                 said.sets.push(json!({ "set": name, "error": error.to_string() }));
                 said.fail(name, error.into());
                 said.unbuilt.push(out);
@@ -257,9 +262,9 @@ async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) ->
         }
     }
     if are_several {
-        for (out, chosen) in said.built.clone() {
+        for (out, set_settings) in said.built.clone() {
             if let Err(error) = unblocked(move || describe(&out)).await {
-                said.fail(name_of(&chosen), error.into());
+                said.fail(name_of(&set_settings), error.into());
             }
         }
     }
@@ -267,7 +272,7 @@ async fn run_build(arguments: &BuildArgs, commission: Commission, pace: Pace) ->
     if let Some((site, _)) = site.filter(|_| said.failed.is_empty()) {
         unblocked(move || clear(&site)).await?;
     }
-    for one in said.claim.as_ref().map_or(Vec::new(), |claim| claim.unretired().to_vec()) {
+    for one in said.claim.as_ref().map_or(Vec::new(), |claim| claim.retire_failures().to_vec()) {
         said.leave(one);
     }
     Ok(said)
@@ -293,7 +298,7 @@ fn run_init(arguments: InitArgs) -> Result<(), Failure> {
     };
     let base_url = BaseUrl::parse(&base_url)?;
     if asks && hub.is_empty() {
-        hub.extend(answer("The URL of a hub that is told of every change; nothing for none")?);
+        hub.extend(answer("The URL of a hub to notify of changes; empty for none")?);
     }
     let hubs = hub.iter().map(|hub| HubUrl::parse(hub)).collect::<Result<Vec<_>, _>>()?;
     // Paths in the file start from its folder, those of flags from where the program runs.
@@ -302,12 +307,12 @@ fn run_init(arguments: InitArgs) -> Result<(), Failure> {
     let out = out.map_or_else(|| Ok(config::OUT.into()), written)?;
     let directory = written(directory)?;
     if !directory.is_dir() {
-        eprintln!("warning: there is no folder `{}` yet", directory.display());
+        eprintln!("warning: the folder `{}` does not exist yet", directory.display());
     }
     config::write_new(&path, &out, &directory, &base_url, &hubs)?;
     let flag =
         if path == Path::new(config::FILE) { String::new() } else { format!(" --config {}", path.display()) };
-    say(&format!("{} written; look at it, then run `resync-source publish{flag}`", path.display()))
+    say(&format!("{} written; check it, then run `resync-source publish{flag}`", path.display()))
 }
 
 /// What a person says who is asked; nothing where nobody is there, or says nothing.
@@ -329,16 +334,16 @@ async fn run_notify(arguments: &NotifyArgs) -> Result<(), Failure> {
     if let Some(number) = arguments.skip {
         skip_refused(&outs, number)?;
     }
-    let telling = notify_all(&outs, &arguments.token).await;
+    let notify_report = notify_all(&outs, &arguments.token).await;
     if arguments.out.json {
-        let object = telling.json().into_iter().map(|(key, values)| (key.to_owned(), json!(values)));
+        let object = notify_report.json().into_iter().map(|(key, values)| (key.to_owned(), json!(values)));
         say_json(&Value::Object(object.collect()))?;
     } else {
-        for (name, line) in telling.lines() {
+        for (name, line) in notify_report.lines() {
             say(&words::of_set(name, &line))?;
         }
     }
-    telling.outcome
+    notify_report.outcome
 }
 
 /// Leaves a Change Notification out for the hubs that have refused it.
@@ -346,7 +351,7 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
     let (skipped, failed) = sets::each(outs, |out| notify::skip(out, number));
     let hubs = skipped.concat();
     for hub in &hubs {
-        eprintln!("Change Notification {number} is left out for {hub}");
+        eprintln!("skipped Change Notification {number} for {hub}");
     }
     if !hubs.is_empty() {
         return Ok(());
@@ -355,16 +360,16 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
 }
 
 async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
-    let commission = arguments.commission()?;
-    let (site, place_of_hubs) = (commission.out.clone(), commission.place_of_hubs());
-    let mut built = run_build(arguments, commission, Pace::AllButDumps).await?;
+    let build_request = arguments.build_request()?;
+    let (site, place_of_hubs) = (build_request.out.clone(), build_request.place_of_hubs());
+    let mut built = run_build(arguments, build_request, BuildMode::WithoutDumps).await?;
     let is_json = arguments.out.json;
     // Why a set was not built is known.
     let outs = match outs_of(&site) {
         Ok(outs) => outs,
         Err(none) => {
-            let undone = built.outcome();
-            return built.say(is_json, []).and(undone).and(Err(none));
+            let failures = built.outcome();
+            return built.say(is_json, []).and(failures).and(Err(none));
         }
     };
     let outs: Vec<_> =
@@ -373,59 +378,59 @@ async fn run_publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Fai
     let has_hubs = standing.len() < outs.len() || standing.iter().any(|set| !set.hubs.is_empty());
     if !has_hubs {
         built.make_due_dumps().await;
-        let undone = built.outcome();
+        let failures = built.outcome();
         if let Some((_, last)) = built.lines.last_mut() {
-            last.push_str(" · no hub to notify; name one ");
+            last.push_str(" · no hub to notify; add one ");
             last.push_str(&place_of_hubs);
         }
-        return built.say(is_json, [("hubs", Vec::new()), ("untold", Vec::new())]).and(undone);
+        return built.say(is_json, [("hubs", Vec::new()), ("notify_failures", Vec::new())]).and(failures);
     }
-    let mut telling = notify_all(&outs, token).await;
-    built.hear(&telling);
+    let mut notify_report = notify_all(&outs, token).await;
+    built.record(&notify_report);
     // They can take hours: the hubs hear of the changes before, and of the dumps when these are there.
     if built.make_due_dumps().await {
-        let of_dumps = notify_all(&outs, token).await.news();
-        built.hear(&of_dumps);
-        telling = telling.then(of_dumps);
+        let of_dumps = notify_all(&outs, token).await.only_changes();
+        built.record(&of_dumps);
+        notify_report = notify_report.then(of_dumps);
     }
-    let undone = built.outcome();
-    built.say(is_json, telling.json())?;
-    undone.and(telling.outcome)
+    let failures = built.outcome();
+    built.say(is_json, notify_report.json())?;
+    failures.and(notify_report.outcome)
 }
 
 async fn run_dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
-    let mut said = run_build(arguments, arguments.commission()?, Pace::Thorough).await?;
-    let undone = said.outcome();
+    let mut said = run_build(arguments, arguments.build_request()?, BuildMode::Full).await?;
+    let failures = said.outcome();
     let what = if changes { Dump::Changes } else { Dump::Resources };
     let (mut dumps, mut failed) = (Vec::new(), Vec::new());
     let sets = std::mem::take(&mut said.built);
     let all = sets.len();
-    for (out, chosen) in sets {
+    for (out, set_settings) in sets {
         let dumped = unblocked(move || {
             let bar = Bar::new();
-            dump_telling(&out, what, &|step| bar.tell(step))
+            dump_with_progress(&out, what, &|step| bar.tell(step))
         });
         match dumped.await {
             Ok(dumped) => {
-                said.add(name_of(&chosen), words::dumped(what, &dumped));
-                dumps.push(json::dumped(name_of(&chosen), &dumped));
+                said.add(name_of(&set_settings), words::dumped(what, &dumped));
+                dumps.push(json::dumped(name_of(&set_settings), &dumped));
             }
-            Err(error) => failed.push((name_of(&chosen).map(str::to_owned), error.into())),
+            Err(error) => failed.push((name_of(&set_settings).map(str::to_owned), error.into())),
         }
     }
     let outcome = sets::outcome(failed, all, "could not be packed");
     said.say(arguments.out.json, [("dumps", dumps)])?;
-    undone.and(outcome)
+    failures.and(outcome)
 }
 
 async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {
-    let commission = arguments.commission()?;
-    let sets = commission.sets.clone();
+    let build_request = arguments.build_request()?;
+    let sets = build_request.sets.clone();
     let is_json = arguments.out.json;
     let mut stop = pin!(signals::stop()?);
     // The first build shows at once what cannot work; its words are those of `build`. What works for one set only is tried again.
     let mut first = tokio::select! {
-        first = run_build(arguments, commission, Pace::AllButDumps) => first?,
+        first = run_build(arguments, build_request, BuildMode::WithoutDumps) => first?,
         () = &mut stop => return Ok(()),
     };
     if first.built.is_empty() {
@@ -433,9 +438,9 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
     }
     let claimed = first.claim.take();
     first.say(is_json, [])?;
-    let sets: Vec<_> = sets.into_iter().map(|(out, chosen)| (out, chosen.settings)).collect();
+    let sets: Vec<_> = sets.into_iter().map(|(out, set_settings)| (out, set_settings.settings)).collect();
     let outs: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
-    let patience = watch::Patience { rescan, ..watch::Patience::default() };
+    let timing = watch::Timing { rescan, ..watch::Timing::default() };
     let tell = |report: watch::Report| {
         let name = name_in(&outs, report.out());
         if is_json {
@@ -445,7 +450,7 @@ async fn run_watch(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -
             words::watched(name.as_deref(), &report);
         }
     };
-    Ok(watch::watch(sets, claimed, token, patience, stop, tell).await?)
+    Ok(watch::watch(sets, claimed, token, timing, stop, tell).await?)
 }
 
 async fn run_serve(arguments: ServeArgs) -> Result<(), Failure> {

@@ -6,8 +6,8 @@
 //! were posted; without an answer it stays in doubt, and the next run says it again. What is sent depends on the documents alone, so a repetition
 //! has the same bytes and the same `Idempotency-Key`.
 
+mod hub_record;
 mod message;
-mod notes;
 mod post;
 mod token;
 
@@ -24,8 +24,8 @@ use resync_core::{document::FrameworkChange, lock::FileLock, rules::Violations};
 use tokio::task::JoinSet;
 
 use self::{
+    hub_record::{record_sent, record_trouble, settle},
     message::Message,
-    notes::{note_sent, note_trouble, settle},
 };
 use crate::{
     blocking::unblocked,
@@ -39,7 +39,7 @@ use crate::{
 };
 
 pub use self::{
-    notes::skip,
+    hub_record::skip,
     post::{CONNECT_TIMEOUT, IDEMPOTENCY_KEY, PostError, TIMEOUT},
     token::{Token, tokens_for},
 };
@@ -50,7 +50,7 @@ pub const LEAVING: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What came of telling one hub.
 #[derive(Debug)]
-pub struct Told {
+pub struct HubReport {
     /// The hub.
     pub hub: HubUrl,
     /// Whether the site has left it, and it is told for the last time.
@@ -87,30 +87,28 @@ pub enum NotifyError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The last build named no hub.
-    #[error("the site in `{}` has no hub to notify: name one in `hubs` of its configuration, or build it with --hub URL where it has none", out.display())]
+    #[error("the site in `{}` has no hub; add one to `hubs` in its configuration, or build it with --hub URL", out.display())]
     NoHub {
         /// The site.
         out: PathBuf,
     },
     /// A document is not what the last build wrote.
-    #[error("`{}` is not what the last build wrote, so nobody is told of it: run `resync-source build` again", path.display())]
+    #[error("`{}` changed since the last build, so no hub is notified; run `resync-source build` again", path.display())]
     NotInPlace {
         /// The document.
         path: PathBuf,
     },
     /// One token, several hubs.
-    #[error(
-        "there are {hubs} hubs, and a token meant for one must not reach another: write --token HUB_URL=TOKEN"
-    )]
+    #[error("there are {hubs} hubs, and each token must reach only its own; write --token HUB_URL=TOKEN")]
     WhoseToken {
         /// The number of hubs.
         hubs: usize,
     },
     /// A token that no header can carry.
-    #[error("a --token holds characters that no HTTP header can carry")]
+    #[error("a --token contains characters that HTTP headers cannot contain")]
     BadToken,
     /// A notification would break a rule of its specification.
-    #[error("the notification would not conform: {0}")]
+    #[error("the notification would break a rule: {0}")]
     Notification(#[from] Violations),
     /// The HTTP client cannot be made.
     #[error("cannot set up the HTTP client: {0}")]
@@ -167,22 +165,23 @@ pub enum NotifyError {
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub async fn notify(out: &Path, tokens: &[Token]) -> Result<Vec<Told>, NotifyError> {
+pub async fn notify(out: &Path, tokens: &[Token]) -> Result<Vec<HubReport>, NotifyError> {
     let hubs = {
         let (out, tokens) = (out.to_owned(), tokens.to_vec());
         unblocked(move || hubs(&out, &tokens)).await?
     };
     let client = client()?;
-    let mut telling = JoinSet::new();
+    let mut update = JoinSet::new();
     for (position, hub) in hubs.into_iter().enumerate() {
         let (client, out, tokens) = (client.clone(), out.to_owned(), tokens.to_vec());
-        telling.spawn(async move { (position, notify_hub(&client, &out, &hub, &tokens).await) });
+        update.spawn(async move { (position, notify_hub(&client, &out, &hub, &tokens).await) });
     }
     let (mut all, mut settled) = (BTreeMap::new(), Ok(()));
-    while let Some(told) = telling.join_next().await {
-        let (position, told) = told.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
-        match told {
-            Ok(told) => all.extend(told.map(|told| (position, told))),
+    while let Some(report) = update.join_next().await {
+        let (position, report) =
+            report.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+        match report {
+            Ok(report) => all.extend(report.map(|report| (position, report))),
             Err(error) => settled = settled.and(Err(error)),
         }
     }
@@ -195,33 +194,33 @@ pub(crate) async fn notify_hub(
     out: &Path,
     hub: &HubUrl,
     tokens: &[Token],
-) -> Result<Option<Told>, NotifyError> {
+) -> Result<Option<HubReport>, NotifyError> {
     let begun = {
         let (out, hub, tokens) = (out.to_owned(), hub.clone(), tokens.to_vec());
         unblocked(move || begin(&out, &hub, &tokens)).await?
     };
-    let Some((lock, telling)) = begun else { return Ok(None) };
-    let posted = telling.post_changes(client, out).await;
-    let outcome = telling.post(client, posted.failed.as_ref()).await;
-    let (telling, mut posted, outcome, noted) = {
+    let Some((lock, update)) = begun else { return Ok(None) };
+    let posted = update.post_changes(client, out).await;
+    let outcome = update.post(client, posted.failed.as_ref()).await;
+    let (update, mut posted, outcome, noted) = {
         let out = out.to_owned();
         unblocked(move || {
-            let noted = settle(&out, &telling, &posted, &outcome);
-            (telling, posted, outcome, noted)
+            let noted = settle(&out, &update, &posted, &outcome);
+            (update, posted, outcome, noted)
         })
         .await
     };
     drop(lock);
     posted.broken.take().map_or(Ok(()), Err).and(noted)?;
-    let still_waiting = telling.still_waiting(&posted).count();
-    let Telling { hub, leaving, changes, .. } = telling;
+    let still_waiting = update.still_waiting(&posted).count();
+    let HubUpdate { hub, leaving, changes, .. } = update;
     let (sent, waiting) = (posted.sent, still_waiting);
     let outcome = posted.and(outcome);
-    Ok(Some(Told { hub, leaving, sent, waiting, changes, outcome }))
+    Ok(Some(HubReport { hub, leaving, sent, waiting, changes, outcome }))
 }
 
 /// What one hub is to be told, as of one state of the site.
-struct Telling {
+struct HubUpdate {
     hub: HubUrl,
     authorization: Option<HeaderValue>,
     leaving: bool,
@@ -235,9 +234,9 @@ struct Telling {
     /// None when there is nothing to say.
     message: Option<Message>,
     /// What the hub knows when it has taken the message.
-    told: BTreeMap<String, state::Told>,
+    known: BTreeMap<String, state::KnownDocument>,
     /// What was in doubt before.
-    doubted: BTreeMap<String, state::Told>,
+    unconfirmed_before: BTreeMap<String, state::KnownDocument>,
 }
 
 /// What came of posting Change Notifications.
@@ -265,20 +264,20 @@ impl Posted {
     }
 }
 
-impl Telling {
+impl HubUpdate {
     fn of(
         state: &State,
         hub: HubUrl,
         authorization: Option<HeaderValue>,
         record: &HubRecord,
     ) -> Result<Self, Violations> {
-        let changes = changes::since_told(&state.documents, record);
-        let told = changes::all_told(&state.documents);
+        let changes = changes::since_known(&state.documents, record);
+        let known = changes::all_known(&state.documents);
         let message = match changes.as_slice() {
             [] => None,
-            changes => Some(Message::new(state, &record.topic, &hub, changes, &told)?),
+            changes => Some(Message::new(state, &record.topic, &hub, changes, &known)?),
         };
-        let (leaving, doubted) = (record.left.is_some(), record.doubt.clone());
+        let (leaving, unconfirmed_before) = (record.left.is_some(), record.unconfirmed.clone());
         let waiting = if leaving { 0..0 } else { state.gone_for(record) + 1..state.outbox + 1 };
         let change_topic = Site::of(&state.settings).change_topic();
         let change_links = message::links(state, &change_topic, &hub);
@@ -293,8 +292,8 @@ impl Telling {
             change_links,
             changes,
             message,
-            told,
-            doubted,
+            known,
+            unconfirmed_before,
         })
     }
 
@@ -308,7 +307,7 @@ impl Telling {
         let mut posted = Posted::default();
         let broken = self.post_each(client, out, &mut posted).await.err();
         if posted.gone > 0 {
-            tracing::warn!(gone = posted.gone, hub = %self.hub, "Change Notifications are gone, and left out");
+            tracing::warn!(gone = posted.gone, hub = %self.hub, "skipped missing Change Notifications");
         }
         Posted { broken, ..posted }
     }
@@ -333,7 +332,7 @@ impl Telling {
                 Ok(status) => {
                     let (out, hub, topic) = (out.to_owned(), self.hub.clone(), self.topic.clone());
                     let change_topic = self.change_topic.clone();
-                    unblocked(move || note_sent(&out, &hub, &topic, change_topic, number, &body)).await?;
+                    unblocked(move || record_sent(&out, &hub, &topic, change_topic, number, &body)).await?;
                     (posted.sent, posted.reached) = (posted.sent + 1, number);
                     posted.status = Some(status.as_u16());
                 }
@@ -370,18 +369,18 @@ fn hubs(out: &Path, tokens: &[Token]) -> Result<Vec<HubUrl>, NotifyError> {
 }
 
 /// Works out what a hub is to be told, and notes it as in doubt before anything is sent.
-fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(FileLock, Telling)>, NotifyError> {
+fn begin(out: &Path, hub: &HubUrl, tokens: &[Token]) -> Result<Option<(FileLock, HubUpdate)>, NotifyError> {
     State::load(out)?;
     let of_hub = lock_hub(out, hub)?;
     let lock = Lock::acquire(out)?;
-    let telling = work_out(&lock, hub, tokens);
-    if let Err(error) = &telling {
-        note_trouble(&lock, hub, error);
+    let update = work_out(&lock, hub, tokens);
+    if let Err(error) = &update {
+        record_trouble(&lock, hub, error);
     }
-    Ok(telling?.map(|telling| (of_hub, telling)))
+    Ok(update?.map(|update| (of_hub, update)))
 }
 
-fn work_out(lock: &Lock, hub: &HubUrl, tokens: &[Token]) -> Result<Option<Telling>, NotifyError> {
+fn work_out(lock: &Lock, hub: &HubUrl, tokens: &[Token]) -> Result<Option<HubUpdate>, NotifyError> {
     let out = lock.out();
     let mut state = describe_again(lock, State::load(out)?)?;
     let credentials = token::credentials(&state, tokens)?;
@@ -395,18 +394,18 @@ fn work_out(lock: &Lock, hub: &HubUrl, tokens: &[Token]) -> Result<Option<Tellin
         return Err(NotifyError::NotInPlace { path: out.join(&record.path) });
     }
     let Some(record) = state.hubs.get(hub) else { return Ok(None) };
-    let telling = Telling::of(&state, hub.clone(), authorization, record)?;
-    if telling.message.is_some() {
-        let mut doubt = telling.doubted.clone();
-        doubt.extend(telling.told.clone());
-        if doubt != telling.doubted {
-            state.hubs.entry(hub.clone()).and_modify(|record| record.doubt = doubt);
+    let update = HubUpdate::of(&state, hub.clone(), authorization, record)?;
+    if update.message.is_some() {
+        let mut unconfirmed = update.unconfirmed_before.clone();
+        unconfirmed.extend(update.known.clone());
+        if unconfirmed != update.unconfirmed_before {
+            state.hubs.entry(hub.clone()).and_modify(|record| record.unconfirmed = unconfirmed);
             state.save(lock)?;
         }
-    } else if telling.waiting.is_empty() && record.trouble.is_some() {
+    } else if update.waiting.is_empty() && record.trouble.is_some() {
         // What was in the way has passed, and nothing is sent that could show it.
         state.hubs.entry(hub.clone()).and_modify(|record| record.trouble = None);
         state.save(lock)?;
     }
-    Ok(Some(telling))
+    Ok(Some(update))
 }

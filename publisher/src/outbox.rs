@@ -50,7 +50,7 @@ const MOST_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// Why some were left out for a hub that has not failed.
 pub(crate) const BEHIND: &str =
-    "notifications come faster than it takes them or is told; only the newest are kept for it";
+    "notifications come faster than the hub accepts them; only the newest are kept for it";
 
 /// How many are removed at one go, before others may change the site.
 const STEP: u64 = 1_000;
@@ -85,7 +85,7 @@ fn fill_with(
     events: impl Iterator<Item = Result<Event, BuildError>>,
     most: usize,
 ) -> Result<Filled, OutboxError> {
-    let mut filling = Filling { out, up, filled: Filled { last, bytes: 0 }, from, told: None };
+    let mut filling = Filling { out, up, filled: Filled { last, bytes: 0 }, from, pending: None };
     let mut events = events.peekable();
     while let Some(first) = events.next().transpose()? {
         let until = first.moment;
@@ -109,7 +109,7 @@ struct Filling<'a> {
     /// Up to when the notifications that are written tell all.
     from: DateTime,
     /// The one that is not: up to when, with what, and about how long it is.
-    told: Option<(DateTime, Vec<ResourceChange>, usize)>,
+    pending: Option<(DateTime, Vec<ResourceChange>, usize)>,
 }
 
 impl Filling<'_> {
@@ -120,10 +120,10 @@ impl Filling<'_> {
         most: usize,
     ) -> Result<(), OutboxError> {
         let length = xml::write(&self.notification(until, changes.clone()).build()?).len();
-        if self.told.as_ref().is_some_and(|(.., before)| before + length > most) {
+        if self.pending.as_ref().is_some_and(|(.., before)| before + length > most) {
             self.write()?;
         }
-        let (until_now, all, before) = self.told.get_or_insert_with(|| (until, Vec::new(), 0));
+        let (until_now, all, before) = self.pending.get_or_insert_with(|| (until, Vec::new(), 0));
         *until_now = until;
         all.extend(changes);
         *before += length;
@@ -131,7 +131,7 @@ impl Filling<'_> {
     }
 
     fn write(&mut self) -> Result<(), OutboxError> {
-        let Some((until, changes, _)) = self.told.take() else { return Ok(()) };
+        let Some((until, changes, _)) = self.pending.take() else { return Ok(()) };
         let last = self.filled.last + 1;
         let path = path(self.out, last);
         let bytes = xml::write(&self.notification(until, changes).build()?);
@@ -176,7 +176,7 @@ fn leave_out_beyond(out: &Path, state: &mut State, most: (u64, u64)) {
         record.sent = up_to;
         let before = record.trouble.take();
         if before.as_ref().is_none_or(|before| before.left_out == 0) {
-            tracing::warn!(%hub, left_out, "too many Change Notifications wait, and the oldest are left out from now on");
+            tracing::warn!(%hub, left_out, "too many Change Notifications wait for a hub; dropping the oldest");
         }
         let reason = before.as_ref().map_or_else(|| BEHIND.to_owned(), |before| before.reason.clone());
         let mut trouble = Trouble::after(before.as_ref(), reason);

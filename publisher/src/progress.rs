@@ -63,7 +63,7 @@ impl Bar {
         }
         self.line.set_length(u64::try_from(known).unwrap_or(u64::MAX));
         self.line.set_position(u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX));
-        self.line.set_message(format!("{documents} looked at, now {}", end_of(url)));
+        self.line.set_message(format!("{documents} checked, now {}", end_of(url)));
     }
 }
 

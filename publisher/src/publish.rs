@@ -1,11 +1,12 @@
-//! A run of the Source: what is there now, how it differs from what was told, and what is therefore published.
+//! A run of the Source: takes an inventory, compares it with the published documents, and publishes the changes.
 //!
 //! The inventory of the last run says what the documents tell. A run takes the next one, decides, keeps its plan, and carries it out; one that was
 //! cut short is completed by the next before that looks at the collection anew.
 
-mod desk;
+mod dump_staging;
 mod dumps;
 mod listing;
+mod maintenance;
 mod new_folders;
 mod owner;
 mod planning;
@@ -13,11 +14,10 @@ mod retire;
 mod run;
 mod sets;
 mod snapshots;
-mod upkeep;
-mod workshop;
+mod staging;
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -29,13 +29,13 @@ use resync_core::{
     rules::Violations,
 };
 
-pub use self::dumps::{Dump, Dumped, dump, dump_telling};
+pub use self::dumps::{Dump, Dumped, dump, dump_with_progress};
+pub(crate) use self::maintenance::DumpBackoff;
+pub use self::maintenance::{Maintenance, MaintenanceFailure, MaintenanceReport};
 pub use self::owner::{Claim, claim};
 pub(crate) use self::retire::left;
-pub use self::retire::{Unretired, clear};
+pub use self::retire::{RetireFailure, clear};
 pub(crate) use self::run::{is_in_place, restamp};
-pub(crate) use self::upkeep::Rest;
-pub use self::upkeep::{Besides, Undone, Upkeep};
 use self::{
     listing::Listing,
     new_folders::NewFolders,
@@ -62,23 +62,23 @@ pub struct Built {
     pub resources: u64,
     /// Sum of their lengths in bytes.
     pub bytes: u64,
-    /// How many files were read, since nobody could tell otherwise that they are as they were.
+    /// How many files were read because they might have changed.
     pub reads: u64,
-    /// What the Change List tells of now, that of a run that was cut short included.
+    /// Changes that the Change List contains now, including those of an interrupted run that was completed.
     pub changes: Changes,
     /// The documents that were written, in that order.
     pub written: Vec<Written>,
-    /// Number of documents that still say the same and were left untouched.
-    pub kept: usize,
+    /// Number of documents without new content, which were not touched.
+    pub unchanged: usize,
     /// What lies in the collection and was left out.
     pub skipped: Vec<Skipped>,
     /// The resources whose names not every Destination can keep.
     pub unportable: Vec<Unportable>,
     /// Archives and dumps that were due and failed.
-    pub undone: Vec<Undone>,
-    /// Whether a Resource List is due and was left to a later build, as a watch does that has changes to tell of.
+    pub failures: Vec<MaintenanceFailure>,
+    /// Whether a due Resource List waits for a later build, as in a watch with changes to publish.
     pub list_is_due: bool,
-    /// The same for a dump.
+    /// Whether a due dump waits for a later build.
     pub dump_is_due: bool,
     /// When the next dump comes due that is not due now.
     pub(crate) next_dump: Option<Instant>,
@@ -97,7 +97,7 @@ pub struct Written {
     pub is_index: bool,
 }
 
-/// What keeps a build from succeeding. The site stays as it was, or as far as it came: the next build completes it.
+/// Why a build failed. The site stays as it was, or the next build completes it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -110,7 +110,7 @@ pub enum BuildError {
         source: io::Error,
     },
     /// The collection lies among the documents that the build would write.
-    #[error("the collection `{}` lies among the documents of the site in `{}`: choose another --out", path.display(), out.display())]
+    #[error("the collection `{}` is inside the documents of the site in `{}`; choose another --out", path.display(), out.display())]
     CollectionInSite {
         /// The collection.
         path: PathBuf,
@@ -119,7 +119,7 @@ pub enum BuildError {
     },
     /// The site is built from another configuration file.
     #[error(
-        "the site in `{}` is that of `{}`, and would lose the sets that `{}` does not name: write all of its sets into one file, give this one another `out`, or hand the site over with --take-over",
+        "the site in `{}` belongs to `{}`, and would lose sets that `{}` does not list; list all sets in one file, use another `out`, or take the site over with --take-over",
         out.display(), owner.display(), configuration.display()
     )]
     OfAnother {
@@ -132,7 +132,7 @@ pub enum BuildError {
     },
     /// Another configuration file has had the site since.
     #[error(
-        "the site in `{}` is that of `{}` by now: nothing more is built from `{}`",
+        "the site in `{}` now belongs to `{}`; it is no longer built from `{}`",
         out.display(), owner.display(), configuration.display()
     )]
     TakenOver {
@@ -147,7 +147,7 @@ pub enum BuildError {
     #[error(transparent)]
     Lists(#[from] build::BuildError),
     /// A document would break a rule of its specification.
-    #[error("a document would not conform: {0}")]
+    #[error("a document would break a rule: {0}")]
     Document(#[from] Violations),
     /// A pattern of files to ignore is none.
     #[error("`ignore` of the collection: {reason}")]
@@ -159,13 +159,13 @@ pub enum BuildError {
     #[error(transparent)]
     State(#[from] StateError),
     /// Other dumps, or another site, came while a dump was packed.
-    #[error("the site in `{}` has changed while a dump of it was packed: make it again", out.display())]
+    #[error("the site in `{}` changed while a dump was packed; make the dump again", out.display())]
     Overtaken {
         /// The site.
         out: PathBuf,
     },
     /// Changes cannot be told without the Change Lists that they go on from.
-    #[error("the Change Lists in `{}` cannot go on, since they are not as they were written: list all resources again", out.display())]
+    #[error("cannot continue the Change Lists in `{}`, since somebody changed them; list all resources again", out.display())]
     NotListed {
         /// The folder of the set.
         out: PathBuf,
@@ -198,91 +198,132 @@ impl From<OutboxError> for BuildError {
     }
 }
 
-/// Brings the site in `out` in step with the collection of `settings`. Documents whose meaning did not change keep their bytes and time.
+/// Updates the site in `out` from the collection of `settings`; [`Build`] has more options. Documents whose content did not change keep their bytes
+/// and times.
 ///
-/// Files that are as they were are not read. What changed goes to the open Change List; the Resource List is written anew by
-/// [rule](crate::settings::Rules). Blocks while another build or notification works on the same `out`. Uses all cores for hashing.
+/// Unchanged files are not read. Changes go to the open Change List; the Resource List is written anew by [rule](crate::settings::Rules). Blocks while
+/// another build or notification uses the same `out`. Uses all cores for hashing.
 pub fn build(settings: &Settings, out: &Path) -> Result<Built, BuildError> {
-    build_telling(settings, out, &|_| ())
-}
-
-/// The same, saying now and then how far it has come.
-pub fn build_telling(settings: &Settings, out: &Path, tell: &dyn Fn(Progress)) -> Result<Built, BuildError> {
-    build_claimed(settings, (out, None), Pace::Thorough, tell)
-}
-
-/// The same for a set of a site that was claimed, as long as that is nobody else's, and at a pace.
-pub fn build_claimed(
-    settings: &Settings,
-    (out, claim): (&Path, Option<&Claim>),
-    pace: Pace,
-    tell: &dyn Fn(Progress),
-) -> Result<Built, BuildError> {
-    build_scope(settings, (out, claim), None, pace, &mut Rest::default(), tell)
+    Build::new(settings, out).run()
 }
 
 /// How much a build does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// All that is due.
-    Thorough,
-    /// What is needed to tell of changes soon. A Resource List and dumps that the rules want, and the whole inventory, are left to a thorough one.
-    Swift,
-    /// All that is due but dumps, which somebody else makes meanwhile.
-    AllButDumps,
+pub enum BuildMode {
+    /// Everything that is due.
+    Full,
+    /// Only what is needed to publish changes soon. A due Resource List, due dumps and the whole inventory wait for a full build.
+    Quick,
+    /// Everything that is due except dumps, which another task makes meanwhile.
+    WithoutDumps,
 }
 
-/// The same for who builds again and again. With `paths` nothing has changed but these files, and what lies in these folders, by their paths below
-/// the collection; it costs as much as they are many.
-pub(crate) fn build_again(
-    settings: &Settings,
-    place: (&Path, Option<&Claim>),
-    paths: Option<impl IntoIterator<Item = PathBuf>>,
-    pace: Pace,
-    rest: &mut Rest,
-) -> Result<Built, BuildError> {
-    build_scope(settings, place, paths.map(Scope::new), pace, rest, &|_| ())
-}
-
-fn build_scope(
-    settings: &Settings,
-    (out, claim): (&Path, Option<&Claim>),
+/// A build with options.
+pub struct Build<'a> {
+    settings: &'a Settings,
+    out: &'a Path,
+    claim: Option<&'a Claim>,
+    mode: BuildMode,
     scope: Option<Scope>,
-    pace: Pace,
-    rest: &mut Rest,
-    tell: &dyn Fn(Progress),
-) -> Result<Built, BuildError> {
-    let directory = settings.directory.as_path();
-    let unopened = |source| BuildError::Collection { path: directory.to_owned(), source };
-    let directory = directory.canonicalize().map_err(unopened)?;
-    let folders = NewFolders::make(settings, out);
-    let lock = Lock::acquire(out)?;
-    claim.map_or(Ok(()), Claim::check)?;
-    refuse_own_documents(&directory, out)?;
-    let settings = Settings { directory, ..settings.clone() };
-    let run = Run { pace, folders, ..Run::begin(settings, lock)? };
-    // Where nothing can go on, all files are looked at, whatever is named.
-    let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
-    let scope = scope.filter(|_| !is_another && matches!(run.told(), Before::Told { .. }));
-    let collection = collection::open_within(&run.settings, out, scope.clone())?;
-    let expected = run.before.as_ref().filter(|_| scope.is_none()).map(|state| state.resources);
-    let looked = |files| tell(Progress { work: Work::Looking, done: files, all: expected });
-    let mut listing = run.listing()?;
-    let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
-    let taken =
-        inventory::take(collection, &run.settings, out, run.told(), scope.as_ref(), &mut heard, &looked)?;
-    listing.as_mut().map_or(Ok(()), Listing::accepted)?;
-    run.carry_out(taken, listing, claim, rest, tell, &|| ())
+    backoff: Option<&'a mut DumpBackoff>,
+    progress: &'a dyn Fn(Progress),
 }
 
-/// Makes the dumps that are due in a site that was built, while others build. One that somebody else is making is left to them.
-pub fn make_due_dumps(out: &Path, claim: Option<&Claim>, tell: &dyn Fn(Progress)) -> Besides {
-    upkeep::dumps((out, claim), Pace::Thorough, &mut Rest::default(), tell)
+impl fmt::Debug for Build<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Build").field("out", &self.out).field("mode", &self.mode).finish_non_exhaustive()
+    }
 }
 
-/// The same for who does so again and again.
-pub(crate) fn make_due_dumps_again(out: &Path, claim: Option<&Claim>, rest: &mut Rest) -> Besides {
-    upkeep::dumps((out, claim), Pace::Thorough, rest, &|_| ())
+impl<'a> Build<'a> {
+    /// A full build of the site in `out`.
+    #[must_use]
+    pub fn new(settings: &'a Settings, out: &'a Path) -> Self {
+        let (claim, mode, scope, backoff) = (None, BuildMode::Full, None, None);
+        Self { settings, out, claim, mode, scope, backoff, progress: &|_| () }
+    }
+
+    /// Fails if another configuration file took over the claimed site.
+    #[must_use]
+    pub fn claim(self, claim: Option<&'a Claim>) -> Self {
+        Self { claim, ..self }
+    }
+
+    /// How much the build does.
+    #[must_use]
+    pub fn mode(self, mode: BuildMode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Reports progress now and then.
+    #[must_use]
+    pub fn progress(self, progress: &'a dyn Fn(Progress)) -> Self {
+        Self { progress, ..self }
+    }
+
+    /// Looks only at these files and folders, by their paths below the collection. The caller knows that nothing else changed.
+    #[must_use]
+    pub(crate) fn only(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { scope: Some(Scope::new(paths)), ..self }
+    }
+
+    /// Pauses after failed dumps, for a caller that builds repeatedly.
+    #[must_use]
+    pub(crate) fn backoff(self, backoff: &'a mut DumpBackoff) -> Self {
+        Self { backoff: Some(backoff), ..self }
+    }
+
+    /// Runs the build.
+    ///
+    /// # Errors
+    /// [`BuildError`]: the site stays as it was, or the next build completes it.
+    pub fn run(self) -> Result<Built, BuildError> {
+        let Self { settings, out, claim, mode, scope, backoff, progress } = self;
+        let directory = settings.directory.as_path();
+        let unopened = |source| BuildError::Collection { path: directory.to_owned(), source };
+        let directory = directory.canonicalize().map_err(unopened)?;
+        let folders = NewFolders::make(settings, out);
+        let lock = Lock::acquire(out)?;
+        claim.map_or(Ok(()), Claim::check)?;
+        refuse_own_documents(&directory, out)?;
+        let settings = Settings { directory, ..settings.clone() };
+        let run = Run { mode, folders, ..Run::begin(settings, lock)? };
+        // Without Change Lists to continue, or with new settings, all files count as changed.
+        let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
+        let scope = scope.filter(|_| !is_another && matches!(run.published(), Before::Published { .. }));
+        let collection = collection::open_within(&run.settings, out, scope.clone())?;
+        let expected = run.before.as_ref().filter(|_| scope.is_none()).map(|state| state.resources);
+        let looked = |files| progress(Progress { work: Work::Looking, done: files, all: expected });
+        let mut listing = run.listing()?;
+        let mut found =
+            |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
+        let taken = inventory::take(
+            collection,
+            &run.settings,
+            out,
+            run.published(),
+            scope.as_ref(),
+            &mut found,
+            &looked,
+        )?;
+        listing.as_mut().map_or(Ok(()), Listing::accepted)?;
+        let mut fresh = DumpBackoff::default();
+        run.carry_out(taken, listing, claim, backoff.unwrap_or(&mut fresh), progress, &|| ())
+    }
+}
+
+/// Makes the dumps that are due in a site, while others build. Skips a dump that another process makes.
+pub fn make_due_dumps(out: &Path, claim: Option<&Claim>, tell: &dyn Fn(Progress)) -> MaintenanceReport {
+    maintenance::dumps((out, claim), BuildMode::Full, &mut DumpBackoff::default(), tell)
+}
+
+/// As [`make_due_dumps`], with pauses after failed dumps, for a caller that does so repeatedly.
+pub(crate) fn make_due_dumps_with_backoff(
+    out: &Path,
+    claim: Option<&Claim>,
+    backoff: &mut DumpBackoff,
+) -> MaintenanceReport {
+    maintenance::dumps((out, claim), BuildMode::Full, backoff, &|_| ())
 }
 
 /// How far long work has come.
@@ -310,47 +351,46 @@ pub enum Work {
     PackingChanges,
 }
 
-/// The same for resources that are no files, in ascending order of their URIs; [`source`](crate::source) is the way to it.
+/// Builds from resources that are not files, in ascending order of their URIs; used by [`source`](crate::source).
 ///
-/// They are opened when nobody else can publish any more. `kept` hears when a plan is kept: from then on the next run tells what differs,
-/// whatever becomes of this one.
+/// `open` is called under the lock. `kept` is called when the plan is saved: from then on the next run completes this one.
 pub(crate) fn build_from<I: Inventory>(
     settings: &Settings,
     out: &Path,
     open: impl FnOnce() -> Result<I, build::BuildError>,
-    rest: &mut Rest,
+    backoff: &mut DumpBackoff,
     kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
     let run = Run::begin(settings.clone(), Lock::acquire(out)?)?;
     let resources = open()?;
     let mut listing = run.listing()?;
-    let mut heard = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
-    let taken = inventory::take_from(resources, settings, out, run.told(), &mut heard, &|_| ())?;
+    let mut found = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.hear(started, item));
+    let taken = inventory::take_from(resources, settings, out, run.published(), &mut found, &|_| ())?;
     listing.as_mut().map_or(Ok(()), Listing::accepted)?;
-    run.carry_out(taken, listing, None, rest, &|_| (), kept)
+    run.carry_out(taken, listing, None, backoff, &|_| (), kept)
 }
 
-/// The same where changes are told and everything else is as it was.
+/// Publishes given changes; everything else counts as unchanged.
 pub(crate) fn record(
     settings: &Settings,
     out: &Path,
     changes: &[(Change, Item)],
-    pace: Pace,
-    rest: &mut Rest,
+    mode: BuildMode,
+    backoff: &mut DumpBackoff,
     kept: &dyn Fn(),
 ) -> Result<Built, BuildError> {
     if !is_cut_short(out) {
         State::load(out)?;
     }
-    let run = Run { pace, ..Run::begin(settings.clone(), Lock::acquire(out)?)? };
-    let Before::Told { until, resources, bytes, swiftly, .. } = run.told() else {
+    let run = Run { mode, ..Run::begin(settings.clone(), Lock::acquire(out)?)? };
+    let Before::Published { until, resources, bytes, quickly, .. } = run.published() else {
         return Err(BuildError::NotListed { out: out.to_owned() });
     };
-    let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes), swiftly)?;
-    run.carry_out(taken, None, None, rest, &|_| (), kept)
+    let taken = inventory::take_changes(changes, settings, out, (until, resources, bytes), quickly)?;
+    run.carry_out(taken, None, None, backoff, &|_| (), kept)
 }
 
-/// Whether the Resource List of the site in `out` is behind what was told by so much that the rules want a new one.
+/// Whether the rules require a new Resource List for the site in `out`.
 pub(crate) fn is_list_due(settings: &Settings, out: &Path) -> Result<bool, BuildError> {
     let Some(State { series: Some(series), resources, .. }) = State::load_if_built(out)? else {
         return Ok(false);
@@ -378,7 +418,7 @@ pub fn describe(out: &Path) -> Result<Vec<Written>, BuildError> {
     Ok(written)
 }
 
-/// The same for who is about to tell hubs of the set: another set may have written the Source Description since, or have left, and then have failed to
+/// As [`describe`], before hubs are notified of the set: another set may have written the Source Description since, or have left, and then have failed to
 /// be built (FN-004). A run that was cut short has to be completed first, by a build.
 pub(crate) fn describe_again(lock: &Lock, state: State) -> Result<State, BuildError> {
     let is_shared = state.settings.root.is_some() || state.left.is_some();

@@ -74,7 +74,7 @@ pub enum ServeError {
     #[error(transparent)]
     Collection(#[from] publish::BuildError),
     /// A URL of the site that no header can carry.
-    #[error("`{0}` cannot stand in a Link header")]
+    #[error("`{0}` cannot be written in a Link header")]
     Link(String),
 }
 
@@ -197,7 +197,7 @@ impl Server {
             match View::of(&self.out) {
                 Ok(view) => current.1 = Some(Arc::new(view)),
                 Err(error) => {
-                    tracing::warn!(%error, "the site's state changed and cannot be read; serving the last one");
+                    tracing::warn!(%error, "cannot read the changed state of the site; serving with the previous one");
                 }
             }
         }
@@ -395,7 +395,7 @@ async fn file(mut request: Request, path: &Path) -> Response {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return StatusCode::NOT_FOUND.into_response();
         }
-        Err(error) => return unreadable(&error, "a file cannot be looked at"),
+        Err(error) => return unreadable(&error, "cannot read a file"),
     };
     let headers = request.headers_mut();
     if headers.contains_key(IF_NONE_MATCH) {

@@ -15,10 +15,10 @@ use resync_core::{
 };
 
 use crate::{
+    debounce::Debounce,
     inventory,
-    notify::{NotifyError, Token, Told, notify},
-    publish::{self, BuildError, Built, Pace, Rest},
-    put_off::PutOff,
+    notify::{HubReport, NotifyError, Token, notify},
+    publish::{self, BuildError, BuildMode, Built, DumpBackoff},
     settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings},
 };
 
@@ -91,8 +91,8 @@ impl Source {
         let settings =
             Settings { root: Some(root), rules, described_by, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
-        let (changes, turn, rest, lists) = Default::default();
-        Ok(Set { out, settings, changes, turn, rest, lists })
+        let (changes, turn, backoff, lists) = Default::default();
+        Ok(Set { out, settings, changes, turn, backoff, lists })
     }
 }
 
@@ -106,14 +106,14 @@ pub struct Set {
     changes: Mutex<Vec<(Change, Item)>>,
     /// Held by who lists or publishes, so that changes stay in their order.
     turn: Mutex<()>,
-    rest: Mutex<Rest>,
+    backoff: Mutex<DumpBackoff>,
     lists: Mutex<Lists>,
 }
 
 /// When Resource Lists are written that changes make due.
 #[derive(Debug, Default)]
 struct Lists {
-    put_off: Option<PutOff>,
+    debounce: Option<Debounce>,
     /// When changes were last told together with all that was due.
     thorough: Option<Instant>,
     /// Whether it is known what a process before this one has put off.
@@ -123,22 +123,22 @@ struct Lists {
 impl Lists {
     /// Whether there is one for which the changes have waited long enough.
     fn is_due(&self, now: Instant) -> bool {
-        self.put_off.is_some_and(|put_off| put_off.due() <= now)
+        self.debounce.is_some_and(|debounce| debounce.due() <= now)
     }
 
     /// How much a run does that tells of changes now. Who publishes seldom has nothing put off.
-    fn pace(&self, now: Instant) -> Pace {
-        let is_soon = self.thorough.is_some_and(|last| now < last + PutOff::LATEST);
-        let waits = if self.put_off.is_some() { !self.is_due(now) } else { is_soon };
-        if waits { Pace::Swift } else { Pace::Thorough }
+    fn mode(&self, now: Instant) -> BuildMode {
+        let is_soon = self.thorough.is_some_and(|last| now < last + Debounce::LATEST);
+        let waits = if self.debounce.is_some() { !self.is_due(now) } else { is_soon };
+        if waits { BuildMode::Quick } else { BuildMode::Full }
     }
 
-    fn told(&mut self, pace: Pace, built: &Built, now: Instant) {
+    fn note_build(&mut self, mode: BuildMode, built: &Built, now: Instant) {
         self.is_known = true;
-        if pace == Pace::Thorough {
+        if mode == BuildMode::Full {
             self.thorough = Some(now);
         }
-        self.put_off = built.list_is_due.then(|| PutOff::after(self.put_off, now));
+        self.debounce = built.list_is_due.then(|| Debounce::after(self.debounce, now));
     }
 }
 
@@ -162,10 +162,11 @@ impl Set {
         open: impl FnOnce() -> Result<I, build::BuildError>,
     ) -> Result<Built, BuildError> {
         let aside = self.set_aside();
-        let built = publish::build_from(&self.settings, &self.out, open, &mut self.rest(), &|| aside.keep())?;
+        let built =
+            publish::build_from(&self.settings, &self.out, open, &mut self.backoff(), &|| aside.keep())?;
         aside.keep();
         let mut lists = self.lists();
-        (lists.put_off, lists.is_known) = (None, true);
+        (lists.debounce, lists.is_known) = (None, true);
         drop(lists);
         publish::describe(&self.out)?;
         Ok(built)
@@ -206,10 +207,10 @@ impl Set {
         if !has_changes && !lists.is_due(now) && !self.was_left_due(&mut lists)? {
             return Ok(None);
         }
-        let (pace, keep) = (lists.pace(now), || aside.keep());
+        let (mode, keep) = (lists.mode(now), || aside.keep());
         let built =
-            publish::record(&self.settings, &self.out, &aside.changes, pace, &mut self.rest(), &keep)?;
-        lists.told(pace, &built, now);
+            publish::record(&self.settings, &self.out, &aside.changes, mode, &mut self.backoff(), &keep)?;
+        lists.note_build(mode, &built, now);
         if was_cut_short {
             // It may have been the first list.
             publish::describe(&self.out)?;
@@ -218,7 +219,7 @@ impl Set {
     }
 
     /// Tells the hubs what was published; see [`notify()`].
-    pub async fn notify(&self, tokens: &[Token]) -> Result<Vec<Told>, NotifyError> {
+    pub async fn notify(&self, tokens: &[Token]) -> Result<Vec<HubReport>, NotifyError> {
         notify(&self.out, tokens).await
     }
 
@@ -232,8 +233,8 @@ impl Set {
         Ok(is_due)
     }
 
-    fn rest(&self) -> MutexGuard<'_, Rest> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backoff(&self) -> MutexGuard<'_, DumpBackoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {
@@ -357,8 +358,8 @@ mod tests {
         }
         assert!(set.publish().unwrap().is_none(), "the changes have not paused yet");
         // They have.
-        let long_ago = Instant::now().checked_sub(2 * PutOff::LATEST).unwrap();
-        set.lists().put_off = Some(PutOff::after(None, long_ago));
+        let long_ago = Instant::now().checked_sub(2 * Debounce::LATEST).unwrap();
+        set.lists().debounce = Some(Debounce::after(None, long_ago));
         let built = set.publish().unwrap().unwrap();
         assert_eq!((built.changes.total(), is_listed(&built), built.resources), (0, true, 4));
         assert!(set.publish().unwrap().is_none());

@@ -147,9 +147,9 @@ pub struct HubRecord {
     /// The topic URI.
     pub topic: String,
     /// The documents as of the last acknowledged notification, by URL.
-    pub told: BTreeMap<String, Told>,
+    pub known: BTreeMap<String, KnownDocument>,
     /// The documents as of notifications without an answer since then, by URL: the hub may know them or not. Written before anything is posted.
-    pub doubt: BTreeMap<String, Told>,
+    pub unconfirmed: BTreeMap<String, KnownDocument>,
     /// The last acknowledgement.
     pub last: Option<Acknowledgement>,
     /// The number of the last Change Notification that it took, or that was before its time.
@@ -167,19 +167,19 @@ pub struct HubRecord {
 impl HubRecord {
     /// The record of a hub that knows nothing of `topic` yet.
     pub fn new(topic: impl Into<String>) -> Self {
-        let (told, doubt) = (BTreeMap::new(), BTreeMap::new());
-        Self { topic: topic.into(), told, doubt, last: None, sent: 0, trouble: None, left: None }
+        let (known, unconfirmed) = (BTreeMap::new(), BTreeMap::new());
+        Self { topic: topic.into(), known, unconfirmed, last: None, sent: 0, trouble: None, left: None }
     }
 
     /// Whether the hub has heard of the site, as far as anybody can tell.
     pub fn may_know_something(&self) -> bool {
-        !self.told.is_empty() || !self.doubt.is_empty()
+        !self.known.is_empty() || !self.unconfirmed.is_empty()
     }
 }
 
 /// A document as a hub was told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct KnownDocument {
     /// What it was.
     #[serde(with = "capability_token")]
     pub capability: Capability,
@@ -231,7 +231,7 @@ pub struct Acknowledgement {
 pub enum StateError {
     /// OUT holds no site.
     #[error(
-        "`{}` holds no site yet: run `resync-source build` first, with a source.toml, or with DIR --base-url URL --out {}",
+        "there is no site in `{}` yet; run `resync-source build` first, with a source.toml, or with DIR --base-url URL --out {}",
         out.display(),
         out.display()
     )]
@@ -240,7 +240,7 @@ pub enum StateError {
         out: PathBuf,
     },
     /// Written by a later program.
-    #[error("`{}` has format {found}, and this program knows {FORMAT}: use the newer resync-source that wrote it", path.display())]
+    #[error("`{}` has format {found}, but this program supports {FORMAT}; use the newer resync-source that wrote it", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
@@ -249,7 +249,7 @@ pub enum StateError {
     },
     /// No state in any format. Nothing of the site is touched while it lies there.
     #[error(
-        "`{}` is damaged ({reason}): move it away and build again, with DIR and all flags where there is no source.toml. The Change Lists then start anew, changes that wait for a hub are not told, dumps have to be made again, and every hub is told of every document once more",
+        "`{}` is damaged ({reason}); move it away and build again, with DIR and all flags if there is no source.toml. The Change Lists then start anew, waiting Change Notifications are lost, dumps must be made again, and every hub is notified of every document",
         path.display()
     )]
     Damaged {
@@ -260,7 +260,7 @@ pub enum StateError {
     },
     /// What a run that was cut short had still to do is in no format.
     #[error(
-        "`{}` is damaged ({reason}): move it away and build again. The run that was cut short is then done anew; nothing is lost, unless it had begun a Change List: then the Change Lists start anew",
+        "`{}` is damaged ({reason}); move it away and build again. The interrupted run is then repeated. If it had begun a Change List, the Change Lists start anew",
         path.display()
     )]
     DamagedPlan {
@@ -341,7 +341,7 @@ impl State {
     }
 
     /// The hubs that may have something to hear: those of the settings in their order, then those that are leaving.
-    pub fn hubs_to_tell(&self) -> impl Iterator<Item = &HubUrl> {
+    pub fn hubs_to_notify(&self) -> impl Iterator<Item = &HubUrl> {
         let leaving = self.hubs.iter().filter(|(_, record)| record.left.is_some());
         self.settings.hubs.iter().chain(leaving.map(|(hub, _)| hub))
     }
@@ -406,10 +406,10 @@ mod tests {
             version: 7,
             changed: DateTime::now(),
         };
-        let told = Told { capability: Capability::ResourceList, part: Part::Whole, version: 6 };
+        let known = KnownDocument { capability: Capability::ResourceList, part: Part::Whole, version: 6 };
         let record = HubRecord {
-            told: BTreeMap::from([(document.url.clone(), told.clone())]),
-            doubt: BTreeMap::from([(document.url.clone(), Told { version: 7, ..told })]),
+            known: BTreeMap::from([(document.url.clone(), known.clone())]),
+            unconfirmed: BTreeMap::from([(document.url.clone(), KnownDocument { version: 7, ..known })]),
             left: Some(DateTime::now()),
             last: Some(Acknowledgement { at: DateTime::now(), status: 202, key: "k".into() }),
             ..HubRecord::new("http://example.org/resync/framework/")

@@ -54,7 +54,7 @@ pub struct HubStatus {
     /// Whether the site has left it, and it is told for the last time.
     pub leaving: bool,
     /// When it last took a notification.
-    pub told_at: Option<String>,
+    pub notified_at: Option<String>,
     /// The status of that answer.
     pub answer: Option<u16>,
     /// The changes of documents that it does not know yet.
@@ -116,15 +116,16 @@ fn hubs(state: &State) -> Vec<HubStatus> {
     let unknown = HubRecord::new(Site::of(&state.settings).topic());
     let standing = |hub| {
         let record = state.hubs.get(hub).unwrap_or(&unknown);
-        let pending = changes::since_told(&state.documents, record).into_iter().map(|change| PendingChange {
-            change: change.change.token().to_owned(),
-            capability: change.capability.to_string(),
-            url: change.loc,
-        });
+        let pending =
+            changes::since_known(&state.documents, record).into_iter().map(|change| PendingChange {
+                change: change.change.token().to_owned(),
+                capability: change.capability.to_string(),
+                url: change.loc,
+            });
         HubStatus {
             url: String::from(hub.clone()),
             leaving: record.left.is_some(),
-            told_at: record.last.as_ref().map(|last| last.at.to_string()),
+            notified_at: record.last.as_ref().map(|last| last.at.to_string()),
             answer: record.last.as_ref().map(|last| last.status),
             pending: pending.collect(),
             waiting: if record.left.is_some() {
@@ -140,5 +141,5 @@ fn hubs(state: &State) -> Vec<HubStatus> {
             }),
         }
     };
-    state.hubs_to_tell().map(standing).collect()
+    state.hubs_to_notify().map(standing).collect()
 }

@@ -5,7 +5,7 @@
 //! pause in the events, though not for long; telling the hubs goes on beside it, so that a hub that is away holds up no build.
 
 mod listening;
-mod telling;
+mod notifying;
 
 use std::{
     collections::BTreeSet,
@@ -24,23 +24,24 @@ use tokio::{
 };
 
 use self::{
-    listening::{Heard, Listener},
-    telling::tell_hubs,
+    listening::{ChangedPaths, Listener},
+    notifying::notify_hubs,
 };
 use crate::{
     blocking::unblocked,
-    notify::{self, Hubs, NotifyError, Token, Told},
+    debounce::Debounce,
+    notify::{self, HubReport, Hubs, NotifyError, Token},
     publish::{
-        self, Besides, BuildError, Built, Claim, Pace, Rest, Written, build_again, make_due_dumps_again,
+        self, Build, BuildError, BuildMode, Built, Claim, DumpBackoff, MaintenanceReport, Written,
+        make_due_dumps_with_backoff,
     },
-    put_off::PutOff,
     settings::Settings,
     state::State,
 };
 
 /// How patient a watch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timing {
     /// A build begins when nothing has changed for so long,
     pub quiet: Duration,
     /// or so long after the first change.
@@ -53,14 +54,14 @@ pub struct Patience {
     pub last_pause: Duration,
 }
 
-impl Patience {
+impl Timing {
     /// Before a hub that could not be told is tried again.
     fn pauses(&self) -> Backoff {
         Backoff::new(self.first_pause, self.last_pause)
     }
 }
 
-impl Default for Patience {
+impl Default for Timing {
     fn default() -> Self {
         Self {
             quiet: Duration::from_millis(100),
@@ -81,13 +82,13 @@ pub enum Report {
     /// A build is through.
     Built(PathBuf, Box<Built>),
     /// A dump that was due is made, or could not be, and will be tried again.
-    Dumped(PathBuf, Besides),
+    Dumped(PathBuf, MaintenanceReport),
     /// A build failed; the next one is tried at the next change or rescan.
-    NotBuilt(PathBuf, BuildError),
+    BuildFailed(PathBuf, BuildError),
     /// A hub was told, or could not be, and will be tried again.
-    Told(PathBuf, Box<Told>),
+    Notified(PathBuf, Box<HubReport>),
     /// What keeps hubs from being told; it will be tried again.
-    NotTold(PathBuf, NotifyError),
+    NotifyFailed(PathBuf, NotifyError),
 }
 
 impl Report {
@@ -97,9 +98,9 @@ impl Report {
             Self::Blind(out, _)
             | Self::Built(out, _)
             | Self::Dumped(out, _)
-            | Self::NotBuilt(out, _)
-            | Self::Told(out, _)
-            | Self::NotTold(out, _) => out,
+            | Self::BuildFailed(out, _)
+            | Self::Notified(out, _)
+            | Self::NotifyFailed(out, _) => out,
         }
     }
 }
@@ -124,16 +125,16 @@ struct Watched {
     /// Told by the listener of whatever it hears, and by a dump that is through.
     changed: Arc<Notify>,
     has_news: Arc<Notify>,
-    hearers: Hearers,
+    observers: Observers,
     /// Held by the sets whose dumps are made. What is built is soon told and waits for nobody; a dump keeps a core busy, perhaps for hours.
     dump_turns: Arc<Semaphore>,
-    rest: Rest,
+    backoff: DumpBackoff,
     /// A Resource List or a dump that is due: changes are told first.
-    put_off: Option<PutOff>,
+    debounce: Option<Debounce>,
     wants_dump: bool,
     /// When a dump comes due, or may be tried again, though nothing changes.
     next_dump: Option<Instant>,
-    dumping: Option<oneshot::Receiver<(Besides, Rest)>>,
+    dumping: Option<oneshot::Receiver<(MaintenanceReport, DumpBackoff)>>,
 }
 
 /// Builds every set, tells its hubs, and goes on with that whenever a file changes, until `shutdown` is ready. Reports go to `tell` as they come.
@@ -143,7 +144,7 @@ pub async fn watch(
     sets: Vec<(PathBuf, Settings)>,
     claim: Option<Claim>,
     tokens: Vec<Token>,
-    patience: Patience,
+    timing: Timing,
     shutdown: impl Future<Output = ()>,
     mut tell: impl FnMut(Report),
 ) -> Result<(), WatchError> {
@@ -151,19 +152,26 @@ pub async fn watch(
     let client = notify::client()?;
     let (report, mut reports) = mpsc::unbounded_channel();
     let all_news: Arc<[_]> = sets.iter().map(|_| Arc::new(Notify::new())).collect();
-    let hearers = Hearers { report: report.clone(), all_news: Arc::clone(&all_news) };
+    let observers = Observers { report: report.clone(), all_news: Arc::clone(&all_news) };
     let dump_turns = Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from)));
-    let (mut tellers, mut builders) = (JoinSet::new(), JoinSet::new());
+    let (mut notifiers, mut builders) = (JoinSet::new(), JoinSet::new());
     let outs = all_outs(&sets);
     for ((out, settings), has_news) in sets.into_iter().zip(all_news.iter()) {
         let changed = Arc::new(Notify::new());
         let folders = (out.clone(), settings.directory.clone());
         let listener = Listener::new(folders, outs.clone(), Arc::clone(&changed), report.clone());
         let (has_news, news) = (Arc::clone(has_news), Arc::clone(has_news));
-        tellers.spawn(tell_hubs(out.clone(), news, client.clone(), tokens.clone(), patience, report.clone()));
-        let (claim, rest, hearers) = (claim.clone(), Rest::default(), hearers.clone());
+        notifiers.spawn(notify_hubs(
+            out.clone(),
+            news,
+            client.clone(),
+            tokens.clone(),
+            timing,
+            report.clone(),
+        ));
+        let (claim, backoff, observers) = (claim.clone(), DumpBackoff::default(), observers.clone());
         let dump_turns = Arc::clone(&dump_turns);
-        let (put_off, wants_dump, next_dump, dumping) = (None, false, None, None);
+        let (debounce, wants_dump, next_dump, dumping) = (None, false, None, None);
         let set = Watched {
             out,
             claim,
@@ -171,20 +179,20 @@ pub async fn watch(
             listener,
             changed,
             has_news,
-            hearers,
+            observers,
             dump_turns,
-            rest,
-            put_off,
+            backoff,
+            debounce,
             wants_dump,
             next_dump,
             dumping,
         };
-        builders.spawn(set.keep_built(patience));
+        builders.spawn(set.keep_built(timing));
     }
     for out in left_sets(&outs) {
         let news = Arc::new(Notify::new());
         news.notify_one();
-        tellers.spawn(tell_hubs(out, news, client.clone(), tokens.clone(), patience, report.clone()));
+        notifiers.spawn(notify_hubs(out, news, client.clone(), tokens.clone(), timing, report.clone()));
     }
     tokio::pin!(shutdown);
     loop {
@@ -223,12 +231,12 @@ fn all_outs(sets: &[(PathBuf, Settings)]) -> Vec<PathBuf> {
 
 /// Who hears of builds: who started the watch, and the tellers of all sets.
 #[derive(Clone)]
-struct Hearers {
+struct Observers {
     report: mpsc::UnboundedSender<Report>,
     all_news: Arc<[Arc<Notify>]>,
 }
 
-impl Hearers {
+impl Observers {
     fn report(&self, report: Report) {
         // Who listens no more has ended the watch.
         let _ = self.report.send(report);
@@ -238,8 +246,8 @@ impl Hearers {
 impl Watched {
     /// Builds what has changed, again and again: soon where something was heard of, and thoroughly when there is time for that. Ends where the site is
     /// another's.
-    async fn keep_built(mut self, patience: Patience) -> BuildError {
-        let mut rescan = Instant::now() + patience.rescan;
+    async fn keep_built(mut self, timing: Timing) -> BuildError {
+        let mut rescan = Instant::now() + timing.rescan;
         loop {
             if let Err(taken) = self.catch_up().await {
                 return taken;
@@ -248,14 +256,14 @@ impl Watched {
             let pause = next.saturating_duration_since(Instant::now());
             if timeout(pause, self.changed.notified()).await.is_ok() {
                 let first = Instant::now();
-                while first.elapsed() < patience.most
-                    && timeout(patience.quiet, self.changed.notified()).await.is_ok()
+                while first.elapsed() < timing.most
+                    && timeout(timing.quiet, self.changed.notified()).await.is_ok()
                 {}
             }
             if rescan <= Instant::now() {
-                rescan = Instant::now() + patience.rescan;
+                rescan = Instant::now() + timing.rescan;
                 self.listener.listen_again().await;
-                self.listener.replace(Heard::Everywhere);
+                self.listener.replace(ChangedPaths::Everywhere);
             }
         }
     }
@@ -263,16 +271,16 @@ impl Watched {
     /// Does what is to be done by now. Fails only where the site is another's.
     async fn catch_up(&mut self) -> Result<(), BuildError> {
         self.end_dump();
-        let heard = self.listener.replace(Heard::nothing());
-        if heard == Heard::Everywhere {
+        let changed_paths = self.listener.replace(ChangedPaths::nothing());
+        if changed_paths == ChangedPaths::Everywhere {
             // Before anything is looked at, so that nothing falls in between.
             self.listener.listen().await;
         }
-        if heard != Heard::nothing() {
-            self.build(heard, Pace::Swift).await?;
+        if changed_paths != ChangedPaths::nothing() {
+            self.build(changed_paths, BuildMode::Quick).await?;
         }
-        if self.put_off.is_some_and(|put_off| put_off.due() <= Instant::now()) {
-            self.build(Heard::nothing(), Pace::AllButDumps).await?;
+        if self.debounce.is_some_and(|debounce| debounce.due() <= Instant::now()) {
+            self.build(ChangedPaths::nothing(), BuildMode::WithoutDumps).await?;
         }
         let is_time = self.next_dump.is_some_and(|next| next <= Instant::now());
         if (std::mem::take(&mut self.wants_dump) || is_time) && self.dumping.is_none() {
@@ -282,38 +290,46 @@ impl Watched {
     }
 
     /// Looks where something was heard of, and tells of it. Fails only where the site is another's.
-    async fn build(&mut self, heard: Heard, pace: Pace) -> Result<(), BuildError> {
+    async fn build(&mut self, changed_paths: ChangedPaths, mode: BuildMode) -> Result<(), BuildError> {
         let (out, claim) = (self.out.clone(), self.claim.clone());
-        let (settings, mut rest) = (self.settings.clone(), std::mem::take(&mut self.rest));
-        let paths = match heard {
-            Heard::Everywhere => None,
-            Heard::At(paths) => Some(paths),
+        let (settings, mut backoff) = (self.settings.clone(), std::mem::take(&mut self.backoff));
+        let paths = match changed_paths {
+            ChangedPaths::Everywhere => None,
+            ChangedPaths::At(paths) => Some(paths),
         };
-        let work = move || (build_again(&settings, (&out, claim.as_ref()), paths, pace, &mut rest), rest);
-        let (built, rest) = unblocked(work).await;
+        let work = move || {
+            let build = Build::new(&settings, &out).claim(claim.as_ref()).mode(mode).backoff(&mut backoff);
+            let built = match paths {
+                Some(paths) => build.only(paths).run(),
+                None => build.run(),
+            };
+            (built, backoff)
+        };
+        let (built, backoff) = unblocked(work).await;
         if let Err(taken @ BuildError::TakenOver { .. }) = built {
             return Err(taken);
         }
-        self.rest = rest;
+        self.backoff = backoff;
         let is_due = |built: &Built| built.list_is_due || built.dump_is_due && self.dumping.is_none();
-        self.put_off = match &built {
-            Ok(built) if is_due(built) && pace == Pace::Swift => {
-                Some(PutOff::after(self.put_off, Instant::now()))
+        self.debounce = match &built {
+            Ok(built) if is_due(built) && mode == BuildMode::Quick => {
+                Some(Debounce::after(self.debounce, Instant::now()))
             }
             _ => None,
         };
-        self.wants_dump = pace == Pace::AllButDumps && built.as_ref().is_ok_and(|built| built.dump_is_due);
+        self.wants_dump =
+            mode == BuildMode::WithoutDumps && built.as_ref().is_ok_and(|built| built.dump_is_due);
         if let Ok(built) = &built {
             self.next_dump = built.next_dump;
         } else {
             // Where this was to look is forgotten.
-            self.listener.replace(Heard::Everywhere);
+            self.listener.replace(ChangedPaths::Everywhere);
         }
         let is_description = |written: &Written| written.capability == Capability::Description;
         let is_described = built.as_ref().is_ok_and(|built| built.written.iter().any(is_description));
-        self.hearers.report(match built {
+        self.observers.report(match built {
             Ok(built) => Report::Built(self.out.clone(), Box::new(built)),
-            Err(error) => Report::NotBuilt(self.out.clone(), error),
+            Err(error) => Report::BuildFailed(self.out.clone(), error),
         });
         if is_described && self.settings.root.is_some() {
             self.describe().await;
@@ -326,9 +342,9 @@ impl Watched {
     async fn describe(&self) {
         let out = self.out.clone();
         if let Err(error) = unblocked(move || publish::describe(&out)).await {
-            self.hearers.report(Report::NotBuilt(self.out.clone(), error));
+            self.observers.report(Report::BuildFailed(self.out.clone(), error));
         }
-        for news in self.hearers.all_news.iter() {
+        for news in self.observers.all_news.iter() {
             news.notify_one();
         }
     }
@@ -336,14 +352,15 @@ impl Watched {
     /// When there is something to do though nothing is heard of.
     fn next(&self) -> Option<Instant> {
         let next_dump = self.next_dump.filter(|_| self.dumping.is_none());
-        self.put_off.map(PutOff::due).into_iter().chain(next_dump).min()
+        self.debounce.map(Debounce::due).into_iter().chain(next_dump).min()
     }
 
     /// Makes the dumps that are due while changes go on being told, and says so in the end.
     fn begin_dump(&mut self) {
         let (done, dumping) = oneshot::channel();
         (self.dumping, self.next_dump) = (Some(dumping), None);
-        let (out, claim, mut rest) = (self.out.clone(), self.claim.clone(), std::mem::take(&mut self.rest));
+        let (out, claim, mut backoff) =
+            (self.out.clone(), self.claim.clone(), std::mem::take(&mut self.backoff));
         let (changed, turns) = (Arc::clone(&self.changed), Arc::clone(&self.dump_turns));
         tokio::spawn(async move {
             // It is never closed.
@@ -351,7 +368,9 @@ impl Watched {
             if done.is_closed() {
                 return;
             }
-            let made = unblocked(move || (make_due_dumps_again(&out, claim.as_ref(), &mut rest), rest)).await;
+            let made =
+                unblocked(move || (make_due_dumps_with_backoff(&out, claim.as_ref(), &mut backoff), backoff))
+                    .await;
             // Who does not wait for it any more has ended the watch.
             let _ = done.send(made);
             changed.notify_one();
@@ -365,13 +384,13 @@ impl Watched {
             Some(made) => made,
         };
         self.dumping = None;
-        let Ok((besides, rest)) = made else { return };
-        (self.rest, self.next_dump) = (rest, besides.next_dump);
-        if !besides.written.is_empty() {
+        let Ok((maintenance, backoff)) = made else { return };
+        (self.backoff, self.next_dump) = (backoff, maintenance.next_dump);
+        if !maintenance.written.is_empty() {
             // Changes that came meanwhile may make another one due.
-            self.put_off = Some(PutOff::after(self.put_off, Instant::now()));
+            self.debounce = Some(Debounce::after(self.debounce, Instant::now()));
         }
-        self.hearers.report(Report::Dumped(self.out.clone(), besides));
+        self.observers.report(Report::Dumped(self.out.clone(), maintenance));
         self.has_news.notify_one();
     }
 }
@@ -391,8 +410,7 @@ mod tests {
         let rules = Rules { resource_dump_seconds: Some(0), ..Rules::default() };
         let base_url = crate::BaseUrl::parse("http://example.org/").unwrap();
         let settings = Settings { rules, ..Settings::new(&directory, base_url) };
-        build_again(&settings, (&out, None), None::<[PathBuf; 0]>, Pace::Swift, &mut Rest::default())
-            .unwrap();
+        Build::new(&settings, &out).mode(BuildMode::Quick).run().unwrap();
         let (report, mut reports) = mpsc::unbounded_channel();
         let changed = Arc::new(Notify::new());
         let (folders, outs) = ((out.clone(), directory), vec![out.clone()]);
@@ -403,10 +421,10 @@ mod tests {
             listener: Listener::new(folders, outs, Arc::clone(&changed), report.clone()),
             changed,
             has_news: Arc::default(),
-            hearers: Hearers { report, all_news: Arc::default() },
+            observers: Observers { report, all_news: Arc::default() },
             dump_turns: Arc::new(Semaphore::new(0)),
-            rest: Rest::default(),
-            put_off: None,
+            backoff: DumpBackoff::default(),
+            debounce: None,
             wants_dump: false,
             next_dump: None,
             dumping: None,
@@ -417,8 +435,8 @@ mod tests {
         set.dump_turns.add_permits(1);
         set.changed.notified().await;
         set.end_dump();
-        let Some(Report::Dumped(_, besides)) = reports.recv().await else { panic!("it is told of") };
-        assert!(besides.written.iter().any(|written| written.capability == Capability::ResourceDump));
+        let Some(Report::Dumped(_, maintenance)) = reports.recv().await else { panic!("it is told of") };
+        assert!(maintenance.written.iter().any(|written| written.capability == Capability::ResourceDump));
     }
 
     #[test]

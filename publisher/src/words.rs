@@ -10,17 +10,17 @@ use bytesize::ByteSize;
 use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
     Changes,
-    notify::{Outcome, Told},
-    publish::{Besides, Built, Dump, Dumped, Undone, Written},
+    notify::{HubReport, Outcome},
+    publish::{Built, Dump, Dumped, MaintenanceFailure, MaintenanceReport, Written},
     status::{HubStatus, Status},
     watch::Report,
 };
 
-use crate::cli::Chosen;
+use crate::cli::SetSettings;
 
 /// "12 resources, 48.2 kB → Resource List written", and what the build took over from the last one.
-pub(crate) fn built(built: &Built, chosen: &Chosen) -> String {
-    format!("{}{}", summary(built), kept(chosen))
+pub(crate) fn built(built: &Built, set_settings: &SetSettings) -> String {
+    format!("{}{}", summary(built), kept(set_settings))
 }
 
 fn summary(built: &Built) -> String {
@@ -42,7 +42,7 @@ fn kinds(written: &[Written]) -> String {
 pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
     let (one, more, why) = match what {
         Dump::Resources => {
-            ("resource", "resources", "whose bytes are gone (build again, so that the lists tell of it)")
+            ("resource", "resources", "whose bytes are gone (build again to update the lists)")
         }
         Dump::Changes => ("change", "changes", "whose bytes later changes have replaced"),
     };
@@ -55,7 +55,7 @@ pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
     let what = if what.is_empty() { String::new() } else { format!(" → {what} written") };
     match dumped.packages {
         0 if dumped.gone == 0 && what.is_empty() => {
-            format!("no {one} is new since the last dump: nothing is packed")
+            format!("no new {more} since the last dump; nothing packed")
         }
         0 if dumped.gone == 0 => format!("no {one} to pack{what}"),
         packages => format!("{}{gone}{what}", count(packages, "package")),
@@ -63,13 +63,13 @@ pub(crate) fn dumped(what: Dump, dumped: &Dumped) -> String {
 }
 
 /// "Resource Dump, Capability List written".
-pub(crate) fn besides(besides: &Besides) -> String {
-    format!("{} written", kinds(&besides.written))
+pub(crate) fn maintenance(maintenance: &MaintenanceReport) -> String {
+    format!("{} written", kinds(&maintenance.written))
 }
 
 /// What was due and failed, for who runs a command.
-pub(crate) fn undone(undone: &Undone) -> String {
-    format!("{undone}; tried again by the next build")
+pub(crate) fn failures(failures: &MaintenanceFailure) -> String {
+    format!("{failures}; the next build retries")
 }
 
 /// With the name of the set before each line, where there are several.
@@ -88,9 +88,7 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
     match report {
         Report::Blind(_, reason) => complain(
             "warning",
-            &format!(
-                "not all changes can be heard of ({reason}); they are found when all files are looked at, see --rescan"
-            ),
+            &format!("not all changes can be detected ({reason}); a rescan finds them, see --rescan"),
         ),
         Report::Built(_, built) if built.written.is_empty() => {}
         Report::Built(_, built) => {
@@ -99,18 +97,20 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
             }
             say(&summary(built));
         }
-        Report::Dumped(_, besides) => {
-            for undone in &besides.undone {
-                complain("warning", &format!("{undone}; tried again later"));
+        Report::Dumped(_, maintenance) => {
+            for failures in &maintenance.failures {
+                complain("warning", &format!("{failures}; retrying later"));
             }
-            if !besides.written.is_empty() {
-                say(&format!("→ {}", self::besides(besides)));
+            if !maintenance.written.is_empty() {
+                say(&format!("→ {}", self::maintenance(maintenance)));
             }
         }
-        Report::NotBuilt(_, error) => complain("error", &format!("{error}; tried again at the next change")),
-        Report::Told(_, told) if told.leaving => say(&self::told(std::slice::from_ref(told))),
-        Report::Told(_, told) => say(&format!("{}: {}", told.hub, self::told(std::slice::from_ref(told)))),
-        Report::NotTold(_, error) => complain("error", &format!("{error}; tried again soon")),
+        Report::BuildFailed(_, error) => complain("error", &format!("{error}; retried at the next change")),
+        Report::Notified(_, reports) if reports.leaving => say(&self::reports(std::slice::from_ref(reports))),
+        Report::Notified(_, reports) => {
+            say(&format!("{}: {}", reports.hub, self::reports(std::slice::from_ref(reports))))
+        }
+        Report::NotifyFailed(_, error) => complain("error", &format!("{error}; retrying soon")),
         _ => {}
     }
 }
@@ -127,13 +127,13 @@ fn changed(Changes { created, updated, deleted }: Changes) -> String {
 }
 
 /// What nobody said this time and would be otherwise in a new site.
-fn kept(chosen: &Chosen) -> String {
-    let Chosen { settings, kept_hubs, kept_hash } = chosen;
+fn kept(set_settings: &SetSettings) -> String {
+    let SetSettings { settings, hubs_from_last_build, hash_from_last_build } = set_settings;
     let mut flags = Vec::new();
-    if *kept_hash && settings.hash != [Algorithm::Sha256] {
+    if *hash_from_last_build && settings.hash != [Algorithm::Sha256] {
         flags.extend(settings.hash.iter().map(|algorithm| format!("--hash {algorithm}")));
     }
-    if *kept_hubs {
+    if *hubs_from_last_build {
         flags.extend(settings.hubs.iter().map(|hub| format!("--hub {hub}")));
     }
     if flags.is_empty() { String::new() } else { format!(" (as in the last build: {})", flags.join(" ")) }
@@ -146,15 +146,15 @@ pub(crate) fn warnings(built: &Built) -> Vec<String> {
     });
     let mut lines = first_few(left_out, "left out");
     let unportable = built.unportable.iter().map(|one| {
-        let cause = format!("its name holds {}, which other systems cannot keep", one.cause);
+        let cause = format!("its name contains {}, which other systems do not allow", one.cause);
         (cause.clone(), format!("published {}, but {cause}", name_of(&one.path)))
     });
     lines.extend(first_few(unportable, "published"));
     if built.resources == 0 {
         lines
-            .push("the collection is empty; a Destination that deletes would now drop its copies".to_owned());
+            .push("the collection is empty; Destinations with --delete would delete their copies".to_owned());
     }
-    lines.extend(built.undone.iter().map(undone));
+    lines.extend(built.failures.iter().map(failures));
     lines
 }
 
@@ -190,32 +190,29 @@ fn name_of(path: &Path) -> String {
 }
 
 /// "1 notification, hub accepted (202)"; for several hubs a line each.
-pub(crate) fn told(hubs: &[Told]) -> String {
-    let lines = hubs.iter().map(|told| {
-        let whose = match told.leaving {
-            true => format!("{}, which this site has left: ", told.hub),
-            false if hubs.len() > 1 => format!("{}: ", told.hub),
+pub(crate) fn reports(hubs: &[HubReport]) -> String {
+    let lines = hubs.iter().map(|reports| {
+        let whose = match reports.leaving {
+            true => format!("{}, no longer a hub of this site: ", reports.hub),
+            false if hubs.len() > 1 => format!("{}: ", reports.hub),
             false => String::new(),
         };
-        let what = match &told.outcome {
-            Outcome::NothingChanged => "the hub knows everything, nothing to send".to_owned(),
+        let what = match &reports.outcome {
+            Outcome::NothingChanged => "the hub is up to date, nothing to send".to_owned(),
             Outcome::Accepted { status } => {
-                let all = told.sent + usize::from(!told.changes.is_empty());
-                let resources = std::iter::repeat_n("changes of resources".to_owned(), told.sent);
-                let documents = told
+                let all = reports.sent + usize::from(!reports.changes.is_empty());
+                let resources = std::iter::repeat_n("changes of resources".to_owned(), reports.sent);
+                let documents = reports
                     .changes
                     .iter()
                     .map(|change| format!("{} {}", change.capability.name(), change.change.token()));
                 let kinds = counted(resources.chain(documents));
                 format!("{} ({kinds}), hub accepted ({status})", count(all as u64, "notification"))
             }
-            Outcome::Failed(error) if told.sent > 0 => {
-                format!(
-                    "not told of everything ({} accepted): {error}",
-                    count(told.sent as u64, "notification")
-                )
+            Outcome::Failed(error) if reports.sent > 0 => {
+                format!("notified in part ({} accepted): {error}", count(reports.sent as u64, "notification"))
             }
-            Outcome::Failed(error) => format!("not told: {error}"),
+            Outcome::Failed(error) => format!("not notified: {error}"),
         };
         format!("{whose}{what}")
     });
@@ -238,17 +235,17 @@ pub(crate) fn status(status: &Status, place_of_hubs: &str) -> String {
         line(format_args!("  {what:<21} {}  changed {}", document.url, document.changed));
     }
     if status.hubs.is_empty() {
-        line(format_args!("no hub, and so no channel; name one {place_of_hubs}"));
+        line(format_args!("no hub, so no channel; add one {place_of_hubs}"));
     }
     for hub in &status.hubs {
-        let left = if hub.leaving { ", which this site has left" } else { "" };
+        let left = if hub.leaving { ", no longer a hub of this site" } else { "" };
         line(format_args!("hub {}{left}: {}", hub.url, hub_standing(hub)));
         if let Some(trouble) = &hub.trouble {
             line(format_args!("  since {}: {}", trouble.since, trouble.reason));
             if trouble.left_out > 0 {
                 let left_out = many(trouble.left_out, "notification of changed resources");
                 line(format_args!(
-                    "  left out as too old or too many: {left_out}; the Change List tells the same"
+                    "  dropped as too old or too many: {left_out}; the Change List has these changes"
                 ));
             }
         }
@@ -261,9 +258,9 @@ pub(crate) fn status(status: &Status, place_of_hubs: &str) -> String {
 }
 
 fn hub_standing(hub: &HubStatus) -> String {
-    let last = match (&hub.told_at, hub.answer) {
-        (Some(at), Some(answer)) => format!("last told {at} ({answer})"),
-        _ => "never told".to_owned(),
+    let last = match (&hub.notified_at, hub.answer) {
+        (Some(at), Some(answer)) => format!("last notified {at} ({answer})"),
+        _ => "never notified".to_owned(),
     };
     let waiting =
         [(hub.waiting, "notification of changed resources"), (hub.pending.len() as u64, "changed document")];
@@ -276,12 +273,12 @@ fn hub_standing(hub: &HubStatus) -> String {
         Some(None) => String::new(),
         Some(Some(number)) => {
             format!(
-                "; it refuses Change Notification {number}, and `resync-source notify --skip {number}` leaves that out"
+                "; it refuses Change Notification {number}; skip it with `resync-source notify --skip {number}`"
             )
         }
     };
     if waiting.is_empty() {
-        return format!("{last}, knows everything");
+        return format!("{last}, up to date");
     }
     format!("{last}, waiting: {}{advice}", waiting.join(", "))
 }

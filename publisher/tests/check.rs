@@ -339,7 +339,7 @@ fn the_documents_of_any_folder_are_looked_at_alone_and_other_xml_is_left_out() {
     );
 
     place.remove("lists/1.xml");
-    check(&place.collection(), &[]).failed_with(1, "holds no ResourceSync document");
+    check(&place.collection(), &[]).failed_with(1, "there is no ResourceSync document");
 }
 
 #[test]
@@ -403,13 +403,13 @@ fn cn008_cn010_notifications_of_a_site_follow_each_other_where_they_name_their_s
 
 #[test]
 fn what_cannot_be_checked_is_refused_by_cause() {
-    run(&["check"]).failed_with(2, "no site is named");
+    run(&["check"]).failed_with(2, "no site given");
     run(&["check", "ftp://source.example/"]).failed_with(64, "`ftp`");
     run(&["check", "http://me:hunter2@source.example/"]).failed_with(64, "user name or password");
     run(&["check", "a.xml", "--deadline", "soon"]).failed_with(2, "--deadline");
     run(&["check", "no/such/file.xml"]).failed_with(1, "cannot read `no/such/file.xml`");
     let place = site();
-    check(&place.out(), &["--base-url", "elsewhere"]).failed_with(64, "no absolute URL");
+    check(&place.out(), &["--base-url", "elsewhere"]).failed_with(64, "not an absolute URL");
 }
 
 // --- the web ---
@@ -695,7 +695,7 @@ fn a_terminal_gets_progress_and_colour_unless_no_color_says_otherwise() {
     let arguments = ["check", text(&out)];
     let seen = on_terminal(&arguments, &[]);
     assert!(
-        seen.contains("\x1b[33mwarning RS-061 ShapeAdvised\x1b[0m") && seen.contains("1 looked at, now "),
+        seen.contains("\x1b[33mwarning RS-061 ShapeAdvised\x1b[0m") && seen.contains("1 checked, now "),
         "{seen:?}"
     );
     assert!(seen.contains("/s, ") && seen.contains(" left"), "rate and time left: {seen:?}");

@@ -1,6 +1,6 @@
 //! A whole subscriber in axum: `cargo run --example mount_in_axum -- TOPIC ADDRESS STATE`
 use resync_subscriber_kit::callback::{Callback, CallbackOptions};
-use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
+use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
 use resync_subscriber_kit::state::Subscriptions;
 use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
 use resync_subscriber_kit::topic::keep_topic;
@@ -20,8 +20,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tokio::spawn(async move { axum::serve(listener, app).await });
 
     // Public addresses, and those that are as near as the topic, which the user of this program gave.
-    let reach = Reach::AsNearAs(vec![topic.parse()?]);
-    let client = Client::new(ClientOptions { reach, ..ClientOptions::default() })?;
+    let address_policy = AddressPolicy::NetworkOf(vec![topic.parse()?]);
+    let client = Client::new(ClientOptions { address_policy, ..ClientOptions::default() })?;
     let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), SubscriberOptions::new(prefix));
     tokio::spawn(async move {
         keep_topic(&client, &subscriber, &subscriptions, &topic, |event| println!("{event}")).await

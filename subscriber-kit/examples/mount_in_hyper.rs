@@ -2,7 +2,7 @@
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use resync_subscriber_kit::callback::{Callback, CallbackOptions};
-use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
+use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
 use resync_subscriber_kit::state::Subscriptions;
 use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
 use resync_subscriber_kit::topic::keep_topic;
@@ -26,8 +26,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
 
     // Public addresses, and those that are as near as the topic, which the user of this program gave.
-    let reach = Reach::AsNearAs(vec![topic.parse()?]);
-    let client = Client::new(ClientOptions { reach, ..ClientOptions::default() })?;
+    let address_policy = AddressPolicy::NetworkOf(vec![topic.parse()?]);
+    let client = Client::new(ClientOptions { address_policy, ..ClientOptions::default() })?;
     let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), SubscriberOptions::new(prefix));
     tokio::spawn(async move {
         keep_topic(&client, &subscriber, &subscriptions, &topic, |event| println!("{event}")).await

@@ -49,8 +49,8 @@ use resync_core::websub::verification::Verification;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::arriving::{Arriving, Coming};
 use crate::inbox::{Arrival, Deliveries, Delivery, NotTaken, accept};
+use crate::incoming_bytes::{IncomingBytes, Reservation};
 use crate::state::Subscriptions;
 use crate::subscription::Verdict;
 
@@ -101,7 +101,7 @@ impl Default for CallbackOptions {
 impl CallbackOptions {
     /// The same for bodies of up to `max_body` bytes, of which at least four may wait.
     #[must_use]
-    pub fn taking(self, max_body: usize) -> Self {
+    pub fn with_max_body(self, max_body: usize) -> Self {
         let max_waiting_bytes = self.max_waiting_bytes.max((max_body as u64).saturating_mul(4));
         Self { max_body, max_waiting_bytes, ..self }
     }
@@ -130,7 +130,7 @@ pub struct Callback {
 struct Shared {
     subscriptions: Subscriptions,
     sender: mpsc::Sender<Delivery>,
-    arriving: Arriving,
+    incoming: IncomingBytes,
     options: CallbackOptions,
 }
 
@@ -142,9 +142,9 @@ impl Callback {
     #[must_use]
     pub fn new(subscriptions: &Subscriptions, options: CallbackOptions) -> (Self, Deliveries) {
         let (sender, receiver) = mpsc::channel(options.capacity.max(1));
-        let arriving = Arriving::new(options.max_waiting_bytes);
-        let shared = Shared { subscriptions: subscriptions.clone(), sender, arriving, options };
-        let left = subscriptions.left_open().into();
+        let incoming = IncomingBytes::new(options.max_waiting_bytes);
+        let shared = Shared { subscriptions: subscriptions.clone(), sender, incoming, options };
+        let left = subscriptions.unfinished().into();
         (Self { shared: Arc::new(shared) }, Deliveries { left, receiver })
     }
 
@@ -180,7 +180,7 @@ where
 }
 
 /// What a delivery needs to know of its subscription.
-struct Known {
+struct Recipient {
     topic: TopicUrl,
     /// More than one while a secret is being replaced.
     secrets: Vec<Secret>,
@@ -242,8 +242,8 @@ impl Shared {
             }
             Ok(Verdict::NotPending) => not_found(),
             Err(error) => {
-                tracing::error!(%error, "a verification cannot be remembered, so it is not confirmed");
-                plain(StatusCode::INTERNAL_SERVER_ERROR, "the state cannot be kept")
+                tracing::error!(%error, "cannot save a verification, so it is not confirmed");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "cannot save the state")
             }
         }
     }
@@ -259,8 +259,8 @@ impl Shared {
         if known.ended {
             return Err(Refusal::Ended);
         }
-        let mut coming = self.arriving.begin(token);
-        let body = self.read(&known.topic, headers, body, &mut coming).await?;
+        let mut reservation = self.incoming.begin(token);
+        let body = self.read(&known.topic, headers, body, &mut reservation).await?;
         let body = signed(headers, &known.secrets, &body).map_err(Refusal::BadSignature)?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let arrival = Arrival {
@@ -275,9 +275,9 @@ impl Shared {
         taken.map_err(Refusal::NotTaken)
     }
 
-    fn known(&self, token: &str) -> Option<Known> {
+    fn known(&self, token: &str) -> Option<Recipient> {
         let now = DateTime::now().unix_millis();
-        self.subscriptions.with(token, |record| Known {
+        self.subscriptions.with(token, |record| Recipient {
             topic: record.topic.clone(),
             secrets: record.secrets(now),
             ended: record.ended,
@@ -289,7 +289,7 @@ impl Shared {
         topic: &TopicUrl,
         headers: &HeaderMap,
         body: B,
-        coming: &mut Coming<'_>,
+        reservation: &mut Reservation<'_>,
     ) -> Result<Bytes, Refusal>
     where
         B: http_body::Body + Send,
@@ -304,7 +304,7 @@ impl Shared {
                 topic = topic.as_str(),
                 length = announced,
                 max,
-                "a notification is too large to be taken"
+                "refused a notification that is too large"
             );
             Err(Refusal::TooLarge)
         };
@@ -315,11 +315,11 @@ impl Shared {
         let mut body = pin!(Limited::new(body, max));
         let mut taken = BytesMut::new();
         loop {
-            match tokio::time::timeout_at(begun + self.patience(taken.len()), body.frame()).await {
+            match tokio::time::timeout_at(begun + self.allowed_time(taken.len()), body.frame()).await {
                 Ok(Some(Ok(frame))) => {
                     // Trailers say nothing here.
                     if let Ok(data) = frame.into_data() {
-                        if !coming.takes(data.remaining()) {
+                        if !reservation.reserve(data.remaining()) {
                             return Err(Refusal::NotTaken(NotTaken::Full));
                         }
                         taken.put(data);
@@ -334,7 +334,7 @@ impl Shared {
     }
 
     /// How long a body may take of which so much came.
-    fn patience(&self, taken: usize) -> Duration {
+    fn allowed_time(&self, taken: usize) -> Duration {
         let earned = (taken as u64).saturating_mul(1000) / self.options.min_rate.max(1);
         self.options.body_timeout + Duration::from_millis(earned)
     }
@@ -351,33 +351,33 @@ impl Shared {
             Refusal::UnknownPath => not_found(),
             Refusal::Ended => plain(StatusCode::GONE, "this subscription was ended"),
             Refusal::TooLarge => {
-                let text = format!("at most {} bytes are taken", self.options.max_body);
+                let text = format!("the limit is {} bytes", self.options.max_body);
                 plain(StatusCode::PAYLOAD_TOO_LARGE, &text)
             }
             Refusal::CutOff => plain(StatusCode::BAD_REQUEST, "the body ended too early"),
-            Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
+            Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body arrives too slowly"),
             Refusal::BadSignature(error) => self.ignore(error),
-            Refusal::NotTaken(why) => self.come_again(match why {
+            Refusal::NotTaken(why) => self.unavailable(match why {
                 NotTaken::Full => "too many notifications wait here",
                 NotTaken::Closed => "this Destination is shutting down",
-                NotTaken::Arriving => "another attempt at this notification is being taken",
-                NotTaken::NotKept => "the notification cannot be kept",
+                NotTaken::Arriving => "another attempt of this delivery is in progress",
+                NotTaken::NotKept => "cannot store the notification",
             }),
         }
     }
 
     fn ignore(&self, error: &SignatureError) -> Answer {
-        tracing::warn!(%error, "a delivery is ignored for its signature");
+        tracing::warn!(%error, "ignored a delivery without a valid signature");
         match self.options.bad_signature {
             BadSignature::Refuse => {
-                plain(StatusCode::FORBIDDEN, &format!("the signature does not prove this body: {error}"))
+                plain(StatusCode::FORBIDDEN, &format!("the signature is not valid for this body: {error}"))
             }
             BadSignature::AcceptAndIgnore => self.taken(),
         }
     }
 
-    fn come_again(&self, why: &str) -> Answer {
-        tracing::warn!(why, "a delivery is sent away for now");
+    fn unavailable(&self, why: &str) -> Answer {
+        tracing::warn!(why, "refused a delivery for now");
         let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, why);
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.options.retry_after.as_secs()));
         answer

@@ -46,7 +46,7 @@ pub(crate) async fn follow(
             result = keep_each(subscriber, subscriptions, &now, &on_lease) => return result,
             Ok(()) = channels.changed() => {
                 let topics: Vec<_> = channels.borrow().iter().map(|one| one.topic.as_str().to_owned()).collect();
-                tracing::info!(?topics, "the Source moved its channels: they are followed");
+                tracing::info!(?topics, "the Source moved its channels; subscribing to the new ones");
             }
         }
     }
@@ -192,7 +192,7 @@ pub(crate) async fn keep_at_some_hub(
                 Err(error) => error.into(),
             };
             all_refuse &= !error.is_transient();
-            tracing::warn!(%hub, %error, "no subscription at this hub");
+            tracing::warn!(%hub, %error, "cannot subscribe at this hub");
             refused = Some(error);
         }
         match refused {
@@ -221,7 +221,7 @@ pub(crate) async fn leave(subscriber: Subscriber, id: SubscriptionId) {
             }
         }
     }
-    tracing::warn!("not unsubscribed: the hub does not answer; the lease will run out");
+    tracing::warn!("not unsubscribed, since the hub does not answer; the lease will run out");
 }
 
 #[cfg(test)]

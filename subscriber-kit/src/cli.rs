@@ -10,13 +10,13 @@ use http::{HeaderName, HeaderValue};
 use resync_common::completions::{Completions, Man};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::callback::CallbackOptions;
-use resync_subscriber_kit::fetch::{ClientOptions, Credentials, Reach};
+use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::hook::Hook;
 use resync_subscriber_kit::service::ServiceOptions;
 use resync_subscriber_kit::sync::{Authority, Baseline, ChangesFrom, Filter, SyncOptions};
 use url::Url;
 
-use crate::limits::{Limits, Patience};
+use crate::limits::{Limits, TimeoutArgs};
 
 /// Where the callback server listens.
 const LISTEN: &str = "127.0.0.1:8092";
@@ -26,14 +26,14 @@ const LISTEN: &str = "127.0.0.1:8092";
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
 /// Every flag but --from is also a key of the configuration file (see `config print`), and an environment variable; the
-/// flag counts before the variable, and that before the file.
-/// Exit codes: 0 done, 1 failed, not in step or not proven, 2 usage, 3 no audit could be made, 64 bad configuration.
+/// flag overrides the variable, and that the file.
+/// Exit codes: 0 done, 1 failed, not in step or unproven, 2 usage, 3 no audit possible, 64 bad configuration.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// What is logged on standard error, such as `debug` or `resync_subscriber_kit=debug`
+    /// What to log on standard error, such as `debug` or `resync_subscriber_kit=debug`
     #[arg(
         long,
         global = true,
@@ -42,7 +42,7 @@ pub(crate) struct Cli {
         value_name = "FILTER"
     )]
     pub(crate) log: String,
-    /// A TOML file with the settings that no flag and no variable gives
+    /// A TOML file with settings; flags and variables override it
     #[arg(long, global = true, env = "RESYNC_DESTINATION_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -77,8 +77,8 @@ pub(crate) enum Command {
         #[arg(env = "RESYNC_DESTINATION_URL")]
         url: String,
         #[command(flatten)]
-        manners: Manners,
-        /// Do not read the lists to tell their sizes and dates
+        access: AccessArgs,
+        /// Do not read the lists for their sizes and dates
         #[arg(long, env = "RESYNC_DESTINATION_NO_SIZES")]
         no_sizes: bool,
         /// Write JSON
@@ -89,31 +89,31 @@ pub(crate) enum Command {
     Sync {
         #[command(flatten)]
         copy: Copy,
-        /// Deal with the changes since the last run and look at nothing else, where the Source tells of changes
+        /// Handle only the changes since the last run, if the Source has a Change List
         #[arg(long, env = "RESYNC_DESTINATION_INCREMENTAL")]
         incremental: bool,
-        /// The same with the changes since this time, such as 2026-11-20: for a copy that was in step then, wherever it came from
+        /// Handle only the changes since this time, such as 2026-11-20; the copy must have been in step then
         #[arg(long, value_name = "TIME")]
         from: Option<DateTime>,
-        /// Only tell what would be done, resource by resource; nothing is written to the directory
+        /// Only print what would be done, a line per resource; write nothing to the directory
         #[arg(long, env = "RESYNC_DESTINATION_DRY_RUN")]
         dry_run: bool,
-        /// Tell of each resource that is created, updated, deleted, kept or failed, in a line of its own
+        /// Print a line for each resource that is created, updated, deleted, kept or failed
         #[arg(long, env = "RESYNC_DESTINATION_LIST")]
         list: bool,
     },
-    /// Tells whether a directory is in step, without changing it (exit code 1 when it is not, or that is not proven)
+    /// Checks whether a directory is in step, without changing it (exit code 1 if not, or if unproven)
     Audit(Copy),
-    /// Hands on the notifications of topics or Sources, without a copy
+    /// Passes on the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),
     /// Keeps a directory in step: subscribes and synchronises on every notification
     Listen(Box<Listen>),
-    /// Ends the subscriptions of a copy, or of another state, that nothing works with any more
+    /// Ends the subscriptions of a copy, or of another state, that no process uses
     Unsubscribe {
         /// The directory that was kept in step
         #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
         into: Option<PathBuf>,
-        /// Where the state is kept [default: DIR/.resync-destination]
+        /// Folder of the state [default: DIR/.resync-destination]
         #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
         state: Option<PathBuf>,
         /// Where the callback server listens, as before
@@ -127,10 +127,10 @@ pub(crate) enum Command {
         /// How the hubs reach the callback server [default: its address]
         #[arg(long, env = "RESYNC_DESTINATION_CALLBACK_URL", value_name = "URL", value_parser = http_url)]
         callback_url: Option<Url>,
-        /// Never ask a hub at an address that is not public
+        /// Send requests only to hubs at public addresses
         #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
         public_only: bool,
-        /// Also ask hubs whose names lead into the own network
+        /// Also send requests to hubs in private networks
         #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
         any_address: bool,
     },
@@ -139,7 +139,7 @@ pub(crate) enum Command {
         /// The directory that is kept in step
         #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
         into: Option<PathBuf>,
-        /// Where the state is kept [default: DIR/.resync-destination]
+        /// Folder of the state [default: DIR/.resync-destination]
         #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
         state: Option<PathBuf>,
         /// Write JSON
@@ -150,16 +150,16 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Write man pages into a folder
     Man(Man),
-    /// Looks at the configuration file
+    /// Checks or prints the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Tells whether the file can be used as it is
+    /// Checks the file
     Check,
-    /// Shows every key with what it is for and its value: what the environment or the file says, or else the default, commented out
+    /// Prints every key with its meaning and value; defaults are commented out
     Print,
 }
 
@@ -172,9 +172,9 @@ pub(crate) struct Copy {
     #[arg(id = "into", env = "RESYNC_DESTINATION_DIR", value_name = "DIR")]
     pub(crate) dir: PathBuf,
     #[command(flatten)]
-    pub(crate) choice: Choice,
+    pub(crate) selection: SelectionArgs,
     #[command(flatten)]
-    pub(crate) manners: Manners,
+    pub(crate) access: AccessArgs,
     /// Write JSON
     #[arg(long, env = "RESYNC_DESTINATION_JSON")]
     pub(crate) json: bool,
@@ -189,10 +189,10 @@ pub(crate) struct Listen {
     #[arg(long, env = "RESYNC_DESTINATION_INTO", required = true, value_name = "DIR")]
     pub(crate) into: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) choice: Choice,
+    pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) service: Service,
-    /// About how often to synchronise without being told; 0s for never
+    /// Interval of synchronisations without a notification, give or take ten percent; 0s for never
     #[arg(long, env = "RESYNC_DESTINATION_POLL", default_value = "1h", value_parser = duration_or_zero)]
     pub(crate) poll: Duration,
     /// Write each event as a line of JSON
@@ -205,7 +205,7 @@ pub(crate) struct Subscribe {
     /// Topics, or Sources of which every channel is taken
     #[arg(env = "RESYNC_DESTINATION_TOPICS", required = true, value_name = "URL", value_delimiter = ' ')]
     pub(crate) topics: Vec<String>,
-    /// Where the state is kept
+    /// Folder of the state
     #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
     pub(crate) state: PathBuf,
     #[command(flatten)]
@@ -215,7 +215,7 @@ pub(crate) struct Subscribe {
     pub(crate) json: bool,
 }
 
-/// How hubs reach this program, and what hears of it.
+/// How hubs reach this program, and what it runs for a notification.
 #[derive(Debug, Args)]
 pub(crate) struct Service {
     /// Where the callback server listens
@@ -232,30 +232,30 @@ pub(crate) struct Service {
     /// The lease to ask for, such as 10d; the hub decides
     #[arg(long, env = "RESYNC_DESTINATION_LEASE", default_value = "10d", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
-    /// After what time a new secret is asked for; 0s for never
+    /// How often to replace the secret of a subscription; 0s for never
     #[arg(long, env = "RESYNC_DESTINATION_ROTATE_SECRET", default_value = "30d", value_parser = duration_or_zero)]
     pub(crate) rotate_secret: Duration,
-    /// A command for the shell that gets every notification on standard input
+    /// A shell command to run for each notification, which is on its standard input
     #[arg(long, env = "RESYNC_DESTINATION_EXEC", value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
-    /// How long that command may take for one notification; 0s for as long as it likes
+    /// Time limit of that command for one notification; 0s for no limit
     #[arg(long, env = "RESYNC_DESTINATION_EXEC_TIMEOUT", default_value = "10m", value_parser = duration_or_zero)]
     pub(crate) exec_timeout: Duration,
-    /// The largest notification that is taken, up to 512 MiB
+    /// The largest accepted notification, up to 512 MiB
     #[arg(long, env = "RESYNC_DESTINATION_MAX_NOTIFICATION_SIZE", default_value = "1 MiB", value_name = "SIZE",
           value_parser = notification_size)]
     pub(crate) max_notification_size: ByteSize,
-    /// Unsubscribe at the end; otherwise the hub keeps trying until the lease ends
+    /// Unsubscribe at exit; otherwise the hub retries until the lease ends
     #[arg(long, env = "RESYNC_DESTINATION_UNSUBSCRIBE_ON_EXIT")]
     pub(crate) unsubscribe_on_exit: bool,
     #[command(flatten)]
-    pub(crate) manners: Manners,
+    pub(crate) access: AccessArgs,
 }
 
 impl Listen {
     /// Each URL with its directory.
     pub(crate) fn copies(&self) -> Result<Vec<(String, PathBuf)>, String> {
-        let Choice { set, base, state, .. } = &self.choice;
+        let SelectionArgs { set, base, state, .. } = &self.selection;
         if self.url.len() != self.into.len() {
             return Err(format!(
                 "{} URLs and {} directories: give an --into for each URL",
@@ -264,9 +264,9 @@ impl Listen {
             ));
         }
         if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
-            return Err("--set, --base and --state are for one copy: give a Capability List as the URL, and leave the state in each directory".to_owned());
+            return Err("--set, --base and --state work with one copy only; for several, give Capability Lists as URLs and keep the state in each directory".to_owned());
         }
-        self.service.manners.tell_one_source(&self.url)?;
+        self.service.access.check_one_origin(&self.url)?;
         Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
     }
 }
@@ -274,7 +274,7 @@ impl Listen {
 impl Subscribe {
     /// What is to be subscribed to.
     pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
-        self.service.manners.tell_one_source(&self.topics)?;
+        self.service.access.check_one_origin(&self.topics)?;
         Ok(self.topics.clone())
     }
 }
@@ -291,51 +291,54 @@ impl Service {
             hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
             unsubscribe_on_exit: self.unsubscribe_on_exit,
             callback: CallbackOptions::default()
-                .taking(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
-            client: self.manners.client_options(sources),
+                .with_max_body(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
+            client: self.access.client_options(sources),
         }
     }
 }
 
-/// Whom this program asks, and how politely.
+/// Which servers get requests, and how many.
 #[derive(Debug, Args)]
-pub(crate) struct Manners {
-    /// Never ask an address that is not public, wherever a list or a redirect leads
+pub(crate) struct AccessArgs {
+    /// Send requests only to public addresses, wherever lists and redirects lead
     #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
     pub(crate) public_only: bool,
-    /// Also ask addresses of the own network where URL is not there itself
+    /// Also send requests to private addresses, even if URL has a public one
     #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
     pub(crate) any_address: bool,
-    /// How many requests to one host may be under way
+    /// Maximum number of concurrent requests to one host
     #[arg(long, env = "RESYNC_DESTINATION_PER_HOST", default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) per_host: u16,
-    /// How long to wait between two requests to one host, such as 500ms
+    /// Pause between two requests to one host, such as 500ms
     #[arg(long, env = "RESYNC_DESTINATION_DELAY", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) delay: Duration,
-    /// A bearer token that the Source asks for; only the origin of URL gets it, and its https
+    /// A bearer token for the Source; sent only to the origin of URL, also after a move to https
     #[arg(long, env = "RESYNC_DESTINATION_TOKEN", hide_env_values = true, value_name = "TOKEN",
           value_parser = Credentials::bearer)]
     pub(crate) token: Option<Header>,
-    /// A header that the Source asks for; only the origin of URL gets it, and its https; may be given several times
+    /// A request header for the Source; sent only to the origin of URL, also after a move to https; may be given several times
     #[arg(long, env = "RESYNC_DESTINATION_HEADER", hide_env_values = true, value_name = "NAME: VALUE",
           value_delimiter = '\n', value_parser = header)]
     pub(crate) header: Vec<Header>,
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: TimeoutArgs,
 }
 
 /// Of a request.
 pub(crate) type Header = (HeaderName, HeaderValue);
 
-impl Manners {
+impl AccessArgs {
     /// Refuses to tell the secrets of one Source to another one.
-    fn tell_one_source(&self, sources: &[String]) -> Result<(), String> {
+    fn check_one_origin(&self, sources: &[String]) -> Result<(), String> {
         let has_secrets = self.token.is_some() || !self.header.is_empty();
         let mut origins = sources.iter().filter_map(|url| Url::parse(url).ok()).map(|url| url.origin());
         let first = origins.next();
         if has_secrets && origins.any(|origin| Some(origin) != first) {
-            return Err("--token and --header are for one Source, and these URLs are of several origins, each of which would get them: give each origin a process of its own".to_owned());
+            return Err(
+                "--token and --header would be sent to several origins; run one process for each origin"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -345,69 +348,68 @@ impl Manners {
         let sources: Vec<Url> = sources.into_iter().filter_map(|url| Url::parse(url).ok()).collect();
         ClientOptions {
             credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources.clone()),
-            reach: reach(self.public_only, self.any_address, sources),
+            address_policy: address_policy(self.public_only, self.any_address, sources),
             per_host: self.per_host.into(),
             delay: self.delay,
-            ..self.patience.client_options()
+            ..self.timeouts.client_options()
         }
     }
 }
 
 /// Which addresses these flags let be asked, beside those as near as what was given.
-pub(crate) fn reach(public_only: bool, any_address: bool, given: Vec<Url>) -> Reach {
+pub(crate) fn address_policy(public_only: bool, any_address: bool, trusted: Vec<Url>) -> AddressPolicy {
     match (public_only, any_address) {
-        (true, _) => Reach::PublicOnly,
-        (false, true) => Reach::Everywhere,
-        (false, false) => Reach::AsNearAs(given),
+        (true, _) => AddressPolicy::PublicOnly,
+        (false, true) => AddressPolicy::Everywhere,
+        (false, false) => AddressPolicy::NetworkOf(trusted),
     }
 }
 
 /// What is copied, and how.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct Choice {
+pub(crate) struct SelectionArgs {
     /// Which set, if the Source has several: its Capability List's URL or a part of it
     #[arg(long, env = "RESYNC_DESTINATION_SET", value_name = "SET")]
     pub(crate) set: Option<String>,
-    /// The URL that DIR stands for [default: the directory of URL, or of its Source Description]
+    /// The URL that corresponds to DIR [default: the directory of URL, or of its Source Description]
     #[arg(long, env = "RESYNC_DESTINATION_BASE", value_name = "URL", value_parser = http_url)]
     pub(crate) base: Option<Url>,
-    /// Where the state is kept, which is never deleted [default: DIR/.resync-destination]
+    /// Folder of the state; never deleted [default: DIR/.resync-destination]
     #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// Remove files that the Source no longer lists, once that is certain
+    /// Remove files that the Source no longer lists, if its lists are complete
     #[arg(long, env = "RESYNC_DESTINATION_DELETE")]
     pub(crate) delete: bool,
-    /// Also fetch resources of the origin of this URL; may be given several times
+    /// Also fetch resources from the origin of this URL; may be given several times
     #[arg(long, env = "RESYNC_DESTINATION_ORIGIN", value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
     pub(crate) origin: Vec<Url>,
-    /// Also fetch resources of any other origin than the list's own
+    /// Also fetch resources from any other origin
     #[arg(long, env = "RESYNC_DESTINATION_ANY_ORIGIN")]
     pub(crate) any_origin: bool,
-    /// How many resources are compared and fetched at the same time
+    /// Maximum number of resources that are compared and fetched concurrently
     #[arg(long, env = "RESYNC_DESTINATION_PARALLEL", default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) parallel: u16,
-    /// What a copy without files is made from: a Resource Dump if that is cheaper, or always if there is one, or never
+    /// Source of a copy without files: a Resource Dump if that is cheaper, always a dump if there is one, or never
     #[arg(long, env = "RESYNC_DESTINATION_BASELINE", value_enum, default_value_t, value_name = "WHAT")]
-    pub(crate) baseline: Base,
-    /// What changes are known from, where the Source has both
+    pub(crate) baseline: BaselineArg,
+    /// Where to read changes from, if the Source has both
     #[arg(long, env = "RESYNC_DESTINATION_CHANGES", value_enum, default_value_t, value_name = "WHAT")]
-    pub(crate) changes: Changes,
-    /// Also fetch from mirrors of other origins, or from where the Source has it, if the list gives a hash that proves
-    /// what comes
+    pub(crate) changes: ChangesArg,
+    /// Also fetch from mirrors on other origins, and from the original (`via`), if the list has a hash
     #[arg(long, env = "RESYNC_DESTINATION_MIRRORS")]
     pub(crate) mirrors: bool,
-    /// Copy the alternate representation of this media type where a resource has one; may be given several times
+    /// Copy the alternate representation of this media type if a resource has one; may be given several times
     #[arg(long, env = "RESYNC_DESTINATION_PREFER", value_name = "TYPE", value_delimiter = ',')]
     pub(crate) prefer: Vec<String>,
     /// Only resources of this media type, such as text/html or image/*; may be given several times
     #[arg(long = "type", env = "RESYNC_DESTINATION_TYPE", value_name = "TYPE", value_delimiter = ',')]
     pub(crate) types: Vec<String>,
-    /// Only resources whose URI fits this pattern of * and ?
+    /// Only resources whose URI matches this pattern of * and ?
     #[arg(long, env = "RESYNC_DESTINATION_INCLUDE", value_name = "PATTERN", value_delimiter = ' ')]
     pub(crate) include: Vec<String>,
-    /// No resources whose URI fits this pattern; files of theirs stay as they are
+    /// No resources whose URI matches this pattern; their files stay as they are
     #[arg(long, env = "RESYNC_DESTINATION_EXCLUDE", value_name = "PATTERN", value_delimiter = ' ')]
     pub(crate) exclude: Vec<String>,
     /// Only resources that were modified at this time or later, such as 2026-11-20
@@ -425,7 +427,7 @@ pub(crate) struct Choice {
 
 /// See [`Baseline`].
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum Base {
+pub(crate) enum BaselineArg {
     #[default]
     Cheaper,
     Dump,
@@ -434,13 +436,13 @@ pub(crate) enum Base {
 
 /// See [`ChangesFrom`].
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum Changes {
+pub(crate) enum ChangesArg {
     #[default]
     List,
     Dump,
 }
 
-impl Choice {
+impl SelectionArgs {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
             delete: self.delete,
@@ -452,13 +454,13 @@ impl Choice {
             parallel: self.parallel.into(),
             mirrors: self.mirrors,
             baseline: match self.baseline {
-                Base::Cheaper => Baseline::Cheaper,
-                Base::Dump => Baseline::Dump,
-                Base::List => Baseline::List,
+                BaselineArg::Cheaper => Baseline::Cheaper,
+                BaselineArg::Dump => Baseline::Dump,
+                BaselineArg::List => Baseline::List,
             },
             changes: match self.changes {
-                Changes::List => ChangesFrom::List,
-                Changes::Dump => ChangesFrom::Dump,
+                ChangesArg::List => ChangesFrom::List,
+                ChangesArg::Dump => ChangesFrom::Dump,
             },
             prefer: self.prefer.clone(),
             filter: Filter {
@@ -535,10 +537,13 @@ mod tests {
         else {
             panic!("it is no other command")
         };
-        let (ours, theirs) = (copy.choice.sync_options(), SyncOptions::default());
+        let (ours, theirs) = (copy.selection.sync_options(), SyncOptions::default());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
-        let theirs = ClientOptions { reach: Reach::AsNearAs(Vec::new()), ..ClientOptions::default() };
-        let ours = copy.manners.client_options([]);
+        let theirs = ClientOptions {
+            address_policy: AddressPolicy::NetworkOf(Vec::new()),
+            ..ClientOptions::default()
+        };
+        let ours = copy.access.client_options([]);
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }
 
@@ -548,7 +553,7 @@ mod tests {
         let Command::Sync { copy, .. } = Cli::parse_from(line.split(' ')).command else {
             panic!("it is no other command")
         };
-        let Authority::Origins(origins) = copy.choice.sync_options().authority else {
+        let Authority::Origins(origins) = copy.selection.sync_options().authority else {
             panic!("only those are meant")
         };
         let hosts: Vec<_> = origins.iter().filter_map(Url::host_str).collect();

@@ -20,7 +20,7 @@ const NO_KEYS: [&str; 4] = ["config", "from", "help", "version"];
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// It cannot be read.
-    #[error("the configuration {} cannot be read: {source}", path.display())]
+    #[error("cannot read the configuration {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     /// It is no TOML.
     #[error("the configuration {} is not TOML: {reason}", path.display())]

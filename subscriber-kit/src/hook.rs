@@ -20,19 +20,19 @@ pub struct Hook {
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// It could not be run.
-    #[error("the command cannot be run: {0}")]
+    #[error("cannot run the command: {0}")]
     Run(#[from] std::io::Error),
     /// It says that it failed.
     #[error("the command ended with {0}")]
     Failed(std::process::ExitStatus),
     /// It took too long and was killed.
-    #[error("the command took longer than {0:?} and was killed: allow more time, or let it do less")]
+    #[error("the command took longer than {0:?} and was killed; increase --exec-timeout or make it faster")]
     TimedOut(Duration),
 }
 
 /// What a hook hears.
 #[derive(Clone, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Notification {
     pub(crate) id: Option<NotificationId>,
     pub(crate) topic: TopicUrl,
     pub(crate) content_type: Option<String>,
@@ -54,30 +54,30 @@ impl Hook {
     }
 
     /// Runs it to its end. Dropped before that, it is killed.
-    pub(crate) async fn run(&self, heard: &Heard) -> Result<(), HookError> {
-        let Some(limit) = self.limit else { return self.whole(heard).await };
-        let whole = tokio::time::timeout(limit, self.whole(heard)).await;
+    pub(crate) async fn run(&self, notification: &Notification) -> Result<(), HookError> {
+        let Some(limit) = self.limit else { return self.whole(notification).await };
+        let whole = tokio::time::timeout(limit, self.whole(notification)).await;
         whole.unwrap_or(Err(HookError::TimedOut(limit)))
     }
 
-    async fn whole(&self, heard: &Heard) -> Result<(), HookError> {
+    async fn whole(&self, notification: &Notification) -> Result<(), HookError> {
         let mut command = shell();
         command.arg(&self.command).stdin(Stdio::piped()).kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
-        command.env("RESYNC_TOPIC", heard.topic.as_str());
-        command.env("RESYNC_CONTENT_TYPE", heard.content_type.as_deref().unwrap_or_default());
-        command.env("RESYNC_ID", heard.id.map(|id| id.to_string()).unwrap_or_default());
+        command.env("RESYNC_TOPIC", notification.topic.as_str());
+        command.env("RESYNC_CONTENT_TYPE", notification.content_type.as_deref().unwrap_or_default());
+        command.env("RESYNC_ID", notification.id.map(|id| id.to_string()).unwrap_or_default());
         let mut child = command.spawn()?;
         #[cfg(unix)]
         let group = Group(child.id());
         let input = child.stdin.take();
         let write = async {
             if let Some(mut input) = input
-                && let Err(error) = input.write_all(&heard.body).await
+                && let Err(error) = input.write_all(&notification.body).await
             {
                 // It need not read all that it is given.
-                tracing::debug!(%error, "the command does not read its input");
+                tracing::debug!(%error, "the command did not read its input");
             }
         };
         let (status, ()) = tokio::join!(child.wait(), write);
@@ -106,7 +106,7 @@ impl Drop for Group {
         if let Some(leader) = leader
             && let Err(error) = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL)
         {
-            tracing::debug!(%error, "what the command began cannot be killed");
+            tracing::debug!(%error, "cannot kill the processes of the command");
         }
     }
 }
@@ -130,8 +130,8 @@ fn shell() -> Command {
 mod tests {
     use super::*;
 
-    fn heard() -> Heard {
-        Heard {
+    fn notification() -> Notification {
+        Notification {
             id: Some("000000000000000a.7".parse().unwrap()),
             topic: TopicUrl::parse("http://source.example/topic").unwrap(),
             content_type: Some("text/plain".to_owned()),
@@ -154,9 +154,9 @@ mod tests {
             // Until nobody can write into it any more.
             pipe.read_to_end(&mut Vec::new()).unwrap()
         });
-        let heard = heard();
+        let notification = notification();
         tokio::select! {
-            ended = hook.run(&heard) => panic!("{ended:?}"),
+            ended = hook.run(&notification) => panic!("{ended:?}"),
             told = begun => told.unwrap(),
         }
         let read = tokio::time::timeout(Duration::from_secs(20), reading).await;
@@ -167,14 +167,14 @@ mod tests {
     async fn it_gets_the_body_and_what_is_known_of_it_and_its_exit_code_counts() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
-        let heard = heard();
+        let notification = notification();
         let command =
             format!("echo \"$RESYNC_TOPIC $RESYNC_ID $RESYNC_CONTENT_TYPE $(cat)\" > {}", out.display());
-        Hook::new(command).run(&heard).await.unwrap();
+        Hook::new(command).run(&notification).await.unwrap();
         let said = std::fs::read_to_string(out).unwrap();
         assert_eq!(said, "http://source.example/topic 000000000000000a.7 text/plain hello\n");
-        assert!(matches!(Hook::new("exit 3").run(&heard).await, Err(HookError::Failed(_))));
-        let long = Heard { body: vec![b'x'; 1 << 20], ..heard };
+        assert!(matches!(Hook::new("exit 3").run(&notification).await, Err(HookError::Failed(_))));
+        let long = Notification { body: vec![b'x'; 1 << 20], ..notification };
         Hook::new("true").run(&long).await.expect("it need not read");
         let hook = Hook::new("exec sleep 600").limit(Some(Duration::from_millis(50)));
         assert!(matches!(hook.run(&long).await, Err(HookError::TimedOut(_))));

@@ -7,16 +7,16 @@ use std::time::Duration;
 use resync_common::backoff::Backoff;
 use tokio::time::Instant;
 
-use crate::hook::{Heard, Hook, HookError};
+use crate::hook::{Hook, HookError, Notification};
 use crate::pause::{LONGEST_RETRY, at, ended, pauses};
 
 /// A hook that is running. It gives back what it was about.
-type Running<T> = Pin<Box<dyn Future<Output = (T, Heard, Result<(), HookError>)> + Send>>;
+type Running<T> = Pin<Box<dyn Future<Output = (T, Notification, Result<(), HookError>)> + Send>>;
 
 /// Notifications in their order, each with what it is to its owner.
 pub(crate) struct HookQueue<T> {
     hook: Option<Hook>,
-    waiting: VecDeque<(T, Heard)>,
+    waiting: VecDeque<(T, Notification)>,
     running: Option<Running<T>>,
     /// When a hook that failed is run again.
     again: Option<Instant>,
@@ -24,9 +24,9 @@ pub(crate) struct HookQueue<T> {
 }
 
 /// What came of running the hook.
-pub(crate) enum Told<T> {
+pub(crate) enum HookResult<T> {
     /// It has dealt with this one.
-    Done(T, Heard),
+    Done(T, Notification),
     /// It failed, and is run for the same one again.
     Failed {
         /// Why.
@@ -53,19 +53,19 @@ impl<T: Send + 'static> HookQueue<T> {
     }
 
     /// The hook hears of this after all that wait already.
-    pub(crate) fn push(&mut self, whose: T, heard: Heard) {
-        self.waiting.push_back((whose, heard));
+    pub(crate) fn push(&mut self, whose: T, notification: Notification) {
+        self.waiting.push_back((whose, notification));
     }
 
     /// What comes next of running the hook, which never ends while nothing waits. It goes on where it was when it is dropped
     /// and called again.
-    pub(crate) async fn next(&mut self) -> Told<T> {
+    pub(crate) async fn next(&mut self) -> HookResult<T> {
         loop {
             self.start();
             tokio::select! {
-                (whose, heard, told) = ended(&mut self.running) => {
+                (whose, notification, ended_with) = ended(&mut self.running) => {
                     self.running = None;
-                    return self.told(whose, heard, told);
+                    return self.ended_with(whose, notification, ended_with);
                 }
                 () = at(self.again) => self.again = None,
             }
@@ -77,22 +77,27 @@ impl<T: Send + 'static> HookQueue<T> {
             return;
         }
         let Some(hook) = self.hook.clone() else { return };
-        let Some((whose, heard)) = self.waiting.pop_front() else { return };
+        let Some((whose, notification)) = self.waiting.pop_front() else { return };
         self.running = Some(Box::pin(async move {
-            let told = hook.run(&heard).await;
-            (whose, heard, told)
+            let ended_with = hook.run(&notification).await;
+            (whose, notification, ended_with)
         }));
     }
 
-    fn told(&mut self, whose: T, heard: Heard, told: Result<(), HookError>) -> Told<T> {
-        let Err(error) = told else {
+    fn ended_with(
+        &mut self,
+        whose: T,
+        notification: Notification,
+        ended_with: Result<(), HookError>,
+    ) -> HookResult<T> {
+        let Err(error) = ended_with else {
             self.pause.reset();
-            return Told::Done(whose, heard);
+            return HookResult::Done(whose, notification);
         };
         // It stays the first, so that the order is kept.
-        self.waiting.push_front((whose, heard));
+        self.waiting.push_front((whose, notification));
         let retry_in = self.pause.after_failure();
         self.again = Some(Instant::now() + retry_in);
-        Told::Failed { error, retry_in }
+        HookResult::Failed { error, retry_in }
     }
 }

@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
-use crate::hook::Heard;
+use crate::hook::Notification;
 use crate::state::{Event, Record, StateError, SubscriptionId, Subscriptions, Taken};
 
 /// How many handled notifications of a subscription are remembered.
@@ -70,9 +70,9 @@ impl Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn into_heard(self) -> (Receipt, Heard) {
+    pub(crate) fn into_notification(self) -> (Receipt, Notification) {
         let Self { id, topic, content_type, body, receipt, .. } = self;
-        (receipt, Heard { id, topic, content_type, body: body.into_body() })
+        (receipt, Notification { id, topic, content_type, body: body.into_body() })
     }
 }
 
@@ -125,7 +125,7 @@ impl Drop for Receipt {
         }
         // What is open in the journal goes on to count: it is handed over again.
         if self.is_done || self.record.is_none() {
-            self.subscriptions.no_longer_waits(self.bytes);
+            self.subscriptions.release(self.bytes);
         }
     }
 }
@@ -164,10 +164,10 @@ pub(crate) async fn accept(
     let Arrival { id, topic, content_type, links, body } = arrival;
     let identity = id.map(|id| Identity::new(id, body.body()));
     let kept = subscriptions.with_window(token, |window| {
-        match identity.and_then(|identity| window.standing(identity)) {
-            Some(Standing::Arriving) => return Err(NotTaken::Arriving),
-            Some(Standing::Open | Standing::Done) => {
-                tracing::debug!(?id, "a notification came again");
+        match identity.and_then(|identity| window.stage(identity)) {
+            Some(Stage::Arriving) => return Err(NotTaken::Arriving),
+            Some(Stage::Open | Stage::Done) => {
+                tracing::debug!(?id, "ignored a repeated notification");
                 return Ok(None);
             }
             None => {}
@@ -185,13 +185,13 @@ pub(crate) async fn accept(
             skipped: 0,
         };
         let bytes = weight(&taken, &body);
-        if !subscriptions.waits(bytes, max_waiting) {
+        if !subscriptions.try_reserve(bytes, max_waiting) {
             return Err(NotTaken::Full);
         }
         let skipped = id.map_or(0, |id| window.skipped(id));
         let record = subscriptions.journal_number();
-        let standing = if record.is_some() { Standing::Arriving } else { Standing::Open };
-        let slot = identity.map(|identity| window.push(identity, standing));
+        let stage = if record.is_some() { Stage::Arriving } else { Stage::Open };
+        let slot = identity.map(|identity| window.push(identity, stage));
         let receipt = Receipt {
             subscription: SubscriptionId(token.into()),
             slot,
@@ -241,13 +241,13 @@ fn weight(taken: &Taken, body: &SignedBody) -> u64 {
 
 /// What an earlier run took and did not finish.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct Unfinished {
     taken: Taken,
     body: SignedBody,
     slot: Option<u64>,
 }
 
-impl Left {
+impl Unfinished {
     pub(crate) fn number(&self) -> u64 {
         self.taken.number
     }
@@ -287,22 +287,22 @@ impl Left {
 }
 
 /// The windows as the records and the journal's events leave them, and what is still open.
-pub(crate) fn resume(records: &[Record], events: Vec<Event>) -> (HashMap<String, Window>, Vec<Left>) {
+pub(crate) fn resume(records: &[Record], events: Vec<Event>) -> (HashMap<String, Window>, Vec<Unfinished>) {
     let windows = records.iter().map(|record| (record.token.clone(), Window::resume(&record.handled)));
     let mut windows: HashMap<String, Window> = windows.collect();
-    let mut left: Vec<Left> = Vec::new();
+    let mut left: Vec<Unfinished> = Vec::new();
     for event in events {
         match event {
             Event::Taken(taken, body) => {
                 let id: Option<NotificationId> = taken.id.as_deref().and_then(|id| id.parse().ok());
                 let identity = id.map(|id| Identity::new(id, body.body()));
                 let window = windows.entry(taken.token.clone()).or_default();
-                if identity.is_some_and(|identity| window.standing(identity) == Some(Standing::Done)) {
+                if identity.is_some_and(|identity| window.stage(identity) == Some(Stage::Done)) {
                     continue;
                 }
-                let slot = identity.map(|identity| window.push(identity, Standing::Open));
+                let slot = identity.map(|identity| window.push(identity, Stage::Open));
                 window.arrived = id.or(window.arrived);
-                left.push(Left { taken, body, slot });
+                left.push(Unfinished { taken, body, slot });
             }
             Event::Done(numbers) => left.retain(|one| {
                 let is_done = numbers.contains(&one.number());
@@ -394,12 +394,12 @@ pub(crate) struct Window {
 struct Slot {
     number: u64,
     identity: Identity,
-    standing: Standing,
+    stage: Stage,
 }
 
 /// How far a notification has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Stage {
     /// On its way to the disk.
     Arriving,
     /// Taken and not handled.
@@ -412,7 +412,7 @@ impl Window {
     pub(crate) fn resume(handled: &Handled) -> Self {
         let mut window = Self { last: handled.last(), arrived: handled.last(), ..Self::default() };
         for identity in handled.handled.iter().filter_map(|text| Identity::parse(text)) {
-            window.push(identity, Standing::Done);
+            window.push(identity, Stage::Done);
         }
         window
     }
@@ -428,8 +428,8 @@ impl Window {
     }
 
     /// Whether it came, as far as is remembered.
-    pub(crate) fn standing(&self, identity: Identity) -> Option<Standing> {
-        self.slots.iter().find(|slot| slot.identity == identity).map(|slot| slot.standing)
+    pub(crate) fn stage(&self, identity: Identity) -> Option<Stage> {
+        self.slots.iter().find(|slot| slot.identity == identity).map(|slot| slot.stage)
     }
 
     /// How many notifications lie between the one that came last and this one, which comes now. One that is late, or
@@ -441,13 +441,13 @@ impl Window {
 
     /// On disk.
     fn settle(&mut self, number: u64) {
-        self.set(number, Standing::Open);
+        self.set(number, Stage::Open);
     }
 
     /// Handled. `last` moves over what came and was handled, in the order in which it came, and over nothing
     /// else.
     pub(crate) fn done(&mut self, number: u64) {
-        self.set(number, Standing::Done);
+        self.set(number, Stage::Done);
         let through = self.slots.iter().take_while(|slot| slot.is_done()).last();
         self.last = through.map(|slot| slot.identity.id).or(self.last);
         let surplus = self.slots.iter().filter(|slot| slot.is_done()).count().saturating_sub(REMEMBERED);
@@ -464,23 +464,23 @@ impl Window {
     }
 
     /// A notification that is not known; the number says which it was.
-    pub(crate) fn push(&mut self, identity: Identity, standing: Standing) -> u64 {
+    pub(crate) fn push(&mut self, identity: Identity, stage: Stage) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.slots.push_back(Slot { number, identity, standing });
+        self.slots.push_back(Slot { number, identity, stage });
         number
     }
 
-    fn set(&mut self, number: u64, standing: Standing) {
+    fn set(&mut self, number: u64, stage: Stage) {
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.number == number) {
-            slot.standing = standing;
+            slot.stage = stage;
         }
     }
 }
 
 impl Slot {
     fn is_done(&self) -> bool {
-        self.standing == Standing::Done
+        self.stage == Stage::Done
     }
 }
 
@@ -493,11 +493,11 @@ mod tests {
     }
 
     fn take(window: &mut Window, offset: u64) -> u64 {
-        window.push(identity(offset, "x"), Standing::Open)
+        window.push(identity(offset, "x"), Stage::Open)
     }
 
     fn knows(window: &Window, identity: Identity) -> bool {
-        window.standing(identity).is_some()
+        window.stage(identity).is_some()
     }
 
     #[test]
@@ -533,7 +533,7 @@ mod tests {
     #[test]
     fn a_hub_that_counts_its_offsets_again_is_heard() {
         let mut window = Window::default();
-        let number = window.push(identity(900, "before the backup"), Standing::Open);
+        let number = window.push(identity(900, "before the backup"), Stage::Open);
         window.done(number);
         let window = Window::resume(&window.handled());
         assert!(knows(&window, identity(900, "before the backup")));

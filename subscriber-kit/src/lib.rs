@@ -62,7 +62,6 @@
 //! ```
 #![deny(missing_docs)]
 
-mod arriving;
 pub mod callback;
 mod channel;
 pub mod discover;
@@ -70,6 +69,7 @@ pub mod fetch;
 pub mod hook;
 mod hook_queue;
 pub mod inbox;
+mod incoming_bytes;
 pub mod listen;
 pub mod notification;
 mod pause;

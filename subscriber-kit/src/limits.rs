@@ -1,4 +1,4 @@
-//! Flags for how long to wait, how often to try, and how much to take.
+//! Flags for timeouts, retries and limits.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use resync_subscriber_kit::sync::SyncOptions;
 
 /// How long one request may take.
 #[derive(Debug, Args)]
-pub(crate) struct Patience {
-    /// How long opening a connection may take
+pub(crate) struct TimeoutArgs {
+    /// Time limit for opening a connection
     #[arg(long, env = "RESYNC_DESTINATION_CONNECT_TIMEOUT", default_value = "5s", value_parser = parse_duration)]
     connect_timeout: Duration,
-    /// How long a server may stay silent in the middle of an answer
+    /// How long a server may send nothing within a response
     #[arg(long, env = "RESYNC_DESTINATION_IDLE_TIMEOUT", default_value = "30s", value_parser = parse_duration)]
     idle_timeout: Duration,
-    /// How much an answer must bring in a second on average, once that time has passed
+    /// Minimum average bytes per second of a response, once that time has passed
     #[arg(long, env = "RESYNC_DESTINATION_MIN_RATE", default_value = "1 KiB", value_name = "SIZE")]
     min_rate: ByteSize,
-    /// How long one list may take as a whole
+    /// Time limit for one list
     #[arg(long, env = "RESYNC_DESTINATION_DOCUMENT_TIMEOUT", default_value = "5m", value_parser = parse_duration)]
     document_timeout: Duration,
-    /// How long one resource may take as a whole
+    /// Time limit for one resource
     #[arg(long, env = "RESYNC_DESTINATION_RESOURCE_TIMEOUT", default_value = "1h", value_parser = parse_duration)]
     resource_timeout: Duration,
-    /// How many redirects one request may go through
+    /// Maximum number of redirects of one request
     #[arg(long, env = "RESYNC_DESTINATION_MAX_REDIRECTS", default_value_t = 5, value_name = "N")]
     max_redirects: usize,
 }
 
-impl Patience {
+impl TimeoutArgs {
     pub(crate) fn client_options(&self) -> ClientOptions {
         ClientOptions {
             connect_timeout: self.connect_timeout,
@@ -48,28 +48,28 @@ impl Patience {
 /// How much one run may do.
 #[derive(Debug, Args)]
 pub(crate) struct Limits {
-    /// How often a request is repeated while the Source is away
+    /// How often a request is retried
     #[arg(long, env = "RESYNC_DESTINATION_RETRIES", default_value_t = 2, value_name = "N")]
     retries: u32,
-    /// The pause before the first repetition; doubled for each further one
+    /// The pause before the first retry; doubled for each further one
     #[arg(long, env = "RESYNC_DESTINATION_RETRY_PAUSE", default_value = "250ms", value_parser = parse_duration)]
     retry_pause: Duration,
-    /// The largest resource that is taken
+    /// The largest accepted resource
     #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCE_SIZE", default_value = "16 GiB", value_name = "SIZE")]
     max_resource_size: ByteSize,
-    /// How many resources one list may lead to
+    /// Maximum number of resources of one list
     #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCES", default_value_t = 3_000_000, value_name = "N")]
     max_resources: u64,
-    /// How large the lists and manifests of one run may be together
+    /// Maximum size of all lists and manifests of one run
     #[arg(long, env = "RESYNC_DESTINATION_MAX_LIST_SIZE", default_value = "16 GiB", value_name = "SIZE")]
     max_list_size: ByteSize,
-    /// How many lists and packages they may name
+    /// Maximum number of lists and packages of one run
     #[arg(long, env = "RESYNC_DESTINATION_MAX_PARTS", default_value_t = 100_000, value_name = "N")]
     max_parts: u64,
-    /// How much one run may transfer; the next one goes on from there
+    /// Maximum transfer of one run; the next run continues
     #[arg(long, env = "RESYNC_DESTINATION_MAX_RUN_SIZE", default_value = "16 TiB", value_name = "SIZE")]
     max_run_size: ByteSize,
-    /// How long one run may take; the next one goes on from there
+    /// Time limit of one run; the next run continues
     #[arg(long, env = "RESYNC_DESTINATION_MAX_RUN_TIME", default_value = "7d", value_parser = parse_duration)]
     max_run_time: Duration,
 }

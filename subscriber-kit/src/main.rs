@@ -1,9 +1,9 @@
 //! `resync-destination`: reads the command line, calls the library, prints, exits.
 
-mod bar;
 mod cli;
 mod config;
 mod limits;
+mod progress_line;
 mod show;
 
 use std::error::Error;
@@ -18,16 +18,16 @@ use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen_all};
 use resync_subscriber_kit::relay::{RelayError, RelayOptions, relay, unsubscribe};
 use resync_subscriber_kit::service::ServiceOptions;
-use resync_subscriber_kit::state::{STATE_FOLDER, Status, followed_alone, remember_alone, status};
+use resync_subscriber_kit::state::{STATE_FOLDER, Status, followed_by_sync, record_sync, status};
 use resync_subscriber_kit::sync::{
-    Look, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
+    Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, synchronise,
 };
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use url::{Host, Url};
 
-use bar::Following;
-use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe, reach};
+use cli::{Cli, Command, ConfigCommand, Copy, Listen, Subscribe, address_policy};
+use progress_line::ProgressLine;
 use show::Sizes;
 
 const FAILED: u8 = 1;
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 fn start(cli: Cli) -> Result<ExitCode, Failure> {
     logging::start(&cli.log).map_err(Failure::configuration)?;
     if let Some(path) = cli.config.as_deref().filter(|path| config::is_exposed(path)) {
-        tracing::warn!(path = %path.display(), "others may read this configuration, which has a secret: take their rights away");
+        tracing::warn!(path = %path.display(), "other users may read this configuration, which contains a secret; restrict its permissions");
     }
     runtime(&cli.command)?.block_on(run(cli))
 }
@@ -91,30 +91,30 @@ fn runtime(command: &Command) -> std::io::Result<Runtime> {
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Discover { url, manners, no_sizes, json } => {
-            let client = client(manners.client_options([&url]))?;
+        Command::Discover { url, access, no_sizes, json } => {
+            let client = client(access.client_options([&url]))?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
             let sizes = if no_sizes { Sizes::default() } else { Sizes::of(&client, &source).await };
-            let told = if json {
+            let object = if json {
                 pretty(&show::source_json(&source, &sizes))
             } else {
                 show::source(&source, &sizes)
             };
-            say(told)?;
+            say(object)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Sync { copy, incremental, from, dry_run, list } => {
-            let how = if incremental || from.is_some() { Look::Changes } else { Look::Everything };
-            let mut options = SyncOptions { dry_run, from, ..copy.choice.sync_options() };
+            let how = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
+            let mut options = SyncOptions { dry_run, from, ..copy.selection.sync_options() };
             let is_listed = list || dry_run;
-            let bar = if is_listed {
+            let progress_line = if is_listed {
                 options.progress = listing(copy.json);
                 None
             } else {
-                Following::of(&options.progress)
+                ProgressLine::of(&options.progress)
             };
-            let report = synchronise(&copy, &options, how).await;
-            drop(bar);
+            let report = synchronise_copy(&copy, &options, how).await;
+            drop(progress_line);
             let report = report?;
             let would = if dry_run { "would be " } else { "" };
             say(match (copy.json, is_listed) {
@@ -134,8 +134,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Listen(flags) => Box::pin(keep_in_step(*flags)).await,
         Command::Unsubscribe { into, state, address, callback_url, public_only, any_address } => {
             let (folder, found) = state_of(into, state)?;
-            let reach = reach(public_only, any_address, sure_hubs(&found));
-            let client = ClientOptions { reach, ..ClientOptions::default() };
+            let address_policy = address_policy(public_only, any_address, sure_hubs(&found));
+            let client = ClientOptions { address_policy, ..ClientOptions::default() };
             end_all(
                 &folder,
                 ServiceOptions { listen: address, callback_url, client, ..ServiceOptions::default() },
@@ -175,21 +175,21 @@ async fn open(
     copy: &Copy,
     is_only_looked_at: bool,
 ) -> Result<(Client, Offer, Target, Option<Followed>), Failure> {
-    let client = client(copy.manners.client_options([&copy.url]))?;
+    let client = client(copy.access.client_options([&copy.url]))?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
-    let before = followed_alone(&state_folder(copy));
-    let set = source.choose_again(&copy.url, copy.choice.set.as_deref(), before.as_ref())?;
+    let before = followed_by_sync(&state_folder(copy));
+    let set = source.choose_again(&copy.url, copy.selection.set.as_deref(), before.as_ref())?;
     let followed = source.is_direct.then(|| Followed { url: copy.url.clone(), set: set.name() });
     let offer = Offer::of(set);
-    if offer.base(copy.choice.sync_options().baseline).is_none() {
+    if offer.base(copy.selection.sync_options().baseline).is_none() {
         return Err(ListenError::NothingOffered { set: set.name() }.into());
     }
-    let base = copy.choice.base.clone().unwrap_or_else(|| source.base.clone());
+    let base = copy.selection.base.clone().unwrap_or_else(|| source.base.clone());
     let directory = |error| Failure::configuration(format!("cannot use {}: {error}", copy.dir.display()));
     let target =
-        if is_only_looked_at { Target::look(&copy.dir, base) } else { Target::open(&copy.dir, base) };
+        if is_only_looked_at { Target::inspect(&copy.dir, base) } else { Target::open(&copy.dir, base) };
     let target = target.map_err(directory)?;
-    let target = match &copy.choice.state {
+    let target = match &copy.selection.state {
         Some(folder) => target.with_state(folder),
         None => target,
     };
@@ -197,16 +197,16 @@ async fn open(
 }
 
 fn state_folder(copy: &Copy) -> PathBuf {
-    copy.choice.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER))
+    copy.selection.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER))
 }
 
 /// An audit.
 async fn compare(copy: &Copy) -> Result<ExitCode, Failure> {
     let (client, offer, target, _) = open(copy, true).await?;
-    let options = copy.choice.sync_options();
-    let bar = Following::of(&options.progress);
+    let options = copy.selection.sync_options();
+    let progress_line = ProgressLine::of(&options.progress);
     let report = audit(&client, &offer, &target, &options).await;
-    drop(bar);
+    drop(progress_line);
     let report = report?;
     say(if copy.json { pretty(&serde_json::to_value(&report)?) } else { show::audit(&report) })?;
     Ok(verdict(report.verdict == Verdict::InStep))
@@ -214,7 +214,7 @@ async fn compare(copy: &Copy) -> Result<ExitCode, Failure> {
 
 /// Names each resource that is not left as it is, in the moment in which that is known.
 fn listing(json: bool) -> Progress {
-    Progress::telling(move |event| {
+    Progress::with_listener(move |event| {
         let line = if json { show::outcome_json(event) } else { show::outcome(event) };
         // A reader that went away is no reason to leave a copy half done.
         let _ = line.map_or(Ok(()), say);
@@ -222,10 +222,10 @@ fn listing(json: bool) -> Progress {
 }
 
 /// What it did, which `status` then tells too.
-async fn synchronise(copy: &Copy, options: &SyncOptions, how: Look) -> Result<Report, Failure> {
+async fn synchronise_copy(copy: &Copy, options: &SyncOptions, how: Depth) -> Result<Report, Failure> {
     let (did, followed) = match open(copy, options.dry_run).await {
         Ok((client, offer, target, followed)) => {
-            let did = look(&client, &offer, &target, options, how).await;
+            let did = synchronise(&client, &offer, &target, options, how).await;
             // What the other one does counts.
             if let Err(error @ SyncError::InUse { .. }) = did {
                 return Err(error.into());
@@ -246,9 +246,9 @@ fn remember(copy: &Copy, did: Result<&Report, &str>, followed: Option<Followed>)
     if did.is_err() && !folder.is_dir() {
         return;
     }
-    let followed = followed.filter(|_| did.is_ok()).or_else(|| followed_alone(&folder));
-    if let Err(error) = remember_alone(&folder, did.cloned().map_err(str::to_owned), followed) {
-        tracing::warn!(%error, "`status` does not tell of this run");
+    let followed = followed.filter(|_| did.is_ok()).or_else(|| followed_by_sync(&folder));
+    if let Err(error) = record_sync(&folder, did.cloned().map_err(str::to_owned), followed) {
+        tracing::warn!(%error, "cannot record this run for `status`");
     }
 }
 
@@ -290,10 +290,10 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
     let copies = flags.copies().map_err(|text| Failure { code: USAGE, text })?;
     let of = |(url, into): (String, PathBuf)| {
         let mut options = ListenOptions::new(url, into);
-        options.sync = flags.choice.sync_options();
-        options.set.clone_from(&flags.choice.set);
-        options.base.clone_from(&flags.choice.base);
-        options.state.clone_from(&flags.choice.state);
+        options.sync = flags.selection.sync_options();
+        options.set.clone_from(&flags.selection.set);
+        options.base.clone_from(&flags.selection.base);
+        options.state.clone_from(&flags.selection.state);
         options.poll = flags.poll;
         options
     };
@@ -301,9 +301,9 @@ async fn keep_in_step(flags: Listen) -> Result<ExitCode, Failure> {
     let copies = copies.into_iter().map(of).collect();
     let tell = move |directory: &Path, event: Event| {
         let line = match flags.json {
-            true => Some(show::heard_json(directory, &event).to_string()),
-            false if is_one => show::heard(&event),
-            false => show::heard(&event).map(|line| format!("{}: {line}", directory.display())),
+            true => Some(show::listen_event_json(directory, &event).to_string()),
+            false if is_one => show::listen_event(&event),
+            false => show::listen_event(&event).map(|line| format!("{}: {line}", directory.display())),
         };
         // A reader that went away is no reason to stop keeping the copy.
         let _ = line.map_or(Ok(()), say);

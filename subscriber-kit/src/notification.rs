@@ -24,7 +24,7 @@ pub struct Interval {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Resources changed in this time: deal with the changes.
-    Told(Interval),
+    ChangeNotification(Interval),
     /// The Change List or Change Dump, which tells of changed resources, changed: deal with the changes.
     Changes,
     /// The Resource List, or the Resource Dump where that is all there is, changed: synchronise.
@@ -44,7 +44,7 @@ pub enum NotUnderstood {
     #[error(transparent)]
     Unreadable(#[from] xml::ReadError),
     /// It breaks rules of the specification.
-    #[error("it breaks rules:\n{0}")]
+    #[error("rules of the specification are broken:\n{0}")]
     Violations(#[from] resync_core::rules::Violations),
     /// It is a document of another kind.
     #[error("it is a {0}, not a notification")]
@@ -61,7 +61,7 @@ pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
         let root = &document.header().metadata;
         // Of older notifications, whose rules ask for no interval.
         let interval = root.from.zip(root.until).map(|(from, until)| Interval { from, until });
-        return Ok(interval.map_or(Meaning::Changes, Meaning::Told));
+        return Ok(interval.map_or(Meaning::Changes, Meaning::ChangeNotification));
     }
     let changes = FrameworkNotification::changes(&document)
         .ok_or_else(|| NotUnderstood::OtherKind(document.capability().to_string()))?;
@@ -84,7 +84,7 @@ pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<(DateTime, Entry)> {
 fn weight(meaning: &Meaning) -> u8 {
     match meaning {
         Meaning::NotUsed => 0,
-        Meaning::Changes | Meaning::Told(_) => 1,
+        Meaning::Changes | Meaning::ChangeNotification(_) => 1,
         Meaning::Synchronise => 2,
         Meaning::LookInside => 3,
         Meaning::DiscoverAgain => 4,
@@ -198,7 +198,7 @@ mod tests {
         let [from, until] = ["2026-11-20T09:00:00Z", "2026-11-20T09:01:00Z"].map(|at| at.parse().unwrap());
         let told = ChangeNotification::new(from, until).change(ResourceChange::updated("http://a.example/x"));
         let meant = meaning(&xml::write(&told.build().unwrap()), &set()).unwrap();
-        assert_eq!(meant, Meaning::Told(Interval { from, until }));
+        assert_eq!(meant, Meaning::ChangeNotification(Interval { from, until }));
     }
 
     #[test]

@@ -20,8 +20,8 @@ use url::Url;
 use crate::channel::Wanted;
 use crate::discover::DiscoverError;
 use crate::fetch::{Client, FetchError};
-use crate::hook::Heard;
-use crate::hook_queue::{HookQueue, Told};
+use crate::hook::Notification;
+use crate::hook_queue::{HookQueue, HookResult};
 use crate::inbox::{Deliveries, Receipt};
 use crate::service::{Party, Service, ServiceOptions, leave_each};
 use crate::state::{StateError, Subscriptions};
@@ -117,8 +117,8 @@ pub enum RelayError {
     #[error(transparent)]
     State(#[from] StateError),
     /// Nobody hears what happens.
-    #[error("what happens cannot be told: {0}")]
-    Untold(std::io::Error),
+    #[error("cannot write output: {0}")]
+    Output(std::io::Error),
 }
 
 impl RelayError {
@@ -158,14 +158,14 @@ pub async fn relay(
     let bind_error = |source| RelayError::Bind { address: options.service.listen, source };
     let states = [(subscriptions, client.clone())];
     let (service, mut parties) = Service::bind(&options.service, states).await.map_err(bind_error)?;
-    events(Relayed::Listening { address: service.address }).map_err(RelayError::Untold)?;
+    events(Relayed::Listening { address: service.address }).map_err(RelayError::Output)?;
     // One state was given.
     let Some((party, deliveries)) = parties.pop() else { return Ok(()) };
-    let (mut keeping, news) = keep_all(&options.topics, &client, &party)?;
+    let (mut keeping, topic_events) = keep_all(&options.topics, &client, &party)?;
     let work = async {
-        let to_tell = HookQueue::new(options.service.hook.clone());
-        let work = Work { topics: &options.topics, hopeless: BTreeMap::new(), to_tell };
-        work.run(news, deliveries, &mut events).await.map(|never| match never {})
+        let hooks = HookQueue::new(options.service.hook.clone());
+        let work = Work { topics: &options.topics, refused: BTreeMap::new(), hooks };
+        work.run(topic_events, deliveries, &mut events).await.map(|never| match never {})
     };
     let result = service.run(pin!(work), shutdown, options.service.unsubscribe_on_exit).await;
     // They hold the state, which whoever begins next asks for.
@@ -203,15 +203,15 @@ pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<T
 }
 
 /// What is new of a topic, by its number.
-type News = mpsc::UnboundedReceiver<(usize, TopicEvent)>;
+type TopicEvents = mpsc::UnboundedReceiver<(usize, TopicEvent)>;
 
 /// Each topic by itself, until the tasks are dropped.
 fn keep_all(
     topics: &[String],
     client: &Client,
     party: &Party,
-) -> Result<(JoinSet<Infallible>, News), FetchError> {
-    let (tell, news) = mpsc::unbounded_channel();
+) -> Result<(JoinSet<Infallible>, TopicEvents), FetchError> {
+    let (tell, topic_events) = mpsc::unbounded_channel();
     let mut keeping = JoinSet::new();
     let wanted = Arc::new(Wanted::by_all(&party.subscriber, &party.subscriptions, topics.len()));
     for (number, (topic, client)) in topics.iter().cloned().zip(client.for_each(topics)?).enumerate() {
@@ -223,7 +223,7 @@ fn keep_all(
             keep_one_of(&client, &subscriber, &subscriptions, &topic, (&wanted, number), &mut tell).await
         });
     }
-    Ok((keeping, news))
+    Ok((keeping, topic_events))
 }
 
 /// Of a notification that is not done: how it is done, and how many before it did not come.
@@ -233,31 +233,31 @@ type Open = (Receipt, u64);
 struct Work<'o> {
     topics: &'o [String],
     /// Those that will not mend by themselves, and why.
-    hopeless: BTreeMap<usize, TopicError>,
+    refused: BTreeMap<usize, TopicError>,
     /// What a hook is to hear of.
-    to_tell: HookQueue<Open>,
+    hooks: HookQueue<Open>,
 }
 
 impl Work<'_> {
     async fn run(
         mut self,
-        mut news: News,
+        mut topic_events: TopicEvents,
         mut deliveries: Deliveries,
         events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
     ) -> Result<Infallible, RelayError> {
         loop {
             tokio::select! {
-                Some((number, event)) = news.recv() => self.topic(number, event, events)?,
-                Some(delivery) = deliveries.next(), if self.to_tell.len() < MAX_WAITING => {
+                Some((number, event)) = topic_events.recv() => self.topic(number, event, events)?,
+                Some(delivery) = deliveries.next(), if self.hooks.len() < MAX_WAITING => {
                     let skipped = delivery.skipped;
-                    let (receipt, heard) = delivery.into_heard();
-                    if self.to_tell.has_hook() {
-                        self.to_tell.push((receipt, skipped), heard);
+                    let (receipt, notification) = delivery.into_notification();
+                    if self.hooks.has_hook() {
+                        self.hooks.push((receipt, skipped), notification);
                     } else {
-                        hand_over((receipt, skipped), heard, events).await?;
+                        hand_over((receipt, skipped), notification, events).await?;
                     }
                 }
-                told = self.to_tell.next() => told_hook(told, events).await?,
+                result = self.hooks.next() => hook_ended(result, events).await?,
             }
         }
     }
@@ -270,58 +270,58 @@ impl Work<'_> {
     ) -> Result<(), RelayError> {
         match event {
             TopicEvent::Subscribed { topic, until } => {
-                self.hopeless.remove(&number);
-                events(Relayed::Subscribed { topic, until }).map_err(RelayError::Untold)
+                self.refused.remove(&number);
+                events(Relayed::Subscribed { topic, until }).map_err(RelayError::Output)
             }
             TopicEvent::Failed { error, retry_in } => {
                 let (topic, cause) = (self.topics[number].clone(), error.to_string());
                 if error.is_transient() {
-                    self.hopeless.remove(&number);
+                    self.refused.remove(&number);
                 } else {
-                    self.hopeless.insert(number, error);
+                    self.refused.insert(number, error);
                 }
-                if self.hopeless.len() == self.topics.len()
-                    && let Some((_, first)) = self.hopeless.pop_first()
+                if self.refused.len() == self.topics.len()
+                    && let Some((_, first)) = self.refused.pop_first()
                 {
                     return Err(first.into());
                 }
-                events(Relayed::TopicFailed { topic, cause, retry_in }).map_err(RelayError::Untold)
+                events(Relayed::TopicFailed { topic, cause, retry_in }).map_err(RelayError::Output)
             }
         }
     }
 }
 
-async fn told_hook(
-    told: Told<Open>,
+async fn hook_ended(
+    result: HookResult<Open>,
     events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
 ) -> Result<(), RelayError> {
-    let event = match told {
-        Told::Done((receipt, skipped), heard) => {
+    let event = match result {
+        HookResult::Done((receipt, skipped), notification) => {
             done(receipt).await;
-            notification(heard, skipped)
+            relayed(notification, skipped)
         }
-        Told::Failed { error, retry_in } => Relayed::HookFailed { cause: error.to_string(), retry_in },
+        HookResult::Failed { error, retry_in } => Relayed::HookFailed { cause: error.to_string(), retry_in },
     };
-    events(event).map_err(RelayError::Untold)
+    events(event).map_err(RelayError::Output)
 }
 
 /// Without a hook a notification is dealt with when it was told.
 async fn hand_over(
     (receipt, skipped): Open,
-    heard: Heard,
+    notification: Notification,
     events: &mut (impl FnMut(Relayed) -> io::Result<()> + Send),
 ) -> Result<(), RelayError> {
-    events(notification(heard, skipped)).map_err(RelayError::Untold)?;
+    events(relayed(notification, skipped)).map_err(RelayError::Output)?;
     done(receipt).await;
     Ok(())
 }
 
-fn notification(Heard { id, topic, content_type, body }: Heard, skipped: u64) -> Relayed {
+fn relayed(Notification { id, topic, content_type, body }: Notification, skipped: u64) -> Relayed {
     Relayed::Notification { id, topic, content_type, body, skipped }
 }
 
 async fn done(receipt: Receipt) {
     if let Err(error) = receipt.done().await {
-        tracing::error!(%error, "that a notification is done is not kept: it is handed over again after a restart");
+        tracing::error!(%error, "cannot record that a notification is done; it is handed over again after a restart");
     }
 }

@@ -38,7 +38,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// How long leaving may take.
-const UNSUBSCRIBE_PATIENCE: Duration = Duration::from_secs(15);
+const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// One server for the callbacks of several states.
 pub(crate) struct Service {
@@ -185,7 +185,7 @@ fn all_of(parties: &[Party]) -> impl Iterator<Item = (Subscriber, SubscriptionId
 /// Ends these subscriptions as far as that can be done soon.
 pub(crate) async fn leave_each(subscriptions: impl Iterator<Item = (Subscriber, SubscriptionId)>) {
     let leaving = subscriptions.map(|(subscriber, id)| leave(subscriber, id));
-    if tokio::time::timeout(UNSUBSCRIBE_PATIENCE, join_all(leaving)).await.is_err() {
+    if tokio::time::timeout(UNSUBSCRIBE_TIMEOUT, join_all(leaving)).await.is_err() {
         tracing::warn!("not unsubscribed in time; the lease will run out");
     }
 }

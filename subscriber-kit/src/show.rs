@@ -15,7 +15,7 @@ use resync_subscriber_kit::relay::Relayed;
 use resync_subscriber_kit::state::{LastSync, Status};
 use resync_subscriber_kit::subscription::{Phase, Subscription};
 use resync_subscriber_kit::sync::{
-    AuditReport, Event as Dealt, FAILURES_KEPT, Hole, Method, Outcome, Report, Seams, Verdict,
+    AuditReport, Event as ResourceEvent, FAILURES_KEPT, Gap, GapHistory, Method, Outcome, Report, Verdict,
 };
 use serde_json::{Value, json};
 use url::Url;
@@ -163,7 +163,7 @@ pub(crate) fn relayed(event: Relayed) -> String {
         }
         Relayed::Notification { topic, body, skipped, .. } => {
             let missed =
-                if skipped > 0 { format!(", {skipped} before it did not come") } else { String::new() };
+                if skipped > 0 { format!(", {skipped} before it are missing") } else { String::new() };
             format!("notified of {}: {} bytes{missed}", topic.as_str(), body.len())
         }
         other => format!("{other:?}"),
@@ -202,13 +202,13 @@ pub(crate) fn relayed_json(event: Relayed) -> Value {
 }
 
 /// What happens to a copy that is kept in step, where that is worth a line.
-pub(crate) fn heard(event: &Event) -> Option<String> {
+pub(crate) fn listen_event(event: &Event) -> Option<String> {
     Some(match event {
         Event::Listening { address } => format!("listening on http://{address}"),
         Event::Subscribed { topic, until } => subscribed(topic, *until),
-        Event::Notified => "notified: something changed".to_owned(),
-        Event::Gap { told_until, from } => {
-            format!("not told what changed from {told_until} to {from}: it is found out")
+        Event::Notified => "notified: the Source changed".to_owned(),
+        Event::Gap { known_until, from } => {
+            format!("notifications from {known_until} to {from} are missing; reading the lists")
         }
         Event::Synchronised(found) => report(found),
         Event::HookFailed { cause, retry_in } => {
@@ -221,14 +221,14 @@ pub(crate) fn heard(event: &Event) -> Option<String> {
 }
 
 /// The same as one JSON object a line.
-pub(crate) fn heard_json(directory: &Path, event: &Event) -> Value {
+pub(crate) fn listen_event_json(directory: &Path, event: &Event) -> Value {
     let details = match event {
         Event::Listening { address } => json!({ "address": address.to_string() }),
         Event::Subscribed { topic, until } => {
             json!({ "topic": topic.as_str(), "until": until.to_string() })
         }
-        Event::Gap { told_until, from } => {
-            json!({ "told_until": told_until.to_string(), "from": from.to_string() })
+        Event::Gap { known_until, from } => {
+            json!({ "known_until": known_until.to_string(), "from": from.to_string() })
         }
         Event::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
         Event::HookFailed { cause, retry_in } | Event::SyncFailed { cause, retry_in } => {
@@ -237,19 +237,19 @@ pub(crate) fn heard_json(directory: &Path, event: &Event) -> Value {
         Event::Stopped { cause } => json!({ "cause": cause }),
         _ => Value::Null,
     };
-    let mut told = json!({ "event": event.kind() });
+    let mut object = json!({ "event": event.kind() });
     for (name, value) in details.as_object().into_iter().flatten() {
-        told[name] = value.clone();
+        object[name] = value.clone();
     }
-    told["directory"] = json!(directory.to_string_lossy());
-    told
+    object["directory"] = json!(directory.to_string_lossy());
+    object
 }
 
 /// What became of one resource, unless nothing did.
-pub(crate) fn outcome(dealt: Dealt<'_>) -> Option<String> {
+pub(crate) fn outcome(event: ResourceEvent<'_>) -> Option<String> {
     // No name makes a line that looks like another one.
-    let uri = dealt.uri.replace(char::is_control, " ");
-    match dealt.outcome {
+    let uri = event.uri.replace(char::is_control, " ");
+    match event.outcome {
         Ok(Outcome::Unchanged) => None,
         Ok(outcome) => Some(format!("{} {uri}", outcome.name())),
         Err(cause) => Some(format!("failed {uri}: {cause}")),
@@ -257,14 +257,14 @@ pub(crate) fn outcome(dealt: Dealt<'_>) -> Option<String> {
 }
 
 /// The same as one JSON object a line.
-pub(crate) fn outcome_json(dealt: Dealt<'_>) -> Option<String> {
-    let uri = dealt.uri;
-    let told = match dealt.outcome {
+pub(crate) fn outcome_json(event: ResourceEvent<'_>) -> Option<String> {
+    let uri = event.uri;
+    let object = match event.outcome {
         Ok(Outcome::Unchanged) => return None,
         Ok(outcome) => json!({ "outcome": outcome.name(), "uri": uri }),
         Err(cause) => json!({ "outcome": "failed", "uri": uri, "cause": cause }),
     };
-    Some(told.to_string())
+    Some(object.to_string())
 }
 
 /// A line that scripts may wait for; its beginning says whether all is well.
@@ -275,8 +275,8 @@ pub(crate) fn report(report: &Report) -> String {
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {resources} resources {done}")
-    } else if failed + not_deleted == 0 && report.uncertain.is_some() {
-        format!("not proven: {resources} resources {done}")
+    } else if failed + not_deleted == 0 && report.unproven.is_some() {
+        format!("unproven: {resources} resources {done}")
     } else {
         format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
     }];
@@ -284,11 +284,11 @@ pub(crate) fn report(report: &Report) -> String {
     lines.extend(more(report.failures.len(), failed + not_deleted));
     let deleted = match report.method {
         Method::Baseline => "nothing was deleted",
-        Method::Incremental => "nothing was deleted but what is told to be",
+        Method::Incremental => "nothing was deleted except listed deletions",
     };
     lines.extend(report.deletion_skipped.iter().map(|why| format!("  {deleted}: {why}")));
-    lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
-    lines.extend(seams(&report.seams));
+    lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
+    lines.extend(gaps(&report.gaps));
     lines.join("\n")
 }
 
@@ -299,12 +299,12 @@ fn more(named: usize, all: u64) -> Option<String> {
 }
 
 /// What is worth knowing of a Source whose lists do not touch, again and again.
-fn seams(seams: &Seams) -> Option<String> {
-    let Hole { told_until, from } = seams.last.filter(|_| seams.are_a_habit())?;
-    let holes = seams.holes;
+fn gaps(gaps: &GapHistory) -> Option<String> {
+    let Gap { known_until, from } = gaps.last.filter(|_| gaps.are_recurrent())?;
+    let count = gaps.count;
     Some(format!(
-        "  the Source's lists of changes do not touch, {holes} times so far, at last from {told_until} to {from}: what changed \
-         between is found out from the next Resource List, for which it is asked about once an hour"
+        "  the Source's Change Lists had {count} gaps, the last from {known_until} to {from}; its Resource List, which closes \
+         them, is read once an hour"
     ))
 }
 
@@ -312,7 +312,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     let AuditReport { resources, same, missing, stale, corrupt, unverifiable, extra, failed, .. } = report;
     let verdict = match report.verdict {
         Verdict::InStep => "in step",
-        Verdict::Unproven => "not proven",
+        Verdict::Unproven => "unproven",
         Verdict::NotInStep => "not in step",
     };
     let mut lines = vec![format!(
@@ -324,7 +324,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     lines.extend(more(report.findings.len(), missing + report.different + failed));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
     lines.extend(more(report.extra_files.len(), *extra));
-    lines.extend(report.uncertain.iter().map(|why| format!("  not certain: {why}")));
+    lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.join("\n")
 }
 
@@ -393,13 +393,13 @@ mod tests {
     #[test]
     fn what_a_report_has_no_room_for_is_told_by_its_number() {
         let finding = || Failure { loc: "http://source.example/a".to_owned(), cause: "missing".to_owned() };
-        let told = |missing: u64, named: usize| {
+        let object = |missing: u64, named: usize| {
             let findings = (0..named).map(|_| finding()).collect();
             let extra_files = (0..named).map(|number| number.to_string()).collect();
             audit(&AuditReport { missing, extra: missing, findings, extra_files, ..AuditReport::default() })
         };
-        assert_eq!(told(130, FAILURES_KEPT).matches("  and 30 more").count(), 2);
-        assert!(!told(100, FAILURES_KEPT).contains("more"));
+        assert_eq!(object(130, FAILURES_KEPT).matches("  and 30 more").count(), 2);
+        assert!(!object(100, FAILURES_KEPT).contains("more"));
         let mut full = Report::default();
         full.failed = 103;
         full.failures = (0..FAILURES_KEPT).map(|_| finding()).collect();
@@ -408,19 +408,20 @@ mod tests {
 
     #[test]
     fn no_name_makes_a_line_that_looks_like_another_one() {
-        let dealt = Dealt { uri: "http://source.example/a\ndeleted b", outcome: Ok(Outcome::Created) };
-        assert_eq!(outcome(dealt).unwrap(), "created http://source.example/a deleted b");
-        assert_eq!(outcome(Dealt { outcome: Ok(Outcome::Unchanged), ..dealt }), None);
+        let event =
+            ResourceEvent { uri: "http://source.example/a\ndeleted b", outcome: Ok(Outcome::Created) };
+        assert_eq!(outcome(event).unwrap(), "created http://source.example/a deleted b");
+        assert_eq!(outcome(ResourceEvent { outcome: Ok(Outcome::Unchanged), ..event }), None);
     }
 
     #[test]
     fn a_body_that_is_no_text_is_told_whole() {
-        let told = |body: &[u8]| {
+        let object = |body: &[u8]| {
             let topic = TopicUrl::parse("http://source.example/topic").unwrap();
             let body = body.to_vec();
             relayed_json(Relayed::Notification { id: None, topic, content_type: None, body, skipped: 0 })
         };
-        let (text, other) = (told(b"news"), told(b"\xff\x00"));
+        let (text, other) = (object(b"news"), object(b"\xff\x00"));
         assert_eq!((&text["body"], &text["body_base64"]), (&json!("news"), &Value::Null));
         assert_eq!((&other["body"], &other["body_base64"]), (&Value::Null, &json!("/wA=")));
     }

@@ -13,7 +13,7 @@ use crate::state::{Mode, Record, StateError, SubscriptionId, Subscriptions};
 use crate::subscription::{Phase, Rotation};
 
 /// How long a hub that accepted a request may take to verify it, before it is asked again.
-const VERIFICATION_PATIENCE: Duration = Duration::from_secs(30);
+const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a secret is used, unless told otherwise.
 pub(crate) const ROTATE_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -22,7 +22,7 @@ pub(crate) const ROTATE_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Debug, thiserror::Error)]
 pub enum SubscribeError {
     /// The hub could not be asked.
-    #[error("the hub cannot be asked: {0}")]
+    #[error("cannot send a request to the hub: {0}")]
     Hub(#[from] FetchError),
     /// The hub answered, but not 202 (W-085).
     #[error("the hub {hub} answers {status}: {text}")]
@@ -36,7 +36,7 @@ pub enum SubscribeError {
     },
     /// The hub accepted but its verification did not arrive.
     #[error(
-        "the hub accepted the request but did not verify it within {waited:?}: check that the callback at {callback_origin} can be reached from the hub"
+        "the hub accepted the request but did not verify it within {waited:?}; check that the hub can reach the callback at {callback_origin}"
     )]
     NotVerified {
         /// How long was waited.
@@ -51,7 +51,7 @@ pub enum SubscribeError {
         reason: String,
     },
     /// The callback prefix does not make a callback.
-    #[error("{prefix} cannot be the beginning of a callback: {source}")]
+    #[error("{prefix} is not usable as a callback URL: {source}")]
     Callback {
         /// The prefix.
         prefix: Box<Url>,
@@ -59,7 +59,7 @@ pub enum SubscribeError {
         source: UrlError,
     },
     /// The subscription's own hub address is unusable.
-    #[error("{hub:?} is not a hub's URL: {source}")]
+    #[error("{hub:?} is not a valid hub URL: {source}")]
     HubUrl {
         /// The text that was kept.
         hub: String,
@@ -206,7 +206,7 @@ impl Subscriber {
                         return error;
                     }
                     let pause = pauses.after_failure();
-                    tracing::warn!(%error, retry_in = ?pause, "the subscription could not be made or renewed");
+                    tracing::warn!(%error, retry_in = ?pause, "cannot make or renew the subscription");
                     self.until_denied(id, pause).await
                 }
             };
@@ -261,14 +261,14 @@ impl Subscriber {
         &self,
         id: &SubscriptionId,
         callback: &CallbackUrl,
-        look: impl Fn(&Record) -> Option<T>,
+        read: impl Fn(&Record) -> Option<T>,
     ) -> Result<T, SubscribeError> {
         let mut changes = self.subscriptions.watch();
         let wait = async {
             loop {
                 let seen = self.subscriptions.with(&id.0, |record| match &record.denied {
                     Some(reason) => Some(Err(SubscribeError::Denied { reason: reason.clone() })),
-                    None => look(record).map(Ok),
+                    None => read(record).map(Ok),
                 });
                 if let Some(result) = seen.ok_or(SubscribeError::Unknown)? {
                     return result;
@@ -278,7 +278,7 @@ impl Subscriber {
                 }
             }
         };
-        let waited = VERIFICATION_PATIENCE;
+        let waited = VERIFICATION_TIMEOUT;
         tokio::time::timeout(waited, wait).await.unwrap_or_else(|_| {
             Err(SubscribeError::NotVerified { waited, callback_origin: callback.origin() })
         })

@@ -13,7 +13,7 @@ use resync_core::websub::secret::Secret;
 use resync_core::websub::verification::Verification;
 
 use crate::discover::Channel;
-use crate::state::{Book, KeptSecret, Mode, Pending, Record, StateError, SubscriptionId, Subscriptions};
+use crate::state::{KeptSecret, Mode, Pending, Record, StateError, StateFile, SubscriptionId, Subscriptions};
 
 /// How long a request to the hub may be verified; hubs may be busy.
 const PENDING_FOR: Duration = Duration::from_secs(3600);
@@ -98,8 +98,8 @@ impl Subscriptions {
     ) -> Result<(), StateError> {
         let token = id.0.clone();
         let until_unix_millis = in_the_future(PENDING_FOR);
-        self.update(move |book| {
-            if let Some(record) = book.record(&token) {
+        self.update(move |state_file| {
+            if let Some(record) = state_file.record(&token) {
                 record.pending = Some(Pending { mode, until_unix_millis, confirmed: false });
                 record.callback = Some(callback);
                 record.denied = None;
@@ -125,8 +125,8 @@ impl Subscriptions {
             return Ok(Verdict::NotPending);
         }
         let token = token.to_owned();
-        self.update(move |book| {
-            let record = book.record(&token);
+        self.update(move |state_file| {
+            let record = state_file.record(&token);
             record.map_or(Verdict::NotPending, |record| record.accept(verification, now))
         })
         .await
@@ -152,7 +152,7 @@ impl Subscriptions {
     /// All subscriptions as they stand.
     #[must_use]
     pub fn list(&self) -> Vec<Subscription> {
-        self.with_book(Book::subscriptions).into_iter().map(|one| self.as_handled(one)).collect()
+        self.with_state_file(StateFile::subscriptions).into_iter().map(|one| self.as_handled(one)).collect()
     }
 
     /// What was handled is known before it is part of the book.
@@ -181,8 +181,9 @@ impl Subscriptions {
     fn ids_of(&self, wanted: impl Fn(&Record) -> bool) -> Vec<SubscriptionId> {
         let now = DateTime::now();
         let is_active = |phase| matches!(phase, Phase::Active { .. } | Phase::Renewing { .. });
-        self.with_book(|book| {
-            let found = book.subscriptions.iter().filter(|one| is_active(one.phase(now)) && wanted(one));
+        self.with_state_file(|state_file| {
+            let found =
+                state_file.subscriptions.iter().filter(|one| is_active(one.phase(now)) && wanted(one));
             found.map(|record| SubscriptionId(record.token.as_str().into())).collect()
         })
     }
@@ -190,23 +191,23 @@ impl Subscriptions {
     /// One subscription as it stands.
     #[must_use]
     pub fn get(&self, id: &SubscriptionId) -> Option<Subscription> {
-        let found = self.with(&id.0, Record::look)?;
+        let found = self.with(&id.0, Record::summary)?;
         Some(self.as_handled((id.0.to_string(), found)))
     }
 }
 
-impl Book {
+impl StateFile {
     pub(crate) fn record(&mut self, token: &str) -> Option<&mut Record> {
         self.subscriptions.iter_mut().find(|record| record.token == token)
     }
 
     pub(crate) fn subscriptions(&self) -> Vec<(String, Subscription)> {
-        self.subscriptions.iter().map(|record| (record.token.clone(), record.look())).collect()
+        self.subscriptions.iter().map(|record| (record.token.clone(), record.summary())).collect()
     }
 }
 
 impl Record {
-    fn look(&self) -> Subscription {
+    fn summary(&self) -> Subscription {
         Subscription {
             topic: self.topic.clone(),
             hub: self.hub.clone(),
@@ -401,7 +402,7 @@ mod tests {
     async fn w115_w117_what_is_in_force_is_not_confirmed_to_whoever_asks() {
         let (subscriptions, id) = pending(Mode::Subscribe).await;
         subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
-        subscriptions.update(|book| book.subscriptions[0].pending = None).await.unwrap();
+        subscriptions.update(|state_file| state_file.subscriptions[0].pending = None).await.unwrap();
         let foreign = subscriptions.verify(&id.0, subscribe(TOPIC, 60)).await;
         assert_eq!(foreign.unwrap(), Verdict::NotPending);
     }
@@ -444,7 +445,10 @@ mod tests {
         let (subscriptions, id) = pending(Mode::Subscribe).await;
         subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
         let again = Pending { mode: Mode::Subscribe, until_unix_millis: i64::MAX, confirmed: false };
-        subscriptions.update(move |book| book.subscriptions[0].pending = Some(again)).await.unwrap();
+        subscriptions
+            .update(move |state_file| state_file.subscriptions[0].pending = Some(again))
+            .await
+            .unwrap();
         assert!(matches!(subscriptions.get(&id).unwrap().phase, Phase::Renewing { .. }));
     }
 

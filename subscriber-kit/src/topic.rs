@@ -102,7 +102,7 @@ pub(crate) async fn keep_one_of(
 ) -> Infallible {
     let topic = Topic { client, subscriber, subscriptions, url };
     let mut pause = pauses(LONGEST_RETRY);
-    let mut now = topic.find_patiently(&mut pause, events).await;
+    let mut now = topic.find_with_retries(&mut pause, events).await;
     loop {
         wanted.set(number, &now).await;
         now = topic.keep(&now, &mut pause, events).await;
@@ -117,7 +117,7 @@ struct Topic<'t> {
 }
 
 impl Topic<'_> {
-    async fn find_patiently(
+    async fn find_with_retries(
         &self,
         pause: &mut Backoff,
         events: &mut (impl FnMut(TopicEvent) + Send),
@@ -176,7 +176,7 @@ impl Topic<'_> {
                 found = ended(&mut looking) => {
                     looking = None;
                     let found = found.unwrap_or_else(|error: DiscoverError| {
-                        tracing::warn!(%error, url = self.url, "a topic cannot be looked for anew: it is kept as it was found");
+                        tracing::warn!(%error, url = self.url, "discovery of a topic failed; keeping the known channel");
                         known.to_vec()
                     });
                     if has_failed || found != known {

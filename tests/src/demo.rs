@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use resync_harness::tree;
 use resync_hub::{Hub, config};
-use resync_publisher::notify::{Outcome, Told};
+use resync_publisher::notify::{HubReport, Outcome};
 use resync_publisher::serve::serve;
 use resync_publisher::{BaseUrl, HubUrl, Settings, build, notify};
-use resync_subscriber_kit::fetch::Reach;
+use resync_subscriber_kit::fetch::AddressPolicy;
 use resync_subscriber_kit::listen::{Event, ListenOptions, listen};
 use resync_subscriber_kit::sync::Report;
 use tokio::net::TcpListener;
@@ -133,8 +133,8 @@ async fn built(settings: &Settings, site: &Path) -> Result<resync_publisher::pub
     Ok(tokio::task::spawn_blocking(move || build(&settings, &site)).await??)
 }
 
-fn accepted(told: Vec<Told>) -> Result<u16, Anything> {
-    match told.into_iter().map(|told| told.outcome).next() {
+fn accepted(reports: Vec<HubReport>) -> Result<u16, Anything> {
+    match reports.into_iter().map(|reports| reports.outcome).next() {
         Some(Outcome::Accepted { status }) => Ok(status),
         Some(Outcome::Failed(error)) => Err(error.into()),
         Some(Outcome::NothingChanged) | None => Err("the Source saw nothing to tell".into()),
@@ -167,7 +167,8 @@ impl Destination {
         let mut options = ListenOptions::new(source, copy);
         options.sync.delete = true;
         // It is on this machine.
-        options.service.client.reach = Reach::AsNearAs(Url::parse(source).into_iter().collect());
+        options.service.client.address_policy =
+            AddressPolicy::NetworkOf(Url::parse(source).into_iter().collect());
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let hear = move |event| drop(sender.send((Instant::now(), event)));

@@ -40,6 +40,8 @@ struct Host {
     is_honest: bool,
     answers: Answers,
     answered: u64,
+    /// How a delivery ends that it answers now.
+    outcome: Outcome,
 }
 
 /// A worker, and the world around it.
@@ -62,12 +64,17 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(RetryPolicy { trouble: vec![], refused: vec![], gone_confirm_after: Duration::ZERO })
+    }
+
+    /// One in which failures are repeated so.
+    fn with(retry: RetryPolicy) -> Self {
         let now = Now::read();
         let neighbours = Neighbours::of(PLACES, PER_HOST);
         let limits = Limits {
             per_host: PER_HOST,
             window: 1_024,
-            retry: RetryPolicy { trouble: vec![], refused: vec![], gone_confirm_after: Duration::ZERO },
+            retry,
             breaker: BreakerPolicy { failures: 0, open: Duration::ZERO, open_max: Duration::ZERO },
             steps: 256,
             neighbours,
@@ -102,7 +109,8 @@ impl World {
     /// A host with so many subscriptions of a topic, at this address.
     fn join(&mut self, topic: TopicId, address: Ipv4Addr, subscriptions: usize, answers: Answers) {
         let is_honest = topic == HONEST;
-        self.hosts.push(Host { address: address.into(), is_honest, answers, answered: 0 });
+        let (address, outcome) = (address.into(), Outcome::Delivered);
+        self.hosts.push(Host { address, is_honest, answers, answered: 0, outcome });
         self.subscribe(self.hosts.len() - 1, topic, subscriptions);
     }
 
@@ -144,8 +152,8 @@ impl World {
                 continue;
             };
             idle = 0;
-            self.lanes.take(attempt.lane, attempt.started);
-            self.in_slow_lane += usize::from(attempt.lane == Lane::Slow);
+            self.lanes.take(attempt.place.lane, attempt.place.busy_from());
+            self.in_slow_lane += usize::from(attempt.place.lane == Lane::Slow);
             let host = &mut self.hosts[self.host_of[&attempt.subscription]];
             host.answered += 1;
             let due = self.now.monotonic + (host.answers)(host.answered);
@@ -170,11 +178,13 @@ impl World {
                 && next.key().0 <= self.now.monotonic
             {
                 let (at, attempt) = next.remove();
-                self.lanes.release(attempt.lane, attempt.started);
-                let is_honest = self.hosts[self.host_of[&attempt.subscription]].is_honest;
-                self.honest += usize::from(attempt.topic == HONEST && is_honest);
-                let delivered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
-                self.machines[at].finished(&attempt, delivered, self.now);
+                self.lanes.release(attempt.place.lane, attempt.place.busy_from());
+                let host = &self.hosts[self.host_of[&attempt.subscription]];
+                let outcome = host.outcome.clone();
+                let is_well = host.is_honest && outcome == Outcome::Delivered;
+                self.honest += usize::from(attempt.topic == HONEST && is_well);
+                let answered = Finished::Answered { offset: attempt.offset, outcome };
+                self.machines[at].finished(&attempt, answered, self.now);
             }
             if self.now.monotonic >= self.next_checkpoint {
                 self.next_checkpoint = self.now.monotonic + 125 * MILLISECOND;
@@ -226,9 +236,10 @@ fn run(seed: u64) {
     let mut world = World::new();
     let kind = adversaries(&mut world, &mut rng);
     // Some of them are subscribers of the honest topic as well, and the first of these.
+    let joins = rng.choice([1..3, 100..500]).unwrap();
     for host in 0..world.hosts.len() {
         if rng.u8(0..4) == 0 {
-            world.subscribe(host, HONEST, rng.usize(1..3));
+            world.subscribe(host, HONEST, rng.usize(joins.clone()));
         }
     }
     let (hosts, of_each) = (rng.u8(1..8), rng.usize(5..20));
@@ -267,7 +278,7 @@ fn honest_subscribers_are_served_in_time_whatever_holds_places_beside_them() {
 fn tarpits_on_two_networks_leave_places_of_the_slow_lane_to_slow_hosts_elsewhere() {
     for seed in 0..4 {
         let (mut world, mut rng) = (World::new(), Rng::with_seed(seed));
-        for host in 0..16_u8 {
+        for host in 0..200_u8 {
             let address = Ipv4Addr::new(198, 18, host % 2, host);
             world.join(ATTACKED, address, 4 * PER_HOST, always(TIMEOUT));
         }
@@ -287,6 +298,30 @@ fn tarpits_on_two_networks_leave_places_of_the_slow_lane_to_slow_hosts_elsewhere
         }
         assert!(world.in_slow_lane > 0);
     }
+}
+
+/// Retries have a quarter of all places, and whoever refuses slowly comes there again and again.
+#[test]
+fn hosts_that_refuse_slowly_hold_up_no_retries_of_a_host_that_was_down_for_a_moment() {
+    let schedule = vec![Duration::from_secs(10); 200];
+    let gone_confirm_after = Duration::from_secs(60);
+    let mut world =
+        World::with(RetryPolicy { trouble: schedule.clone(), refused: schedule, gone_confirm_after });
+    for host in 0..5_000_u16 {
+        let [network, number] = (host % 1_000).to_be_bytes();
+        world.join(ATTACKED, Ipv4Addr::new(198, 18, network / 4, number), 1, always(2_900 * MILLISECOND));
+        world.hosts[usize::from(host)].outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+    }
+    world.join(HONEST, Ipv4Addr::new(203, 0, 113, 1), 100, always(10 * MILLISECOND));
+    world.post(ATTACKED);
+    world.run(Duration::from_secs(150), usize::MAX);
+    world.hosts.last_mut().unwrap().outcome = Outcome::unreachable();
+    world.post(HONEST);
+    world.run(Duration::from_secs(5), usize::MAX);
+    assert_eq!(world.honest, 0);
+    world.hosts.last_mut().unwrap().outcome = Outcome::Delivered;
+    let took = world.run(Duration::from_secs(1_000), 100);
+    assert!(took <= Duration::from_secs(30), "{} of 100 after {took:?}", world.honest);
 }
 
 /// Deliveries within so long, and the most that were under way, where all subscribers are alike.

@@ -7,6 +7,7 @@ use super::super::attempt::{Attempt, Finished};
 use super::super::hosts::HostId;
 use super::super::member::{Failing, Phase, Poison};
 use super::super::schedule::{self, Decision, Failure, GivenUp, Outcome, Row};
+use super::super::waiting::LastAttempt;
 use super::{Machine, Now};
 use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, TopicId};
 
@@ -28,10 +29,10 @@ impl Machine {
 
     /// Takes in what became of a request.
     pub(in super::super) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
-        if matches!(finished, Finished::Answered { outcome: Outcome::Delivered, .. }) {
-            self.hosts.delivered(attempt.host, (attempt.topic, attempt.subscription));
+        if let Finished::Answered { outcome, .. } = &finished {
+            self.note_last(attempt, *outcome == Outcome::Delivered);
         }
-        self.hosts.answered(attempt.host, attempt.lane, finished.sign(), attempt.started, now.monotonic);
+        self.hosts.answered(attempt.host, attempt.place, finished.sign(), now.monotonic);
         if !matches!(finished, Finished::HeldBack(_) | Finished::Undecided) {
             self.held_back.remove(attempt.host, (attempt.topic, attempt.subscription));
         }
@@ -81,6 +82,18 @@ impl Machine {
             }
             Finished::Undecided => self.hold_back(attempt, schedule::undecided, now),
             Finished::Vanished => self.remove(attempt.topic, attempt.subscription),
+        }
+    }
+
+    /// Whoever was delivered to is tried before others where its host is in trouble, and does not lose that before it fails.
+    fn note_last(&mut self, attempt: &Attempt, was_delivered: bool) {
+        if was_delivered {
+            self.hosts.delivered(attempt.host, (attempt.topic, attempt.subscription));
+        }
+        if was_delivered != attempt.was_delivered
+            && let Some(topic) = self.topics.get_mut(&attempt.topic)
+        {
+            topic.note_last(attempt.subscription, was_delivered);
         }
     }
 
@@ -154,7 +167,7 @@ impl Machine {
             member.suspect = Some(poison);
             member.phase = Phase::Waiting;
             state.detach(id);
-            self.hosts.wait(host, (topic, id), true);
+            self.hosts.wait(host, (topic, id), LastAttempt::Failed);
         }
         self.settle(topic);
     }

@@ -1,12 +1,11 @@
 //! A request that the machine of delivery wants to be made, and what became of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 
 use super::breaker::Sign;
-use super::hosts::HostId;
-use super::lanes::Lane;
+use super::hosts::{HostId, Place};
 use super::schedule::Outcome;
 use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
 
@@ -25,10 +24,12 @@ pub(super) struct Attempt {
     pub(super) newest_only: bool,
     /// How many times this has been tried, this one included.
     pub(super) number: u16,
-    /// Whose share of the requests under way it takes.
-    pub(super) lane: Lane,
+    /// What it takes of the requests under way.
+    pub(super) place: Place,
     /// The notification before it has failed a moment ago: does the subscriber refuse everything, or that one only?
     pub(super) probe: bool,
+    /// The last attempt for this subscription was delivered.
+    pub(super) was_delivered: bool,
     /// Who is taken up next.
     pub(super) ahead: Ahead,
     /// Whether the subscription is asked for again soon.
@@ -39,8 +40,6 @@ pub(super) struct Attempt {
     pub(super) confirmations: u32,
     /// The end of its subscription's lease, which each yes of the subscriber puts off.
     pub(super) lease_end: DateTime,
-    /// When it was taken up.
-    pub(super) started: Instant,
 }
 
 /// What to do with a notification that the log has for an attempt.

@@ -5,9 +5,10 @@
 //!
 //! Many subscribers share an origin, and one of them may fail, ask for patience or wish the others ill. So the breaker opens only where
 //! nothing at the origin succeeds any more, for no longer than its policy says and whatever a subscriber asks for; and while it is open
-//! those to whom something was delivered last are served as ever. Others that have not failed themselves may ask how the origin is, a few
-//! side by side, since each may hang until its timeout: some of them at once, then a moment apart where the origin answers, and some
-//! seconds where it does not. What succeeds with any of them closes it for all.
+//! those to whom something was delivered last are served as ever. Others whose last attempt was delivered are tried too, some at once and
+//! then a moment apart: one that fails has used that up, so that each such delay costs an attacker a success. Those to whom nothing was sent
+//! yet may ask how the origin is, a few side by side, since each may hang until its timeout: some of them at once, then a moment apart where
+//! the origin answers, and some seconds where it does not. What succeeds with any of them closes it for all.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +16,15 @@ use resync_common::backoff::{doubled, jittered};
 
 use super::host::{Candidates, Chosen};
 
-/// Subscriptions that have not failed and may ask without a pause between them at an open breaker.
+/// Subscriptions that have not failed and may be sent something without a pause between them at an open breaker: so many of those whose last
+/// attempt was delivered, and as many others.
 const AT_ONCE: u32 = 32;
-/// The pause between those who ask after them, where the origin answers …
+/// The pause between those after them, where the origin answers …
 const APART: Duration = Duration::from_millis(100);
 /// … and where it does not: each of them may have a place for as long as a request may take.
 const FAR_APART: Duration = Duration::from_secs(5);
+/// The same between those whose last attempt was delivered.
+const PROVEN_FAR_APART: Duration = Duration::from_secs(1);
 
 /// When breakers open, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +66,37 @@ pub(super) struct Breaker {
     in_a_row: u32,
     /// Pauses since the host was last well.
     pauses: u32,
-    /// So many may ask at once.
+    /// Those to whom nothing was sent yet.
+    strangers: Asking,
+    /// Those whose last attempt was delivered.
+    proven: Asking,
+    /// The host did not answer what failed last.
+    is_silent: bool,
+}
+
+/// When the next one of a kind may ask at an open breaker.
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    /// So many may at once.
     at_once: u32,
-    /// From then on one that has not failed may ask.
-    asks_from: Instant,
-    /// The pause before the next one, when nobody may at once.
-    apart: Duration,
+    /// After these, one from then on.
+    from: Instant,
+}
+
+impl Asking {
+    fn new(now: Instant) -> Self {
+        Self { at_once: AT_ONCE, from: now }
+    }
+
+    /// One does. Tells from when on the next one may, if that is not now.
+    fn asked(&mut self, apart: Duration, now: Instant) -> Option<Instant> {
+        if self.at_once > 0 {
+            self.at_once -= 1;
+            return None;
+        }
+        self.from = now + apart;
+        Some(self.from)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +107,8 @@ enum State {
     },
     /// One request, until it tells how the host is.
     HalfOpen {
-        /// It is on its way.
-        is_sent: bool,
+        /// It is on its way since then.
+        sent: Option<Instant>,
         /// Who was chosen for that had failed before: that it fails again is no news.
         is_failing: bool,
     },
@@ -103,23 +132,35 @@ pub(super) enum Change {
 
 impl Breaker {
     pub(super) fn new(now: Instant) -> Self {
-        let (asks_from, apart) = (now, APART);
-        Self { state: State::Closed, in_a_row: 0, pauses: 0, at_once: AT_ONCE, asks_from, apart }
+        let asking = Asking::new(now);
+        Self {
+            state: State::Closed,
+            in_a_row: 0,
+            pauses: 0,
+            strangers: asking,
+            proven: asking,
+            is_silent: false,
+        }
     }
 
     /// Who may be sent something now, where these requests are under way, fewer than `limit`.
     pub(super) fn permits(&self, under_way: UnderWay, limit: usize, now: Instant) -> Candidates {
         match self.state {
             State::Closed => Candidates::InTurn,
-            State::HalfOpen { is_sent: false, .. } => Candidates::Anybody,
+            State::HalfOpen { sent: None, .. } => Candidates::Anybody,
             // What hangs tells nothing yet, and must not keep the others out.
             State::Recovering { at_once, .. } if under_way.all - under_way.hanging < at_once => {
                 Candidates::WellFirst
             }
             State::Recovering { .. } => Candidates::Well,
             State::Open { .. } | State::HalfOpen { .. } => {
-                let may_ask = self.asks_from <= now && under_way.all < (limit / 2).max(1);
-                if may_ask { Candidates::NotFailing } else { Candidates::Well }
+                if self.strangers.from <= now && under_way.all < (limit / 2).max(1) {
+                    Candidates::NotFailing
+                } else if self.proven.from <= now && under_way.all < limit - limit / 4 {
+                    Candidates::Proven
+                } else {
+                    Candidates::Well
+                }
             }
         }
     }
@@ -127,28 +168,28 @@ impl Breaker {
     /// One that it let through is on its way. Tells from when on the next one may ask, if that is not now.
     pub(super) fn sent(&mut self, chosen: Chosen, now: Instant) -> Option<Instant> {
         match &mut self.state {
-            State::HalfOpen { is_failing, is_sent } if !*is_sent => {
-                (*is_failing, *is_sent) = (chosen == Chosen::Failing, true);
+            State::HalfOpen { is_failing, sent } if sent.is_none() => {
+                (*is_failing, *sent) = (chosen == Chosen::Failing, Some(now));
                 None
             }
-            State::Open { .. } | State::HalfOpen { .. } if chosen == Chosen::NotFailing => self.asked(now),
-            State::Open { .. } | State::HalfOpen { .. } | State::Closed | State::Recovering { .. } => None,
+            State::Open { .. } | State::HalfOpen { .. } => self.asked(chosen, now),
+            State::Closed | State::Recovering { .. } => None,
         }
     }
 
-    fn asked(&mut self, now: Instant) -> Option<Instant> {
-        if self.at_once > 0 {
-            self.at_once -= 1;
-            return None;
+    fn asked(&mut self, chosen: Chosen, now: Instant) -> Option<Instant> {
+        let far = |apart| if self.is_silent { apart } else { APART };
+        match chosen {
+            Chosen::Proven if self.proven.from <= now => self.proven.asked(far(PROVEN_FAR_APART), now),
+            Chosen::Proven | Chosen::NotFailing => self.strangers.asked(far(FAR_APART), now),
+            Chosen::Well | Chosen::Failing => None,
         }
-        self.asks_from = now + self.apart;
-        Some(self.asks_from)
     }
 
-    /// A request has come to its end, whatever it says.
-    pub(super) fn returned(&mut self) {
-        if let State::HalfOpen { is_sent, .. } = &mut self.state {
-            *is_sent = false;
+    /// A request that began at this moment has come to its end, whatever it says.
+    pub(super) fn returned(&mut self, begun: Instant) {
+        if let State::HalfOpen { sent, .. } = &mut self.state {
+            sent.take_if(|sent| *sent == begun);
         }
     }
 
@@ -160,29 +201,30 @@ impl Breaker {
         }
     }
 
-    /// From when on one may ask that has not failed.
-    pub(super) fn asks_from(&self) -> Instant {
-        self.asks_from
+    /// Whether one that has not failed may ask from this moment on.
+    pub(super) fn asks_from(&self, moment: Instant) -> bool {
+        [self.strangers.from, self.proven.from].contains(&moment)
     }
 
     /// Ends a pause whose time has come, or at once when the operator says so.
     pub(super) fn probe(&mut self) {
         if self.until().is_some() {
-            self.state = State::HalfOpen { is_sent: false, is_failing: false };
+            self.state = State::HalfOpen { sent: None, is_failing: false };
         }
     }
 
-    /// Takes in how a request ended.
+    /// Takes in how a request ended that began at this moment.
     pub(super) fn record(
         &mut self,
         sign: Sign,
+        begun: Instant,
         limit: usize,
         policy: &BreakerPolicy,
         now: Instant,
     ) -> Change {
         match sign {
-            Sign::Trouble => self.failed(policy, APART, now),
-            Sign::Silent => self.failed(policy, FAR_APART, now),
+            Sign::Trouble => self.failed(false, begun, policy, now),
+            Sign::Silent => self.failed(true, begun, policy, now),
             Sign::Alive => self.succeeded(limit, now),
             Sign::None => Change::Nothing,
         }
@@ -193,7 +235,7 @@ impl Breaker {
         match self.state {
             // A request that was under way when the breaker opened tells as much as a probe.
             State::Open { .. } | State::HalfOpen { .. } => {
-                (self.at_once, self.asks_from) = (AT_ONCE, now);
+                (self.strangers, self.proven) = (Asking::new(now), Asking::new(now));
                 self.state = State::Recovering { at_once: 1, successes: 0 };
                 Change::Nothing
             }
@@ -209,11 +251,11 @@ impl Breaker {
         }
     }
 
-    fn failed(&mut self, policy: &BreakerPolicy, apart: Duration, now: Instant) -> Change {
+    fn failed(&mut self, is_silent: bool, begun: Instant, policy: &BreakerPolicy, now: Instant) -> Change {
         self.in_a_row += 1;
-        self.apart = apart;
+        self.is_silent = is_silent;
         match self.state {
-            State::HalfOpen { is_sent: true, is_failing } => {
+            State::HalfOpen { sent: Some(sent), is_failing } if sent == begun => {
                 self.pauses = self.pauses.saturating_sub(u32::from(is_failing));
                 self.open(policy, now)
             }
@@ -261,9 +303,9 @@ mod tests {
 
     fn opened(breaker: &mut Breaker, now: Instant) -> Duration {
         for _ in 0..4 {
-            assert_eq!(breaker.record(Sign::Trouble, 8, &POLICY, now), Change::Nothing);
+            assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing);
         }
-        let Change::Opened(until) = breaker.record(Sign::Trouble, 8, &POLICY, now) else {
+        let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
             panic!("{breaker:?}")
         };
         until - now
@@ -284,9 +326,9 @@ mod tests {
         let mut breaker = Breaker::new(now);
         for _ in 0..100 {
             for _ in 0..4 {
-                assert_eq!(breaker.record(Sign::Trouble, 8, &POLICY, now), Change::Nothing);
+                assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing);
             }
-            assert_eq!(breaker.record(Sign::Alive, 8, &POLICY, now), Change::Well);
+            assert_eq!(breaker.record(Sign::Alive, now, 8, &POLICY, now), Change::Well);
         }
     }
 
@@ -295,14 +337,15 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        assert_eq!(breaker.record(Sign::Trouble, 8, &POLICY, now), Change::Nothing, "it was under way");
+        assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing, "it was under way");
         breaker.probe();
         assert_eq!(with(&breaker, 4, now), Candidates::Anybody, "whatever is under way still");
         breaker.sent(Chosen::NotFailing, now);
-        assert_eq!(with(&breaker, 5, now), Candidates::Well);
+        assert_eq!(with(&breaker, 5, now), Candidates::Proven);
+        assert_eq!(with(&breaker, 6, now), Candidates::Well);
         let mut seen = Vec::new();
         loop {
-            let change = breaker.record(Sign::Alive, 8, &POLICY, now);
+            let change = breaker.record(Sign::Alive, now, 8, &POLICY, now);
             if change == Change::Well {
                 break;
             }
@@ -319,7 +362,7 @@ mod tests {
         for expected in [60, 120, 240, 480, 600, 600] {
             breaker.probe();
             breaker.sent(Chosen::NotFailing, now);
-            let Change::Opened(until) = breaker.record(Sign::Trouble, 8, &POLICY, now) else {
+            let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
                 panic!("{breaker:?}")
             };
             let pause = until - now;
@@ -337,7 +380,7 @@ mod tests {
         for _ in 0..10 {
             breaker.probe();
             breaker.sent(Chosen::Failing, now);
-            let Change::Opened(until) = breaker.record(Sign::Trouble, 8, &POLICY, now) else {
+            let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
                 panic!("{breaker:?}")
             };
             assert!(until - now <= 36 * SECOND, "{:?}", until - now);
@@ -352,16 +395,41 @@ mod tests {
             opened(&mut breaker, now);
             let mut asked = 0;
             while with(&breaker, 3, now) == Candidates::NotFailing {
-                breaker.record(sign, 8, &POLICY, now);
+                breaker.record(sign, now, 8, &POLICY, now);
                 breaker.sent(Chosen::NotFailing, now);
-                assert_eq!(with(&breaker, 4, now), Candidates::Well, "half of the places hang already");
+                assert_eq!(with(&breaker, 4, now), Candidates::Proven, "half of the places hang already");
                 asked += 1;
             }
             assert_eq!(asked, AT_ONCE + 1);
-            assert_eq!(with(&breaker, 0, now + apart / 2), Candidates::Well);
+            assert_eq!(with(&breaker, 0, now + apart / 2), Candidates::Proven);
             assert_eq!(with(&breaker, 0, now + apart), Candidates::NotFailing);
-            assert_eq!(breaker.record(Sign::Alive, 8, &POLICY, now), Change::Nothing);
+            assert_eq!(breaker.record(Sign::Alive, now, 8, &POLICY, now), Change::Nothing);
             assert_eq!(with(&breaker, 0, now), Candidates::WellFirst, "it lets the others in");
+        }
+    }
+
+    #[test]
+    fn those_whose_last_attempt_was_delivered_are_tried_beside_those_who_ask_and_leave_a_quarter_of_the_places()
+     {
+        let now = Instant::now();
+        for (sign, apart) in [(Sign::Trouble, APART), (Sign::Silent, PROVEN_FAR_APART)] {
+            let mut breaker = Breaker::new(now);
+            opened(&mut breaker, now);
+            let mut tried = 0;
+            while with(&breaker, 5, now) == Candidates::Proven {
+                breaker.record(sign, now, 8, &POLICY, now);
+                breaker.sent(Chosen::Proven, now);
+                tried += 1;
+            }
+            assert_eq!(tried, AT_ONCE + 1);
+            assert_eq!(with(&breaker, 6, now + apart), Candidates::Well);
+            assert_eq!(with(&breaker, 5, now + apart / 2), Candidates::Well);
+            assert_eq!(with(&breaker, 5, now + apart), Candidates::Proven);
+            // Who takes the turn of those who ask is counted among them.
+            for _ in 0..=AT_ONCE {
+                breaker.sent(Chosen::Proven, now);
+            }
+            assert_eq!(with(&breaker, 0, now), Candidates::Well);
         }
     }
 
@@ -372,10 +440,10 @@ mod tests {
         opened(&mut breaker, now);
         let until = breaker.until();
         breaker.sent(Chosen::NotFailing, now);
-        assert_eq!(breaker.record(Sign::Silent, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(Sign::Silent, now, 8, &POLICY, now), Change::Nothing);
         assert_eq!(breaker.until(), until);
         breaker.probe();
-        assert_eq!(breaker.record(Sign::Silent, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(Sign::Silent, now, 8, &POLICY, now), Change::Nothing);
         assert_eq!(with(&breaker, 3, now), Candidates::Anybody, "the probe is still to come");
     }
 
@@ -384,7 +452,7 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        breaker.record(Sign::Alive, 8, &POLICY, now);
+        breaker.record(Sign::Alive, now, 8, &POLICY, now);
         assert_eq!(with(&breaker, 1, now), Candidates::Well, "one at a time");
         let under_way = UnderWay { all: 4, hanging: 4 };
         assert_eq!(breaker.permits(under_way, 8, now), Candidates::WellFirst);
@@ -397,10 +465,10 @@ mod tests {
         opened(&mut breaker, now);
         breaker.probe();
         for _ in 0..4 {
-            breaker.record(Sign::Alive, 8, &POLICY, now);
+            breaker.record(Sign::Alive, now, 8, &POLICY, now);
         }
         assert_eq!(recovering(&breaker, now), 4);
-        breaker.record(Sign::Trouble, 8, &POLICY, now);
+        breaker.record(Sign::Trouble, now, 8, &POLICY, now);
         assert_eq!(recovering(&breaker, now), 2);
     }
 
@@ -409,6 +477,6 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         let never = BreakerPolicy { failures: 0, ..POLICY };
-        assert!((0..100).all(|_| breaker.record(Sign::Trouble, 8, &never, now) == Change::Nothing));
+        assert!((0..100).all(|_| breaker.record(Sign::Trouble, now, 8, &never, now) == Change::Nothing));
     }
 }

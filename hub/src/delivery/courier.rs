@@ -166,7 +166,9 @@ impl Courier {
             Err(error) => return Err(error),
         };
         // First attempts find theirs in memory mostly; what had no room is read again only where it has.
-        if attempt.lane != Lane::First && self.large.refuses(topic, attempt.sought(), attempt.lane) {
+        if attempt.place.lane != Lane::First
+            && self.large.refuses(topic, attempt.sought(), attempt.place.lane)
+        {
             return Ok(Finished::Postponed);
         }
         let notification = match self.owed(&recipient.topic_url, attempt).await? {
@@ -174,7 +176,7 @@ impl Courier {
             Err(without) => return Ok(without),
         };
         // Until it is answered.
-        let Some(_room) = self.large.room(&notification, attempt.lane) else {
+        let Some(_room) = self.large.room(&notification, attempt.place.lane) else {
             debug!(id = %notification.id(), subscription = subscription.0, "delivery postponed: other large notifications are under way");
             return Ok(Finished::Postponed);
         };
@@ -457,7 +459,7 @@ mod tests {
 
     use super::*;
     use crate::delivery::breaker::BreakerPolicy;
-    use crate::delivery::hosts::{Hosts, Neighbours};
+    use crate::delivery::hosts::{Hosts, Neighbours, Place};
     use crate::delivery::lanes::Lane;
     use crate::egress::Guard;
     use crate::store::{self, Ahead, Credentials, Engine, Keyring, NotificationLinks, Shares, Subscription};
@@ -580,15 +582,15 @@ mod tests {
             latest: Offset(0),
             newest_only: false,
             number: 1,
-            lane: Lane::First,
+            place: Place { lane: Lane::First, is_proven: false, takes_long: false, begun: Instant::now() },
             probe: false,
+            was_delivered: false,
             ahead: Ahead::Topic,
             keep: Keep::Ready,
             host: Hosts::new(1, breaker, Neighbours::of(1, 1))
                 .join(&"http://destination.example".into(), None),
             confirmations: 0,
             lease_end: DateTime::now(),
-            started: Instant::now(),
         }
     }
 

@@ -7,6 +7,7 @@ use super::{Machine, Now};
 use crate::delivery::member::Phase;
 use crate::delivery::operator::{Act, LateSubscription, Owed, Progress, TopicStanding, Waits, Which};
 use crate::delivery::schedule::GivenUp;
+use crate::delivery::waiting::LastAttempt;
 use crate::store::{FailureClass, Offset, Replayed, Skip, SubscriptionId, TopicId};
 
 impl Machine {
@@ -143,7 +144,7 @@ impl Machine {
             self.hosts.probe_now(host);
         }
         for (of, waiter) in &concerned {
-            self.hosts.wait(*of, *waiter, true);
+            self.hosts.wait(*of, *waiter, LastAttempt::Failed);
             self.hosts.probe_now(*of);
             self.touched.insert(waiter.0);
         }
@@ -178,7 +179,7 @@ impl Machine {
         let rewound = state.rewind(id, from);
         if rewound {
             self.owe_again(Replayed { topic, subscription: Some(id), from });
-            self.hosts.wait(slot.host, (topic, id), true);
+            self.hosts.wait(slot.host, (topic, id), LastAttempt::Failed);
             self.settle(topic);
         }
         rewound
@@ -193,7 +194,7 @@ impl Machine {
     fn replay_topic(&mut self, topic: TopicId, from: Offset, now: Now) -> usize {
         let Some(state) = self.topics.get_mut(&topic).filter(|state| from <= state.head()) else { return 0 };
         for (host, id) in state.rewind_all(from) {
-            self.hosts.wait(host, (topic, id), true);
+            self.hosts.wait(host, (topic, id), LastAttempt::Failed);
         }
         let concerned = state.slots().filter(|(_, slot)| slot.lease_end > now.wall).count();
         self.owe_again(Replayed { topic, subscription: None, from });

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::super::attempt::Attempt;
 use super::super::hosts::{HostId, Waiter};
+use super::super::waiting::LastAttempt;
 use super::{Machine, Now};
 use crate::store::FailureClass;
 
@@ -62,7 +63,7 @@ impl Machine {
         for (topic, id) in waiters {
             let Some(state) = self.topics.get_mut(&topic) else { continue };
             if state.hurry_one(id) {
-                self.hosts.wait(host, (topic, id), true);
+                self.hosts.wait(host, (topic, id), LastAttempt::Failed);
                 self.touched.insert(topic);
             }
         }

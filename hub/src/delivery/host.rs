@@ -8,7 +8,7 @@ use super::hosts::Waiter;
 use super::lanes::Lane;
 use super::networks::Network;
 use super::slowness::Pace;
-use super::waiting::Waiting;
+use super::waiting::{LastAttempt, Waiting};
 
 #[derive(Debug)]
 pub(super) struct Host {
@@ -20,8 +20,10 @@ pub(super) struct Host {
     /// Subscriptions with this origin.
     pub(super) subscriptions: u32,
     pub(super) in_flight: u32,
-    /// So many of these have a place of the slow lane.
-    pub(super) in_slow_lane: u32,
+    /// So many of these are for such whose last attempt was not delivered.
+    pub(super) strangers: u32,
+    /// So many of these have a place of each lane.
+    pub(super) in_lanes: [u32; Lane::ALL.len()],
     /// So many of these have been under way for longer than a quick answer takes.
     pub(super) hanging: u32,
     /// How often it has confirmed anything.
@@ -36,6 +38,8 @@ pub(super) struct Host {
     /// It has a breaker.
     pub(super) in_trouble: bool,
     next_again: bool,
+    /// Of those who wait for a first attempt, and of those who are tried again: what those who are well have had since it was somebody's turn.
+    preferred: [u8; 2],
     /// How often it has answered, be it with a refusal.
     pub(super) answers: u32,
     /// To whom something was delivered last …
@@ -60,10 +64,15 @@ struct Well {
 pub(super) enum Candidates {
     /// Whose turn it is.
     InTurn,
-    /// One of those that something was delivered to last, else whose turn it is.
+    /// Somebody whose last attempt was delivered, else whose turn it is.
+    ProvenFirst,
+    /// One of those that something was delivered to last, then somebody whose last attempt was delivered, then whose turn it is: nobody with
+    /// a backlog keeps the others out.
     WellFirst,
     /// One of those that something was delivered to last.
     Well,
+    /// One of these, else somebody whose last attempt was delivered.
+    Proven,
     /// One of these, else somebody who has not failed.
     NotFailing,
     /// One of these, else anybody.
@@ -75,10 +84,23 @@ pub(super) enum Candidates {
 pub(super) enum Chosen {
     /// One of those that something was delivered to last.
     Well,
+    /// Its last attempt was delivered.
+    Proven,
     /// Has not failed.
     NotFailing,
     /// Has failed before.
     Failing,
+}
+
+impl Chosen {
+    /// The lower, the better a choice where not all may be sent something.
+    fn rank(self) -> u8 {
+        match self {
+            Self::Well => 0,
+            Self::Proven => 1,
+            Self::NotFailing | Self::Failing => 2,
+        }
+    }
 }
 
 impl Host {
@@ -89,7 +111,8 @@ impl Host {
             network,
             subscriptions: 0,
             in_flight: 0,
-            in_slow_lane: 0,
+            strangers: 0,
+            in_lanes: Default::default(),
             hanging: 0,
             confirmations: 0,
             first: Waiting::new(),
@@ -99,6 +122,7 @@ impl Host {
             pace: Pace::default(),
             in_trouble: false,
             next_again: false,
+            preferred: [0; 2],
             answers: 0,
             well: None,
             well_before: Vec::new(),
@@ -114,10 +138,11 @@ impl Host {
         self.quick_owed > 0 || self.hanging > 0 || bound.is_some_and(|bound| self.pace.is_above(bound))
     }
 
-    /// Puts a subscription behind those of its topic; `again` if it failed before.
-    pub(super) fn wait(&mut self, waiter: Waiter, again: bool, now: Instant) {
+    /// Puts a subscription behind those of its topic: of such as are tried again, if its last attempt failed.
+    pub(super) fn wait(&mut self, waiter: Waiter, last: LastAttempt, now: Instant) {
+        let again = last == LastAttempt::Failed;
         let queue = if again { &mut self.again } else { &mut self.first };
-        queue.push(waiter, now);
+        queue.push(waiter, last, now);
         self.note_waits(waiter, Some(again));
     }
 
@@ -150,14 +175,21 @@ impl Host {
 
     /// The best of these among those that are tried again, or among the others.
     fn choice(&self, candidates: Candidates, again: bool) -> Option<Chosen> {
-        if self.well(again).is_some() {
+        let in_turn = matches!(candidates, Candidates::InTurn | Candidates::ProvenFirst);
+        let preferred =
+            if candidates == Candidates::WellFirst { self.preferred[usize::from(again)] } else { 0 };
+        if !in_turn && preferred == 0 && self.well(again).is_some() {
             return Some(Chosen::Well);
+        }
+        let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::Well);
+        if may_be_proven && preferred < 2 && !again && self.first.has_delivered() {
+            return Some(Chosen::Proven);
         }
         let (queue, chosen) =
             if again { (&self.again, Chosen::Failing) } else { (&self.first, Chosen::NotFailing) };
         let may_be = match candidates {
-            Candidates::InTurn | Candidates::WellFirst => true,
-            Candidates::Well => false,
+            Candidates::InTurn | Candidates::ProvenFirst | Candidates::WellFirst => true,
+            Candidates::Well | Candidates::Proven => false,
             Candidates::NotFailing => !again,
             Candidates::Anybody => !again || self.first.is_empty(),
         };
@@ -170,7 +202,7 @@ impl Host {
         candidates: Candidates,
         lane: Lane,
         is_slow: bool,
-    ) -> Option<(Waiter, Chosen)> {
+    ) -> Option<(Waiter, Chosen, LastAttempt)> {
         let again = match lane {
             Lane::First | Lane::Again if is_slow => return None,
             Lane::First => false,
@@ -179,36 +211,49 @@ impl Host {
             Lane::Slow => self.is_next_again(candidates),
         };
         let chosen = self.choice(candidates, again)?;
-        let well = if candidates == Candidates::InTurn { None } else { self.well(again) };
+        if candidates == Candidates::WellFirst {
+            self.preferred[usize::from(again)] = match chosen {
+                Chosen::Well => 1,
+                Chosen::Proven => 2,
+                Chosen::NotFailing | Chosen::Failing => 0,
+            };
+        }
+        let well = if chosen == Chosen::Well { self.well(again) } else { None };
         let queue = if again { &mut self.again } else { &mut self.first };
-        let waiter = match well {
-            Some(well) => queue.remove(well).then_some(well),
+        let next = match well {
+            Some(well) => queue.remove(well).map(|last| (well, last)),
+            None if chosen == Chosen::Proven => queue.pop_delivered(),
             None => queue.pop(),
         };
         // Who waited and was removed meanwhile waits no more either.
-        if let Some(waiter) = well.or(waiter) {
+        if let Some(waiter) = well.or(next.map(|(waiter, _)| waiter)) {
             self.note_waits(waiter, None);
         }
-        Some((waiter?, chosen))
+        let (waiter, last) = next?;
+        Some((waiter, chosen, last))
     }
 
     /// At a slow host both kinds wait for the same places: in turn, unless one is the better choice.
     fn is_next_again(&mut self, candidates: Candidates) -> bool {
-        self.next_again = !self.next_again;
         let [first, again] = [false, true].map(|again| self.choice(candidates, again));
         match (first, again) {
-            (None, _) | (Some(Chosen::NotFailing), Some(Chosen::Well)) => true,
-            (_, None) | (Some(Chosen::Well), Some(Chosen::Failing)) => false,
-            (Some(_), Some(_)) => self.next_again,
+            (None, _) => true,
+            (_, None) => false,
+            (Some(first), Some(again)) if first.rank() != again.rank() => again.rank() < first.rank(),
+            (Some(_), Some(_)) => {
+                self.next_again = !self.next_again;
+                self.next_again
+            }
         }
     }
 
     /// Lets it be on another network, together with its requests under way.
     pub(super) fn moves(&mut self, network: Arc<Network>) {
-        network.add(self.in_flight as usize);
-        self.network.subtract(self.in_flight as usize);
-        network.add_slow(self.in_slow_lane as usize);
-        self.network.subtract_slow(self.in_slow_lane as usize);
+        for lane in Lane::ALL {
+            let requests = self.in_lanes[lane as usize] as usize;
+            network.add(lane, requests);
+            self.network.subtract(lane, requests);
+        }
         self.network = network;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,9 @@ use super::breaker::{Breaker, BreakerPolicy, Change, Sign, UnderWay};
 use super::host::{Candidates, Host};
 use super::lanes::{Lane, OpenLanes};
 use super::networks::Networks;
+use super::ready::Ready;
 use super::slowness::{Peers, SLOW};
+use super::waiting::LastAttempt;
 use crate::egress::network;
 use crate::store::{SubscriptionId, TopicId};
 
@@ -22,8 +24,26 @@ pub(super) struct HostId(u32);
 /// A subscription that waits for its host.
 pub(super) type Waiter = (TopicId, SubscriptionId);
 
-/// Hosts that may not be served now and are passed by in one look for one that may.
-const PASSED_BY: usize = 64;
+/// A place of a host, as it is taken and given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Whose share of the requests under way it is of.
+    pub(super) lane: Lane,
+    /// Whether it is for one whose last attempt was delivered.
+    pub(super) is_proven: bool,
+    /// Whether the host is known to take long for an answer.
+    pub(super) takes_long: bool,
+    /// When it was taken.
+    pub(super) begun: Instant,
+}
+
+impl Place {
+    /// When it was taken, if that may keep the worker busy: while an answer is known to take long, the worker does something else.
+    pub(super) fn busy_from(self) -> Option<Instant> {
+        (!self.takes_long).then_some(self.begun)
+    }
+}
+
 /// Hosts that are looked at for one that finds no place and is not to blame for that.
 const LOOKED_AT: usize = 4;
 
@@ -50,8 +70,10 @@ pub(super) struct Hosts {
     states: Vec<Host>,
     /// Numbers that are free again.
     free: Vec<HostId>,
-    /// By lane, hosts that have both a waiter and a free place, in the order in which they got them.
-    ready: [VecDeque<HostId>; 3],
+    /// By lane.
+    ready: [Ready; Lane::ALL.len()],
+    /// Those that had a place left when it was looked last.
+    open: OpenLanes,
     /// The lane that is served next.
     turn: usize,
     /// Hosts that have failed lately; most never do.
@@ -88,6 +110,7 @@ impl Hosts {
             states: Vec::new(),
             free: Vec::new(),
             ready: Default::default(),
+            open: OpenLanes::new(|_| true),
             turn: 0,
             breakers: HashMap::new(),
             pauses: BinaryHeap::new(),
@@ -140,10 +163,10 @@ impl Hosts {
         }
     }
 
-    /// Puts a subscription behind those of its topic that wait for its host; `again` if it failed before.
-    pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, again: bool) {
+    /// Puts a subscription behind those of its topic that wait for its host.
+    pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, last: LastAttempt) {
         let now = self.now;
-        self.host(id).wait(waiter, again, now);
+        self.host(id).wait(waiter, last, now);
         self.mark_ready(id);
     }
 
@@ -166,12 +189,15 @@ impl Hosts {
     }
 
     /// The next subscription whose host and lane have a free place, which it takes. Lanes take turns, and so do hosts.
-    pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Lane, Waiter)> {
+    pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Place, Waiter)> {
+        self.open = open;
         if open.is_scarce() {
             self.note_who_finds_no_place();
         }
-        if !open.has(Lane::Slow) {
-            self.look_at_slow_ones();
+        for lane in [Lane::Again, Lane::Slow] {
+            if !open.has(lane) {
+                self.look_at_those_who_wait(lane);
+            }
         }
         for step in 0..Lane::ALL.len() {
             let index = (self.turn + step) % Lane::ALL.len();
@@ -180,28 +206,23 @@ impl Hosts {
             if spare == Some(0) || (spare.is_some() && lane == Lane::Slow) {
                 continue;
             }
-            let mut left = PASSED_BY.min(self.ready[index].len());
-            while left > 0
-                && let Some(id) = self.ready[index].pop_front()
-            {
-                if !self.has_room(id, spare) || (lane == Lane::Slow && self.gives_way_in_slow_lane(id)) {
-                    left -= 1;
-                    self.ready[index].push_back(id);
-                    continue;
-                }
+            while let Some(id) = self.next_ready(lane, spare) {
                 self.host(id).in_ready[index] = false;
-                if let Some(waiter) = self.pop(id, lane) {
+                if let Some((waiter, is_proven)) = self.pop(id, lane) {
                     let host = &mut self.states[id.0 as usize];
                     host.in_flight += 1;
-                    host.network.add(1);
-                    if lane == Lane::Slow {
-                        host.in_slow_lane += 1;
-                        host.network.add_slow(1);
-                    }
+                    host.strangers += u32::from(!is_proven);
+                    host.in_lanes[index] += 1;
+                    host.network.add(lane, 1);
                     *self.under_way.entry((self.now, id)).or_default() += 1;
                     self.turn = (index + 1) % Lane::ALL.len();
+                    let takes_long = host.pace.takes_long();
                     self.mark_ready(id);
-                    return Some((id, lane, waiter));
+                    let host = &self.states[id.0 as usize];
+                    if lane != Lane::First && host.in_ready[index] {
+                        self.neighbours.networks.wait_on(lane, &host.network, self.now);
+                    }
+                    return Some((id, Place { lane, is_proven, takes_long, begun: self.now }, waiter));
                 }
                 // It may have become slow, or quick again, since it came here.
                 self.mark_ready(id);
@@ -211,16 +232,30 @@ impl Hosts {
         None
     }
 
-    fn pop(&mut self, id: HostId, lane: Lane) -> Option<Waiter> {
+    /// Takes the next host whose network may have a place of this lane: one of `spare`, where no others are left.
+    fn next_ready(&mut self, lane: Lane, spare: Option<usize>) -> Option<HostId> {
+        let mut ready = std::mem::take(&mut self.ready[lane as usize]);
+        let next = ready.take(|id| self.has_room_in(lane, id, spare));
+        self.ready[lane as usize] = ready;
+        next
+    }
+
+    fn has_room_in(&self, lane: Lane, id: HostId, spare: Option<usize>) -> bool {
+        let network = &self.states[id.0 as usize].network;
+        let gives_way = lane != Lane::First && self.neighbours.networks.gives_way(lane, network, self.now);
+        !gives_way && self.has_room(id, spare)
+    }
+
+    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool)> {
         let candidates = self.permits(id)?;
         let host = &mut self.states[id.0 as usize];
         let is_slow = host.is_slow(self.bound);
-        let (waiter, chosen) = host.choose(candidates, lane, is_slow)?;
+        let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
         let now = self.now;
         if let Some(from) = self.breaker(id).and_then(|breaker| breaker.sent(chosen, now)) {
             self.pauses.push(Reverse((from, id)));
         }
-        Some(waiter)
+        Some((waiter, last == LastAttempt::Delivered))
     }
 
     /// Whether its network may have one more place: one of `spare`, where no others are left.
@@ -228,7 +263,7 @@ impl Hosts {
         let host = &self.states[id.0 as usize];
         let networks = &self.neighbours.networks;
         match spare {
-            None => !networks.gives_way(&host.network, self.now),
+            None => !networks.gives_way(Lane::First, &host.network, self.now),
             Some(spare) => {
                 host.network.in_flight() < spare
                     && !networks.has_its_share(&host.network)
@@ -247,9 +282,16 @@ impl Hosts {
         is_free && self.states[id.0 as usize].first.is_empty() && self.has_room(id, Some(spare))
     }
 
+    /// Whether somebody who is taken up for this host would wait for others of its own host or network, and not because of anybody else.
+    pub(super) fn waits_for_its_own(&self, id: HostId) -> bool {
+        let host = &self.states[id.0 as usize];
+        let has_all = host.in_flight as usize >= self.limit;
+        has_all || !host.first.is_empty() || self.neighbours.networks.has_its_share(&host.network)
+    }
+
     /// Places are scarce: who waits for a first attempt, is quick and has no more than its network's share, finds none because of others.
     fn note_who_finds_no_place(&mut self) {
-        let waiting = &self.ready[Lane::First as usize];
+        let waiting = self.ready[Lane::First as usize].hosts();
         let first: [Option<HostId>; LOOKED_AT] = std::array::from_fn(|at| waiting.get(at).copied());
         first.into_iter().flatten().for_each(|id| self.note_no_place(id));
     }
@@ -258,31 +300,31 @@ impl Hosts {
     pub(super) fn note_no_place(&mut self, id: HostId) {
         let (host, Neighbours { networks, peers }) = (&self.states[id.0 as usize], &self.neighbours);
         if !host.is_slow(Some(peers.bound())) && !networks.has_its_share(&host.network) {
-            networks.wait(&host.network, self.now);
+            networks.wait(Lane::First, &host.network, self.now);
             peers.crowd(self.now);
             self.bound = Some(peers.bound());
         }
     }
 
-    /// There is no place for slow hosts. Of those that wait for one some may be slow no more, and some find none because of others.
-    fn look_at_slow_ones(&mut self) {
-        let slow = Lane::Slow as usize;
-        for _ in 0..LOOKED_AT.min(self.ready[slow].len()) {
-            let Some(id) = self.ready[slow].pop_front() else { return };
+    /// There is no place of this lane. Of those that wait for one some may belong elsewhere since they became slow, or are slow no more, and
+    /// some find none because of others.
+    fn look_at_those_who_wait(&mut self, lane: Lane) {
+        let mut ready = std::mem::take(&mut self.ready[lane as usize]);
+        ready.come_back(|id| self.has_room_in(lane, id, None));
+        let few = LOOKED_AT.min(ready.hosts().len());
+        self.ready[lane as usize] = ready;
+        for _ in 0..few {
+            let Some(id) = self.ready[lane as usize].take_first() else { return };
             let host = &mut self.states[id.0 as usize];
-            if host.is_slow(self.bound) {
-                self.neighbours.networks.wait_slow(&host.network, self.now);
-                self.ready[slow].push_back(id);
+            if host.is_slow(self.bound) == (lane == Lane::Slow) {
+                self.neighbours.networks.wait(lane, &host.network, self.now);
+                self.ready[lane as usize].push(id);
             } else {
-                host.in_ready[slow] = false;
+                host.in_ready[lane as usize] = false;
                 self.mark_ready(id);
                 self.forget_if_unused(id);
             }
         }
-    }
-
-    fn gives_way_in_slow_lane(&self, id: HostId) -> bool {
-        self.neighbours.networks.gives_way_in_slow_lane(&self.states[id.0 as usize].network, self.now)
     }
 
     /// The host has confirmed where its name leads now.
@@ -301,8 +343,9 @@ impl Hosts {
         self.states[id.0 as usize].answers
     }
 
-    /// Gives a place back that was taken at this moment, for nothing.
-    pub(super) fn release(&mut self, id: HostId, lane: Lane, begun: Instant) {
+    /// Gives a place back that was taken for nothing.
+    pub(super) fn release(&mut self, id: HostId, place: Place) {
+        let Place { lane, is_proven, begun, .. } = place;
         let has_hung = match self.under_way.entry((begun, id)) {
             Entry::Occupied(mut requests) if *requests.get() > 1 => {
                 *requests.get_mut() -= 1;
@@ -316,25 +359,23 @@ impl Hosts {
         };
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
-        host.network.subtract(1);
-        if lane == Lane::Slow {
-            host.in_slow_lane = host.in_slow_lane.saturating_sub(1);
-            host.network.subtract_slow(1);
-        }
+        host.strangers = host.strangers.saturating_sub(u32::from(!is_proven));
+        host.in_lanes[lane as usize] = host.in_lanes[lane as usize].saturating_sub(1);
+        host.network.subtract(lane, 1);
         host.hanging = host.hanging.saturating_sub(u32::from(has_hung));
         if let Some(breaker) = self.breaker(id) {
-            breaker.returned();
+            breaker.returned(begun);
         }
         self.mark_ready(id);
         self.forget_if_unused(id);
     }
 
-    /// Gives a place back after a request that began at this moment and ended so.
-    pub(super) fn answered(&mut self, id: HostId, lane: Lane, sign: Sign, begun: Instant, now: Instant) {
+    /// Gives a place back after a request that ended so.
+    pub(super) fn answered(&mut self, id: HostId, place: Place, sign: Sign, now: Instant) {
         if sign != Sign::None {
             // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
             let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
-            let took = now.saturating_duration_since(begun);
+            let took = now.saturating_duration_since(place.begun);
             // Nobody can be as quick as a refused connection.
             if sign == Sign::Alive {
                 self.neighbours.peers.answered(took);
@@ -343,12 +384,12 @@ impl Hosts {
             let host = self.host(id);
             host.pace.answered(took, bound);
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
-            self.record(id, sign, now);
+            self.record(id, sign, place.begun, now);
         }
-        self.release(id, lane, begun);
+        self.release(id, place);
     }
 
-    fn record(&mut self, id: HostId, sign: Sign, now: Instant) {
+    fn record(&mut self, id: HostId, sign: Sign, begun: Instant, now: Instant) {
         if sign == Sign::Alive {
             let host = self.host(id);
             host.answers = host.answers.wrapping_add(1);
@@ -359,7 +400,7 @@ impl Hosts {
         }
         host.in_trouble = true;
         let breaker = self.breakers.entry(id).or_insert_with(|| Breaker::new(now));
-        match breaker.record(sign, self.limit, &self.policy, now) {
+        match breaker.record(sign, begun, self.limit, &self.policy, now) {
             Change::Nothing => {}
             Change::Well => {
                 self.breakers.remove(&id);
@@ -388,7 +429,7 @@ impl Hosts {
             if breaker.until() == Some(until) {
                 breaker.probe();
                 self.mark_ready(id);
-            } else if breaker.asks_from() == until {
+            } else if breaker.asks_from(until) {
                 self.mark_ready(id);
             }
         }
@@ -443,6 +484,11 @@ impl Hosts {
         std::mem::take(&mut self.opened)
     }
 
+    /// Whether any host could be sent something if this lane had a place.
+    pub(super) fn waits_in(&self, lane: Lane) -> bool {
+        !self.ready[lane as usize].hosts().is_empty()
+    }
+
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.by_origin.len()
@@ -486,7 +532,11 @@ impl Hosts {
             breaker.map_or(Candidates::InTurn, |breaker| breaker.permits(under_way, self.limit, self.now));
         // Where requests hang, those that answer must not wait behind each tenant that lets them.
         let hangs = permits == Candidates::InTurn && host.is_slow(None);
-        Some(if hangs { Candidates::WellFirst } else { permits })
+        let permits = if hangs { Candidates::WellFirst } else { permits };
+        // Nor before they do: the others have no more than half of its places while somebody waits whose last attempt was delivered.
+        let are_many = matches!(permits, Candidates::InTurn | Candidates::WellFirst)
+            && host.strangers as usize >= (self.limit / 2).max(1);
+        Some(if are_many { Candidates::ProvenFirst } else { permits })
     }
 
     fn breaker(&mut self, id: HostId) -> Option<&mut Breaker> {
@@ -497,10 +547,14 @@ impl Hosts {
         let Some(candidates) = self.permits(id) else { return };
         let host = &mut self.states[id.0 as usize];
         let waits = host.lanes(candidates, host.is_slow(self.bound));
-        for (index, waits) in waits.into_iter().enumerate() {
-            if waits && !host.in_ready[index] {
-                host.in_ready[index] = true;
-                self.ready[index].push_back(id);
+        for (lane, waits) in Lane::ALL.into_iter().zip(waits) {
+            let is_in_ready = &mut host.in_ready[lane as usize];
+            if waits && !*is_in_ready {
+                *is_in_ready = true;
+                self.ready[lane as usize].push(id);
+                if lane != Lane::First && !self.open.has(lane) {
+                    self.neighbours.networks.wait(lane, &host.network, self.now);
+                }
             }
         }
     }
@@ -538,21 +592,29 @@ mod tests {
         (TopicId(1), SubscriptionId(id))
     }
 
+    /// One of a first attempt.
+    fn place(begun: Instant) -> Place {
+        Place { lane: Lane::First, is_proven: false, takes_long: false, begun }
+    }
+
     /// What began when the hosts were woken last ends so, after so many seconds.
     fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) {
         let begun = hosts.now;
-        hosts.answered(host, Lane::First, sign, begun, begun + Duration::from_secs(seconds));
+        let taken = hosts.states[host.0 as usize].in_lanes;
+        let lane = Lane::ALL.into_iter().find(|lane| taken[*lane as usize] > 0).unwrap();
+        let place = Place { lane, ..place(begun) };
+        hosts.answered(host, place, sign, begun + Duration::from_secs(seconds));
     }
 
     #[test]
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
         let mut hosts = hosts(2);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
         assert_eq!(next(&mut hosts), None);
-        hosts.release(host, Lane::First, hosts.now);
+        hosts.release(host, place(hosts.now));
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None);
     }
@@ -564,9 +626,9 @@ mod tests {
             hosts.join(&"https://slow.example".into(), None),
             hosts.join(&"https://quick.example".into(), None),
         );
-        hosts.wait(slow, waiter(1), false);
-        hosts.wait(slow, waiter(2), false);
-        hosts.wait(quick, waiter(3), false);
+        hosts.wait(slow, waiter(1), LastAttempt::None);
+        hosts.wait(slow, waiter(2), LastAttempt::None);
+        hosts.wait(quick, waiter(3), LastAttempt::None);
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(1)));
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(3)));
         assert_eq!(next(&mut hosts), None);
@@ -576,11 +638,11 @@ mod tests {
     fn a_host_is_forgotten_with_its_last_subscription_and_its_last_request() {
         let mut hosts = hosts(1);
         let first = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(first, waiter(1), false);
+        hosts.wait(first, waiter(1), LastAttempt::None);
         next(&mut hosts);
         hosts.leave(first);
         assert_ne!(hosts.join(&"https://b.example".into(), None), first, "a request is still under way");
-        hosts.release(first, Lane::First, hosts.now);
+        hosts.release(first, place(hosts.now));
         assert_eq!(hosts.join(&"https://c.example".into(), None), first, "the number is free again");
         assert_eq!(hosts.count(), 2);
     }
@@ -589,7 +651,7 @@ mod tests {
     fn a_host_in_trouble_is_left_alone_and_then_probed_once() {
         let mut hosts = hosts(4);
         let (host, now) = (hosts.join(&"https://a.example".into(), None), Instant::now());
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), true));
+        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
         }
@@ -614,7 +676,7 @@ mod tests {
         let host = hosts.join(&"https://a.example".into(), None);
         let of_topic = |topic, id| (TopicId(topic), SubscriptionId(id));
         (1..=4).for_each(|topic| hosts.delivered(host, of_topic(topic, topic)));
-        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), false));
+        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), LastAttempt::None));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
             answer(&mut hosts, host, Sign::Silent, 0);
@@ -624,8 +686,52 @@ mod tests {
             assert_eq!(next(&mut hosts), Some((host, of_topic(id, id))));
         }
         assert_eq!(next(&mut hosts), None, "half of its places are for those who ask");
-        hosts.wait(host, of_topic(1, 1), false);
+        hosts.wait(host, of_topic(1, 1), LastAttempt::None);
         assert_eq!(next(&mut hosts), Some((host, of_topic(1, 1))), "the one that was delivered to first");
+    }
+
+    #[test]
+    fn at_a_slow_host_with_one_place_nobody_with_a_backlog_keeps_the_others_out() {
+        let mut hosts = hosts(1);
+        let host = hosts.join(&"https://a.example".into(), None);
+        let of_topic = |topic| (TopicId(topic), SubscriptionId(topic));
+        let last = |topic| if topic == 4 { LastAttempt::Failed } else { LastAttempt::None };
+        for topic in 1..=4 {
+            hosts.wait(host, of_topic(topic), last(topic));
+        }
+        let mut served = [0; 5];
+        for _ in 0..40 {
+            let (_, place, waiter) = hosts.take(OpenLanes::ALL).unwrap();
+            served[usize::try_from(waiter.0.0).unwrap()] += 1;
+            hosts.delivered(host, waiter);
+            hosts.answered(host, place, Sign::Alive, place.begun + Duration::from_secs(4));
+            hosts.wait(host, waiter, last(waiter.0.0));
+        }
+        assert!(served[1..].iter().all(|times| *times >= 4), "{served:?}");
+    }
+
+    #[test]
+    fn while_a_probe_hangs_there_is_no_second_one_and_no_other_request_speaks_for_it() {
+        let mut hosts = hosts(4);
+        let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
+        hosts.delivered(host, waiter(9));
+        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        for _ in 0..2 {
+            assert!(next(&mut hosts).is_some());
+            answer(&mut hosts, host, Sign::Trouble, 0);
+        }
+        let until = hosts.next_wake().unwrap();
+        hosts.wake(until);
+        assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
+        let later = until + Duration::from_millis(1);
+        hosts.wake(later);
+        hosts.wait(host, waiter(9), LastAttempt::None);
+        assert_eq!(next(&mut hosts), Some((host, waiter(9))), "one that was delivered to last");
+        hosts.answered(host, place(later), Sign::Trouble, later);
+        assert!(!hosts.is_left_alone(host), "the probe has not told anything yet");
+        assert_eq!(next(&mut hosts), None, "and there is no second one");
+        hosts.answered(host, Place { lane: Lane::Again, ..place(until) }, Sign::Trouble, later);
+        assert!(hosts.is_left_alone(host) && begun < later);
     }
 
     #[test]
@@ -633,11 +739,11 @@ mod tests {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
         let begun = hosts.now;
-        (1..=2).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         hosts.neighbours.peers.crowd(begun);
         hosts.wake(begun);
         assert!(next(&mut hosts).is_some());
-        hosts.answered(host, Lane::First, Sign::Alive, begun, begun + Duration::from_millis(2_900));
+        hosts.answered(host, place(begun), Sign::Alive, begun + Duration::from_millis(2_900));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert_eq!(hosts.take(quick), None, "it is slow while others find no place");
         hosts.wake(begun + Duration::from_secs(60));
@@ -648,7 +754,7 @@ mod tests {
     fn a_refused_connection_makes_nobody_slow() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(host, waiter(1), false);
+        hosts.wait(host, waiter(1), LastAttempt::None);
         assert!(next(&mut hosts).is_some());
         let bound = hosts.neighbours.peers.bound();
         answer(&mut hosts, host, Sign::Silent, 0);
@@ -659,11 +765,12 @@ mod tests {
     fn lanes_take_turns_and_a_full_one_holds_up_no_other() {
         let mut hosts = hosts(8);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
-        (4..=6).for_each(|id| hosts.wait(host, waiter(id), true));
+        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (4..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
         let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
         assert_eq!(order, [1, 4, 2, 5]);
         let only_first = OpenLanes::new(|lane| lane == Lane::First);
+        assert!(hosts.waits_in(Lane::Again) && !hosts.waits_in(Lane::Slow));
         assert_eq!(hosts.take(only_first).map(|(_, _, waiter)| waiter), Some(waiter(3)));
         assert_eq!(hosts.take(only_first), None);
         assert_eq!(next(&mut hosts), Some((host, waiter(6))));
@@ -673,7 +780,7 @@ mod tests {
     fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         answer(&mut hosts, host, Sign::Alive, 4);
@@ -688,7 +795,7 @@ mod tests {
     fn a_host_that_answers_quickly_now_and_then_stays_a_slow_one() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=20).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=20).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         for _ in 0..4 {
             assert!(hosts.take(quick).is_some());
@@ -706,7 +813,7 @@ mod tests {
     fn a_host_that_lets_a_request_hang_is_a_slow_one_until_that_ends() {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         hosts.wake(begun + SLOW);
@@ -714,11 +821,11 @@ mod tests {
         let later = begun + SLOW + Duration::from_millis(1);
         hosts.wake(later);
         assert_eq!(hosts.take(quick), None);
-        hosts.answered(host, Lane::First, Sign::Alive, begun + SLOW, later);
+        hosts.answered(host, place(begun + SLOW), Sign::Alive, later);
         assert_eq!(hosts.take(quick), None, "the first one hangs still");
         assert!(hosts.take(OpenLanes::ALL).is_some());
         // It ends for want of something on this side, which says nothing about the host.
-        hosts.answered(host, Lane::First, Sign::None, begun, later);
+        hosts.answered(host, place(begun), Sign::None, later);
         assert!(hosts.take(quick).is_some());
     }
 
@@ -726,7 +833,7 @@ mod tests {
     fn a_host_counts_for_the_network_where_its_requests_go() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
-        (1..=2).for_each(|id| hosts.wait(host, waiter(id), false));
+        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
         assert!(next(&mut hosts).is_some());
         let in_flight = |hosts: &Hosts| {
             [[192, 0, 2, 9], [198, 51, 100, 9]]
@@ -735,7 +842,7 @@ mod tests {
         assert_eq!(in_flight(&hosts), [1, 0], "where it has confirmed");
         hosts.reached(host, [198, 51, 100, 1].into());
         assert_eq!(in_flight(&hosts), [0, 1]);
-        hosts.release(host, Lane::First, hosts.now);
+        hosts.release(host, place(hosts.now));
         assert_eq!(in_flight(&hosts), [0, 0]);
     }
 
@@ -755,11 +862,11 @@ mod tests {
         let mut hosts = hosts(4);
         let greedy = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
         let modest = hosts.join(&"https://b.example".into(), Some([192, 0, 3, 1].into()));
-        (1..=4).for_each(|id| hosts.wait(greedy, waiter(id), false));
+        (1..=4).for_each(|id| hosts.wait(greedy, waiter(id), LastAttempt::None));
         for _ in 0..2 {
             assert_eq!(next(&mut hosts).map(|(host, _)| host), Some(greedy));
         }
-        hosts.wait(modest, waiter(5), false);
+        hosts.wait(modest, waiter(5), LastAttempt::None);
         let last = |left| OpenLanes::new(|_| false).with_spare(left);
         assert_eq!(hosts.take(last(2)).map(|(host, ..)| host), Some(modest));
         assert_eq!(hosts.take(last(1)), None);

@@ -88,6 +88,11 @@ impl Lanes {
         Self { max, pressure: Pressure::new(max), recent: Recent::new(), taken: [0; 3] }
     }
 
+    /// Of so many places, those for repetitions.
+    pub(super) fn for_again(max: usize) -> usize {
+        max / 4
+    }
+
     /// Of so many places, those for slow hosts.
     pub(super) fn for_slow(max: usize) -> usize {
         max / 5
@@ -99,12 +104,12 @@ impl Lanes {
         let left = self.max.saturating_sub(taken);
         let scarce = taken >= (self.max * FOR_ALL / 10).max(1);
         let allowed = self.pressure.allowed();
-        let pressed = self.recent.count(Lane::First) + self.recent.count(Lane::Again) >= allowed;
-        let busies = |lane, share: usize| pressed || self.recent.count(lane) >= share.max(1);
+        let pressed = self.busy_with(Lane::First) + self.busy_with(Lane::Again) >= allowed;
+        let is_full = |lane, share: usize| pressed || self.busy_with(lane) >= share.max(1);
         let lanes = OpenLanes::new(|lane| {
             let (closed, share) = match lane {
-                Lane::First => (busies(lane, allowed * FOR_ALL / 10), self.max),
-                Lane::Again => (busies(lane, allowed / 4), self.max / 4),
+                Lane::First => (is_full(lane, allowed * FOR_ALL / 10), self.max),
+                Lane::Again => (is_full(lane, allowed / 4), Self::for_again(self.max)),
                 Lane::Slow => (false, Self::for_slow(self.max)),
             };
             !scarce && !closed && self.taken(lane) < share.max(1)
@@ -112,8 +117,19 @@ impl Lanes {
         if scarce { lanes.with_spare(left) } else { lanes }
     }
 
+    /// Whether repetitions have places left and may not begin, since others began a moment ago.
+    pub(super) fn holds_back_repetitions(&self, open: OpenLanes) -> bool {
+        let has_places = self.taken(Lane::Again) < Self::for_again(self.max).max(1);
+        has_places && !open.is_scarce() && !open.has(Lane::Again)
+    }
+
     pub(super) fn all_taken(&self) -> [usize; 3] {
         self.taken
+    }
+
+    /// Those that may keep the worker busy: what a subscriber has kept waiting for longer does not, unless it is the worker that is late.
+    fn busy_with(&self, lane: Lane) -> usize {
+        if self.pressure.is_behind() { self.taken(lane) } else { self.recent.count(lane) }
     }
 
     fn taken(&self, lane: Lane) -> usize {
@@ -125,16 +141,20 @@ impl Lanes {
         self.recent.age(now);
     }
 
-    /// A request begins at this moment.
-    pub(super) fn take(&mut self, lane: Lane, now: Instant) {
+    /// A request begins, which may keep the worker busy from this moment on.
+    pub(super) fn take(&mut self, lane: Lane, busy_from: Option<Instant>) {
         self.taken[lane as usize] += 1;
-        self.recent.add(lane, now);
+        if let Some(now) = busy_from {
+            self.recent.add(lane, now);
+        }
     }
 
-    /// One that began at this moment has ended.
-    pub(super) fn release(&mut self, lane: Lane, began: Instant) {
+    /// One has ended of which that was said when it began.
+    pub(super) fn release(&mut self, lane: Lane, busy_from: Option<Instant>) {
         self.taken[lane as usize] -= 1;
-        self.recent.remove(lane, began);
+        if let Some(began) = busy_from {
+            self.recent.remove(lane, began);
+        }
     }
 }
 
@@ -167,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_for_subscribers_take_nothing_from_who_would_be_served_at_once() {
+    fn those_who_wait_for_subscribers_take_nothing_from_quick_ones_unless_the_worker_is_late() {
         let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
         let mut taken = 0;
         while lanes.open().has(Lane::First) {
-            lanes.take(Lane::First, now);
+            lanes.take(Lane::First, Some(now));
             taken += 1;
         }
         assert!(taken < 100, "a worker that is not known to be idle begins few: {taken}");
@@ -179,6 +199,34 @@ mod tests {
         assert!(!lanes.open().has(Lane::First));
         lanes.age(now + Duration::from_millis(200));
         assert!(lanes.open().has(Lane::First));
+        lanes.pressure.take(Duration::from_millis(640));
+        assert!(!lanes.open().has(Lane::First), "it is the worker that they wait for");
+        lanes.pressure.take(Duration::ZERO);
+        assert!(lanes.open().has(Lane::First));
+    }
+
+    #[test]
+    fn any_number_of_those_known_to_take_long_may_begin_at_once() {
+        let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
+        (0..500).for_each(|_| lanes.take(Lane::First, None));
+        assert!(lanes.open().has(Lane::First));
+        (0..500).for_each(|_| lanes.release(Lane::First, None));
+        lanes.take(Lane::First, Some(now));
+        assert_eq!(lanes.all_taken(), [1, 0, 0]);
+    }
+
+    #[test]
+    fn repetitions_are_held_back_where_many_began_a_moment_ago_and_not_where_they_have_all_their_places() {
+        let (mut lanes, now) = (Lanes::new(1_000), Instant::now());
+        assert!(!lanes.holds_back_repetitions(lanes.open()));
+        while lanes.open().has(Lane::Again) {
+            lanes.take(Lane::Again, Some(now));
+        }
+        assert!(lanes.holds_back_repetitions(lanes.open()));
+        let full = with(100, [0, 25, 0]);
+        assert!(!full.open().has(Lane::Again) && !full.holds_back_repetitions(full.open()));
+        let scarce = with(100, [90, 0, 0]);
+        assert!(!scarce.holds_back_repetitions(scarce.open()));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod networks;
 mod notes;
 mod operator;
 mod pressure;
+mod ready;
 mod recent;
 mod round;
 mod schedule;

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
-use super::lanes::Lanes;
+use super::lanes::{Lane, Lanes};
 use crate::egress::network;
 
 /// One network has at most so small a part of all places while others wait.
 const SHARE: usize = 8;
-/// For how long a host that found no place keeps other networks to their shares: it comes again sooner than that.
+/// For how long a host that found no place keeps other networks to their shares. Each time it finds none, and each time it gets one while it
+/// has more to be sent, that begins again.
 const WAITS: Duration = Duration::from_secs(1);
 /// Networks that are known before it is looked for such as no host is on any more.
 const TIDY_FROM: usize = 1_024;
@@ -27,17 +28,14 @@ pub(super) struct Networks(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    share: usize,
-    /// Of the places for slow hosts.
-    slow_share: usize,
+    /// Of all places, and of those of the lanes for repetitions and for slow hosts.
+    shares: [usize; Lane::ALL.len()],
     known: Mutex<Known>,
     /// Of the hosts whose address is not known yet: together they are one network.
     nowhere: Arc<Network>,
     begun: Instant,
-    /// Of the hosts that find no place …
-    waiting: Waiting,
-    /// … and of slow ones that find none of the slow lane.
-    waiting_slow: Waiting,
+    /// Of the hosts that find no place, and of those that find none of their lane.
+    waiting: [Waiting; Lane::ALL.len()],
 }
 
 /// The network of the host that found no place last, and until when that counts, in milliseconds after the beginning.
@@ -58,35 +56,26 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Network {
     number: u64,
-    in_flight: AtomicUsize,
-    in_slow_lane: AtomicUsize,
+    in_lanes: [AtomicUsize; Lane::ALL.len()],
 }
 
 impl Network {
     fn new(number: u64) -> Self {
-        Self { number, in_flight: AtomicUsize::new(0), in_slow_lane: AtomicUsize::new(0) }
+        Self { number, in_lanes: Default::default() }
     }
 
     /// Requests to its hosts.
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.in_lanes.iter().map(|requests| requests.load(Ordering::Relaxed)).sum()
     }
 
-    pub(super) fn add(&self, requests: usize) {
-        self.in_flight.fetch_add(requests, Ordering::Relaxed);
+    /// So many more have a place of this lane.
+    pub(super) fn add(&self, lane: Lane, requests: usize) {
+        self.in_lanes[lane as usize].fetch_add(requests, Ordering::Relaxed);
     }
 
-    pub(super) fn subtract(&self, requests: usize) {
-        self.in_flight.fetch_sub(requests, Ordering::Relaxed);
-    }
-
-    /// Of these, so many more have a place of the slow lane.
-    pub(super) fn add_slow(&self, requests: usize) {
-        self.in_slow_lane.fetch_add(requests, Ordering::Relaxed);
-    }
-
-    pub(super) fn subtract_slow(&self, requests: usize) {
-        self.in_slow_lane.fetch_sub(requests, Ordering::Relaxed);
+    pub(super) fn subtract(&self, lane: Lane, requests: usize) {
+        self.in_lanes[lane as usize].fetch_sub(requests, Ordering::Relaxed);
     }
 }
 
@@ -95,13 +84,15 @@ impl Networks {
     pub(super) fn new(places: usize, per_host: usize) -> Self {
         let known = Known { networks: HashMap::new(), next: 1, tidy_at: TIDY_FROM };
         Self(Arc::new(Shared {
-            share: (places / SHARE).max(per_host).max(1),
-            slow_share: (Lanes::for_slow(places) / SHARE).max(1),
+            shares: Lane::ALL.map(|lane| match lane {
+                Lane::First => (places / SHARE).max(per_host).max(1),
+                Lane::Again => (Lanes::for_again(places) / SHARE).max(1),
+                Lane::Slow => (Lanes::for_slow(places) / SHARE).max(1),
+            }),
             known: Mutex::new(known),
             nowhere: Arc::new(Network::new(0)),
             begun: Instant::now(),
-            waiting: Waiting::default(),
-            waiting_slow: Waiting::default(),
+            waiting: Default::default(),
         }))
     }
 
@@ -114,33 +105,37 @@ impl Networks {
 
     /// Whether this network has as many places as it may have while others wait.
     pub(super) fn has_its_share(&self, network: &Network) -> bool {
-        network.in_flight() >= self.0.share
+        self.has_its_share_of(Lane::First, network)
     }
 
-    /// A host on this network, which has less than its share, finds no place.
-    pub(super) fn wait(&self, network: &Network, now: Instant) {
-        self.0.waiting.note(network, self.millis(now + WAITS));
+    /// Of a lane that is not for first attempts, only the places of that lane count.
+    fn has_its_share_of(&self, lane: Lane, network: &Network) -> bool {
+        let taken = match lane {
+            Lane::First => network.in_flight(),
+            Lane::Again | Lane::Slow => network.in_lanes[lane as usize].load(Ordering::Relaxed),
+        };
+        taken >= self.0.shares[lane as usize]
     }
 
-    /// Whether this network has its share and hosts of another one wait.
-    pub(super) fn gives_way(&self, network: &Network, now: Instant) -> bool {
-        self.has_its_share(network) && self.0.waiting.is_another(network, self.millis(now))
-    }
-
-    /// A slow host on this network finds no place of the slow lane, which counts while the network has less than its share of that.
-    pub(super) fn wait_slow(&self, network: &Network, now: Instant) {
-        if !self.has_its_slow_share(network) {
-            self.0.waiting_slow.note(network, self.millis(now + WAITS));
+    /// A host on this network finds no place of this lane, or none at all where that is for first attempts. That counts while the network
+    /// has less than its share.
+    pub(super) fn wait(&self, lane: Lane, network: &Network, now: Instant) {
+        if !self.has_its_share_of(lane, network) {
+            self.0.waiting[lane as usize].note(network, self.millis(now + WAITS));
         }
     }
 
-    /// Whether this network has its share of the slow lane and slow hosts of another one wait.
-    pub(super) fn gives_way_in_slow_lane(&self, network: &Network, now: Instant) -> bool {
-        self.has_its_slow_share(network) && self.0.waiting_slow.is_another(network, self.millis(now))
+    /// One that had found none has got one, and waits for more.
+    pub(super) fn wait_on(&self, lane: Lane, network: &Network, now: Instant) {
+        if self.0.waiting[lane as usize].is_this(network, self.millis(now)) {
+            self.wait(lane, network, now);
+        }
     }
 
-    fn has_its_slow_share(&self, network: &Network) -> bool {
-        network.in_slow_lane.load(Ordering::Relaxed) >= self.0.slow_share
+    /// Whether this network has its share and hosts of another one wait.
+    pub(super) fn gives_way(&self, lane: Lane, network: &Network, now: Instant) -> bool {
+        self.has_its_share_of(lane, network)
+            && self.0.waiting[lane as usize].is_another(network, self.millis(now))
     }
 
     fn millis(&self, moment: Instant) -> u64 {
@@ -152,6 +147,11 @@ impl Waiting {
     fn note(&self, network: &Network, until: u64) {
         self.network.store(network.number, Ordering::Relaxed);
         self.until.store(until, Ordering::Relaxed);
+    }
+
+    /// Whether a host of this network waits.
+    fn is_this(&self, network: &Network, now: u64) -> bool {
+        self.until.load(Ordering::Relaxed) > now && self.network.load(Ordering::Relaxed) == network.number
     }
 
     /// Whether a host of another network than this one waits.
@@ -188,11 +188,11 @@ mod tests {
     fn addresses_of_one_network_count_together_and_those_that_are_not_known_too() {
         let networks = Networks::new(80, 2);
         let one = at(&networks, "192.0.2.1");
-        one.add(9);
+        one.add(Lane::First, 9);
         let same = at(&networks, "192.0.2.200");
         assert_eq!(same.in_flight(), 9);
         assert!(!networks.has_its_share(&same));
-        same.add(1);
+        same.add(Lane::First, 1);
         assert!(networks.has_its_share(&one));
         assert_eq!(at(&networks, "192.0.3.1").in_flight(), 0);
         assert!(Arc::ptr_eq(&networks.of(None), &networks.of(None)));
@@ -202,35 +202,49 @@ mod tests {
     fn a_network_gives_way_beyond_its_share_while_another_waits_and_to_nobody_else() {
         let (networks, now) = (Networks::new(80, 2), Instant::now());
         let (large, small) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
-        large.add(40);
-        assert!(!networks.gives_way(&large, now), "nobody waits");
-        networks.wait(&large, now);
-        assert!(!networks.gives_way(&large, now), "not to itself");
-        networks.wait(&small, now);
-        assert!(networks.gives_way(&large, now));
-        assert!(!networks.gives_way(&small, now));
-        assert!(!networks.gives_way(&large, now + WAITS), "it waits no more");
+        large.add(Lane::First, 40);
+        assert!(!networks.gives_way(Lane::First, &large, now), "nobody waits");
+        networks.wait(Lane::First, &large, now);
+        assert!(!networks.gives_way(Lane::First, &large, now), "not to itself");
+        networks.wait(Lane::First, &small, now);
+        assert!(networks.gives_way(Lane::First, &large, now));
+        assert!(!networks.gives_way(Lane::First, &small, now));
+        assert!(!networks.gives_way(Lane::First, &large, now + WAITS), "it waits no more");
+    }
+
+    #[test]
+    fn who_waits_for_more_keeps_others_to_their_shares_for_as_long() {
+        let (networks, now) = (Networks::new(80, 2), Instant::now());
+        let (large, small) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
+        large.add(Lane::Again, 20);
+        networks.wait_on(Lane::Again, &small, now);
+        assert!(!networks.gives_way(Lane::Again, &large, now), "it has found a place each time");
+        networks.wait(Lane::Again, &small, now);
+        let later = now + WAITS / 2;
+        networks.wait_on(Lane::Again, &small, later);
+        assert!(networks.gives_way(Lane::Again, &large, now + WAITS));
+        assert!(!networks.gives_way(Lane::Again, &large, later + WAITS));
     }
 
     #[test]
     fn in_the_slow_lane_a_network_gives_way_beyond_a_share_of_that_lane() {
         let (networks, now) = (Networks::new(80, 2), Instant::now());
         let (tarpit, slow) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
-        tarpit.add_slow(2);
-        assert!(!networks.gives_way_in_slow_lane(&tarpit, now), "nobody waits");
-        networks.wait_slow(&tarpit, now);
-        assert!(!networks.gives_way_in_slow_lane(&tarpit, now), "who has its share is no reason");
-        networks.wait_slow(&slow, now);
-        assert!(networks.gives_way_in_slow_lane(&tarpit, now));
-        tarpit.subtract_slow(1);
-        assert!(!networks.gives_way_in_slow_lane(&tarpit, now));
+        tarpit.add(Lane::Slow, 2);
+        assert!(!networks.gives_way(Lane::Slow, &tarpit, now), "nobody waits");
+        networks.wait(Lane::Slow, &tarpit, now);
+        assert!(!networks.gives_way(Lane::Slow, &tarpit, now), "who has its share is no reason");
+        networks.wait(Lane::Slow, &slow, now);
+        assert!(networks.gives_way(Lane::Slow, &tarpit, now));
+        tarpit.subtract(Lane::Slow, 1);
+        assert!(!networks.gives_way(Lane::Slow, &tarpit, now));
     }
 
     #[test]
     fn no_share_is_smaller_than_what_one_host_may_have() {
         let networks = Networks::new(8, 8);
         let network = at(&networks, "192.0.2.1");
-        network.add(7);
+        network.add(Lane::First, 7);
         assert!(!networks.has_its_share(&network));
     }
 

@@ -16,6 +16,8 @@ use tokio::time::sleep;
 const FEWEST: usize = 64;
 /// A turn that takes longer than this, in processor time, has more to do than keeps the worker busy.
 const LONG: Duration = Duration::from_millis(2);
+/// After one that takes longer than this, answers wait for the worker so long that those of a moment ago are not all that keep it busy.
+const TOO_LONG: Duration = Duration::from_millis(32);
 /// How often a turn is measured.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// By what part of themselves the requests under way may become more or fewer with each look.
@@ -28,18 +30,25 @@ pub(super) struct Pressure {
     allowed: usize,
     /// More were wanted than were allowed since the last look.
     missed: bool,
+    /// The last turn took too long.
+    is_behind: bool,
     look: Option<JoinHandle<Duration>>,
 }
 
 impl Pressure {
     /// At most so many are ever allowed.
     pub(super) fn new(most: usize) -> Self {
-        Self { most, allowed: min(FEWEST, most), missed: false, look: None }
+        Self { most, allowed: min(FEWEST, most), missed: false, is_behind: false, look: None }
     }
 
     /// How many may be under way now.
     pub(super) fn allowed(&self) -> usize {
         self.allowed
+    }
+
+    /// Whether the worker has so much to do that all requests under way count, however long ago they began.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Fewer were allowed than could have been made: the next look may allow more.
@@ -60,6 +69,7 @@ impl Pressure {
     /// Takes in what a turn took.
     pub(super) fn take(&mut self, turn: Duration) {
         self.look = None;
+        self.is_behind = turn > TOO_LONG;
         let step = self.allowed.div_ceil(STEP);
         if turn > LONG {
             self.allowed = (self.allowed - step).max(min(FEWEST, self.most));

@@ -11,12 +11,14 @@ use resync_core::datetime::DateTime;
 use super::attempt::Attempt;
 use super::breaker::BreakerPolicy;
 use super::clock::Clock;
-use super::hosts::{HostId, Hosts, Neighbours};
+use super::hosts::{HostId, Hosts, Neighbours, Place};
 use super::lanes::{Lane, OpenLanes};
 use super::member::{Failing, Phase};
 use super::round::Round;
 use super::schedule::{GivenUp, RetryPolicy};
+use super::slots::HotSlot;
 use super::sweep::{Step, TopicState};
+use super::waiting::LastAttempt;
 use crate::store::{
     Ahead, Checkpoint, Ended, FailureClass, Gap, Keep, Replayed, Rule, Shard, ShardState, Skip, Slot,
     StoreEvent, SubscriptionId, TopicId,
@@ -94,8 +96,15 @@ pub(super) struct Machine {
     held_back: HeldBack,
     /// The last call looked at as many subscriptions as it may, and not at all of them.
     interrupted: bool,
+    /// Until then it is remembered that places were scarce.
+    scarce_until: Instant,
+    /// Whoever was taken up last, while it was, waits for others of its own host or network.
+    took_own: bool,
     retired: bool,
 }
+
+/// How long that is.
+const SCARCE: Duration = Duration::from_secs(5);
 
 /// How long a subscription waits whose lease is over by a clock that is in doubt.
 const WITHHELD: Duration = Duration::from_secs(30);
@@ -110,7 +119,7 @@ const PAST_DUE: Duration = Duration::from_secs(60);
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Subscriptions that are looked at in one call for such as may have one of the last places.
-const SPARES: usize = 8;
+const SPARES: usize = 32;
 
 /// More subscriptions than this are not kept ready for the next notification: as many again, in each shard, are what the
 /// recipients of smaller topics take.
@@ -141,6 +150,8 @@ impl Machine {
             paused: state.paused.iter().copied().collect(),
             held_back: HeldBack::default(),
             interrupted: false,
+            scarce_until: now.monotonic,
+            took_own: false,
             retired: false,
         };
         machine.load(state, now);
@@ -156,6 +167,7 @@ impl Machine {
         for slot in &state.slots {
             self.put_slot(slot);
         }
+        self.topics.values_mut().for_each(TopicState::assume_delivered);
         for laggard in &state.laggards {
             let Some(topic) = self.topics.get_mut(&laggard.topic) else { continue };
             let Some(slot) = topic.slot(laggard.subscription) else { continue };
@@ -189,7 +201,7 @@ impl Machine {
             StoreEvent::Appended { topic, offset, rule, bytes } => {
                 if let Some(state) = self.topics.get_mut(topic) {
                     for (host, id) in state.appended(*offset, *rule == Rule::Latest, *bytes) {
-                        self.hosts.wait(host, (*topic, id), false);
+                        self.hosts.wait(host, (*topic, id), state.last_attempt(id));
                     }
                     self.settle(*topic);
                 }
@@ -226,13 +238,20 @@ impl Machine {
         // for nothing but the hub's own haste.
         let sweeps = open.has(Lane::First);
         // Each call takes up something new before it serves who waits, so that neither starves the other.
+        if open.is_scarce() {
+            self.scarce_until = now.monotonic + SCARCE;
+        }
+        self.took_own = false;
         if sweeps {
             self.sweep_one(now, &mut steps, None);
+            // Where places are few those who wait for their own must not stand before the others of their topic.
+            let mut own = SPARES;
+            while std::mem::take(&mut self.took_own) && self.sweep_one(now, &mut own, None) {}
         }
         // Nor where the last places are kept for few: only who gets one of them at once is taken up.
         let mut spares = if open.spare() > 0 { SPARES } else { 0 };
         for _ in 0..self.limits.steps {
-            let Some((host, lane, (topic, id))) = self.hosts.take(open) else {
+            let Some((host, place, (topic, id))) = self.hosts.take(open) else {
                 if sweeps && self.sweep_one(now, &mut steps, None) {
                     continue;
                 }
@@ -242,9 +261,9 @@ impl Machine {
                 self.interrupted |= steps == 0;
                 return None;
             };
-            match self.start(host, lane, topic, id, now) {
+            match self.start(host, place, topic, id, now) {
                 Some(attempt) => return Some(attempt),
-                None => self.hosts.release(host, lane, now.monotonic),
+                None => self.hosts.release(host, place),
             }
         }
         self.interrupted = true;
@@ -254,6 +273,11 @@ impl Machine {
     /// Whether the last call for a request ended because it had taken long, not because there was nothing more to do.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// Whether somebody waits for a place to be tried again.
+    pub(super) fn has_repetitions(&self) -> bool {
+        self.hosts.waits_in(Lane::Again)
     }
 
     /// When the next timer is due, if any.
@@ -429,14 +453,14 @@ impl Machine {
             }
             self.timers.pop();
             let Some(state) = self.topics.get_mut(&topic) else { continue };
-            let Some(host) = state.slot(id).map(|slot| slot.host) else { continue };
+            let Some((host, last)) = state.slot(id).map(|slot| (slot.host, slot.last())) else { continue };
             // A timer may be older than the member's present pause; only the one that belongs to it counts.
             let Some(member) = state.member(id).filter(|member| member.phase == Phase::Backoff(due)) else {
                 continue;
             };
             member.phase = Phase::Waiting;
-            let again = member.goes_again();
-            self.hosts.wait(host, (topic, id), again);
+            let last = if member.goes_again() { LastAttempt::Failed } else { last };
+            self.hosts.wait(host, (topic, id), last);
         }
         self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now.monotonic)
     }
@@ -449,19 +473,23 @@ impl Machine {
         {
             let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
             let hosts = &self.hosts;
-            let may = |host| spare.is_none_or(|spare| hosts.may_spare(host, spare));
+            let may = |host| {
+                spare.is_none_or(|spare| hosts.may_spare(host, spare) || hosts.waits_for_its_own(host))
+            };
             let (window, checkpoint) = (self.limits.window, self.checkpoints);
             match topic.map(|topic| topic.step(window, checkpoint, now.monotonic, steps, may)) {
-                Some(Step::Wait(host, subscription)) => {
+                Some(Step::Wait(host, subscription, last)) => {
                     self.touched.insert(id);
+                    let was_scarce = now.monotonic < self.scarce_until;
+                    self.took_own = was_scarce && self.hosts.waits_for_its_own(host);
                     if spare.is_some() {
                         self.hosts.note_no_place(host);
                     }
-                    self.hosts.wait(host, (id, subscription), false);
+                    self.hosts.wait(host, (id, subscription), last);
                     return true;
                 }
                 Some(Step::Again(host, subscription)) => {
-                    self.hosts.wait(host, (id, subscription), true);
+                    self.hosts.wait(host, (id, subscription), LastAttempt::Failed);
                     return true;
                 }
                 Some(Step::Later(due, subscription)) => {
@@ -500,7 +528,7 @@ impl Machine {
     fn start(
         &mut self,
         host: HostId,
-        lane: Lane,
+        place: Place,
         topic: TopicId,
         id: SubscriptionId,
         now: Now,
@@ -510,7 +538,7 @@ impl Machine {
             state.hold(id);
             return None;
         }
-        let lease_end = state.slot(id)?.lease_end;
+        let HotSlot { lease_end, was_delivered, .. } = *state.slot(id)?;
         if lease_end <= now.wall {
             if self.clock.look(now) {
                 self.withhold(topic, id, WITHHELD, now);
@@ -550,14 +578,14 @@ impl Machine {
             latest,
             newest_only,
             number,
-            lane,
+            place,
             probe,
+            was_delivered,
             ahead,
             keep,
             host,
             confirmations: self.hosts.confirmations(host),
             lease_end,
-            started: now.monotonic,
         })
     }
 
@@ -570,8 +598,7 @@ impl Machine {
         self.paused.remove(&topic);
         let Some(state) = self.topics.get_mut(&topic) else { return };
         for (host, id) in state.take_held() {
-            let again = state.member(id).is_some_and(|member| member.goes_again());
-            self.hosts.wait(host, (topic, id), again);
+            self.hosts.wait(host, (topic, id), state.last_attempt(id));
         }
         self.settle(topic);
     }
@@ -604,12 +631,12 @@ impl Machine {
     /// A member has moved: it goes on to its next notification or is done.
     fn go_on(&mut self, topic: TopicId, id: SubscriptionId, now: Now) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
-        let host = state.slot(id).map(|slot| slot.host);
+        let known = state.slot(id).map(|slot| (slot.host, slot.last()));
         if state.advanced(id, now.monotonic)
-            && let Some(host) = host
+            && let Some((host, last)) = known
         {
             let again = state.member(id).is_some_and(|member| member.goes_again());
-            self.hosts.wait(host, (topic, id), again);
+            self.hosts.wait(host, (topic, id), if again { LastAttempt::Failed } else { last });
         }
         self.settle(topic);
     }

@@ -6,6 +6,7 @@
 use resync_core::datetime::DateTime;
 
 use super::hosts::HostId;
+use super::waiting::LastAttempt;
 use crate::store::{Offset, SubscriptionId};
 
 /// Records of a block: what has to be moved when one is added or removed in the middle.
@@ -17,6 +18,15 @@ pub(super) struct HotSlot {
     pub(super) host: HostId,
     pub(super) start: Offset,
     pub(super) lease_end: DateTime,
+    /// Whether the last attempt for it was delivered.
+    pub(super) was_delivered: bool,
+}
+
+impl HotSlot {
+    /// How the last attempt for it ended, if that did not fail.
+    pub(super) fn last(&self) -> LastAttempt {
+        if self.was_delivered { LastAttempt::Delivered } else { LastAttempt::None }
+    }
 }
 
 type Record = (SubscriptionId, HotSlot);
@@ -73,6 +83,13 @@ impl Slots {
         let block = self.blocks.get(self.block_of(id))?;
         let place = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(&block[place].1)
+    }
+
+    pub(super) fn get_mut(&mut self, id: SubscriptionId) -> Option<&mut HotSlot> {
+        let index = self.block_of(id);
+        let block = self.blocks.get_mut(index)?;
+        let place = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(&mut block[place].1)
     }
 
     pub(super) fn remove(&mut self, id: SubscriptionId) -> Option<HotSlot> {
@@ -132,6 +149,10 @@ impl Slots {
         self.blocks.iter().flatten().map(|(id, slot)| (*id, slot))
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (SubscriptionId, &mut HotSlot)> {
+        self.blocks.iter_mut().flatten().map(|(id, slot)| (*id, slot))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -173,7 +194,8 @@ mod tests {
     }
 
     fn slot(start: u64) -> HotSlot {
-        HotSlot { host: host(), start: Offset(start), lease_end: DateTime::from_unix_millis(0).unwrap() }
+        let (start, lease_end) = (Offset(start), DateTime::from_unix_millis(0).unwrap());
+        HotSlot { host: host(), start, lease_end, was_delivered: false }
     }
 
     fn bytes(slots: &Slots) -> usize {

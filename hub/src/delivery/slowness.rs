@@ -16,6 +16,8 @@ const FAR_ABOVE: u32 = 8;
 const FLOOR: u32 = 500_000;
 /// … or longer than this, whatever they take.
 const CEILING: u32 = 2_000_000;
+/// An answer that takes so long does not wait for a busy worker, but for its subscriber.
+const LONG: u32 = 128_000;
 /// By what part of itself the quickest answer is forgotten with each slower one: it is that of the last few hundred or so.
 const FORGET: u32 = 256;
 /// A new answer counts for so small a part of what is known of a host.
@@ -39,6 +41,11 @@ impl Pace {
             known => (known - known / SMOOTH).saturating_add(took / SMOOTH).max(1),
         };
         self.was_above = self.is_above(bound);
+    }
+
+    /// Whether that is longer than an answer waits for a busy worker.
+    pub(super) fn takes_long(self) -> bool {
+        self.micros > LONG
     }
 
     /// Whether that is more than the bound; whoever was above it before has to come a little below it.

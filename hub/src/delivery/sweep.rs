@@ -14,9 +14,10 @@ use resync_core::datetime::DateTime;
 use super::hosts::HostId;
 use super::member::{Failing, Member, Phase};
 use super::slots::{HotSlot, Slots};
+use super::waiting::LastAttempt;
 use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Sweep, Topic, TopicId, Watermark};
 
-/// So many subscriptions of a topic may wait for their hosts where places are kept for those who are served at once.
+/// So many subscriptions of a topic may wait for their hosts because of others, where places are kept for those who are served at once.
 const FEW: usize = 64;
 
 /// The state of one topic in one shard.
@@ -64,14 +65,14 @@ struct Pass {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// This subscription is owed something and waits for its host now.
-    Wait(HostId, SubscriptionId),
+    Wait(HostId, SubscriptionId, LastAttempt),
     /// The same for one that has failed before …
     Again(HostId, SubscriptionId),
     /// … which may have to wait until this moment.
     Later(Instant, SubscriptionId),
     /// As many have been looked at as may be.
     Interrupted,
-    /// The next one's host may not be sent anything now.
+    /// The next one may not be taken up for its host now.
     Busy(HostId),
     /// Nothing to take up until members move on.
     Blocked,
@@ -135,6 +136,24 @@ impl TopicState {
             joined: 0,
         };
         self.members.insert(laggard.subscription, member);
+        let start = self.slots.get(laggard.subscription).map_or(Offset(0), |slot| slot.start);
+        self.note_last(laggard.subscription, failing.is_none() && laggard.cursor > start);
+    }
+
+    /// To be called before the laggards of an earlier life come back: whoever it leaves without a record has got what sweeps were about.
+    pub(super) fn assume_delivered(&mut self) {
+        let (done, pass) = (self.done, self.pass.as_ref().map(|pass| (pass.position, pass.target)));
+        for (id, slot) in self.slots.iter_mut() {
+            let done = pass.filter(|(position, _)| id <= *position).map_or(done, |(_, target)| target);
+            slot.was_delivered = slot.start < done;
+        }
+    }
+
+    /// Notes whether the last attempt for a subscription was delivered.
+    pub(super) fn note_last(&mut self, id: SubscriptionId, was_delivered: bool) {
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.was_delivered = was_delivered;
+        }
     }
 
     /// The log has grown. A fetched version supersedes a sweep that was about older versions only: nobody needs these any
@@ -189,7 +208,9 @@ impl TopicState {
 
     /// Returns what it replaces.
     pub(super) fn put_slot(&mut self, id: SubscriptionId, slot: &Slot, host: HostId) -> Option<HotSlot> {
-        self.slots.insert(id, HotSlot { host, start: slot.start, lease_end: slot.lease_end })
+        let was_delivered =
+            self.slots.get(id).is_some_and(|before| before.host == host && before.was_delivered);
+        self.slots.insert(id, HotSlot { host, start: slot.start, lease_end: slot.lease_end, was_delivered })
     }
 
     pub(super) fn slot(&self, id: SubscriptionId) -> Option<&HotSlot> {
@@ -254,6 +275,14 @@ impl TopicState {
 
     pub(super) fn head(&self) -> Offset {
         self.head
+    }
+
+    /// How the last attempt for a subscription ended.
+    pub(super) fn last_attempt(&self, id: SubscriptionId) -> LastAttempt {
+        if self.members.get(&id).is_some_and(Member::goes_again) {
+            return LastAttempt::Failed;
+        }
+        self.slots.get(id).map_or(LastAttempt::None, HotSlot::last)
     }
 
     /// A subscription on its way, to look at.
@@ -409,7 +438,7 @@ impl TopicState {
     }
 
     /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval, and each
-    /// subscription that is looked at is one of the `steps`. Whose host may not have anything now is left for later.
+    /// subscription that is looked at is one of the `steps`. Who may not be taken up for its host now is left for later.
     pub(super) fn step(
         &mut self,
         window: usize,
@@ -444,15 +473,14 @@ impl TopicState {
                 member.phase = Phase::Waiting;
                 return Step::Again(slot.host, id);
             }
-            // A few wait for their hosts even so: who is next may be somebody whose network never has room, and must not hold up the
-            // others of the topic.
+            // A few wait for their hosts even so: who is next must not hold up the others of the topic.
             if self.attached.len() >= FEW && !may(slot.host) {
                 pass.position = before;
                 return Step::Busy(slot.host);
             }
             self.members.insert(id, Member::waiting(self.done.max(slot.start), checkpoint));
             self.attached.insert(id);
-            return Step::Wait(slot.host, id);
+            return Step::Wait(slot.host, id, slot.last());
         }
         pass.exhausted = true;
         Step::Blocked

@@ -5,8 +5,9 @@ use super::*;
 
 const ORIGIN: &str = "http://shared.example";
 const HONEST: TopicId = TopicId(1);
-/// A path of the attacker's own that succeeds.
-const DECOY: TopicId = TopicId(2);
+/// Paths of the attacker's own that succeed: so many at most, with topics from here on.
+const DECOYS: u64 = 8;
+const DECOY: u64 = 2;
 /// The first of the attacker's topics, whose subscribers fail.
 const ATTACKED: u64 = 10;
 /// A few seconds.
@@ -103,15 +104,16 @@ fn bound(topics: u64, hangs: bool, was_delivered: bool) -> Duration {
 fn run(seed: u64) -> usize {
     let (mut world, mut rng) = (world(seed), Rng::with_seed(seed));
     join(&mut world, HONEST, 1, ORIGIN);
-    join(&mut world, DECOY, 2, ORIGIN);
+    let decoys = DECOY..DECOY + rng.u64(1..=DECOYS);
+    decoys.clone().for_each(|decoy| join(&mut world, TopicId(decoy), decoy, ORIGIN));
     let mut was_delivered = rng.bool();
     if was_delivered {
         append(&mut world, HONEST, Rule::Every);
         serve(&mut world, |_| None);
     }
     let (hangs, mut hanging) = (rng.bool(), Vec::new());
-    let topics = if hangs { rng.u64(1..30) } else { rng.u64(1..300) };
-    let (mut next_id, mut opened) = (3, 0);
+    let topics = rng.u64(1..300);
+    let (mut next_id, mut opened) = (DECOY + DECOYS, 0);
     let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
     let mut posted: Option<Duration> = None;
     for step in 0..3_000_u32 {
@@ -127,7 +129,12 @@ fn run(seed: u64) -> usize {
             }
         }
         if rng.u8(0..40) == 0 {
-            append(&mut world, DECOY, Rule::Every);
+            // Now one of them succeeds, and now all, so that something was delivered to others last.
+            let first = rng.u64(decoys.clone());
+            let all = rng.bool();
+            for decoy in decoys.clone().filter(|decoy| all || *decoy == first) {
+                append(&mut world, TopicId(decoy), Rule::Every);
+            }
         }
         if posted.is_none() && rng.u8(0..40) == 0 {
             append(&mut world, HONEST, Rule::Every);
@@ -164,6 +171,101 @@ fn failures_of_some_tenants_never_delay_one_whose_deliveries_succeed_by_more_tha
     assert!(opened > 10, "breakers opened {opened} times");
 }
 
+/// Paths of one origin: one that has succeeded all day, and more that succeed last than the host remembers one by one.
+fn beside_decoys(seed: u64) -> World {
+    let mut world = world(seed);
+    join(&mut world, HONEST, 1, ORIGIN);
+    append(&mut world, HONEST, Rule::Every);
+    serve(&mut world, |_| None);
+    for decoy in DECOY..DECOY + DECOYS {
+        join(&mut world, TopicId(decoy), decoy, ORIGIN);
+        append(&mut world, TopicId(decoy), Rule::Every);
+        serve(&mut world, |_| None);
+    }
+    world
+}
+
+/// Joins so many topics whose subscribers fail, after those of the decoys.
+fn attack(world: &mut World, topics: u64) {
+    for topic in ATTACKED..ATTACKED + topics {
+        join(world, TopicId(topic), topic, ORIGIN);
+        append(world, TopicId(topic), Rule::Every);
+    }
+}
+
+/// How long a post to the honest one takes.
+fn honest_waits(world: &mut World, hangs: bool) -> Duration {
+    let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
+    let (mut hanging, mut waited) = (Vec::new(), Duration::ZERO);
+    serve_beside(world, &mut hanging, hangs, failure);
+    append(world, HONEST, Rule::Every);
+    while !serve_beside(world, &mut hanging, hangs, failure).contains(&HONEST) {
+        assert!(waited < Duration::from_secs(2_000), "it waits for ever");
+        waited += STEP;
+        pass(world, STEP);
+    }
+    waited
+}
+
+#[test]
+fn a_path_that_succeeded_all_day_is_served_within_seconds_however_many_decoys_succeeded_after_it() {
+    for topics in [10, 300, 5_000] {
+        for hangs in [false, true] {
+            let mut world = beside_decoys(17);
+            attack(&mut world, topics);
+            let waited = honest_waits(&mut world, hangs);
+            assert!(waited <= bound(topics, hangs, true), "{waited:?}, beside {topics} that hang: {hangs}");
+        }
+    }
+}
+
+#[test]
+fn who_fails_after_a_success_has_used_that_up() {
+    let mut world = beside_decoys(19);
+    attack(&mut world, 200);
+    serve(&mut world, |_| None);
+    for topic in ATTACKED..ATTACKED + 200 {
+        append(&mut world, TopicId(topic), Rule::Every);
+    }
+    let waited = honest_waits(&mut world, false);
+    assert!(waited <= Duration::from_secs(20), "{waited:?}: a tenth of a second for each");
+    attack(&mut world, 200);
+    let waited = honest_waits(&mut world, false);
+    assert!(waited <= BOUND, "{waited:?}: they have failed since");
+}
+
+#[test]
+fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
+    let (mut world, topic) = (world(23), TopicId(1));
+    let slot = |id: u64, start: u64| Slot {
+        id: SubscriptionId(id),
+        topic,
+        origin: ORIGIN.into(),
+        start: Offset(start),
+        lease_end: world.lease(LONG),
+        address: None,
+    };
+    let laggard = |id: u64, cursor: u64, failing_since| Laggard {
+        topic,
+        subscription: SubscriptionId(id),
+        cursor: Offset(cursor),
+        attempts: 0,
+        next_attempt: world.now.wall,
+        failing_since,
+        class: FailureClass::Slow,
+    };
+    let state = ShardState {
+        slots: vec![slot(1, 0), slot(2, 5), slot(3, 0), slot(4, 0), slot(5, 0)],
+        topics: vec![Topic { head: Offset(5), ..world.topic(topic) }],
+        watermarks: vec![(topic, Watermark { done: Offset(5), sweep: None })],
+        laggards: vec![laggard(3, 2, Some(world.now.wall)), laggard(4, 2, None), laggard(5, 0, None)],
+        ..ShardState::default()
+    };
+    world.machine = Machine::new(Shard(0), limits(), state, Clock::new(world.now, None), world.now);
+    let known = world.machine.topics[&topic].slots().map(|(id, slot)| (id.0, slot.was_delivered));
+    assert_eq!(known.collect::<Vec<_>>(), [(1, true), (2, false), (3, false), (4, true), (5, false)]);
+}
+
 #[test]
 fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
     let mut world = world(7);
@@ -198,8 +300,8 @@ fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
 fn who_has_not_failed_is_served_within_seconds_of_an_outage_whatever_fails_beside_it() {
     let mut world = world(11);
     join(&mut world, HONEST, 1, ORIGIN);
-    join(&mut world, DECOY, 2, ORIGIN);
-    for topic in [HONEST, DECOY] {
+    join(&mut world, TopicId(DECOY), DECOY, ORIGIN);
+    for topic in [HONEST, TopicId(DECOY)] {
         append(&mut world, topic, Rule::Every);
         serve(&mut world, |_| None);
     }

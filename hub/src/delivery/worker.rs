@@ -357,7 +357,7 @@ impl Worker {
         let mut next = Some(first);
         while let Some(Carried { index, attempt, finished, reached }) = next {
             self.delivered_since_save += 1;
-            self.lanes.release(attempt.lane, attempt.started);
+            self.lanes.release(attempt.place.lane, attempt.place.busy_from());
             if let Some(owned) = self.owned.get_mut(index) {
                 owned.machine.reached(attempt.host, reached);
                 owned.machine.finished(&attempt, finished, now);
@@ -389,14 +389,17 @@ impl Worker {
                 None => idle += 1,
                 Some(attempt) => {
                     idle = 0;
-                    self.lanes.take(attempt.lane, attempt.started);
+                    self.lanes.take(attempt.place.lane, attempt.place.busy_from());
                     let (courier, shard) = (Rc::clone(&self.courier), owned.shard);
                     let carried = Box::pin(async move { courier.carry(shard, &attempt).await });
                     self.in_flight.push(UnderWay { index, attempt, carried, waker: None });
                 }
             }
         }
-        if !self.lanes.open().has(Lane::First) {
+        let open = self.lanes.open();
+        let repetitions = self.lanes.holds_back_repetitions(open)
+            && self.owned.iter().any(|owned| owned.machine.has_repetitions());
+        if repetitions || !open.has(Lane::First) {
             self.lanes.pressure.missed();
         }
     }

@@ -96,9 +96,9 @@ impl Kept {
     }
 
     /// Whether so much has changed that the next run writes the whole of it; a swift one puts that off.
-    pub(super) fn is_due(&self, swiftly: bool) -> bool {
+    pub(super) fn is_due(&self, quickly: bool) -> bool {
         let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let part = if swiftly { 1 } else { PART };
+        let part = if quickly { 1 } else { PART };
         length(&self.since).saturating_mul(part) > length(&self.large) || !self.exists()
     }
 

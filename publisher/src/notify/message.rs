@@ -12,7 +12,7 @@ use resync_core::{
 
 use crate::{
     settings::HubUrl,
-    state::{State, Told},
+    state::{KnownDocument, State},
 };
 
 /// One notification for one hub. It depends on the documents alone, not on the clock.
@@ -32,19 +32,19 @@ impl Message {
         Self { topic: topic.to_owned(), links: links.to_owned(), key: key_of(&content), body }
     }
 
-    /// The news of `changes` for `hub`, after which it knows `told`.
+    /// The news of `changes` for `hub`, after which it knows `known`.
     pub(super) fn new(
         state: &State,
         topic: &str,
         hub: &HubUrl,
         changes: &[FrameworkChange],
-        told: &BTreeMap<String, Told>,
+        known: &BTreeMap<String, KnownDocument>,
     ) -> Result<Self, Violations> {
         let body = notification(state, changes)?;
         Ok(Self {
             topic: topic.to_owned(),
             links: links(state, topic, hub),
-            key: key(topic, told, &body),
+            key: key(topic, known, &body),
             body,
         })
     }
@@ -85,10 +85,10 @@ pub(super) fn links(state: &State, topic: &str, hub: &HubUrl) -> String {
 }
 
 /// The same for a repetition, another for other versions, even should the clock have been set back and the bytes be those of earlier news.
-fn key(topic: &str, told: &BTreeMap<String, Told>, body: &[u8]) -> String {
+fn key(topic: &str, known: &BTreeMap<String, KnownDocument>, body: &[u8]) -> String {
     let mut content = format!("{topic}\n").into_bytes();
-    for (url, told) in told {
-        content.extend(format!("{url} {}\n", told.version).bytes());
+    for (url, known) in known {
+        content.extend(format!("{url} {}\n", known.version).bytes());
     }
     content.extend_from_slice(body);
     key_of(&content)
@@ -106,15 +106,15 @@ mod tests {
 
     #[test]
     fn the_key_depends_on_topic_versions_and_content_alone() {
-        let told = |version| {
-            let told = Told { capability: Capability::ResourceList, part: Part::Whole, version };
-            BTreeMap::from([("http://example.org/rl.xml".to_owned(), told)])
+        let known = |version| {
+            let known = KnownDocument { capability: Capability::ResourceList, part: Part::Whole, version };
+            BTreeMap::from([("http://example.org/rl.xml".to_owned(), known)])
         };
-        let first = key("http://t/", &told(1), b"<a/>");
-        assert_eq!(first, key("http://t/", &told(1), b"<a/>"));
-        assert_ne!(first, key("http://u/", &told(1), b"<a/>"));
-        assert_ne!(first, key("http://t/", &told(2), b"<a/>"));
-        assert_ne!(first, key("http://t/", &told(1), b"<b/>"));
+        let first = key("http://t/", &known(1), b"<a/>");
+        assert_eq!(first, key("http://t/", &known(1), b"<a/>"));
+        assert_ne!(first, key("http://u/", &known(1), b"<a/>"));
+        assert_ne!(first, key("http://t/", &known(2), b"<a/>"));
+        assert_ne!(first, key("http://t/", &known(1), b"<b/>"));
         assert_eq!(first.len(), 64);
     }
 }

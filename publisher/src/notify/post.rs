@@ -30,7 +30,7 @@ const SHOWN_OF_AN_ANSWER: usize = 2 * 1024;
 pub enum PostError {
     /// It heard nothing.
     #[error(
-        "the hub cannot be reached ({reason}); nothing is lost: it is told when it is back, by a watch or the next `resync-source notify`"
+        "cannot reach the hub ({reason}); nothing is lost: a watch or the next `resync-source notify` retries"
     )]
     Unreachable {
         /// The chain of causes.
@@ -38,7 +38,7 @@ pub enum PostError {
     },
     /// It was reached and did not answer.
     #[error(
-        "no answer from the hub ({reason}); it may have taken the notification or not, and gets it again from a watch or the next `resync-source notify`"
+        "no answer from the hub ({reason}); a watch or the next `resync-source notify` repeats the notification"
     )]
     NoAnswer {
         /// The chain of causes.
@@ -56,7 +56,7 @@ pub enum PostError {
     },
     /// It takes nothing so long (413).
     #[error(
-        "the hub answered {status}: {text}; it takes no notification of {length} bytes. Notifications are split at 512 KiB, and stay below 1 MiB where changes of one moment are more: ask its operator to take so much (`publish.max_body` of a resync-hub). Nothing is lost: it waits, and the documents tell the same"
+        "the hub answered {status}: {text}; it refuses a notification of {length} bytes. Its operator must allow 1 MiB (`publish.max_body` of resync-hub). Nothing is lost: the notification waits, and the Change List has the same changes"
     )]
     TooLong {
         /// 413.
@@ -68,7 +68,7 @@ pub enum PostError {
     },
     /// Any other answer that is no success.
     #[error(
-        "the hub answered {status}: {text}; nothing is lost: a watch or the next `resync-source notify` sends it again"
+        "the hub answered {status}: {text}; nothing is lost: a watch or the next `resync-source notify` retries"
     )]
     Refused {
         /// The status.
@@ -95,7 +95,7 @@ impl PostError {
     }
 
     /// Whether the hub may have taken the notification all the same.
-    pub fn leaves_doubt(&self) -> bool {
+    pub fn is_unanswered(&self) -> bool {
         match self {
             Self::NoAnswer { .. } => true,
             Self::Refused { status, .. } => status.is_server_error(),

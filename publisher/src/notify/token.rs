@@ -32,7 +32,7 @@ pub fn tokens_for(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Token>, Noti
     for out in outs {
         if let Ok(state) = State::load(out) {
             hubs.staying.extend(state.settings.hubs.iter().cloned());
-            hubs.all.extend(state.hubs_to_tell().cloned());
+            hubs.all.extend(state.hubs_to_notify().cloned());
         }
     }
     hubs.name(tokens)
@@ -73,7 +73,7 @@ pub(super) fn credentials(
     state: &State,
     tokens: &[Token],
 ) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, NotifyError> {
-    let hubs: Vec<HubUrl> = state.hubs_to_tell().cloned().collect();
+    let hubs: Vec<HubUrl> = state.hubs_to_notify().cloned().collect();
     let staying = state.settings.hubs.len();
     assign(&hubs, if staying > 0 { staying } else { hubs.len() }, tokens)
 }
@@ -91,7 +91,7 @@ fn assign(
             Some(position) => (position, named(&hubs[position]).unwrap_or_default()),
             // A hub that has taken its leave may still be named in a timer's settings: the others are told all the same.
             None if !token.is_bare() => {
-                tracing::warn!("a token names none of the site's hubs, and is not used");
+                tracing::warn!("ignored a token that matches no hub of the site");
                 continue;
             }
             None if meant > 1 => return Err(NotifyError::WhoseToken { hubs: meant }),

@@ -21,11 +21,11 @@ use resync_core::{
 
 use super::{
     BuildError, Claim, Progress, Work, Written, complete,
-    desk::Desk,
+    dump_staging::DumpStaging,
     listing::documents_of as documents_of_set,
     run,
     snapshots::{Archive, Snapshots},
-    workshop::Workshop,
+    staging::Staging,
 };
 use crate::{
     collection, files,
@@ -70,11 +70,11 @@ pub struct Dumped {
 ///
 /// The site is locked while it is found out what the dump holds, and while its documents come to their places, and not while it is packed: builds go on.
 pub fn dump(out: &Path, what: Dump) -> Result<Dumped, BuildError> {
-    dump_telling(out, what, &|_| ())
+    dump_with_progress(out, what, &|_| ())
 }
 
-/// The same, saying now and then how far it has come.
-pub fn dump_telling(out: &Path, what: Dump, tell: &dyn Fn(Progress)) -> Result<Dumped, BuildError> {
+/// As [`dump`], with progress reports.
+pub fn dump_with_progress(out: &Path, what: Dump, tell: &dyn Fn(Progress)) -> Result<Dumped, BuildError> {
     let turn = DumpLock::acquire(out)?;
     Ok(make(&turn, (out, None), what, &|_| true, tell)?.unwrap_or_default())
 }
@@ -92,25 +92,25 @@ pub(super) fn make(
     if !is_wanted(&before) {
         return Ok(None);
     }
-    let mut workshop = Workshop::open(out, turn)?;
-    let task = Task::of(what, out, &before, &workshop)?;
+    let mut dump_staging = DumpStaging::open(out, turn)?;
+    let task = Task::of(what, out, &before, &dump_staging)?;
     drop(lock);
-    let published = task.pack((out, &before), &mut workshop, tell)?;
+    let published = task.pack((out, &before), &mut dump_staging, tell)?;
     let lock = settled(out, claim)?;
     let state = State::load(out)?;
     if is_overtaken(what, &before, &state) {
         return Err(BuildError::Overtaken { out: out.to_owned() });
     }
     let was_cut_short = is_under_way(out);
-    let mut desk = Desk::open(out.join(DOCUMENT_FOLDER))?;
+    let mut staging = Staging::open(out.join(DOCUMENT_FOLDER))?;
     let carried_out =
-        announce(what, out, &before, &mut desk).and_then(|()| Ok(workshop.carry_out(&mut desk)?));
-    if carried_out.is_err() && !was_cut_short && !desk.has_published() {
+        announce(what, out, &before, &mut staging).and_then(|()| Ok(dump_staging.carry_out(&mut staging)?));
+    if carried_out.is_err() && !was_cut_short && !staging.has_published() {
         // All documents agree. The failure to tell is the one before.
         let _ = through(out);
     }
     carried_out?;
-    drop(desk);
+    drop(staging);
     let documents = documents_of(what, &Site::of(&before.settings), &published);
     let until = before.series.map(|series| series.until);
     let written = run::note_dump(&lock, state, (what, until), documents)?;
@@ -142,12 +142,12 @@ fn is_overtaken(what: Dump, before: &State, now: &State) -> bool {
 /// What a dump holds, and how it is made.
 enum Task {
     Resources(ResourceDumps, Box<dyn Iterator<Item = Result<Known, build::BuildError>>>),
-    Changes(ChangeDumps, Told),
+    Changes(ChangeDumps, Recorded),
 }
 
 impl Task {
     /// As of the state `before`, under its lock: what is opened now is read later, whatever replaces it.
-    fn of(what: Dump, out: &Path, before: &State, workshop: &Workshop) -> Result<Self, BuildError> {
+    fn of(what: Dump, out: &Path, before: &State, dump_staging: &DumpStaging) -> Result<Self, BuildError> {
         let Some(series) = &before.series else {
             return Err(StateError::NotBuilt { out: out.to_owned() }.into());
         };
@@ -157,7 +157,7 @@ impl Task {
                 let (stem, most) = naming(before, series.until);
                 let dumps =
                     ResourceDumps::new(&documents, series.until).completed(Completed::Now).stem(&stem);
-                let archive = Archive::of_dumps(workshop, &documents, current(before), &stem, most)?;
+                let archive = Archive::of_dumps(dump_staging, &documents, current(before), &stem, most)?;
                 let dumps = archive.url(&documents).into_iter().fold(dumps, ResourceDumps::archives);
                 Self::Resources(dumps, Box::new(Kept::last(out).resources()?))
             }
@@ -165,9 +165,9 @@ impl Task {
                 // One that is of an age for the archive has to be closed first.
                 let rotation = Rotation { age: before.settings.rules.archive_age(), ..Rotation::default() };
                 let dumps = ChangeDumps::new(&documents).rotation(rotation);
-                let end = dumps.end(workshop)?;
-                let told = told(out, &Site::of(&before.settings), series, end)?;
-                Self::Changes(dumps, told)
+                let end = dumps.end(dump_staging)?;
+                let recorded = recorded(out, &Site::of(&before.settings), series, end)?;
+                Self::Changes(dumps, recorded)
             }
         })
     }
@@ -175,7 +175,7 @@ impl Task {
     fn pack(
         self,
         (out, before): (&Path, &State),
-        workshop: &mut Workshop,
+        dump_staging: &mut DumpStaging,
         tell: &dyn Fn(Progress),
     ) -> Result<Published, BuildError> {
         let collection = collection::open(&before.settings, out)?;
@@ -187,16 +187,16 @@ impl Task {
                     tell(Progress { work: Work::Packing, done, all: Some(before.resources) });
                     known.map(|known| linker.item(known.item))
                 });
-                dumps.write(items, contents, workshop)?
+                dumps.write(items, contents, dump_staging)?
             }
-            Self::Changes(dumps, Told { from, until, events }) => {
+            Self::Changes(dumps, Recorded { from, until, events }) => {
                 let all = u64::try_from(events.len()).ok();
                 let events = events.into_iter().zip(1..).map(|(event, done)| {
                     tell(Progress { work: Work::PackingChanges, done, all });
                     Ok(event)
                 });
                 let versions = Present { contents, out, url: Site::of(&before.settings).place("").url };
-                dumps.record(workshop, from, events, versions, until)?
+                dumps.record(dump_staging, from, events, versions, until)?
             }
         })
     }
@@ -218,13 +218,13 @@ fn current(state: &State) -> Option<&str> {
 
 /// Comes before anybody sees the first document of a dump: the one before is archived where it is to stay, and who checks the site is told that an index
 /// may be late.
-fn announce(what: Dump, out: &Path, before: &State, desk: &mut Desk) -> Result<(), BuildError> {
+fn announce(what: Dump, out: &Path, before: &State, staging: &mut Staging) -> Result<(), BuildError> {
     match (what, &before.series) {
         (Dump::Resources, Some(series)) => {
             let (stem, most) = naming(before, series.until);
             let documents = documents_of_set(&before.settings);
-            let archive = Archive::of_dumps(desk, &documents, current(before), &stem, most)?;
-            Ok(archive.write(desk, &documents, DateTime::now())?)
+            let archive = Archive::of_dumps(staging, &documents, current(before), &stem, most)?;
+            Ok(archive.write(staging, &documents, DateTime::now())?)
         }
         (Dump::Resources, None) => Ok(()),
         (Dump::Changes, _) => under_way(out),
@@ -297,14 +297,19 @@ fn documents_of(what: Dump, site: &Site, published: &Published) -> Vec<(String, 
     names.iter().map(|name| (name.clone(), what.capability(), part(name))).collect()
 }
 
-struct Told {
+struct Recorded {
     from: DateTime,
     until: DateTime,
     events: Vec<Event>,
 }
 
 /// What the Change Lists tell after a moment, oldest first; all of it without one.
-fn told(out: &Path, site: &Site, series: &Series, after: Option<DateTime>) -> Result<Told, BuildError> {
+fn recorded(
+    out: &Path,
+    site: &Site,
+    series: &Series,
+    after: Option<DateTime>,
+) -> Result<Recorded, BuildError> {
     let mut lists = Vec::new();
     let mut from = None;
     // Closed lists that end before the moment have nothing to add, and neither have those before them.
@@ -321,8 +326,9 @@ fn told(out: &Path, site: &Site, series: &Series, after: Option<DateTime>) -> Re
         let mut events = Vec::new();
         for entry in list {
             let entry = entry.map_err(unreadable)?;
-            let told = entry.metadata.as_ref().and_then(|metadata| metadata.change.zip(metadata.datetime));
-            let Some((change, moment)) = told else { continue };
+            let recorded =
+                entry.metadata.as_ref().and_then(|metadata| metadata.change.zip(metadata.datetime));
+            let Some((change, moment)) = recorded else { continue };
             if after.is_none_or(|after| moment > after) {
                 events.push(Event::new(change, moment, Item::from_entry(entry)));
             }
@@ -331,5 +337,5 @@ fn told(out: &Path, site: &Site, series: &Series, after: Option<DateTime>) -> Re
     }
     let from =
         from.ok_or_else(|| io::Error::other("a Change List has no from")).map_err(build::BuildError::from)?;
-    Ok(Told { from, until: series.until, events: lists.into_iter().rev().flatten().collect() })
+    Ok(Recorded { from, until: series.until, events: lists.into_iter().rev().flatten().collect() })
 }

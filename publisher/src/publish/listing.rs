@@ -15,9 +15,9 @@ use resync_core::{
 };
 
 use super::{
-    desk::Desk,
     run::is_in_place,
     snapshots::{Archive, Snapshots},
+    staging::Staging,
 };
 use crate::{
     links::Linker,
@@ -33,7 +33,7 @@ const AHEAD: usize = 8;
 
 /// What a Resource List is written from, while it comes.
 pub(super) struct Listing {
-    desk: Option<Desk>,
+    staging: Option<Staging>,
     documents: build::Site,
     /// The URL of the archive, where there is one.
     archives: Option<String>,
@@ -47,7 +47,7 @@ struct Writing {
     items: SyncSender<Batch>,
     /// Hears when every entry is accepted.
     accepted: Receiver<()>,
-    thread: JoinHandle<Result<(Desk, StagedLists<Desk>), BuildError>>,
+    thread: JoinHandle<Result<(Staging, StagedLists<Staging>), BuildError>>,
 }
 
 /// None after the last one.
@@ -55,8 +55,8 @@ type Batch = Option<Vec<Item>>;
 
 /// The list, and where it is published.
 pub(super) struct Listed {
-    pub(super) desk: Desk,
-    pub(super) lists: StagedLists<Desk>,
+    pub(super) staging: Staging,
+    pub(super) lists: StagedLists<Staging>,
     /// The URL of the archive that it tells of.
     pub(super) archives: Option<String>,
 }
@@ -70,10 +70,10 @@ impl Listing {
         is_new: bool,
     ) -> Result<Self, BuildError> {
         let documents = documents_of(settings);
-        let desk = Desk::open(lock.out().join(DOCUMENT_FOLDER))?.digesting().for_now(is_new);
+        let staging = Staging::open(lock.out().join(DOCUMENT_FOLDER))?.digesting().for_now(is_new);
         let linker = Some(Linker::of(settings));
         Ok(Self {
-            desk: Some(desk),
+            staging: Some(staging),
             documents,
             archives,
             linker,
@@ -100,7 +100,7 @@ impl Listing {
                 self.writing = Some(writing);
                 Ok(())
             }
-            Some(writing) => Err(grief(writing)),
+            Some(writing) => Err(listing_error(writing)),
             None => Err(BuildError::BrokenOff),
         }
     }
@@ -108,17 +108,17 @@ impl Listing {
     /// The whole of it.
     pub(super) fn finish(mut self) -> Result<Listed, BuildError> {
         let Some(Writing { thread, .. }) = self.writing.take() else { return Err(BuildError::BrokenOff) };
-        let (desk, lists) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok(Listed { desk, lists, archives: self.archives.take() })
+        let (staging, lists) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(Listed { staging, lists, archives: self.archives.take() })
     }
 
     fn hand_over(&mut self, started: DateTime, batch: Batch) -> Result<(), BuildError> {
-        if let (Some(desk), Some(linker)) = (self.desk.take(), self.linker.take()) {
+        if let (Some(staging), Some(linker)) = (self.staging.take(), self.linker.take()) {
             let lists = ResourceLists::new(&self.documents, started).completed(Completed::Now);
             let lists = self.archives.clone().into_iter().fold(lists, ResourceLists::archives);
             let (items, batches) = sync_channel(AHEAD);
             let (accept, accepted) = sync_channel(1);
-            let work = move || write(desk, &lists, &linker, &batches, &accept);
+            let work = move || write(staging, &lists, &linker, &batches, &accept);
             let thread = thread::Builder::new().name("resource-list".to_owned()).spawn(work)?;
             self.writing = Some(Writing { items, accepted, thread });
         }
@@ -127,12 +127,12 @@ impl Listing {
             self.writing = Some(writing);
             return Ok(());
         }
-        Err(grief(writing))
+        Err(listing_error(writing))
     }
 }
 
 /// What the other thread has come to.
-fn grief(writing: Writing) -> BuildError {
+fn listing_error(writing: Writing) -> BuildError {
     match writing.thread.join() {
         Ok(failed) => failed.err().unwrap_or(BuildError::BrokenOff),
         Err(panic) => std::panic::resume_unwind(panic),
@@ -158,14 +158,14 @@ pub(super) fn foretold_archive(
 /// Archives the Resource List that the state `before` tells of, where the rules say so, since another one is to be written; gives the URL of the archive,
 /// where there is one then.
 pub(super) fn archive_before(
-    desk: &mut Desk,
+    staging: &mut Staging,
     settings: &Settings,
     before: Option<&State>,
     out: &Path,
 ) -> Result<Option<String>, BuildError> {
-    let Some((archive, current)) = next_archive(desk, settings, before, out)? else { return Ok(None) };
+    let Some((archive, current)) = next_archive(staging, settings, before, out)? else { return Ok(None) };
     let site = documents_of(settings);
-    archive.write_lists(desk, &site, current, DateTime::now())?;
+    archive.write_lists(staging, &site, current, DateTime::now())?;
     Ok(archive.url(&site))
 }
 
@@ -204,12 +204,12 @@ impl Drop for Listing {
 }
 
 fn write(
-    mut desk: Desk,
+    mut staging: Staging,
     lists: &ResourceLists,
     linker: &Linker,
     batches: &Receiver<Batch>,
     accept: &SyncSender<()>,
-) -> Result<(Desk, StagedLists<Desk>), BuildError> {
+) -> Result<(Staging, StagedLists<Staging>), BuildError> {
     let mut is_through = false;
     let mut batch = Vec::new().into_iter();
     let items = std::iter::from_fn(|| {
@@ -232,6 +232,6 @@ fn write(
         }
         None
     });
-    let lists = lists.stage(items, &mut desk)?;
-    Ok((desk, lists))
+    let lists = lists.stage(items, &mut staging)?;
+    Ok((staging, lists))
 }

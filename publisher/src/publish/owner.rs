@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BuildError,
-    retire::{self, Unretired},
+    retire::{self, RetireFailure},
 };
 use crate::{files, lock::lock_configuration, state::FOLDER};
 
@@ -24,13 +24,13 @@ pub struct Claim {
     /// As the site remembers it.
     owner: Exact,
     configuration: PathBuf,
-    unretired: Vec<Unretired>,
+    retire_failures: Vec<RetireFailure>,
 }
 
 impl Claim {
     /// The sets that the file names no more and that stay, since nobody can tell what of them hubs know.
-    pub fn unretired(&self) -> &[Unretired] {
-        &self.unretired
+    pub fn retire_failures(&self) -> &[RetireFailure] {
+        &self.retire_failures
     }
 
     /// Ends a run where another file has the site by now. Under the lock of a set this holds until that is released, since sets are only retired
@@ -78,9 +78,9 @@ pub fn claim(
     if before.as_ref() != Some(&record) {
         record.write(out)?;
     }
-    let unretired = retire::retire(out, staying)?;
+    let retire_failures = retire::retire(out, staying)?;
     drop(ownership);
-    Ok(Claim { out: out.to_owned(), owner: record.configuration, configuration, unretired })
+    Ok(Claim { out: out.to_owned(), owner: record.configuration, configuration, retire_failures })
 }
 
 /// Whether two paths are the same, or lead to one file now.

@@ -5,10 +5,12 @@ use std::{path::Path, time::Duration};
 use resync_core::{datetime::DateTime, document::Capability, durable};
 
 use super::{
-    BuildError, Built, Claim, OWN_FOLDERS, Pace, Progress, Rest, Written, is_in_place,
+    BuildError, BuildMode, Built, Claim, DumpBackoff, OWN_FOLDERS, Progress, Written, dump_staging,
+    is_in_place,
     listing::{Listing, foretold_archive},
+    maintenance,
     new_folders::NewFolders,
-    run, upkeep, workshop,
+    run,
 };
 use crate::{
     inventory::{self, Before, Changes, Kept, Taken},
@@ -26,7 +28,7 @@ pub(super) struct Run {
     pub(super) before: Option<State>,
     /// The Change Lists, if they can go on.
     pub(super) series: Option<Series>,
-    pub(super) pace: Pace,
+    pub(super) mode: BuildMode,
     pub(super) folders: NewFolders,
     /// What a run that was cut short had still to tell, and what was written to complete it.
     pub(super) changes: Changes,
@@ -44,8 +46,8 @@ impl Run {
             before.save(&lock)?;
         }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
-        let (pace, folders) = (Pace::Thorough, NewFolders::default());
-        Ok(Self { lock, settings, before, series, pace, folders, changes, written })
+        let (mode, folders) = (BuildMode::Full, NewFolders::default());
+        Ok(Self { lock, settings, before, series, mode, folders, changes, written })
     }
 
     /// Without Change Lists that go on, all resources are listed anew, whatever there is. What is published stays as it is before there is a plan.
@@ -59,14 +61,14 @@ impl Run {
         Ok(Some(Listing::new(&self.settings, &self.lock, archives, self.before.is_none())?))
     }
 
-    pub(super) fn told(&self) -> Before {
+    pub(super) fn published(&self) -> Before {
         match (&self.series, &self.before) {
-            (Some(series), Some(State { resources, bytes, .. })) => Before::Told {
+            (Some(series), Some(State { resources, bytes, .. })) => Before::Published {
                 // What is told comes after the Resource List too.
                 until: series.until.max(series.listed),
                 resources: *resources,
                 bytes: *bytes,
-                swiftly: self.pace == Pace::Swift,
+                quickly: self.mode == BuildMode::Quick,
                 relinked: self
                     .before
                     .as_ref()
@@ -81,13 +83,13 @@ impl Run {
         taken: Taken,
         listing: Option<Listing>,
         claim: Option<&Claim>,
-        rest: &mut Rest,
+        backoff: &mut DumpBackoff,
         tell: &dyn Fn(Progress),
         kept: &dyn Fn(),
     ) -> Result<Built, BuildError> {
-        let Self { lock, settings, before, series, pace, folders, changes, mut written } = self;
+        let Self { lock, settings, before, series, mode, folders, changes, mut written } = self;
         folders.last().map_err(|source| BuildError::Write { path: lock.out().to_owned(), source })?;
-        let plan = decide(settings, before.as_ref(), series.as_ref(), pace, &taken, lock.out());
+        let plan = decide(settings, before.as_ref(), series.as_ref(), mode, &taken, lock.out());
         let is_outdated = |series| is_outdated_by(series, &plan.settings, &taken);
         let list_is_due = !plan.lists_resources && series.as_ref().is_some_and(is_outdated);
         if plan.lists_resources || plan.changes.total() > 0 || inventory::is_whole(lock.out()) {
@@ -100,18 +102,18 @@ impl Run {
         }
         let listed = listing.map(Listing::finish).transpose()?;
         let done = run::publish(&plan, false, listed, &lock, tell)?;
-        let kept = done.records.len() - done.written.len();
-        let mut undone = done.undone;
-        let of_archives = upkeep::archives(&lock, plan.started);
+        let unchanged = done.records.len() - done.written.len();
+        let mut failures = done.failures;
+        let of_archives = maintenance::archives(&lock, plan.started);
         let out = lock.out().to_owned();
         // A dump is made while others build.
         drop(lock);
-        let of_dumps = upkeep::dumps((&out, claim), pace, rest, tell);
+        let of_dumps = maintenance::dumps((&out, claim), mode, backoff, tell);
         let (dump_is_due, next_dump) = (of_dumps.dump_is_due, of_dumps.next_dump);
         let mut all = done.written;
-        for besides in [of_archives, of_dumps] {
-            undone.extend(besides.undone);
-            all.extend(besides.written);
+        for maintenance in [of_archives, of_dumps] {
+            failures.extend(maintenance.failures);
+            all.extend(maintenance.written);
         }
         for document in all {
             written.retain(|known| *known != document);
@@ -123,10 +125,10 @@ impl Run {
             reads: taken.reads,
             changes: changes.and(taken.changes),
             written,
-            kept,
+            unchanged,
             skipped: taken.skipped,
             unportable: taken.unportable,
-            undone,
+            failures,
             list_is_due,
             dump_is_due,
             next_dump,
@@ -138,16 +140,16 @@ impl Run {
 /// Completes a run that was cut short.
 pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
     let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
-    tracing::info!(build = plan.build, "completing a run that was cut short");
+    tracing::info!(build = plan.build, "completing an interrupted run");
     let done = match run::publish(&plan, true, None, lock, &|_| ()) {
         Err(error) if plan.archive.is_some() => {
-            tracing::warn!(%error, "what was to be archived stays where it is for now");
-            return Ok((Changes::default(), upkeep::give_up(lock, plan)?));
+            tracing::warn!(%error, "cannot archive; the documents stay in place for now");
+            return Ok((Changes::default(), maintenance::give_up(lock, plan)?));
         }
         done => done?,
     };
-    for undone in &done.undone {
-        tracing::warn!("{undone}");
+    for failures in &done.failures {
+        tracing::warn!("{failures}");
     }
     let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
     Ok((changes, done.written))
@@ -167,9 +169,7 @@ fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'
     if lists.all(|record| is_in_place(out, record)) && Kept::last(out).exists() {
         return Some(series);
     }
-    tracing::warn!(
-        "the Change Lists or the last inventory are not as they were written; changes are told anew from now on"
-    );
+    tracing::warn!("somebody changed the Change Lists or the inventory; the Change Lists start anew");
     None
 }
 
@@ -177,7 +177,7 @@ fn decide(
     settings: Settings,
     before: Option<&State>,
     series: Option<&Series>,
-    pace: Pace,
+    mode: BuildMode,
     taken: &Taken,
     out: &Path,
 ) -> Plan {
@@ -191,7 +191,7 @@ fn decide(
             state.settings.hash == settings.hash && state.settings.links == settings.links
         }) && lists().next().is_some()
             && lists().all(|record| is_in_place(out, record))
-            && (pace == Pace::Swift || !is_outdated_by(series, &settings, taken))
+            && (mode == BuildMode::Quick || !is_outdated_by(series, &settings, taken))
     };
     let lists_resources = !series.is_some_and(is_current);
     Plan {
@@ -231,5 +231,5 @@ fn sweep(out: &Path) -> Result<(), BuildError> {
     for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
         durable::sweep(&folder).map_err(|source| BuildError::Write { path: folder, source })?;
     }
-    workshop::sweep(out).map_err(|source| BuildError::Write { path: out.join(DOCUMENT_FOLDER), source })
+    dump_staging::sweep(out).map_err(|source| BuildError::Write { path: out.join(DOCUMENT_FOLDER), source })
 }

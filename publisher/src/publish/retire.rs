@@ -19,7 +19,7 @@ use crate::{
 
 /// A set that the configuration names no more, and of which leave cannot be taken, since its state cannot be read. It stays as it is.
 #[derive(Clone, Debug)]
-pub struct Unretired {
+pub struct RetireFailure {
     /// The folder of its documents.
     pub out: PathBuf,
     /// Why it cannot.
@@ -27,32 +27,32 @@ pub struct Unretired {
 }
 
 /// Takes leave of the sets that have documents in the site in `out` and are none of `staying`; gives those that stay all the same.
-pub(super) fn retire(out: &Path, staying: &[PathBuf]) -> Result<Vec<Unretired>, BuildError> {
-    let Leaving { sets, unretired } = leaving(out, staying)?;
+pub(super) fn retire(out: &Path, staying: &[PathBuf]) -> Result<Vec<RetireFailure>, BuildError> {
+    let Leaving { sets, retire_failures } = leaving(out, staying)?;
     for set in sets {
         let lock = Lock::acquire(&set)?;
         let state = State::load(&set)?;
         if state.left.is_none() {
-            tracing::info!(out = %set.display(), "the configuration names this set no more");
+            tracing::info!(out = %set.display(), "the configuration no longer lists this set; removing it");
             leave(state).save(&lock)?;
             // What a run had still to do is of no use now.
             Plan::remove(&lock)?;
         }
     }
-    Ok(unretired)
+    Ok(retire_failures)
 }
 
 /// The sets of which leave would be taken, and those of which it cannot be.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     sets: Vec<PathBuf>,
-    unretired: Vec<Unretired>,
+    retire_failures: Vec<RetireFailure>,
 }
 
 impl Leaving {
     /// Whether no set would be lost.
     pub(super) fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.unretired.is_empty()
+        self.sets.is_empty() && self.retire_failures.is_empty()
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn leaving(out: &Path, staying: &[PathBuf]) -> Result<Leaving, BuildE
         match State::load(&set) {
             Ok(state) if state.left.is_some() => {}
             Ok(_) => leaving.sets.push(set),
-            Err(error) => leaving.unretired.push(Unretired { out: set, error: Arc::new(error) }),
+            Err(error) => leaving.retire_failures.push(RetireFailure { out: set, error: Arc::new(error) }),
         }
     }
     Ok(leaving)
@@ -102,10 +102,10 @@ fn leave(mut state: State) -> State {
     state.documents.retain(|record| record.capability == Capability::Description);
     let knows_it = |record: &HubRecord| {
         record
-            .told
+            .known
             .values()
-            .chain(record.doubt.values())
-            .any(|told| told.capability == Capability::CapabilityList)
+            .chain(record.unconfirmed.values())
+            .any(|published| published.capability == Capability::CapabilityList)
     };
     state.hubs.retain(|_, record| knows_it(record));
     for record in state.hubs.values_mut() {

@@ -27,11 +27,11 @@ use self::{
     records::is_lasting,
 };
 use super::{
-    BuildError, Progress, Undone, Upkeep, Work, Written,
-    desk::Desk,
+    BuildError, Maintenance, MaintenanceFailure, Progress, Work, Written,
     dumps::Dump,
     listing::{Listed, archive_before, current, documents_of},
     sets,
+    staging::Staging,
 };
 use crate::{
     documents, files,
@@ -52,7 +52,7 @@ pub(super) struct Done {
     /// Those that were written.
     pub(super) written: Vec<Written>,
     /// Archives that were due and failed.
-    pub(super) undone: Vec<Undone>,
+    pub(super) failures: Vec<MaintenanceFailure>,
 }
 
 /// Publishes what `plan` says, and notes it in the state. With `resumed`, some of it may have been done. Resource Lists that are `listed` are written
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
             match self.note_as_it_is(top, &capability) {
                 Err(error) if is_lasting(&error) => self.leave_out(&capability, &error),
                 Ok(()) if self.done.records.iter().all(|record| record.capability != capability) => {
-                    tracing::warn!("the Resource Dump is not there, and is told of no more");
+                    tracing::warn!("Resource Dump file missing; removed from the Capability List");
                 }
                 noted => noted?,
             }
@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
         // Of one that cannot be looked at nobody knows that it is gone.
         let is_there = |record: &DocumentRecord| self.out.join(&record.path).try_exists().unwrap_or(true);
         if let Some(gone) = of_dump().find(|record| !is_there(record)) {
-            tracing::warn!(gone = gone.path, "the Change Dump is told of no more");
+            tracing::warn!(gone = gone.path, "Change Dump file missing; removed from the Capability List");
             return Ok(());
         }
         let (tops, parts): (Vec<_>, Vec<_>) =
@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
         }
         for DocumentRecord { path, url, capability, part, .. } in tops {
             if let Some(before) = self.plan.archive {
-                let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?;
+                let mut sink = Staging::open(self.out.join(DOCUMENT_FOLDER))?;
                 ChangeDumps::new(&self.documents()).archive(&mut sink, before, self.plan.started)?;
             }
             self.archive("changedump", &Capability::ChangeDumpArchive)?;
@@ -296,17 +296,17 @@ impl<'a> Run<'a> {
             return self.keep_resource_lists();
         }
         let documents = self.documents();
-        let (mut desk, staged) = match listed {
-            Some(Listed { desk, lists, archives }) => (desk, Some((lists, archives))),
-            None => (Desk::open(self.out.join(DOCUMENT_FOLDER))?.digesting(), None),
+        let (mut staging, staged) = match listed {
+            Some(Listed { staging, lists, archives }) => (staging, Some((lists, archives))),
+            None => (Staging::open(self.out.join(DOCUMENT_FOLDER))?.digesting(), None),
         };
-        let archives = match archive_before(&mut desk, &self.plan.settings, self.before, self.out) {
+        let archives = match archive_before(&mut staging, &self.plan.settings, self.before, self.out) {
             Ok(archives) => archives,
             Err(error) => {
                 let error = BuildError::from(error);
                 // It stays until it can be archived: the Change List tells the rest, and the next build tries again.
                 let stays = !is_lasting(&error) && self.has_list_that_goes_on();
-                self.done.undone.push(Undone::of(Upkeep::Archives, error));
+                self.done.failures.push(MaintenanceFailure::of(Maintenance::Archives, error));
                 if stays {
                     self.lists_resources = false;
                     return self.keep_resource_lists();
@@ -315,11 +315,11 @@ impl<'a> Run<'a> {
             }
         };
         let lists = match staged {
-            Some((lists, told)) if told == archives => lists,
-            _ => self.list(&mut desk, &documents, archives, tell)?,
+            Some((lists, foretold)) if foretold == archives => lists,
+            _ => self.list(&mut staging, &documents, archives, tell)?,
         };
-        let published = lists.publish(&mut desk)?;
-        self.digests = desk.into_digests();
+        let published = lists.publish(&mut staging)?;
+        self.digests = staging.into_digests();
         let index = published.top().filter(|_| published.documents.len() > 1).map(|top| documents.url(top));
         for name in &published.documents {
             let location = self.site.place(&format!("{DOCUMENT_FOLDER}/{name}"));
@@ -353,18 +353,18 @@ impl<'a> Run<'a> {
     /// Writes Resource Lists of the inventory that is on the disk.
     fn list(
         &self,
-        desk: &mut Desk,
+        staging: &mut Staging,
         documents: &build::Site,
         archives: Option<String>,
         tell: &dyn Fn(Progress),
-    ) -> Result<StagedLists<Desk>, BuildError> {
+    ) -> Result<StagedLists<Staging>, BuildError> {
         let items = self.items()?.zip(1..).map(|(item, done)| {
             tell(Progress { work: Work::Listing, done, all: Some(self.plan.resources) });
             item
         });
         let lists =
             ResourceLists::new(documents, self.plan.started).completed(Completed::At(self.plan.completed));
-        Ok(archives.into_iter().fold(lists, ResourceLists::archives).stage(items, desk)?)
+        Ok(archives.into_iter().fold(lists, ResourceLists::archives).stage(items, staging)?)
     }
 
     /// Tells the changes of the plan, each once whatever a run that was cut short has told.
@@ -374,7 +374,7 @@ impl<'a> Run<'a> {
         let rotation = Rotation { entries: Some(rules.change_list_entries), age: rules.change_list_age() };
         let lists = ChangeLists::new(&self.documents()).rotation(rotation);
         // Writing the Capability List makes them last, before anything leads to that for the first time.
-        let mut sink = Desk::open(self.out.join(DOCUMENT_FOLDER))?.for_now(self.before.is_none());
+        let mut sink = Staging::open(self.out.join(DOCUMENT_FOLDER))?.for_now(self.before.is_none());
         let position = match self.plan.position {
             None => {
                 remove_series(&mut sink, "changelist")?;
@@ -404,8 +404,8 @@ impl<'a> Run<'a> {
         self.note(index, Capability::ChangeList, Part::Index)?;
         let earlier = self.before.and_then(|state| state.series.as_ref());
         // Without changes there is no notification, and the next one covers that time too (CN-015).
-        let told = earlier.filter(|_| self.plan.position.is_some() && changes.total() == 0);
-        let until = told.map_or(until, |earlier| earlier.until);
+        let published = earlier.filter(|_| self.plan.position.is_some() && changes.total() == 0);
+        let until = published.map_or(until, |earlier| earlier.until);
         let begun = match self.plan.position {
             Some(_) => earlier.and_then(|earlier| earlier.begun),
             None => Some(started),
@@ -431,12 +431,12 @@ impl<'a> Run<'a> {
 }
 
 /// Removes the documents of a series that cannot go on; what leads to them goes first.
-fn remove_series(sink: &mut Desk, stem: &str) -> Result<(), BuildError> {
+fn remove_series(sink: &mut Staging, stem: &str) -> Result<(), BuildError> {
     let names =
         sink.list(stem).map_err(|source| build::BuildError::Names { prefix: stem.to_owned(), source })?;
     let is_component = |name: &str| {
-        let rest = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
-        let number = rest.and_then(|rest| rest.strip_suffix(".xml"));
+        let backoff = name.strip_prefix(stem).and_then(|backoff| backoff.strip_prefix('-'));
+        let number = backoff.and_then(|backoff| backoff.strip_suffix(".xml"));
         number.is_some_and(|number| {
             let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
             is_number || number.starts_with("archive-")

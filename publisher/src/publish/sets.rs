@@ -20,17 +20,19 @@ use crate::{
 ///
 /// A set whose state cannot be read stays, as long as its Capability List says that it belongs here: what damaged the state has not ended the set.
 pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, BuildError> {
-    let mut sets = Sets::from([told(settings)]);
+    let mut sets = Sets::from([described_set(settings)]);
     let (Some(root), Some(above)) = (&settings.root, out.parent()) else { return Ok(sets) };
     let unread = |source| BuildError::Read { path: above.to_owned(), source };
     for other in folders(above).map_err(unread)? {
         let is_other = other.file_name() != out.file_name();
         sets.extend(match State::load(&other) {
             Ok(State { left: Some(_), .. }) => None,
-            Ok(State { settings, .. }) => (is_other && is_of(&settings, root)).then(|| told(&settings)),
+            Ok(State { settings, .. }) => {
+                (is_other && is_of(&settings, root)).then(|| described_set(&settings))
+            }
             Err(error) => {
                 if !matches!(error, StateError::NotBuilt { .. }) {
-                    tracing::debug!(%error, "the Source Description goes on leading to this set");
+                    tracing::debug!(%error, "cannot read a set; the Source Description still lists it");
                 }
                 published(root, &other).filter(|_| is_other)
             }
@@ -42,7 +44,7 @@ pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, BuildEr
 /// The URLs of Capability Lists, and of what describes their sets.
 type Sets = BTreeMap<String, Option<String>>;
 
-fn told(settings: &Settings) -> (String, Option<String>) {
+fn described_set(settings: &Settings) -> (String, Option<String>) {
     (Site::of(settings).capability_list().url, settings.described_by.as_ref().map(ToString::to_string))
 }
 

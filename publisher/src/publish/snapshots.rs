@@ -14,7 +14,7 @@ use resync_core::{
     xml::Reader,
 };
 
-use super::desk::Desk;
+use super::staging::Staging;
 
 /// Which snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ impl Snapshots {
 
     /// Whether a name is that of a snapshot, and not of one of its parts.
     fn is_top(self, name: &str) -> bool {
-        let rest = name.strip_prefix(self.stem()).and_then(|rest| rest.strip_suffix(".xml"));
-        rest.is_some_and(|rest| match rest.strip_prefix('-') {
-            None => rest.is_empty(),
+        let backoff = name.strip_prefix(self.stem()).and_then(|backoff| backoff.strip_suffix(".xml"));
+        backoff.is_some_and(|backoff| match backoff.strip_prefix('-') {
+            None => backoff.is_empty(),
             Some(moment) => moment.ends_with('Z') && !moment.contains('-'),
         })
     }
@@ -146,7 +146,7 @@ impl Archive {
     /// The same as [`write`](Self::write), with a copy of the list that is current.
     pub(super) fn write_lists(
         &self,
-        sink: &mut Desk,
+        sink: &mut Staging,
         site: &Site,
         current: Option<&str>,
         at: DateTime,
@@ -158,7 +158,7 @@ impl Archive {
     }
 
     /// Writes the archive, or removes it where nothing stays, and removes the snapshots that do not stay.
-    pub(super) fn write(&self, sink: &mut Desk, site: &Site, at: DateTime) -> Result<(), BuildError> {
+    pub(super) fn write(&self, sink: &mut Staging, site: &Site, at: DateTime) -> Result<(), BuildError> {
         if self.stay.is_empty() {
             let name = self.what.archive();
             sink.remove(&name).map_err(|source| BuildError::Remove { name, source })?;
@@ -186,7 +186,7 @@ impl Archive {
 }
 
 /// Copies a list to the name under which it is archived.
-fn copy(sink: &mut Desk, current: &str, name: &str) -> Result<(), BuildError> {
+fn copy(sink: &mut Staging, current: &str, name: &str) -> Result<(), BuildError> {
     let failed = |source| BuildError::Write { name: name.to_owned(), source };
     if sink.open(name)?.is_none()
         && let Some(mut list) = sink.open(current)?
@@ -207,7 +207,7 @@ fn archived_before(sink: &impl Documents, site: &Site, what: Snapshots) -> Resul
 
 /// Removes a snapshot, then, of a dump, its parts and packages, to which nothing leads any more. Lists under an index go when the next ones are
 /// published.
-fn remove(sink: &mut Desk, site: &Site, what: Snapshots, top: &str) -> Result<(), BuildError> {
+fn remove(sink: &mut Staging, site: &Site, what: Snapshots, top: &str) -> Result<(), BuildError> {
     let mut parts = Vec::new();
     if what == Snapshots::Dumps
         && let Some((header, entries)) = read(sink, top)?

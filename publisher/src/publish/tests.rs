@@ -62,7 +62,7 @@ impl Place {
 
     /// Makes a dump, and does something else when it is about to pack the first of what it holds.
     fn dump_while(&self, what: Dump, meanwhile: impl Fn()) -> Result<Dumped, BuildError> {
-        dump_telling(&self.out(), what, &|step| {
+        dump_with_progress(&self.out(), what, &|step| {
             if step.done == 1 {
                 let lock = fs::File::open(self.out().join(".resync-source/lock")).unwrap();
                 lock.try_lock().expect("others may change the site");
@@ -73,9 +73,9 @@ impl Place {
     }
 
     /// What a watch does when these have changed.
-    fn build_again(&self, paths: &[&str], pace: Pace) -> Built {
-        let paths = Some(paths.iter().map(PathBuf::from));
-        build_again(&self.settings(), (&self.out(), None), paths, pace, &mut Rest::default()).unwrap()
+    fn build_paths(&self, paths: &[&str], mode: BuildMode) -> Built {
+        let (settings, out) = (self.settings(), self.out());
+        Build::new(&settings, &out).only(paths.iter().map(PathBuf::from)).mode(mode).run().unwrap()
     }
 
     fn read(&self, path: &str) -> resync_core::document::Document {
@@ -97,16 +97,16 @@ impl Place {
     }
 
     /// All that the Change Lists tell, in their order.
-    fn told(&self) -> Vec<(Change, String)> {
-        let mut told = Vec::new();
+    fn published(&self) -> Vec<(Change, String)> {
+        let mut published = Vec::new();
         for path in self.series("changelist") {
             let list = self.read(&path);
             for entry in list.entries() {
                 let change = entry.metadata.as_ref().unwrap().change.unwrap();
-                told.push((change, entry.loc.replace("http://example.org/", "")));
+                published.push((change, entry.loc.replace("http://example.org/", "")));
             }
         }
-        told
+        published
     }
 
     /// What a Destination has that starts from the Resource List and then follows the Change Lists.
@@ -153,7 +153,7 @@ fn rs121_changes_are_told_in_the_order_in_which_they_were_seen_and_lists_are_clo
     let place = Place::new();
     place.put("a", "1");
     place.build().unwrap();
-    assert_eq!(place.told(), []);
+    assert_eq!(place.published(), []);
     place.put("b", "1");
     place.build().unwrap();
     place.put("a", "22");
@@ -163,7 +163,7 @@ fn rs121_changes_are_told_in_the_order_in_which_they_were_seen_and_lists_are_clo
     assert_eq!(built.changes, Changes { created: 1, updated: 1, deleted: 1 });
     let expected =
         [(Change::Created, "b"), (Change::Updated, "a"), (Change::Deleted, "b"), (Change::Created, "c")];
-    assert_eq!(place.told(), expected.map(|(change, name)| (change, name.to_owned())));
+    assert_eq!(place.published(), expected.map(|(change, name)| (change, name.to_owned())));
     let index = place.read("resync/changelist.xml");
     let until = |number: usize| index.entries()[number].metadata.as_ref().unwrap().until;
     assert_eq!((index.entries().len(), until(0).is_some(), until(1)), (2, true, None));
@@ -197,12 +197,12 @@ fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_chan
         assert!(between.len() == 3 || between == place.expected(), "after {acts} acts: {between:?}");
         place.put("f", "after");
         place.build().unwrap();
-        let told = place.told();
-        let mut once = told.clone();
+        let published = place.published();
+        let mut once = published.clone();
         once.sort_by(|one, other| one.1.cmp(&other.1));
         let names: Vec<_> = once.iter().map(|(_, name)| name.as_str()).collect();
-        assert_eq!(names, ["a", "b", "d", "e", "f"], "after {acts} acts: {told:?}");
-        assert_eq!(told[0], changed);
+        assert_eq!(names, ["a", "b", "d", "e", "f"], "after {acts} acts: {published:?}");
+        assert_eq!(published[0], changed);
         assert_eq!(place.followed(), place.expected(), "after {acts} acts");
         assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
         acts += 1;
@@ -212,7 +212,7 @@ fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_chan
 #[test]
 fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_is_cut_short() {
     let mut acts = 0;
-    let mut undone = Vec::new();
+    let mut failures = Vec::new();
     loop {
         let place = Place::with_upkeep();
         for name in ["a", "b", "c"] {
@@ -233,8 +233,8 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
         place.put("d", "after");
         place.build().unwrap();
         place.build().unwrap();
-        let told = place.told();
-        let names: Vec<_> = told.iter().map(|(_, name)| name.as_str()).collect();
+        let published = place.published();
+        let names: Vec<_> = published.iter().map(|(_, name)| name.as_str()).collect();
         assert_eq!(names, ["a", "b", "a", "c", "d"], "after {acts} acts");
         assert_eq!(place.followed(), place.expected(), "after {acts} acts");
         let archive = place.read("resync/changelist-archive.xml");
@@ -259,18 +259,19 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
         }
         assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
         let Ok(cut) = cut else {
-            assert!(undone.is_empty(), "the lists come first, after {acts} acts");
+            assert!(failures.is_empty(), "the lists come first, after {acts} acts");
             acts += 1;
             continue;
         };
-        let Some(first) = cut.undone.first() else {
+        let Some(first) = cut.failures.first() else {
             assert!(acts > 20, "lists, archives, dumps, states: {acts} acts");
-            undone.dedup();
-            let all = [Upkeep::Archives, Upkeep::Dump(Dump::Resources), Upkeep::Dump(Dump::Changes)];
-            assert_eq!(undone, all, "what keeps no list from being published");
+            failures.dedup();
+            let all =
+                [Maintenance::Archives, Maintenance::Dump(Dump::Resources), Maintenance::Dump(Dump::Changes)];
+            assert_eq!(failures, all, "what keeps no list from being published");
             return;
         };
-        undone.push(first.what);
+        failures.push(first.what);
         acts += 1;
     }
 }
@@ -284,7 +285,7 @@ fn where_it_is_known_what_changed_only_that_is_looked_at_and_the_outcome_is_the_
     fs::create_dir(place.data().join("folder")).unwrap();
     place.put("folder/d", "1");
     place.build().unwrap();
-    let some = |names: &[&str]| place.build_again(names, Pace::Thorough);
+    let some = |names: &[&str]| place.build_paths(names, BuildMode::Full);
     place.put("a", "22");
     place.put("b", "22");
     fs::remove_file(place.data().join("c")).unwrap();
@@ -297,8 +298,8 @@ fn where_it_is_known_what_changed_only_that_is_looked_at_and_the_outcome_is_the_
     assert_eq!(some(&["a", "moved"]).written, []);
     let built = place.build().unwrap();
     assert_eq!((built.changes, built.bytes), (Changes { updated: 1, ..Changes::default() }, 5), "b");
-    let told = ["a", "c", "folder/d", "moved/d", "b"];
-    assert!(place.told().iter().map(|(_, name)| name.as_str()).eq(told), "{:?}", place.told());
+    let published = ["a", "c", "folder/d", "moved/d", "b"];
+    assert!(place.published().iter().map(|(_, name)| name.as_str()).eq(published), "{:?}", place.published());
 }
 
 #[test]
@@ -346,7 +347,7 @@ fn change_lists_that_somebody_damaged_start_anew_with_a_resource_list_of_the_sam
     place.put("b", "1");
     place.build().unwrap();
     let list = place.read("resync/changelist-1.xml");
-    assert_eq!((list.entries().len(), place.told()), (0, vec![]));
+    assert_eq!((list.entries().len(), place.published()), (0, vec![]));
     assert_eq!(list.header().metadata.from, place.read("resync/resourcelist.xml").header().metadata.at);
     assert_eq!(place.followed(), place.expected());
 }
@@ -374,16 +375,16 @@ fn a_dump_that_fails_is_named_and_the_lists_are_published_and_the_next_build_mak
     // Where the top of the dump is to lie there is a folder.
     let in_the_way = place.out().join("resync/resourcedump.xml");
     fs::create_dir_all(&in_the_way).unwrap();
-    let undone = |built: &Built| built.undone.iter().map(|undone| undone.what).collect::<Vec<_>>();
+    let failures = |built: &Built| built.failures.iter().map(|failures| failures.what).collect::<Vec<_>>();
     for content in ["22", "333", "4444"] {
         let built = place.build().unwrap();
-        assert_eq!(undone(&built), [Upkeep::Dump(Dump::Resources)]);
-        assert!(built.undone[0].to_string().contains("Resource Dump"), "{}", built.undone[0]);
+        assert_eq!(failures(&built), [Maintenance::Dump(Dump::Resources)]);
+        assert!(built.failures[0].to_string().contains("Resource Dump"), "{}", built.failures[0]);
         assert_eq!(place.followed(), place.expected());
         place.put("a", content);
     }
     fs::remove_dir(&in_the_way).unwrap();
-    assert_eq!(undone(&place.build().unwrap()), []);
+    assert_eq!(failures(&place.build().unwrap()), []);
     assert_eq!(place.read("resync/resourcedump.xml").entries().len(), 1);
 }
 
@@ -399,16 +400,16 @@ fn an_archiving_that_fails_is_named_and_in_the_way_of_neither_lists_nor_hubs_and
     for (content, expected) in [("22", 0), ("333", 1), ("4444", 1)] {
         place.put("a", content);
         let built = place.build().unwrap();
-        assert_eq!((built.changes.updated, built.undone.len()), (1, expected));
-        assert!(built.undone.iter().all(|undone| undone.what == Upkeep::Archives));
+        assert_eq!((built.changes.updated, built.failures.len()), (1, expected));
+        assert!(built.failures.iter().all(|failures| failures.what == Maintenance::Archives));
         assert!(!Plan::is_kept(&place.out()));
         let state = State::load(&place.out()).unwrap();
         assert!(state.documents.iter().all(|record| is_in_place(&place.out(), record)), "hubs can be told");
     }
     fs::remove_dir(&in_the_way).unwrap();
-    assert_eq!(place.build().unwrap().undone.len(), 0);
+    assert_eq!(place.build().unwrap().failures.len(), 0);
     assert_eq!(place.read("resync/changelist-archive.xml").entries().len(), 2);
-    assert_eq!(place.told().len(), 3);
+    assert_eq!(place.published().len(), 3);
     assert_eq!(place.followed(), place.expected());
 }
 
@@ -430,13 +431,13 @@ fn ar004_a_resource_list_that_cannot_be_archived_for_now_stays_and_is_archived_b
     for content in ["333", "4444"] {
         place.put("a", content);
         let built = place.build().unwrap();
-        let undone: Vec<_> = built.undone.iter().map(|undone| undone.what).collect();
-        assert_eq!((undone, built.changes.updated), (vec![Upkeep::Archives], 1));
+        let failures: Vec<_> = built.failures.iter().map(|failures| failures.what).collect();
+        assert_eq!((failures, built.changes.updated), (vec![Maintenance::Archives], 1));
         assert_eq!(moment("resync/resourcelist.xml"), waits, "it stays");
         assert_eq!(place.followed(), place.expected());
     }
     fs::rename(&aside, &archive).unwrap();
-    assert_eq!(place.build().unwrap().undone.len(), 0);
+    assert_eq!(place.build().unwrap().failures.len(), 0);
     let archived = place.read("resync/resourcelist-archive.xml");
     let archived: Vec<_> =
         archived.entries().iter().map(|entry| entry.metadata.as_ref().and_then(|md| md.at)).collect();
@@ -460,8 +461,8 @@ fn a_link_is_told_of_though_what_it_leads_to_has_not_changed() {
     lead_to("v3");
     place.build().unwrap();
     lead_to("v4");
-    place.build_again(&["current"], Pace::Swift);
-    assert_eq!(place.told(), [(Change::Updated, "current".to_owned())]);
+    place.build_paths(&["current"], BuildMode::Quick);
+    assert_eq!(place.published(), [(Change::Updated, "current".to_owned())]);
     assert_eq!(place.build().unwrap().changes.total(), 0);
 }
 
@@ -470,15 +471,15 @@ fn cn008_cn015_a_resource_list_that_brings_no_news_leaves_the_chain_of_change_no
     let place = Place::new();
     place.put("a", "1");
     place.build().unwrap();
-    let build = |pace| place.build_again(&["a"], pace);
+    let build = |mode| place.build_paths(&["a"], mode);
     for content in ["22", "333"] {
         place.put("a", content);
-        assert_eq!(build(Pace::Swift).changes.updated, 1);
-        assert_eq!(build(Pace::Thorough).changes.total(), 0);
+        assert_eq!(build(BuildMode::Quick).changes.updated, 1);
+        assert_eq!(build(BuildMode::Full).changes.total(), 0);
         let listed = place.read("resync/resourcelist.xml").header().metadata.at;
-        let told =
+        let published =
             place.read("resync/changelist-1.xml").entries().last().and_then(|entry| entry.metadata.clone());
-        assert!(told.unwrap().datetime < listed, "the list is newer than the change");
+        assert!(published.unwrap().datetime < listed, "the list is newer than the change");
     }
     let interval = |number| {
         let path = crate::outbox::path(Path::new(""), number);
@@ -536,12 +537,12 @@ fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one
     place.put("a", "22");
     let is_listed =
         |built: &Built| built.written.iter().any(|document| document.capability == Capability::ResourceList);
-    let swift = place.build_again(&["a"], Pace::Swift);
+    let swift = place.build_paths(&["a"], BuildMode::Quick);
     assert_eq!((swift.changes.updated, is_listed(&swift), swift.list_is_due), (1, false, true));
     assert_eq!(place.followed(), place.expected());
-    let thorough = place.build_again(&[], Pace::Thorough);
+    let thorough = place.build_paths(&[], BuildMode::Full);
     assert_eq!((thorough.changes.total(), is_listed(&thorough), thorough.list_is_due), (0, true, false));
-    assert_eq!((place.followed(), place.told().len()), (place.expected(), 1));
+    assert_eq!((place.followed(), place.published().len()), (place.expected(), 1));
 }
 
 #[test]
@@ -556,26 +557,26 @@ fn a_swift_build_leaves_dumps_that_are_due_to_a_thorough_one() {
         });
         of_dumps.count()
     };
-    let swift = place.build_again(&["a"], Pace::Swift);
+    let swift = place.build_paths(&["a"], BuildMode::Quick);
     assert_eq!((swift.changes.updated, dumps(&swift), swift.dump_is_due), (1, 0, true));
-    let thorough = place.build_again(&[], Pace::Thorough);
+    let thorough = place.build_paths(&[], BuildMode::Full);
     assert_eq!((thorough.changes.total(), dumps(&thorough), thorough.dump_is_due), (0, 2, false));
-    assert!(!place.build_again(&[], Pace::Swift).dump_is_due);
+    assert!(!place.build_paths(&[], BuildMode::Quick).dump_is_due);
 }
 
 #[test]
 fn builds_go_on_while_a_dump_is_packed_and_what_they_tell_makes_the_next_one_due() {
     let place = Place::with(Rules { resource_dump_seconds: Some(0), ..Rules::default() });
     place.put("a", "1");
-    place.build_again(&[], Pace::Swift);
+    place.build_paths(&[], BuildMode::Quick);
     let dumped = place.dump_while(Dump::Resources, || {
         place.put("b", "1");
-        assert_eq!(place.build_again(&["b"], Pace::Swift).changes.created, 1);
+        assert_eq!(place.build_paths(&["b"], BuildMode::Quick).changes.created, 1);
     });
     assert_eq!(dumped.unwrap().packages, 1);
-    assert!(place.build_again(&[], Pace::Swift).dump_is_due, "the dump does not hold what is new");
+    assert!(place.build_paths(&[], BuildMode::Quick).dump_is_due, "the dump does not hold what is new");
     place.build().unwrap();
-    assert!(!place.build_again(&[], Pace::Swift).dump_is_due);
+    assert!(!place.build_paths(&[], BuildMode::Quick).dump_is_due);
 }
 
 #[test]
@@ -727,17 +728,17 @@ fn it_is_known_when_a_dump_comes_due_or_may_be_tried_again_though_nothing_change
     assert_eq!((built.dump_is_due, built.next_dump), (false, None), "the dump holds all that is told");
     place.put("a", "22");
     let before = Instant::now();
-    let built = place.build_again(&["a"], Pace::Swift);
+    let built = place.build_paths(&["a"], BuildMode::Quick);
     let waits = built.next_dump.unwrap().duration_since(before);
     assert!(!built.dump_is_due && waits <= hour && waits > hour / 2, "{waits:?}");
 
     fs::remove_file(place.out().join("resync/resourcedump.xml")).unwrap();
     // Where the top of the dump is to lie there is a folder.
     fs::create_dir(place.out().join("resync/resourcedump.xml")).unwrap();
-    let mut rest = Rest::default();
-    place.build_again(&[], Pace::Swift);
-    let besides = make_due_dumps_again(&place.out(), None, &mut rest);
-    assert_eq!(besides.undone.len(), 1);
-    let waits = besides.next_dump.unwrap().duration_since(before);
+    let mut backoff = DumpBackoff::default();
+    place.build_paths(&[], BuildMode::Quick);
+    let maintenance = make_due_dumps_with_backoff(&place.out(), None, &mut backoff);
+    assert_eq!(maintenance.failures.len(), 1);
+    let waits = maintenance.next_dump.unwrap().duration_since(before);
     assert!(waits >= Duration::from_secs(60) && waits < hour / 2, "{waits:?}");
 }

@@ -13,7 +13,7 @@ pub struct SetName(String);
 /// A text that cannot be the name of a set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{name}` cannot be the name of a set: write up to 64 small letters, digits, `-` and `_`, and not `resync`"
+    "`{name}` is not usable as the name of a set; use up to 64 lower-case letters, digits, `-` and `_`, but not `resync`"
 )]
 pub struct SetNameError {
     name: String,

@@ -102,7 +102,7 @@ impl PageUrl {
 #[non_exhaustive]
 pub enum UrlError {
     /// No absolute URL.
-    #[error("`{url}` is no absolute URL ({reason}): write it in full, as https://example.org/data/")]
+    #[error("`{url}` is not an absolute URL ({reason}); write it in full, as https://example.org/data/")]
     Syntax {
         /// The text.
         url: String,
@@ -110,7 +110,7 @@ pub enum UrlError {
         reason: url::ParseError,
     },
     /// A scheme that Destinations do not fetch.
-    #[error("`{url}` uses `{scheme}`: ResourceSync works over http:// or https://")]
+    #[error("`{url}` uses `{scheme}`; ResourceSync needs http:// or https://")]
     Scheme {
         /// The text.
         url: String,
@@ -119,27 +119,27 @@ pub enum UrlError {
     },
     /// User name or password, which everybody could read in the documents.
     #[error(
-        "the URL for `{host}` holds a user name or password, which the documents would show to everybody: leave it out"
+        "the URL for `{host}` contains a user name or password, which the documents would publish; leave it out"
     )]
     Credentials {
         /// The host; never the text, which holds the secret.
         host: String,
     },
     /// A fragment, which is never sent to a server.
-    #[error("`{url}` has a fragment (`#…`), which no server sees: leave it out")]
+    #[error("`{url}` has a fragment (`#…`), which no server receives; leave it out")]
     Fragment {
         /// The text.
         url: String,
     },
     /// A query, after which no path can stand.
-    #[error("`{url}` has a query (`?…`), but paths are added to a base URL: leave it out")]
+    #[error("`{url}` has a query (`?…`), but paths are appended to a base URL; leave it out")]
     Query {
         /// The text.
         url: String,
     },
     /// A path under which no server would find the folder again.
     #[error(
-        "a part of the path of `{url}` is empty (`//`) or hides a separator (`%2F`, `%00`): write single slashes between plain names, as https://example.org/some/path/"
+        "the path of `{url}` has an empty segment (`//`) or an encoded separator (`%2F`, `%00`); write it as https://example.org/some/path/"
     )]
     Path {
         /// The text.

@@ -21,18 +21,18 @@ const MOST_PATHS: usize = 100_000;
 
 /// Where something has changed since the last build.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ChangedPaths {
     Everywhere,
     /// Paths below the collection.
     At(HashSet<PathBuf>),
 }
 
-impl Heard {
+impl ChangedPaths {
     pub(super) fn nothing() -> Self {
         Self::At(HashSet::new())
     }
 
-    fn hear(&mut self, event: &watcher::Result<watcher::Event>, folder: &Path) {
+    fn record(&mut self, event: &watcher::Result<watcher::Event>, folder: &Path) {
         let Self::At(known) = self else { return };
         let named = event.as_ref().ok().filter(|event| !event.need_rescan() && !event.paths.is_empty());
         let below = |path: &PathBuf| {
@@ -49,25 +49,25 @@ impl Heard {
 
 /// Who listens to one collection, and keeps what was heard.
 pub(super) struct Listener {
-    hearing: Hearing,
-    ear: Option<Ear>,
+    setup: WatchSetup,
+    folder_watch: Option<FolderWatch>,
 }
 
 /// What is listened to, and who hears of it.
 #[derive(Clone)]
-struct Hearing {
+struct WatchSetup {
     /// The folder of the set's documents, for reports.
     out: PathBuf,
     directory: PathBuf,
     /// The folders of all documents.
     outs: Vec<PathBuf>,
-    heard: Arc<Mutex<Heard>>,
+    changed_paths: Arc<Mutex<ChangedPaths>>,
     changed: Arc<Notify>,
     report: mpsc::UnboundedSender<Report>,
 }
 
 /// Events end when this is dropped.
-struct Ear {
+struct FolderWatch {
     at: Place,
     /// Not all that is there can be heard.
     is_deaf: Arc<AtomicBool>,
@@ -90,36 +90,42 @@ impl Listener {
         changed: Arc<Notify>,
         report: mpsc::UnboundedSender<Report>,
     ) -> Self {
-        let heard = Arc::new(Mutex::new(Heard::Everywhere));
-        Self { hearing: Hearing { out, directory, outs, heard, changed, report }, ear: None }
+        let changed_paths = Arc::new(Mutex::new(ChangedPaths::Everywhere));
+        Self {
+            setup: WatchSetup { out, directory, outs, changed_paths, changed, report },
+            folder_watch: None,
+        }
     }
 
     /// What was heard; from now on it is this.
-    pub(super) fn replace(&self, heard: Heard) -> Heard {
-        std::mem::replace(&mut self.hearing.heard.lock().unwrap_or_else(PoisonError::into_inner), heard)
+    pub(super) fn replace(&self, changed_paths: ChangedPaths) -> ChangedPaths {
+        std::mem::replace(
+            &mut self.setup.changed_paths.lock().unwrap_or_else(PoisonError::into_inner),
+            changed_paths,
+        )
     }
 
     /// Listens to the folder that the collection's name stands for now, if that is not being done; reports where it cannot be.
     pub(super) async fn listen(&mut self) {
-        self.change(Hearing::listen).await;
+        self.change(WatchSetup::listen).await;
     }
 
     /// Tries once more to hear all that is there, where that was impossible.
     pub(super) async fn listen_again(&mut self) {
-        self.change(Hearing::listen_again).await;
+        self.change(WatchSetup::listen_again).await;
     }
 
     /// Every folder is asked for, which takes long where there are many.
-    async fn change(&mut self, change: fn(&Hearing, Option<Ear>) -> Option<Ear>) {
-        let (hearing, ear) = (self.hearing.clone(), self.ear.take());
-        self.ear = unblocked(move || change(&hearing, ear)).await;
+    async fn change(&mut self, change: fn(&WatchSetup, Option<FolderWatch>) -> Option<FolderWatch>) {
+        let (setup, folder_watch) = (self.setup.clone(), self.folder_watch.take());
+        self.folder_watch = unblocked(move || change(&setup, folder_watch)).await;
     }
 }
 
-impl Hearing {
-    fn listen(&self, ear: Option<Ear>) -> Option<Ear> {
-        match self.listen_to_the_present(ear) {
-            Ok(ear) => Some(ear),
+impl WatchSetup {
+    fn listen(&self, folder_watch: Option<FolderWatch>) -> Option<FolderWatch> {
+        match self.listen_to_the_present(folder_watch) {
+            Ok(folder_watch) => Some(folder_watch),
             Err(error) => {
                 // Who listens no more has ended the watch.
                 let _ = self.report.send(Report::Blind(self.out.clone(), error.to_string()));
@@ -128,26 +134,27 @@ impl Hearing {
         }
     }
 
-    fn listen_again(&self, ear: Option<Ear>) -> Option<Ear> {
-        match ear {
+    fn listen_again(&self, folder_watch: Option<FolderWatch>) -> Option<FolderWatch> {
+        match folder_watch {
             // Some is more than nothing.
             Some(deaf) if deaf.is_deaf.load(Ordering::Relaxed) => self.listen(None).or(Some(deaf)),
-            ear => self.listen(ear),
+            folder_watch => self.listen(folder_watch),
         }
     }
 
-    fn listen_to_the_present(&self, ear: Option<Ear>) -> watcher::Result<Ear> {
+    fn listen_to_the_present(&self, folder_watch: Option<FolderWatch>) -> watcher::Result<FolderWatch> {
         let at = Place::of(&self.directory).map_err(watcher::Error::io)?;
-        if let Some(ear) = ear
-            && ear.at == at
+        if let Some(folder_watch) = folder_watch
+            && folder_watch.at == at
         {
-            return Ok(ear);
+            return Ok(folder_watch);
         }
         let is_deaf = Arc::new(AtomicBool::new(false));
         let own: Vec<_> = self.outs.iter().map(|out| real(out)).collect();
-        let (heard, changed, folder) = (Arc::clone(&self.heard), Arc::clone(&self.changed), at.path.clone());
+        let (changed_paths, changed, folder) =
+            (Arc::clone(&self.changed_paths), Arc::clone(&self.changed), at.path.clone());
         let (deaf, report, out) = (Arc::clone(&is_deaf), self.report.clone(), self.out.clone());
-        let hear = move |event: watcher::Result<watcher::Event>| {
+        let record = move |event: watcher::Result<watcher::Event>| {
             if let Err(error) = &event
                 && matches!(error.kind, ErrorKind::MaxFilesWatch)
                 && !deaf.swap(true, Ordering::Relaxed)
@@ -155,14 +162,14 @@ impl Hearing {
                 let _ = report.send(Report::Blind(out.clone(), error.to_string()));
             }
             if is_of_interest(&event, &own) {
-                heard.lock().unwrap_or_else(PoisonError::into_inner).hear(&event, &folder);
+                changed_paths.lock().unwrap_or_else(PoisonError::into_inner).record(&event, &folder);
                 changed.notify_one();
             }
         };
         // A link to a folder is no resource, and the folder itself would be heard of under the name of the link only.
-        let mut watcher = RecommendedWatcher::new(hear, Config::default().with_follow_symlinks(false))?;
+        let mut watcher = RecommendedWatcher::new(record, Config::default().with_follow_symlinks(false))?;
         watcher.watch(&at.path, RecursiveMode::Recursive)?;
-        Ok(Ear { at, is_deaf, _watcher: watcher })
+        Ok(FolderWatch { at, is_deaf, _watcher: watcher })
     }
 }
 
@@ -215,14 +222,14 @@ mod tests {
     fn where_something_changed_is_kept_until_that_cannot_be_told() {
         let folder = Path::new("/srv/data");
         let at = |path: &str| Ok(Event::new(EventKind::Create(CreateKind::Any)).add_path(path.into()));
-        let mut heard = Heard::nothing();
-        heard.hear(&at("/srv/data/b/c"), folder);
-        heard.hear(&at("/srv/data/a"), folder);
-        assert_eq!(heard, Heard::At(["a", "b/c"].map(PathBuf::from).into()));
+        let mut changed_paths = ChangedPaths::nothing();
+        changed_paths.record(&at("/srv/data/b/c"), folder);
+        changed_paths.record(&at("/srv/data/a"), folder);
+        assert_eq!(changed_paths, ChangedPaths::At(["a", "b/c"].map(PathBuf::from).into()));
         for cannot in [at("/srv/data"), at("/srv/other"), Err(watcher::Error::generic("overflow"))] {
-            let mut heard = heard.clone();
-            heard.hear(&cannot, folder);
-            assert_eq!(heard, Heard::Everywhere, "{cannot:?}");
+            let mut changed_paths = changed_paths.clone();
+            changed_paths.record(&cannot, folder);
+            assert_eq!(changed_paths, ChangedPaths::Everywhere, "{cannot:?}");
         }
     }
 
@@ -263,18 +270,18 @@ mod tests {
 
         /// Whether a file is heard of by its name.
         async fn hears_of(&self, name: &str) -> bool {
-            self.listener.replace(Heard::nothing());
+            self.listener.replace(ChangedPaths::nothing());
             fs::write(self.path("data").join(name), "x").unwrap();
             let is_named = || {
-                let heard = self.listener.hearing.heard.lock().unwrap();
-                matches!(&*heard, Heard::At(paths) if paths.contains(Path::new(name)))
+                let changed_paths = self.listener.setup.changed_paths.lock().unwrap();
+                matches!(&*changed_paths, ChangedPaths::At(paths) if paths.contains(Path::new(name)))
             };
-            let heard = async {
+            let changed_paths = async {
                 while !is_named() {
                     self.changed.notified().await;
                 }
             };
-            timeout(Duration::from_secs(10), heard).await.is_ok()
+            timeout(Duration::from_secs(10), changed_paths).await.is_ok()
         }
     }
 

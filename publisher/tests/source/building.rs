@@ -176,9 +176,9 @@ fn rs043_fn008_a_collection_beyond_one_list_gets_an_index_and_falls_back_without
 fn bad_input_is_named_with_what_to_do_and_the_right_exit_code() {
     let place = Place::new();
     place.build_at("ftp://source.example/", &[]).failed_with(64, "http:// or https://");
-    place.build_at("source.example", &[]).failed_with(64, "no absolute URL");
-    place.build_at("http://source.example/a//b/", &[]).failed_with(64, "single slashes");
-    place.build_at("http://source.example/a%2Fb/", &[]).failed_with(64, "single slashes");
+    place.build_at("source.example", &[]).failed_with(64, "not an absolute URL");
+    place.build_at("http://source.example/a//b/", &[]).failed_with(64, "empty segment");
+    place.build_at("http://source.example/a%2Fb/", &[]).failed_with(64, "empty segment");
     place.build(&["--hub", "http://hub.example/", "--no-hub"]).failed_with(2, "--no-hub");
     place.build(&["--hub", "mailto:hub@example.org"]).failed_with(64, "http:// or https://");
     place.build(&["--hash", "crc32"]).failed_with(2, "crc32");
@@ -285,7 +285,7 @@ fn a_name_with_a_backslash_is_published_percent_encoded_with_a_warning() {
     let place = Place::new();
     place.put("a\\b", "x");
     let run = place.build(&[]).succeeded();
-    assert!(run.err.contains("published `a\\b`, but its name holds a backslash"), "{}", run.err);
+    assert!(run.err.contains("published `a\\b`, but its name contains a backslash"), "{}", run.err);
     let list = place.document("resync/resourcelist.xml");
     assert!(list.entries().iter().any(|entry| entry.loc == format!("{BASE}/a%5Cb")));
 }

@@ -80,14 +80,14 @@ fn init_writes_a_file_from_which_everything_else_works() {
     here(&["init", "--directory", "collection", "--base-url", "http://source.example/", "--hub", &hub.url()])
         .succeeded();
     here(&["init", "--directory", "x", "--base-url", "http://source.example/"])
-        .failed_with(1, "is there already");
+        .failed_with(1, "exists already");
     let published = here(&["publish"]).succeeded();
     assert!(
         published.out.contains("2 resources, 9 B → ") && published.out.contains("1 notification"),
         "{}",
         published.out
     );
-    assert!(here(&["status"]).succeeded().out.contains("knows everything"));
+    assert!(here(&["status"]).succeeded().out.contains("up to date"));
     assert!(here(&["notify"]).succeeded().out.contains("nothing to send"));
     let list = document(&place, "resync/resourcelist.xml");
     assert_eq!(locs(&list), ["http://source.example/a.txt", "http://source.example/sub/b%20c.xml"]);
@@ -420,13 +420,13 @@ fn the_damaged_state_of_one_set_is_named_and_stops_no_other() {
     );
     let now = fs::read(place.out().join(".well-known/resourcesync")).unwrap();
     assert_eq!(now, description, "nobody takes the set for gone");
-    let notified = run(&["notify"]).failed_with(1, "1 of 2 sets could not be told of");
+    let notified = run(&["notify"]).failed_with(1, "1 of 2 sets could not be announced to hubs");
     assert!(notified.err.contains(&named), "{}", notified.err);
     assert!(notified.out.starts_with("articles: 2 notifications"), "{}", notified.out);
     assert!(hub.next_of_any().is_of_changes());
     hub.next();
     let status = run(&["status"]).failed_with(1, "1 of 2 sets cannot be read");
-    assert!(status.err.contains(&named) && status.out.contains("knows everything"), "{}", status.out);
+    assert!(status.err.contains(&named) && status.out.contains("up to date"), "{}", status.out);
     let status = run(&["status", "--json"]).failed_with(1, "1 of 2 sets");
     let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
     assert_eq!((&status[0]["set"], &status[1]["set"]), (&"articles".into(), &"images".into()));
@@ -439,7 +439,7 @@ fn the_damaged_state_of_one_set_is_named_and_stops_no_other() {
     fs::remove_file(&state).unwrap();
     let rebuilt = run(&["publish"]).succeeded();
     assert!(rebuilt.out.contains("images: 1 resource, 3 B → Resource List, Change List"), "{}", rebuilt.out);
-    assert_eq!(told(&hub.next()).len(), 4, "of every document once more");
+    assert_eq!(told(&hub.next()).len(), 4, "notified of every document");
     assert_eq!(server.get("/one.png").status, 200);
     crate::support::run(&["check", text(&place.out())]).succeeded();
 }
@@ -457,7 +457,8 @@ fn a_set_that_is_to_leave_and_whose_state_is_damaged_is_named_and_stops_no_other
     let one = both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]");
     configured(&place, &one);
     place.put("a.txt", "changed");
-    let built = build(&config).failed_with(1, "error: images: the configuration names this set no more");
+    let built = build(&config)
+        .failed_with(1, "error: images: cannot remove this set, which the configuration no longer lists");
     assert!(built.out.starts_with("articles: 1 resource, 7 B: 1 updated"), "{}", built.out);
     assert!(images.join("resync/resourcelist.xml").exists());
     let other = config.with_file_name("other.toml");
@@ -653,7 +654,7 @@ fn check_looks_at_the_site_of_the_configuration_where_nothing_is_named() {
     let here = program(&["check"]).current_dir(config.parent().unwrap()).output().unwrap();
     Run::from(here).failed_with(1, "rules are broken");
     let nowhere = program(&["check"]).current_dir(place.collection()).output().unwrap();
-    Run::from(nowhere).failed_with(2, "no site is named");
+    Run::from(nowhere).failed_with(2, "no site given");
 }
 
 #[test]
@@ -679,5 +680,5 @@ fn a_configuration_is_called_by_its_name_and_one_that_is_missing_has_an_exit_cod
         assert!(said.contains("other.toml") && !said.contains("source.toml"), "{said}");
     }
     fs::write(&other, "out = ").unwrap();
-    run(&["status", "--config", text(&other)]).failed_with(64, "is no TOML");
+    run(&["status", "--config", text(&other)]).failed_with(64, "is not valid TOML");
 }

@@ -82,7 +82,7 @@ fn rs140_rs143_change_dumps_go_on_from_each_other_and_hold_the_changes_with_thei
     assert_eq!(unpacked(&place, "resync/changedump-1.xml")["new.txt"], (Some(Change::Deleted), vec![]));
     assert_eq!(place.document("resync/changedump-1.xml").entries().len(), 2);
     let idle = dump().out;
-    assert!(idle.ends_with("no change is new since the last dump: nothing is packed\n"), "{idle}");
+    assert!(idle.ends_with("no new changes since the last dump; nothing packed\n"), "{idle}");
     run(&["check", text(&place.out())]).succeeded();
 }
 
@@ -257,17 +257,20 @@ fn a_dump_that_fails_keeps_no_set_from_being_published_and_no_hub_from_being_tol
     let in_the_way = place.out().join("one/resync/resourcedump.xml");
     std::fs::create_dir_all(&in_the_way).unwrap();
     let publish = |more: &[&str]| run(&[&["publish", "--config", text(&config)], more].concat());
-    let first = publish(&[]).failed_with(1, "no Resource Dump was made");
+    let first = publish(&[]).failed_with(1, "a due Resource Dump was not made");
     assert!(first.out.contains("two: 2 resources") && first.out.contains("hub accepted"), "{}", first.out);
     assert!(place.out().join(".well-known/resourcesync").exists(), "the site is described");
     assert!(told(&hub.next()).contains(&(Change::Created, Capability::ResourceList)));
     hub.next();
     assert_eq!(told(&hub.next())[0].1, Capability::ResourceDump, "that of the other set");
     place.put("a.txt", "changed");
-    let second = publish(&["--json"]).failed_with(1, "are not: see the warnings");
+    let second = publish(&["--json"]).failed_with(1, "failed; see the warnings");
     assert!(hub.next_of_any().is_of_changes(), "the change is told, too");
     let said: serde_json::Value = serde_json::from_str(&second.out).unwrap();
-    assert!(said["sets"][0]["undone"][0].as_str().unwrap().starts_with("no Resource Dump"), "{said}");
+    assert!(
+        said["sets"][0]["maintenance_failures"][0].as_str().unwrap().starts_with("a due Resource Dump"),
+        "{said}"
+    );
     assert_eq!(said["hubs"][0]["outcome"], "accepted");
 
     std::fs::remove_dir(&in_the_way).unwrap();
@@ -296,7 +299,7 @@ fn hubs_go_on_being_told_after_a_dump_that_was_killed_before_it_was_on_record() 
     std::fs::write(&state, before).unwrap();
     command("notify").failed_with(1, "run `resync-source build` again");
     let status = command("status").succeeded();
-    assert!(status.out.contains("resourcedump.xml` is not what the last build wrote"), "{}", status.out);
+    assert!(status.out.contains("resourcedump.xml` changed since the last build"), "{}", status.out);
     place.put("a.txt", "changed again");
     command("publish").succeeded();
     assert!(hub.next_of_any().is_of_changes(), "nothing was told in vain before");

@@ -238,7 +238,7 @@ fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
     let status: Value = serde_json::from_str(&status).unwrap();
     let hub = &status["hubs"][0];
     let left = [&hub["waiting"], &hub["pending"], &hub["trouble"]];
-    assert_eq!(left, [&json!(0), &json!([]), &Value::Null], "the hub knows everything");
+    assert_eq!(left, [&json!(0), &json!([]), &Value::Null], "the hub is up to date");
     if rules.contains("dump") {
         assert!(place.out().join("resync/resourcedump-archive.xml").exists());
         assert!(place.out().join("resync/changedump.xml").exists());

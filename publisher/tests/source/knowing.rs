@@ -85,7 +85,10 @@ fn what_is_in_doubt_is_on_disk_before_the_hub_can_hear_it() {
     let state = std::fs::read(place.out().join(".resync-source/state.json")).unwrap();
     let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
     let hub = state["hubs"].as_object().unwrap().values().next().unwrap();
-    assert_eq!((hub["told"].as_object().unwrap().len(), hub["doubt"].as_object().unwrap().len()), (0, 4));
+    assert_eq!(
+        (hub["known"].as_object().unwrap().len(), hub["unconfirmed"].as_object().unwrap().len()),
+        (0, 4)
+    );
 }
 
 #[test]
@@ -95,7 +98,7 @@ fn fn009_a_hub_that_is_replaced_hears_once_of_the_new_capability_list_and_is_the
     place.build(&["--hub", &new.url()]).succeeded();
     assert_eq!(status(&place)["hubs"][1]["leaving"], true);
     let run = place.notify().succeeded();
-    assert!(run.out.contains("which this site has left: 1 notification"), "{}", run.out);
+    assert!(run.out.contains("no longer a hub of this site: 1 notification"), "{}", run.out);
     let heard = old.next();
     assert_eq!(told(&heard), updated(Capability::CapabilityList));
     assert!(heard.headers["link"].contains(&format!(r#"<{}>; rel="hub""#, old.url())));
@@ -114,7 +117,7 @@ fn a_hub_that_is_replaced_and_refuses_is_told_by_a_later_run() {
     let new = Hub::start();
     old.answers(REFUSED);
     place.build(&["--hub", &new.url()]).succeeded();
-    place.notify().failed_with(1, "which this site has left: not told");
+    place.notify().failed_with(1, "no longer a hub of this site: not notified");
     old.next();
     old.answers(ACCEPTED);
     place.build(&[]).succeeded();

@@ -169,16 +169,16 @@ fn rs036_rs051_documents_are_compressed_for_who_takes_that_and_resources_stay_as
 }
 
 /// A body in chunks as one.
-fn unchunked(mut rest: &[u8]) -> Vec<u8> {
+fn unchunked(mut backoff: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
-        let end = rest.windows(2).position(|pair| pair == b"\r\n").unwrap();
-        let size = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        let end = backoff.windows(2).position(|pair| pair == b"\r\n").unwrap();
+        let size = usize::from_str_radix(std::str::from_utf8(&backoff[..end]).unwrap(), 16).unwrap();
         if size == 0 {
             return body;
         }
-        body.extend(&rest[end + 2..][..size]);
-        rest = &rest[end + 2 + size + 2..];
+        body.extend(&backoff[end + 2..][..size]);
+        backoff = &backoff[end + 2 + size + 2..];
     }
 }
 

@@ -17,9 +17,9 @@ use resync_core::{
 };
 use resync_publisher::{
     BaseUrl, HubUrl, Settings,
-    publish::{Dump, Upkeep},
+    publish::{Dump, Maintenance},
     settings::Rules,
-    watch::{Patience, Report, watch},
+    watch::{Report, Timing, watch},
 };
 use tokio::sync::oneshot;
 
@@ -131,14 +131,14 @@ fn cn013_a_burst_of_10_000_files_arrives_whole() {
 /// A watch in this process, which ends when the first value is dropped.
 fn watch_here(
     sets: Vec<(PathBuf, Settings)>,
-    patience: Patience,
+    timing: Timing,
     tell: impl FnMut(Report) + Send + 'static,
 ) -> (oneshot::Sender<()>, JoinHandle<()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let watching = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let stopped = async { drop(stopped.await) };
-        runtime.block_on(watch(sets, None, Vec::new(), patience, stopped, tell)).unwrap();
+        runtime.block_on(watch(sets, None, Vec::new(), timing, stopped, tell)).unwrap();
     });
     (stop, watching)
 }
@@ -154,7 +154,7 @@ fn a_set_whose_build_takes_long_keeps_no_other_waiting() {
         let settings = Settings::new(place.collection(), BaseUrl::parse(BASE).unwrap());
         (place.out(), settings.hub(HubUrl::parse(&hub.url()).unwrap()))
     });
-    let (stop, watching) = watch_here(sets.into(), Patience::default(), drop);
+    let (stop, watching) = watch_here(sets.into(), Timing::default(), drop);
     hub.next();
     quick.put("new", "x");
     assert_eq!(next_changes(&hub), [(Change::Created, "new".to_owned())]);
@@ -172,8 +172,8 @@ fn a_hub_that_is_away_keeps_no_other_waiting() {
             settings.hub(HubUrl::parse(&hub.url()).unwrap())
         });
     // Nobody waits for its end.
-    let patience = Patience { first_pause: Duration::from_secs(3600), ..Patience::default() };
-    let (stop, watching) = watch_here(vec![(place.out(), settings)], patience, drop);
+    let timing = Timing { first_pause: Duration::from_secs(3600), ..Timing::default() };
+    let (stop, watching) = watch_here(vec![(place.out(), settings)], timing, drop);
     hub.next();
     away.next();
     for name in ["one", "two"] {
@@ -194,10 +194,12 @@ fn a_dump_that_fails_is_reported_and_keeps_no_change_from_being_told() {
     let settings = Settings { rules, ..settings }.hub(HubUrl::parse(&hub.url()).unwrap());
     let (says, said) = channel();
     let tell = move |report| drop(says.send(report));
-    let (stop, watching) = watch_here(vec![(place.out(), settings)], Patience::default(), tell);
-    let undone = std::iter::repeat_with(|| said.recv_timeout(Duration::from_secs(20)).unwrap())
-        .find_map(|report| if let Report::Dumped(_, besides) = report { Some(besides.undone) } else { None });
-    assert_eq!(undone.unwrap()[0].what, Upkeep::Dump(Dump::Resources));
+    let (stop, watching) = watch_here(vec![(place.out(), settings)], Timing::default(), tell);
+    let failures =
+        std::iter::repeat_with(|| said.recv_timeout(Duration::from_secs(20)).unwrap()).find_map(|report| {
+            if let Report::Dumped(_, maintenance) = report { Some(maintenance.failures) } else { None }
+        });
+    assert_eq!(failures.unwrap()[0].what, Maintenance::Dump(Dump::Resources));
     place.put("new", "x");
     assert_eq!(next_changes(&hub), [(Change::Created, "new".to_owned())]);
     drop(stop);

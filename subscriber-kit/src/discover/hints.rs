@@ -27,7 +27,7 @@ pub(super) fn linked_from_html(page: File, url: &Url) -> Vec<Url> {
 fn beginning(file: File) -> String {
     let mut bytes = Vec::new();
     if let Err(error) = file.take(MAX_LOOKED_THROUGH).read_to_end(&mut bytes) {
-        tracing::debug!(%error, "a page cannot be looked through");
+        tracing::debug!(%error, "cannot search a page for links");
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

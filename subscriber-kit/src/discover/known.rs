@@ -9,7 +9,7 @@ use super::{Channel, Set};
 
 /// One set of a Source, as far as a copy needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Known {
+pub(crate) struct KnownSource {
     source: String,
     wanted_set: Option<String>,
     base: String,
@@ -31,7 +31,7 @@ pub(crate) struct Known {
     change_hubs: Vec<String>,
 }
 
-impl Known {
+impl KnownSource {
     pub(crate) fn new(source: &str, wanted_set: Option<&str>, base: &Url, set: &Set) -> Self {
         let (topic, hubs) = written(set.framework_channel.as_ref());
         let (change_topic, change_hubs) = written(set.change_channel.as_ref());
@@ -104,8 +104,8 @@ mod tests {
             change_channel: Some(of_changes.clone()),
             ..Set::bare(url("http://a.example/rl.xml"))
         };
-        let known = Known::new("http://a.example", None, &url("http://a.example/data/"), &set);
-        let kept = serde_json::from_str::<Known>(&serde_json::to_string(&known).unwrap()).unwrap();
+        let known = KnownSource::new("http://a.example", None, &url("http://a.example/data/"), &set);
+        let kept = serde_json::from_str::<KnownSource>(&serde_json::to_string(&known).unwrap()).unwrap();
         let (base, found) = kept.recall("http://a.example", None).unwrap();
         assert_eq!(base.as_str(), "http://a.example/data/");
         assert_eq!((found.name(), found.resource_list), (set.name(), set.resource_list));

@@ -20,7 +20,7 @@ use resync_core::xml::{ReadError, Reader};
 use url::Url;
 
 use crate::fetch::{Client, FetchError, Fetched, led_to};
-pub(crate) use known::Known;
+pub(crate) use known::KnownSource;
 pub use source::{Channel, DiscoverError, Followed, Set, Source, Unreadable};
 pub use topic::channels;
 pub use tree::{Measure, measure};
@@ -47,7 +47,7 @@ const MAX_HINTS: usize = 32;
 ///
 /// ```
 /// use resync_subscriber_kit::discover::discover;
-/// use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
+/// use resync_subscriber_kit::fetch::{Client, ClientOptions, AddressPolicy};
 /// # use resync_publisher::{BaseUrl, Settings, build, serve::serve};
 /// # tokio::runtime::Runtime::new()?.block_on(async {
 /// # let place = tempfile::tempdir()?;
@@ -59,8 +59,8 @@ const MAX_HINTS: usize = 32;
 /// # tokio::spawn(serve(listener, out, std::future::pending()));
 ///
 /// // Of a Source without a hub at `url`:
-/// let reach = Reach::AsNearAs(vec![url.parse()?]);
-/// let client = Client::new(ClientOptions { reach, ..ClientOptions::default() })?;
+/// let address_policy = AddressPolicy::NetworkOf(vec![url.parse()?]);
+/// let client = Client::new(ClientOptions { address_policy, ..ClientOptions::default() })?;
 /// let source = discover(&client, &url).await?;
 /// let set = &source.sets[0];
 /// assert_eq!(set.resource_list, Some(source.base.join("resync/resourcelist.xml")?));
@@ -80,19 +80,19 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
     let searched = |source| Source { base: folder_of(&url), is_direct: false, ..source };
     let [descriptions, lists] = well_known_places(&url);
     for place in descriptions {
-        if let Some(source) = search.look(&place).await? {
+        if let Some(source) = search.search(&place).await? {
             return Ok(searched(source));
         }
     }
     // A Source that is away for a moment is not looked for elsewhere: a list that has nothing to do with it may lie there.
-    if search.tried.iter().any(|place| place.may_mend) {
+    if search.tried.iter().any(|place| place.retry_may_help) {
         return Err(DiscoverError::NothingFound { url, tried: search.tried });
     }
     if let Some(source) = search.robots(&url).await {
         return Ok(searched(source));
     }
     for place in lists {
-        if let Some(source) = search.look(&place).await? {
+        if let Some(source) = search.search(&place).await? {
             return Ok(searched(source));
         }
     }
@@ -182,7 +182,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    async fn look(&mut self, url: &Url) -> Result<Option<Source>, DiscoverError> {
+    async fn search(&mut self, url: &Url) -> Result<Option<Source>, DiscoverError> {
         match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await,
             Err(error) => {
@@ -192,8 +192,8 @@ impl Search<'_> {
         }
     }
 
-    fn note(&mut self, url: &Url, reason: &dyn std::fmt::Display, may_mend: bool) {
-        self.tried.push(Unreadable { url: url.clone(), reason: reason.to_string(), may_mend });
+    fn note(&mut self, url: &Url, reason: &dyn std::fmt::Display, retry_may_help: bool) {
+        self.tried.push(Unreadable { url: url.clone(), reason: reason.to_string(), retry_may_help });
     }
 
     async fn follow(&mut self, asked: &Url, fetched: Fetched) -> Result<Option<Source>, DiscoverError> {
@@ -241,7 +241,7 @@ impl Search<'_> {
                 }
                 Ok(_) => {}
                 // It may be the list of another set.
-                Err(unfit) if unfit.may_mend => source.cannot_read(sitemap, unfit),
+                Err(unfit) if unfit.retry_may_help => source.cannot_read(sitemap, unfit),
                 Err(unfit) => self.note(&sitemap, &unfit.reason, false),
             }
         }
@@ -333,8 +333,8 @@ impl Search<'_> {
 
     async fn read(&self, url: &Url) -> Result<Parsed, Unfit> {
         let fetched = self.client.document(url).await;
-        let fetched =
-            fetched.map_err(|error| Unfit { reason: error.to_string(), may_mend: error.is_transient() })?;
+        let fetched = fetched
+            .map_err(|error| Unfit { reason: error.to_string(), retry_may_help: error.is_transient() })?;
         parse(fetched).await.map_err(|page| Unfit::of(&page.error.to_string()))
     }
 }
@@ -342,12 +342,12 @@ impl Search<'_> {
 /// Why a document is not used.
 struct Unfit {
     reason: String,
-    may_mend: bool,
+    retry_may_help: bool,
 }
 
 impl Unfit {
     fn of(reason: &str) -> Self {
-        Self { reason: reason.to_owned(), may_mend: false }
+        Self { reason: reason.to_owned(), retry_may_help: false }
     }
 }
 
@@ -367,8 +367,8 @@ impl Source {
     }
 
     fn cannot_read(&mut self, url: Url, unfit: Unfit) {
-        let Unfit { reason, may_mend } = unfit;
-        self.unreadable.push(Unreadable { url, reason, may_mend });
+        let Unfit { reason, retry_may_help } = unfit;
+        self.unreadable.push(Unreadable { url, reason, retry_may_help });
     }
 
     fn if_readable(self) -> Result<Self, DiscoverError> {
@@ -449,7 +449,7 @@ fn read_parsed(url: &Url, file: &std::fs::File) -> Result<Parsed, ReadError> {
         // Whatever these name is not discovered, so a Capability List or a list may be missed.
         let (refused, violations) = (reader.refused(), reader.take_violations());
         let first = violations.errors().next().map(ToString::to_string);
-        tracing::warn!(%url, refused, first, "entries of a document cannot be read and are left out");
+        tracing::warn!(%url, refused, first, "ignored unreadable entries of a document");
     }
     Ok(Parsed { url: url.clone(), header, entries })
 }

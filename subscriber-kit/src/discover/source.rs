@@ -74,7 +74,7 @@ pub struct Unreadable {
     /// What went wrong with it.
     pub reason: String,
     /// Whether it may well be readable a little later.
-    pub may_mend: bool,
+    pub retry_may_help: bool,
 }
 
 /// Why discovery ended without what was asked for.
@@ -93,7 +93,7 @@ pub enum DiscoverError {
     Fetch(#[from] FetchError),
     /// Nothing at the URL nor at any well-known place.
     #[error(
-        "no ResourceSync document at {url}; looked at:{}\ngive the URL of a Source Description, a Capability List or a Resource List",
+        "no ResourceSync document at {url}; tried:{}\ngive the URL of a Source Description, a Capability List or a Resource List",
         list(tried)
     )]
     NothingFound {
@@ -103,19 +103,19 @@ pub enum DiscoverError {
         tried: Vec<Unreadable>,
     },
     /// There is no hub.
-    #[error("{url} names no hub, so nobody tells of its changes: ask it from time to time instead")]
+    #[error("{url} lists no hub, so it cannot be subscribed to; poll it instead")]
     NoHub {
         /// The topic or Source.
         url: Url,
     },
     /// The Source names sets, none of which can be read.
-    #[error("none of the Source's sets can be read:{}", list(sets))]
+    #[error("cannot read any set of the Source:{}", list(sets))]
     NoReadableSet {
         /// The sets.
         sets: Vec<Unreadable>,
     },
     /// Some of the Source's sets cannot be read at this moment, so that not all its channels are known.
-    #[error("not all sets of {url} can be read now, so not all its channels are known:{}", list(sets))]
+    #[error("cannot read all sets of {url}, so some channels are unknown:{}", list(sets))]
     Incomplete {
         /// The document that names them.
         url: Url,
@@ -130,7 +130,7 @@ pub enum DiscoverError {
     },
     /// None was chosen, and the only set that can be read need not be the one that is meant.
     #[error(
-        "the Source has sets that cannot be read, so that the one that can be need not be the one you mean; choose it with --set:\n  {readable}\nor mend:{}",
+        "only one set of the Source can be read; to use it, choose it with --set:\n  {readable}\nthese sets cannot be read:{}",
         list(sets)
     )]
     UnreadableSets {
@@ -141,7 +141,7 @@ pub enum DiscoverError {
     },
     /// What is found is another set than the one that the URL was a document of.
     #[error(
-        "{url} was a document of the set {followed}, and is none now; what is found instead is {found}: give the URL of the set that you mean, or another directory"
+        "{url} no longer belongs to the set {followed}; it leads to the set {found}. Give the URL of the set you want, or another directory"
     )]
     OtherSet {
         /// What was asked for.
@@ -152,7 +152,7 @@ pub enum DiscoverError {
         found: String,
     },
     /// The chosen set does not exist, or the choice fits several.
-    #[error("{wanted:?} names {} of the Source's sets; they are:\n  {}", if *several { "several" } else { "none" }, sets.join("\n  "))]
+    #[error("{wanted:?} matches {} of the Source's sets:\n  {}", if *several { "several" } else { "none" }, sets.join("\n  "))]
     UnknownSet {
         /// What was chosen.
         wanted: String,
@@ -171,10 +171,10 @@ impl DiscoverError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Fetch(error) => error.is_transient(),
-            Self::NothingFound { tried, .. } => tried.iter().any(|place| place.may_mend),
+            Self::NothingFound { tried, .. } => tried.iter().any(|place| place.retry_may_help),
             Self::NoReadableSet { sets }
             | Self::UnreadableSets { sets, .. }
-            | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.may_mend),
+            | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.retry_may_help),
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
             Self::Url { .. } | Self::NoHub { .. } | Self::SeveralSets { .. } | Self::OtherSet { .. } => false,
         }
@@ -220,7 +220,7 @@ impl Source {
             _ => Err(DiscoverError::UnknownSet {
                 wanted: wanted.to_owned(),
                 several: fitting.len() > 1,
-                unreadable: self.may_mend(),
+                unreadable: self.retry_may_help(),
                 sets: names(),
             }),
         }
@@ -250,8 +250,8 @@ impl Source {
     }
 
     /// Whether sets that cannot be read may be readable a little later.
-    pub(crate) fn may_mend(&self) -> bool {
-        self.unreadable.iter().any(|set| set.may_mend)
+    pub(crate) fn retry_may_help(&self) -> bool {
+        self.unreadable.iter().any(|set| set.retry_may_help)
     }
 }
 
@@ -305,7 +305,7 @@ impl Set {
             };
             let is_unknown = matches!(capability, Capability::Other(_));
             if set.offers(capability) || (is_unknown && unknown == MAX_UNKNOWN) {
-                tracing::debug!(%capability, %url, "a capability that is named twice, or one of too many");
+                tracing::debug!(%capability, %url, "ignored a capability that is listed twice, or one too many");
                 continue;
             }
             unknown += usize::from(is_unknown);

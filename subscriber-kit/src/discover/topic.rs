@@ -41,7 +41,7 @@ pub async fn channels(client: &Client, url: &str) -> Result<Vec<Channel>, Discov
 async fn of_source(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverError> {
     let source = discover(client, url).await?;
     // What the others name is not all, and whoever has subscribed to more would leave it.
-    if source.may_mend() {
+    if source.retry_may_help() {
         return Err(DiscoverError::Incomplete { url: source.found_at, sets: source.unreadable });
     }
     let sets = source.sets.into_iter().flat_map(|set| [set.change_channel, set.framework_channel]);
@@ -62,7 +62,7 @@ fn topic(fetched: Fetched) -> Option<Channel> {
     if hubs.is_empty() || canonical.is_none() {
         let mut body = Vec::new();
         if let Err(error) = file.take(MAX_LOOKED_THROUGH).read_to_end(&mut body) {
-            tracing::debug!(%error, "a topic cannot be looked through");
+            tracing::debug!(%error, "cannot search a topic for links");
         }
         let embedded = embedded_links(content_type.as_deref().unwrap_or_default(), &body).resolve(&url);
         if hubs.is_empty() {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use url::Url;
 
-use super::turns::Turn;
+use super::host_limits::Permit;
 use super::{ClientOptions, FetchError};
 
 /// How much older than its answer a `Last-Modified` must be to tell versions apart: it knows only seconds, and what was
@@ -35,20 +35,20 @@ pub(crate) struct Answer {
     pub(crate) start: u64,
     pub(crate) validators: Validators,
     response: reqwest::Response,
-    pace: Pace,
+    throughput: Throughput,
     /// Until the body is read.
-    _turn: Turn,
+    _permit: Permit,
 }
 
 /// The rest of something that was fetched in part.
 #[derive(Clone, Debug)]
-pub(crate) struct Rest {
+pub(crate) struct Remainder {
     pub(crate) start: u64,
     /// Of what came first: it must be the rest of the same.
     pub(crate) validators: Validators,
 }
 
-impl Rest {
+impl Remainder {
     /// `None` if the server gave nothing by which to know that it is the same.
     pub(crate) fn of(start: u64, validators: &Validators) -> Option<Self> {
         let is_known = validators.strong().is_some();
@@ -98,14 +98,14 @@ impl Validators {
 
 /// How fast a body comes.
 #[derive(Debug)]
-struct Pace {
+struct Throughput {
     begun: Instant,
     received: u64,
     grace: Duration,
     min_rate: u64,
 }
 
-impl Pace {
+impl Throughput {
     fn is_too_slow(&self) -> bool {
         let judged = self.begun.elapsed().saturating_sub(self.grace).as_millis();
         u128::from(self.received) * 1000 < judged * u128::from(self.min_rate)
@@ -117,7 +117,7 @@ impl Answer {
         url: Url,
         response: reqwest::Response,
         start: u64,
-        turn: Turn,
+        turn: Permit,
         options: &ClientOptions,
     ) -> Self {
         let headers = response.headers();
@@ -127,7 +127,7 @@ impl Answer {
         let length = text(headers, &CONTENT_LENGTH).and_then(|value| value.trim().parse().ok());
         let validators = Validators::of(headers);
         let (begun, grace, min_rate) = (Instant::now(), options.idle_timeout, options.min_rate);
-        let pace = Pace { begun, received: 0, grace, min_rate };
+        let throughput = Throughput { begun, received: 0, grace, min_rate };
         Self {
             url,
             links,
@@ -137,8 +137,8 @@ impl Answer {
             start,
             validators,
             response,
-            pace,
-            _turn: turn,
+            throughput,
+            _permit: turn,
         }
     }
 
@@ -146,9 +146,9 @@ impl Answer {
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
         let url = &self.url;
         let chunk = self.response.chunk().await.map_err(|error| FetchError::from_body(url, &error))?;
-        self.pace.received += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
-        if chunk.is_some() && self.pace.is_too_slow() {
-            return Err(FetchError::TooSlow { url: url.clone(), min: self.pace.min_rate });
+        self.throughput.received += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        if chunk.is_some() && self.throughput.is_too_slow() {
+            return Err(FetchError::TooSlow { url: url.clone(), min: self.throughput.min_rate });
         }
         Ok(chunk)
     }
@@ -210,7 +210,7 @@ mod tests {
             status: 503,
             retry_after: Some(Duration::from_secs(seconds)),
         };
-        let rest = |seconds| asks(seconds).rest().unwrap().as_secs();
+        let rest = |seconds| asks(seconds).retry_after().unwrap().as_secs();
         assert_eq!([rest(1), rest(60), rest(1_000_000)], [1, 60, 3600]);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use resync_common::client::root_cause;
 use url::{Host, Url};
 
-use super::reach::refused;
+use super::address_policy::refused;
 
 /// The longest that a server is left alone because it asks for it.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -14,14 +14,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FetchError {
     /// The TLS settings or the client itself could not be set up.
-    #[error("the HTTP client cannot be set up: {0}")]
+    #[error("cannot set up the HTTP client: {0}")]
     Setup(String),
     /// Only `http` and `https` are spoken.
-    #[error("{0} is not an http or https URL: give one that starts with http:// or https://")]
+    #[error("{0} is not an http or https URL")]
     Scheme(String),
     /// The address is not public, and only public ones may be asked.
     #[error(
-        "{url} is at {address}, which is not a public address: if you trust this Source, allow such addresses (resync-destination: --any-address)"
+        "{url} has the address {address}, which is not a public address; if you trust this Source, allow it with --any-address"
     )]
     NotPublic {
         /// What was asked for.
@@ -31,7 +31,7 @@ pub enum FetchError {
     },
     /// The name has both public addresses and others, so that it may lead into the own network.
     #[error(
-        "{url} is refused: its name is at {public} and also at {inside}, which is not a public address, so that it may lead into your own network: have one of them taken out of DNS or, if you trust this Source, allow such addresses (resync-destination: --any-address)"
+        "{url} is refused: DNS gives the public address {public} and also {private}, which may lead into your own network. Remove one from DNS, or, if you trust this Source, allow it with --any-address"
     )]
     MixedAddresses {
         /// What was asked for.
@@ -39,13 +39,13 @@ pub enum FetchError {
         /// A public address.
         public: String,
         /// One that is not.
-        inside: String,
+        private: String,
     },
     /// The name moved between the public network and the own one, as in DNS rebinding.
     #[error(
-        "{url} is refused: its name is at {address} now, and was {before} when this process first asked for it: restart this process if that is intended"
+        "{url} is refused: DNS now gives {address}, but it was {before} at first (DNS rebinding?); restart this process if the move is intended"
     )]
-    TurnedName {
+    DnsRebinding {
         /// What was asked for.
         url: Box<Url>,
         /// Where it is now.
@@ -54,7 +54,7 @@ pub enum FetchError {
         before: &'static str,
     },
     /// Nobody answered: name resolution, connection, TLS or a broken exchange.
-    #[error("{url} cannot be reached ({reason}): check the address and that the server is up")]
+    #[error("cannot reach {url} ({reason}); check the URL and the server")]
     Network {
         /// What was asked for.
         url: Url,
@@ -62,13 +62,13 @@ pub enum FetchError {
         reason: String,
     },
     /// The server was too slow.
-    #[error("{url} did not answer in time: try again later, or allow more time")]
+    #[error("{url} did not answer in time; try again later or increase the timeout")]
     Timeout {
         /// What was asked for.
         url: Url,
     },
     /// The body came too slowly to be waited for.
-    #[error("{url} sends less than {min} bytes a second: try again later, or allow less")]
+    #[error("{url} sends less than {min} bytes per second; try again later or lower --min-rate")]
     TooSlow {
         /// What was asked for.
         url: Url,
@@ -77,7 +77,7 @@ pub enum FetchError {
     },
     /// More redirects than allowed, a loop for instance.
     #[error(
-        "{url} redirects more than {max} times, the last time to {last}: the server's redirects go in a circle or are too long"
+        "{url} redirects more than {max} times, at last to {last}; the redirects form a loop or a chain that is too long"
     )]
     TooManyRedirects {
         /// What was asked for.
@@ -96,7 +96,7 @@ pub enum FetchError {
         status: u16,
     },
     /// A resource redirects to another origin (RS-200).
-    #[error("{url} redirects to another origin, {target}: allow other origins if you trust this Source")]
+    #[error("{url} redirects to another origin, {target}; if you trust it, allow it with --origin")]
     ForeignRedirect {
         /// The redirecting URL.
         url: Url,
@@ -114,8 +114,8 @@ pub enum FetchError {
         retry_after: Option<Duration>,
     },
     /// The host asked to be left alone, and was not asked.
-    #[error("{url} was not asked for: its host asks to be left alone for {} s more", left.as_secs() + 1)]
-    Resting {
+    #[error("{url} was not requested: its host asked for a pause (Retry-After), {} s remain", left.as_secs() + 1)]
+    HostPaused {
         /// What was wanted.
         url: Url,
         /// For how much longer.
@@ -130,7 +130,7 @@ pub enum FetchError {
         max: u64,
     },
     /// The body ended before it was complete.
-    #[error("{url} ended too early ({reason}): the transfer was cut off")]
+    #[error("the transfer of {url} was cut off ({reason})")]
     CutOff {
         /// What was asked for.
         url: Url,
@@ -138,7 +138,7 @@ pub enum FetchError {
         reason: String,
     },
     /// The disk has no room for a document while it is read.
-    #[error("{url} has {needed} bytes, but the disk has room for {free} at most: make room")]
+    #[error("{url} has {needed} bytes, but the disk has only {free} bytes left; free some space")]
     NoSpace {
         /// What was asked for.
         url: Url,
@@ -148,7 +148,7 @@ pub enum FetchError {
         free: u64,
     },
     /// A document could not be kept in a temporary file.
-    #[error("no temporary file for {url}: {reason}")]
+    #[error("cannot write a temporary file for {url}: {reason}")]
     Spool {
         /// What was asked for.
         url: Url,
@@ -165,7 +165,7 @@ impl FetchError {
             Self::Network { .. }
             | Self::Timeout { .. }
             | Self::TooSlow { .. }
-            | Self::Resting { .. }
+            | Self::HostPaused { .. }
             | Self::CutOff { .. } => true,
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
             // DNS may say something else soon.
@@ -177,7 +177,7 @@ impl FetchError {
     fn is_about_a_name(&self) -> bool {
         match self {
             Self::NotPublic { url, .. } => matches!(url.host(), Some(Host::Domain(_))),
-            Self::MixedAddresses { .. } | Self::TurnedName { .. } => true,
+            Self::MixedAddresses { .. } | Self::DnsRebinding { .. } => true,
             _ => false,
         }
     }
@@ -187,12 +187,12 @@ impl FetchError {
     }
 
     /// How long the host asks to be left alone, and is: not for ever.
-    pub(crate) fn rest(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after: Some(asked), .. } if self.is_transient() => {
                 Some((*asked).min(LONGEST_WAIT))
             }
-            Self::Resting { left, .. } => Some(*left),
+            Self::HostPaused { left, .. } => Some(*left),
             _ => None,
         }
     }

@@ -1,12 +1,12 @@
 //! The only way out: GET and POST with bounds on redirects, size and time.
 
+mod address_policy;
 mod answer;
 mod credentials;
 mod deadline;
 mod error;
-mod reach;
+mod host_limits;
 mod retries;
-mod turns;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Seek, SeekFrom, Write};
@@ -24,15 +24,15 @@ use resync_core::websub::FORM_CONTENT_TYPE;
 use resync_core::websub::link_header::LinkHeader;
 use url::Url;
 
-pub(crate) use answer::{Answer, Rest, Validators};
+use address_policy::AddressGuard;
+pub use address_policy::AddressPolicy;
+pub(crate) use answer::{Answer, Remainder, Validators};
 use answer::{range_start, retry_after, text};
 pub use credentials::Credentials;
 pub(crate) use deadline::Deadline;
 pub use error::FetchError;
-use reach::Judge;
-pub use reach::Reach;
+use host_limits::HostLimits;
 pub(crate) use retries::Retries;
-use turns::Turns;
 
 use crate::space::free_space;
 
@@ -51,9 +51,9 @@ const MAX_EXPLANATION: usize = 512;
 pub struct ClientOptions {
     /// What the `User-Agent` header says.
     pub user_agent: String,
-    /// How long opening a connection may take.
+    /// Time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// How long a server may stay silent in the middle of an answer.
+    /// How long a server may send nothing within a response.
     pub idle_timeout: Duration,
     /// How many bytes a second a body must bring on average, once `idle_timeout` has passed: a server that
     /// sends a byte now and then is never silent and never done.
@@ -66,8 +66,8 @@ pub struct ClientOptions {
     /// How many redirects one request may go through.
     pub max_redirects: usize,
     /// Which addresses may be asked; only public ones unless it says otherwise.
-    pub reach: Reach,
-    /// How many requests to one host may be under way.
+    pub address_policy: AddressPolicy,
+    /// Maximum number of concurrent requests to one host.
     pub per_host: usize,
     /// How long to wait between the beginnings of two requests to one host, out of politeness.
     pub delay: Duration,
@@ -85,7 +85,7 @@ impl Default for ClientOptions {
             document_timeout: Duration::from_secs(300),
             resource_timeout: Duration::from_secs(3600),
             max_redirects: 5,
-            reach: Reach::default(),
+            address_policy: AddressPolicy::default(),
             per_host: 8,
             delay: Duration::ZERO,
             credentials: Credentials::default(),
@@ -100,8 +100,8 @@ pub struct Client {
     /// Cheap to clone too: what is large is shared.
     tls: rustls::ClientConfig,
     options: Arc<ClientOptions>,
-    judge: Arc<Judge>,
-    turns: Arc<Turns>,
+    address_guard: Arc<AddressGuard>,
+    host_limits: Arc<HostLimits>,
 }
 
 /// Which redirects of a GET are followed.
@@ -146,14 +146,14 @@ impl Client {
     /// # Errors
     /// [`FetchError::Setup`] when the options cannot be used, a `User-Agent` with a line break for instance.
     pub fn new(options: ClientOptions) -> Result<Self, FetchError> {
-        let turns = Arc::new(Turns::new(options.per_host, options.delay));
-        Self::with(options, tls(web_roots()), turns)
+        let host_limits = Arc::new(HostLimits::new(options.per_host, options.delay));
+        Self::with(options, tls(web_roots()), host_limits)
     }
 
     fn with(
         options: ClientOptions,
         tls: rustls::ClientConfig,
-        turns: Arc<Turns>,
+        host_limits: Arc<HostLimits>,
     ) -> Result<Self, FetchError> {
         let builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls.clone())
@@ -164,9 +164,10 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.idle_timeout);
-        let judge = Judge::new(options.reach.clone());
-        let http = judge.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
-        Ok(Self { http, tls, options: Arc::new(options), judge, turns })
+        let address_guard = AddressGuard::new(options.address_policy.clone());
+        let http =
+            address_guard.guard(builder).build().map_err(|error| FetchError::Setup(root_cause(&error)))?;
+        Ok(Self { http, tls, options: Arc::new(options), address_guard, host_limits })
     }
 
     /// The bounds this client keeps.
@@ -177,7 +178,7 @@ impl Client {
 
     /// One for each of these Sources: that it is near to one host opens nothing to a Source of another.
     pub(crate) fn for_each(&self, sources: &[String]) -> Result<Vec<Self>, FetchError> {
-        let Reach::AsNearAs(given) = &self.options.reach else {
+        let AddressPolicy::NetworkOf(trusted) = &self.options.address_policy else {
             return Ok(vec![self.clone(); sources.len()]);
         };
         let hosts: Vec<Option<String>> =
@@ -189,13 +190,14 @@ impl Client {
         let mut by_host: HashMap<&Option<String>, Self> = HashMap::new();
         for own in &hosts {
             if !by_host.contains_key(own) {
-                let opens = |url: &&Url| {
+                let networks = |url: &&Url| {
                     let host = host_of(url);
                     host == *own || host.is_none_or(|host| !of_sources.contains(&host))
                 };
-                let reach = Reach::AsNearAs(given.iter().filter(opens).cloned().collect());
-                let options = ClientOptions { reach, ..(*self.options).clone() };
-                let client = Self::with(options, self.tls.clone(), Arc::clone(&self.turns))?;
+                let address_policy =
+                    AddressPolicy::NetworkOf(trusted.iter().filter(networks).cloned().collect());
+                let options = ClientOptions { address_policy, ..(*self.options).clone() };
+                let client = Self::with(options, self.tls.clone(), Arc::clone(&self.host_limits))?;
                 by_host.insert(own, client);
             }
         }
@@ -204,14 +206,15 @@ impl Client {
 
     /// GET with redirects; only a 200 is an answer. Of something that came in part only what is missing, if the server gives parts and still has the same; see
     /// [`Answer::start`].
-    pub(crate) async fn get_rest(
+    pub(crate) async fn get_remainder(
         &self,
         url: &Url,
         follow: Follow<'_>,
-        rest: Option<&Rest>,
+        rest: Option<&Remainder>,
         deadline: &mut Deadline,
     ) -> Result<Answer, FetchError> {
-        let answer = self.ask(url, follow, rest.map(Rest::headers).unwrap_or_default(), deadline).await?;
+        let answer =
+            self.ask(url, follow, rest.map(Remainder::headers).unwrap_or_default(), deadline).await?;
         // A 304 to a question without a condition.
         answer.ok_or_else(|| FetchError::of_status(url, 304))
     }
@@ -237,9 +240,9 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.judge.check(&at)?;
-            let turn = deadline.without(self.turns.take(&at)).await;
-            let turn = turn.map_err(|left| FetchError::Resting { url: at.clone(), left })?;
+            self.address_guard.check(&at)?;
+            let turn = deadline.without(self.host_limits.take(&at)).await;
+            let turn = turn.map_err(|left| FetchError::HostPaused { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
             let sent = deadline.meet(&at, request.headers(self.options.credentials.of(&at)).send()).await?;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -265,8 +268,8 @@ impl Client {
             let Some(start) = start else {
                 let retry_after = text(response.headers(), &RETRY_AFTER).and_then(retry_after);
                 let error = FetchError::Status { url: at.clone(), status: status.as_u16(), retry_after };
-                if let Some(rest) = error.rest() {
-                    self.turns.rest(&at, rest);
+                if let Some(rest) = error.retry_after() {
+                    self.host_limits.pause(&at, rest);
                 }
                 return Err(error);
             };
@@ -304,7 +307,7 @@ impl Client {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
-            self.judge.check(&at)?;
+            self.address_guard.check(&at)?;
             let request = self.http.post(at.clone()).header(CONTENT_TYPE, FORM_CONTENT_TYPE);
             let sent = request.body(form.to_owned()).timeout(self.options.idle_timeout).send().await;
             let mut response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -452,16 +455,17 @@ mod tests {
     fn b32_what_one_of_several_sources_is_near_to_opens_nothing_to_another() {
         let (here, away) = ("http://127.0.0.1:8090/", "http://8.8.8.8/");
         let all = [here.to_owned(), away.to_owned()];
-        let given = all.iter().map(|url| Url::parse(url).unwrap()).collect();
-        let options = ClientOptions { reach: Reach::AsNearAs(given), ..ClientOptions::default() };
+        let trusted = all.iter().map(|url| Url::parse(url).unwrap()).collect();
+        let options =
+            ClientOptions { address_policy: AddressPolicy::NetworkOf(trusted), ..ClientOptions::default() };
         let both = Client::new(options).unwrap();
-        let inside = Url::parse("http://127.0.0.1:6379/").unwrap();
+        let private = Url::parse("http://127.0.0.1:6379/").unwrap();
         let [own, other] = both.for_each(&all).unwrap().try_into().unwrap();
-        assert!(both.judge.check(&inside).is_ok() && own.judge.check(&inside).is_ok());
-        assert!(matches!(other.judge.check(&inside), Err(FetchError::NotPublic { .. })));
-        assert!(Arc::ptr_eq(&both.turns, &other.turns), "each host has one limit");
+        assert!(both.address_guard.check(&private).is_ok() && own.address_guard.check(&private).is_ok());
+        assert!(matches!(other.address_guard.check(&private), Err(FetchError::NotPublic { .. })));
+        assert!(Arc::ptr_eq(&both.host_limits, &other.host_limits), "each host has one limit");
         let alone = both.for_each(&all[1..]).unwrap();
-        assert_eq!(alone[0].options.reach, both.options.reach, "what else was given stays");
+        assert_eq!(alone[0].options.address_policy, both.options.address_policy, "what else was given stays");
     }
 
     #[test]

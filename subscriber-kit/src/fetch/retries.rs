@@ -28,12 +28,12 @@ impl Retries {
         if self.left == 0 || !error.is_transient() {
             return None;
         }
-        if let FetchError::Resting { left, .. } = error {
+        if let FetchError::HostPaused { left, .. } = error {
             // All that wait for the host are told the same moment.
             return Some(left.mul_f64(1.0 + 0.1 * fastrand::f64()));
         }
         self.left -= 1;
-        Some(self.pauses.after_failure().max(error.rest().unwrap_or_default()))
+        Some(self.pauses.after_failure().max(error.retry_after().unwrap_or_default()))
     }
 }
 
@@ -47,14 +47,14 @@ mod tests {
         let url = Url::parse("http://a.example/").unwrap();
         let away = FetchError::of_status(&url, 503);
         let (first, left) = (Duration::from_millis(250), Duration::from_secs(10));
-        let resting = FetchError::Resting { url, left };
+        let paused = FetchError::HostPaused { url, left };
         let mut retries = Retries::new(10, first);
         for _ in 0..100 {
-            let pause = retries.after(&resting).unwrap();
+            let pause = retries.after(&paused).unwrap();
             assert!((left..=left * 11 / 10).contains(&pause), "{pause:?}");
         }
         let pauses: Vec<Duration> = std::iter::from_fn(|| retries.after(&away)).collect();
         assert_eq!((pauses.len(), pauses[0], pauses[1], pauses[9]), (10, first, first * 2, LONGEST));
-        assert_eq!(retries.after(&resting), None, "no try is left to wait for");
+        assert_eq!(retries.after(&paused), None, "no try is left to wait for");
     }
 }

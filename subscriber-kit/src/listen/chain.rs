@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use resync_core::datetime::DateTime;
 
 use crate::notification::Interval;
-use crate::sync::is_slip;
+use crate::sync::is_beyond_clock_skew;
 
 /// How many intervals are remembered that came before their turn. One more is told of as ahead all the same, and shows again when
 /// what came after it has its turn.
@@ -26,31 +26,31 @@ pub(super) enum Link {
     /// It goes on where the last one ended, or is the first.
     Next,
     /// All of it was told before, or it is of a time that nothing is concluded from.
-    Known,
+    Recipient,
     /// What happened in between was not told, or is on its way.
     Ahead {
         /// Up to where it was told.
-        told_until: DateTime,
+        known_until: DateTime,
     },
 }
 
 impl Chain {
     /// Goes on from an earlier run.
     pub(super) fn from(until: Option<DateTime>, now: DateTime) -> Self {
-        Self { until: until.filter(|until| !is_slip(*until, now)), ahead: BTreeSet::new() }
+        Self { until: until.filter(|until| !is_beyond_clock_skew(*until, now)), ahead: BTreeSet::new() }
     }
 
     pub(super) fn take(&mut self, Interval { from, until }: Interval, now: DateTime) -> Link {
-        if is_slip(from.max(until), now) {
-            return Link::Known;
+        if is_beyond_clock_skew(from.max(until), now) {
+            return Link::Recipient;
         }
         match self.until {
-            Some(told_until) if until <= told_until => Link::Known,
-            Some(told_until) if from > told_until => {
+            Some(known_until) if until <= known_until => Link::Recipient,
+            Some(known_until) if from > known_until => {
                 if self.ahead.len() < MOST_AHEAD {
                     self.ahead.insert((from, until));
                 }
-                Link::Ahead { told_until }
+                Link::Ahead { known_until }
             }
             _ => {
                 self.until = Some(until);
@@ -116,7 +116,7 @@ mod tests {
         for (from, until) in [(7, 9), (9, 10), (10, 20)] {
             assert_eq!(take(from, until), Link::Next);
         }
-        assert_eq!(take(9, 10), Link::Known, "it came twice");
+        assert_eq!(take(9, 10), Link::Recipient, "it came twice");
         assert_eq!(take(19, 21), Link::Next, "a part of it is known");
         assert!(!chain.has_gap());
     }
@@ -125,8 +125,8 @@ mod tests {
     fn cn016_what_comes_out_of_order_closes_its_gap_and_what_never_comes_is_repaired() {
         let now = minute(59);
         let mut chain = Chain::from(Some(minute(5)), now);
-        assert_eq!(chain.take(interval(6, 7), now), Link::Ahead { told_until: minute(5) });
-        assert_eq!(chain.take(interval(8, 9), now), Link::Ahead { told_until: minute(5) });
+        assert_eq!(chain.take(interval(6, 7), now), Link::Ahead { known_until: minute(5) });
+        assert_eq!(chain.take(interval(8, 9), now), Link::Ahead { known_until: minute(5) });
         assert_eq!(chain.take(interval(5, 6), now), Link::Next);
         assert_eq!((chain.until(), chain.has_gap()), (Some(minute(7)), true));
         chain.repair(Some(minute(7)));
@@ -146,7 +146,7 @@ mod tests {
         let mut chain = Chain::from(Some(at(0)), now);
         for number in 1..5_000 {
             let link = chain.take(Interval { from: at(number * 2), until: at(number * 2 + 1) }, now);
-            assert_eq!(link, Link::Ahead { told_until: at(0) });
+            assert_eq!(link, Link::Ahead { known_until: at(0) });
         }
         assert_eq!(chain.ahead.len(), MOST_AHEAD);
         chain.repair(None);
@@ -159,7 +159,7 @@ mod tests {
         for (from, until, now) in [(30, 31, 1), (31, 40, 2), (40, 41, 11)] {
             assert_eq!(chain.take(interval(from, until), minute(now)), Link::Next);
         }
-        assert_eq!(chain.take(interval(42, 43), minute(13)), Link::Ahead { told_until: minute(41) });
+        assert_eq!(chain.take(interval(42, 43), minute(13)), Link::Ahead { known_until: minute(41) });
         assert_eq!(Chain::from(chain.until(), minute(13)).until(), Some(minute(41)), "after a restart too");
     }
 
@@ -167,9 +167,9 @@ mod tests {
     fn cn008_a_time_that_cannot_be_makes_nothing_known_that_is_told_until_then() {
         let mut chain = Chain::from(Some(minute(1)), minute(2));
         let slip: DateTime = "2099-11-20T09:00:00Z".parse().unwrap();
-        assert_eq!(chain.take(Interval { from: minute(1), until: slip }, minute(2)), Link::Known);
-        assert_eq!(chain.take(Interval { from: slip, until: minute(3) }, minute(3)), Link::Known);
-        assert_eq!(chain.take(interval(3, 4), minute(4)), Link::Ahead { told_until: minute(1) });
+        assert_eq!(chain.take(Interval { from: minute(1), until: slip }, minute(2)), Link::Recipient);
+        assert_eq!(chain.take(Interval { from: slip, until: minute(3) }, minute(3)), Link::Recipient);
+        assert_eq!(chain.take(interval(3, 4), minute(4)), Link::Ahead { known_until: minute(1) });
         assert_eq!(Chain::from(Some(slip), minute(5)).until(), None, "nor after a restart");
     }
 

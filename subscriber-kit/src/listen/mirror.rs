@@ -6,12 +6,14 @@ use std::time::Duration;
 use url::Url;
 
 use super::{Event, ListenError, ListenOptions};
-use crate::discover::{Channel, DiscoverError, Known, Set, discover};
+use crate::discover::{Channel, DiscoverError, KnownSource, Set, discover};
 use crate::fetch::Client;
 use crate::notification::changes;
 use crate::pause::{LONGEST_RETRY, pauses};
 use crate::state::Subscriptions;
-use crate::sync::{Look, Offer, Report, SyncError, SyncOptions, Target, blocking, look_told};
+use crate::sync::{
+    Depth, Offer, Report, SyncError, SyncOptions, Target, blocking, synchronise_with_notified,
+};
 
 /// The copy and what it is a copy of.
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ pub(super) struct Mirror {
 
 impl Mirror {
     /// Looks for the Source until it is found, or begins from what an earlier run found.
-    pub(super) async fn find_patiently(
+    pub(super) async fn find_with_retries(
         options: &ListenOptions,
         client: Client,
         subscriptions: &Subscriptions,
@@ -47,11 +49,11 @@ impl Mirror {
                 Err(error) => return Err(error),
             };
             if let Some((base, set)) = known {
-                tracing::warn!(%error, "the Source is away: what was found before is used");
+                tracing::warn!(%error, "the Source is unreachable; using what was found before");
                 return Self::new(options, client, base, set, state, false);
             }
-            let retry_in = pause.after_failure().max(error.rest().unwrap_or_default());
-            tracing::warn!(%error, ?retry_in, "the Source is away");
+            let retry_in = pause.after_failure().max(error.retry_after().unwrap_or_default());
+            tracing::warn!(%error, ?retry_in, "the Source is unreachable");
             events(Event::SyncFailed { cause: error.to_string(), retry_in });
             tokio::time::sleep(retry_in).await;
         }
@@ -83,8 +85,8 @@ impl Mirror {
     }
 
     /// What a later run may begin from.
-    pub(super) fn known(&self) -> Known {
-        Known::new(&self.wanted.source, self.wanted.set.as_deref(), &self.base, &self.set)
+    pub(super) fn known(&self) -> KnownSource {
+        KnownSource::new(&self.wanted.source, self.wanted.set.as_deref(), &self.base, &self.set)
     }
 
     /// Where the lists are may have changed; while that cannot be found out, the known ones are used.
@@ -94,23 +96,23 @@ impl Mirror {
         self.is_current = found.is_ok();
         match found {
             Ok((offer, set)) => (self.offer, self.set) = (offer, set),
-            Err(error) => tracing::warn!(%error, "the Source could not be looked at again"),
+            Err(error) => tracing::warn!(%error, "discovery failed; using what was found before"),
         }
     }
 
     /// Whether there is a document to find out from what was not told.
-    pub(super) fn tells_of_changes(&self) -> bool {
+    pub(super) fn lists_changes(&self) -> bool {
         self.offer.changes(self.options.changes).is_some()
     }
 
     /// Also what these Change Notifications tell of, where the lists do not have it yet.
     pub(super) async fn synchronise(
         &self,
-        how: Look,
+        how: Depth,
         notifications: Vec<Vec<u8>>,
     ) -> Result<Report, SyncError> {
         let told = blocking(move || changes(&notifications)).await;
-        look_told(&self.client, &self.offer, &self.target, &self.options, how, &told).await
+        synchronise_with_notified(&self.client, &self.offer, &self.target, &self.options, how, &told).await
     }
 }
 
@@ -140,7 +142,7 @@ impl Wanted {
                     directory: self.directory.clone(),
                     set: name.clone(),
                     sets: found.sets.iter().map(Set::name).collect(),
-                    may_mend: found.may_mend(),
+                    retry_may_help: found.retry_may_help(),
                 })?
             }
         };
@@ -158,9 +160,9 @@ fn offer_of(set: &Set, options: &SyncOptions) -> Result<Offer, ListenError> {
 
 impl ListenError {
     /// How long the Source asks to be left alone, if it does.
-    fn rest(&self) -> Option<Duration> {
+    fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Discover(DiscoverError::Fetch(error)) => error.rest(),
+            Self::Discover(DiscoverError::Fetch(error)) => error.retry_after(),
             _ => None,
         }
     }
@@ -168,7 +170,7 @@ impl ListenError {
     fn is_transient(&self) -> bool {
         match self {
             Self::Discover(error) => error.is_transient(),
-            Self::OtherSet { may_mend, .. } => *may_mend,
+            Self::OtherSet { retry_may_help, .. } => *retry_may_help,
             _ => false,
         }
     }

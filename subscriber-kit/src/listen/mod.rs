@@ -1,9 +1,9 @@
 //! A copy that stays in step by itself: discover, subscribe, synchronise at the start and on every
 //! notification.
 
-mod again;
 mod chain;
 mod mirror;
+mod retry_schedule;
 mod work;
 
 use std::net::SocketAddr;
@@ -91,7 +91,7 @@ pub enum Event {
     /// would have told.
     Gap {
         /// Up to when changes were told.
-        told_until: DateTime,
+        known_until: DateTime,
         /// Since when they were told again.
         from: DateTime,
     },
@@ -149,16 +149,14 @@ pub enum ListenError {
     #[error(transparent)]
     Client(#[from] FetchError),
     /// The set has nothing to make a copy from.
-    #[error(
-        "the set {set} has neither a Resource List nor a Resource Dump that may be used, so there is nothing to synchronise from"
-    )]
+    #[error("the set {set} has no usable Resource List or Resource Dump, so there is nothing to copy")]
     NothingOffered {
         /// The set.
         set: String,
     },
     /// The Source no longer names the set that the directory is a copy of.
     #[error(
-        "{} is a copy of the set {set}, which the Source does not name now; it names:\n  {}\ngive another directory for another set",
+        "{} is a copy of the set {set}, which the Source no longer lists; it lists:\n  {}\nuse another directory for another set",
         directory.display(),
         sets.join("\n  ")
     )]
@@ -170,11 +168,11 @@ pub enum ListenError {
         /// The sets that can be read.
         sets: Vec<String>,
         /// Whether it may be one that cannot be read at this moment.
-        may_mend: bool,
+        retry_may_help: bool,
     },
     /// The set has no framework channel.
     #[error(
-        "the set {set} has no framework notification channel with a hub: use `resync-destination sync` from a timer instead"
+        "the set {set} has no notification channel with a hub; run `resync-destination sync` from a timer instead"
     )]
     NoChannel {
         /// The set.
@@ -306,6 +304,6 @@ async fn keep(
 ) -> Result<(), ListenError> {
     let Party { subscriptions, subscriber } = party;
     let state = options.state_folder();
-    let mirror = Mirror::find_patiently(options, client, subscriptions, &state, events).await?;
+    let mirror = Mirror::find_with_retries(options, client, subscriptions, &state, events).await?;
     Work::new(mirror, subscriptions.clone(), options)?.run(subscriber, deliveries, events).await
 }

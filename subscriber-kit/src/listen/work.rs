@@ -10,23 +10,23 @@ use resync_core::websub::key::TopicUrl;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::again::{Again, Left};
 use super::chain::{Chain, Link};
 use super::mirror::Mirror;
+use super::retry_schedule::{Remaining, RetrySchedule};
 use super::{Event, ListenError, ListenOptions};
 use crate::channel::follow;
 use crate::discover::Channel;
-use crate::hook::Heard;
-use crate::hook_queue::{HookQueue, Told};
+use crate::hook::Notification;
+use crate::hook_queue::{HookQueue, HookResult};
 use crate::inbox::{Deliveries, Delivery, Receipt};
 use crate::notification::{Interval, Meaning, meaning};
 use crate::pause::{LONGEST_RETRY, at, ended, pauses, sooner};
 use crate::state::{StateError, Subscriptions};
 use crate::subscriber::Subscriber;
-use crate::sync::{Look, Report, SyncError};
+use crate::sync::{Depth, Report, SyncError};
 
 /// How long the first synchronisation waits for the subscription, so that one look serves both.
-const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+const FIRST_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a notification that is missing may be on its way before it is found out what it would have told (CN-016).
 const REORDERING: Duration = Duration::from_secs(2);
@@ -46,9 +46,9 @@ const MAX_RUNS: u32 = 6;
 struct Waiting {
     receipt: Receipt,
     /// Where a hook is to hear of it after that, or the synchronisation needs to know what it tells.
-    heard: Option<Heard>,
+    notification: Option<Notification>,
     /// Whether it tells of changed resources, of which the list of changes may not know yet.
-    tells_of_changes: bool,
+    has_changes: bool,
     /// How many synchronisations handled it and left something undone.
     runs: u32,
 }
@@ -62,23 +62,23 @@ pub(super) struct Work {
     /// When the next synchronisation is due, if any is.
     due: Option<Instant>,
     /// How closely it has to look.
-    look: Look,
+    depth: Depth,
     /// How closely the running one looks.
-    running_look: Look,
+    running_depth: Depth,
     discover_again: bool,
     /// Notifications that the next synchronisation handles.
     waiting: Vec<Waiting>,
     /// Notifications that the running one handles.
     handled: Vec<Waiting>,
     /// Notifications that were handled, and of which a hook is to hear.
-    to_tell: HookQueue<Receipt>,
+    hooks: HookQueue<Receipt>,
     running: Option<Running>,
-    again: Again,
+    retry_schedule: RetrySchedule,
     /// When the lease of each topic ends.
     active_until: HashMap<String, DateTime>,
     chain: Chain,
     /// The chain as it was when the running synchronisation began.
-    chain_then: Chain,
+    chain_at_start: Chain,
     unsaved: Unsaved,
 }
 
@@ -99,23 +99,23 @@ impl Work {
         if channels.is_empty() {
             return Err(ListenError::NoChannel { set: mirror.set.name() });
         }
-        let chain = Chain::from(subscriptions.told_until(), DateTime::now());
+        let chain = Chain::from(subscriptions.notified_until(), DateTime::now());
         Ok(Self {
             channels: watch::Sender::new(channels),
             subscriptions,
             poll: options.poll,
-            due: Some(Instant::now() + FIRST_PATIENCE),
-            look: Look::Everything,
-            running_look: Look::Everything,
+            due: Some(Instant::now() + FIRST_WAIT),
+            depth: Depth::Full,
+            running_depth: Depth::Full,
             discover_again: !mirror.is_current,
             mirror,
             waiting: Vec::new(),
             handled: Vec::new(),
-            to_tell: HookQueue::new(options.service.hook.clone()),
+            hooks: HookQueue::new(options.service.hook.clone()),
             running: None,
-            again: Again::default(),
+            retry_schedule: RetrySchedule::default(),
             active_until: HashMap::new(),
-            chain_then: chain.clone(),
+            chain_at_start: chain.clone(),
             chain,
             unsaved: Unsaved { report: None, due: None, pause: pauses(LONGEST_RETRY) },
         })
@@ -151,21 +151,21 @@ impl Work {
                     self.found(mirror).await;
                     self.synchronised(result, events).await;
                 }
-                told = self.to_tell.next() => self.told_hook(told, events).await,
+                result = self.hooks.next() => self.hook_ended(result, events).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
                 () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
                     next_poll = Instant::now() + spread(self.poll);
                     self.discover_again = true;
-                    self.ask(Look::AtNewList);
+                    self.request(Depth::IfListChanged);
                 }
             }
         }
     }
 
     /// A synchronisation is due now.
-    fn ask(&mut self, look: Look) {
-        self.look = self.look.max(look);
+    fn request(&mut self, depth: Depth) {
+        self.depth = self.depth.max(depth);
         self.due = Some(Instant::now());
     }
 
@@ -176,79 +176,87 @@ impl Work {
         if before.is_none_or(|before| before <= now) {
             let is_active =
                 |one: &Channel| self.active_until.get(one.topic.as_str()).is_some_and(|at| *at > now);
-            let patience =
-                if self.channels.borrow().iter().all(is_active) { Duration::ZERO } else { FIRST_PATIENCE };
-            self.look = self.look.max(Look::UnlessInStep);
-            self.due = Some(sooner(self.due, Instant::now() + patience));
+            let wait = if self.channels.borrow().iter().all(is_active) { Duration::ZERO } else { FIRST_WAIT };
+            self.depth = self.depth.max(Depth::IfOutOfStep);
+            self.due = Some(sooner(self.due, Instant::now() + wait));
         }
         events(Event::Subscribed { topic, until });
     }
 
     fn has_room(&self) -> bool {
-        self.waiting.len() + self.handled.len() + self.to_tell.len() < MAX_WAITING
+        self.waiting.len() + self.handled.len() + self.hooks.len() < MAX_WAITING
     }
 
     async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(Event) + Send)) {
         let meaning = meaning(delivery.body.body(), &self.mirror.set);
-        let tells_of_changes = matches!(meaning, Ok(Meaning::Told(_) | Meaning::Changes));
+        let has_changes = matches!(meaning, Ok(Meaning::ChangeNotification(_) | Meaning::Changes));
         match meaning {
             // What was skipped may have been of use.
-            Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => self.ask(Look::UnlessInStep),
-            Ok(Meaning::Told(interval)) => self.told(interval, delivery.skipped > 0, events),
+            Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => {
+                self.request(Depth::IfOutOfStep)
+            }
+            Ok(Meaning::ChangeNotification(interval)) => {
+                self.change_notification(interval, delivery.skipped > 0, events)
+            }
             Ok(Meaning::NotUsed) => {
-                tracing::info!("a notification about documents that are not used here");
+                tracing::info!("ignored a notification about documents that this copy does not use");
                 return self.saved(delivery.done().await);
             }
             // Whoever sent it had something to tell, and it may not be the first.
             Err(error) => {
-                tracing::warn!(%error, "a notification that cannot be understood: the lists are looked at");
-                self.ask(Look::UnlessInStep);
+                tracing::warn!(%error, "cannot understand a notification; reading the lists");
+                self.request(Depth::IfOutOfStep);
                 return self.saved(delivery.done().await);
             }
-            Ok(Meaning::Changes) => self.ask(Look::Changes),
-            Ok(Meaning::Synchronise) => self.ask(Look::UnlessInStep),
-            Ok(Meaning::LookInside) => self.ask(Look::Everything),
+            Ok(Meaning::Changes) => self.request(Depth::Changes),
+            Ok(Meaning::Synchronise) => self.request(Depth::IfOutOfStep),
+            Ok(Meaning::LookInside) => self.request(Depth::Full),
             Ok(Meaning::DiscoverAgain) => {
                 self.discover_again = true;
-                self.ask(Look::Everything);
+                self.request(Depth::Full);
             }
         }
-        let (receipt, heard) = delivery.into_heard();
-        let heard = (self.to_tell.has_hook() || tells_of_changes).then_some(heard);
-        self.waiting.push(Waiting { receipt, heard, tells_of_changes, runs: 0 });
+        let (receipt, notification) = delivery.into_notification();
+        let notification = (self.hooks.has_hook() || has_changes).then_some(notification);
+        self.waiting.push(Waiting { receipt, notification, has_changes, runs: 0 });
         events(Event::Notified);
     }
 
     /// Resources changed, and others of which nothing was told if the interval does not follow the last (CN-016). The
     /// Change List has them all, or else the next Resource List; what is late may still come first.
-    fn told(&mut self, interval: Interval, skipped: bool, events: &mut (impl FnMut(Event) + Send)) {
-        let look = if skipped { Look::UnlessInStep } else { Look::Changes };
-        let Link::Ahead { told_until } = self.chain.take(interval, DateTime::now()) else {
-            return self.ask(look);
+    fn change_notification(
+        &mut self,
+        interval: Interval,
+        skipped: bool,
+        events: &mut (impl FnMut(Event) + Send),
+    ) {
+        let depth = if skipped { Depth::IfOutOfStep } else { Depth::Changes };
+        let Link::Ahead { known_until } = self.chain.take(interval, DateTime::now()) else {
+            return self.request(depth);
         };
         let from = interval.from;
-        tracing::warn!(%told_until, %from, "notifications are missing: the Change List tells what changed meanwhile");
-        events(Event::Gap { told_until, from });
-        self.look = self.look.max(if self.mirror.tells_of_changes() { look } else { Look::UnlessInStep });
+        tracing::warn!(%known_until, %from, "Change Notifications are missing; reading the Change List");
+        events(Event::Gap { known_until, from });
+        self.depth = self.depth.max(if self.mirror.lists_changes() { depth } else { Depth::IfOutOfStep });
         self.due = Some(sooner(self.due, Instant::now() + REORDERING));
     }
 
     fn start(&mut self) {
         self.due = None;
-        self.chain_then = self.chain.clone();
+        self.chain_at_start = self.chain.clone();
         self.handled.append(&mut self.waiting);
         let mut mirror = self.mirror.clone();
-        let again = std::mem::take(&mut self.discover_again);
-        self.running_look = std::mem::replace(&mut self.look, Look::Changes);
-        let how = self.running_look;
-        let told =
-            self.handled.iter().filter(|one| one.tells_of_changes).filter_map(|one| one.heard.as_ref());
-        let told = told.map(|heard| heard.body.clone()).collect();
+        let discover_again = std::mem::take(&mut self.discover_again);
+        self.running_depth = std::mem::replace(&mut self.depth, Depth::Changes);
+        let how = self.running_depth;
+        let bodies =
+            self.handled.iter().filter(|one| one.has_changes).filter_map(|one| one.notification.as_ref());
+        let bodies = bodies.map(|notification| notification.body.clone()).collect();
         self.running = Some(Box::pin(async move {
-            if again {
+            if discover_again {
                 mirror.find_again().await;
             }
-            let result = mirror.synchronise(how, told).await;
+            let result = mirror.synchronise(how, bodies).await;
             (mirror, result)
         }));
     }
@@ -263,7 +271,7 @@ impl Work {
         let channels = self.mirror.channels();
         if channels.is_empty() {
             // A restart must find the known ones too, so this look is not remembered.
-            tracing::warn!("the Source no longer names a channel: the known ones are kept");
+            tracing::warn!("the Source no longer lists a channel; keeping the known ones");
             return;
         }
         let moved = self.channels.send_if_modified(|known| std::mem::replace(known, channels) != *known);
@@ -284,25 +292,27 @@ impl Work {
             Ok(report) => {
                 let has_gap = !self.repaired(&report).await;
                 if has_gap {
-                    tracing::info!("the lists do not reach to where a gap ends: they are asked again");
+                    tracing::info!(
+                        "the lists do not cover the missing notifications yet; reading them again later"
+                    );
                 }
-                let is_news = self.handled.iter().any(|one| one.runs == 0);
-                let undone = report.may_mend.then_some(Duration::ZERO).or(report.asks_again_in);
+                let is_new = self.handled.iter().any(|one| one.runs == 0);
+                let retry_after = report.retry_may_help.then_some(Duration::ZERO).or(report.retry_in);
                 // A baseline would compare every file again for the few that failed.
-                let is_baseline = report.may_mend && !report.is_remembered;
-                let look = if is_baseline { self.running_look } else { Look::Changes };
-                if let Some(pause) = self.again.after(Left { is_news, undone, has_gap }) {
-                    self.look_again(look, pause);
+                let is_baseline = report.retry_may_help && !report.is_remembered;
+                let depth = if is_baseline { self.running_depth } else { Depth::Changes };
+                if let Some(pause) = self.retry_schedule.after(Remaining { is_new, retry_after, has_gap }) {
+                    self.schedule(depth, pause);
                 }
-                self.handled(report.may_mend).await;
+                self.handled(report.retry_may_help).await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
                 events(Event::Synchronised(report));
             }
             // The notifications stay in `handled`, unacknowledged, for the next try.
             Err(error) => {
-                let retry_in = self.again.after_error(error.rest());
-                self.look_again(self.running_look, retry_in);
+                let retry_in = self.retry_schedule.after_error(error.retry_after());
+                self.schedule(self.running_depth, retry_in);
                 events(Event::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
@@ -312,31 +322,31 @@ impl Work {
     /// Whether all of it is.
     async fn repaired(&mut self, report: &Report) -> bool {
         // Lists that do not say how far they reach, and leave nothing in doubt, are all there is.
-        if report.reached.is_some() || report.uncertain.is_none() {
-            self.chain_then.repair(report.reached);
+        if report.reached.is_some() || report.unproven.is_none() {
+            self.chain_at_start.repair(report.reached);
         }
-        let known = self.chain_then.until();
+        let known = self.chain_at_start.until();
         if self.chain.has_gap() && known > self.chain.until() {
             self.chain.skip_to(known);
         }
-        let kept = self.subscriptions.remember_told(known).await;
+        let kept = self.subscriptions.save_notified_until(known).await;
         self.saved(kept);
-        !self.chain_then.has_gap()
+        !self.chain_at_start.has_gap()
     }
 
     /// What was handled is done with, but for what the hook is to hear of. What the copy may not be in step with waits for
     /// further synchronisations, though not for any number of them.
-    async fn handled(&mut self, may_mend: bool) {
+    async fn handled(&mut self, retry_may_help: bool) {
         let mut done = Vec::new();
         for waiting in std::mem::take(&mut self.handled) {
             let runs = waiting.runs + 1;
-            if may_mend && runs < MAX_RUNS {
+            if retry_may_help && runs < MAX_RUNS {
                 self.handled.push(Waiting { runs, ..waiting });
                 continue;
             }
-            let Waiting { receipt, heard, .. } = waiting;
-            match heard.filter(|_| self.to_tell.has_hook()) {
-                Some(heard) => self.to_tell.push(receipt, heard),
+            let Waiting { receipt, notification, .. } = waiting;
+            match notification.filter(|_| self.hooks.has_hook()) {
+                Some(notification) => self.hooks.push(receipt, notification),
                 None => done.push(receipt),
             }
         }
@@ -344,22 +354,22 @@ impl Work {
         self.saved(done);
     }
 
-    async fn told_hook(&mut self, told: Told<Receipt>, events: &mut (impl FnMut(Event) + Send)) {
-        match told {
-            Told::Done(receipt, _) => {
+    async fn hook_ended(&mut self, result: HookResult<Receipt>, events: &mut (impl FnMut(Event) + Send)) {
+        match result {
+            HookResult::Done(receipt, _) => {
                 let done = receipt.done().await;
                 self.saved(done);
                 events(Event::HookDone);
             }
-            Told::Failed { error, retry_in } => {
+            HookResult::Failed { error, retry_in } => {
                 events(Event::HookFailed { cause: error.to_string(), retry_in });
             }
         }
     }
 
     /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
-    fn look_again(&mut self, look: Look, pause: Duration) {
-        self.look = self.look.max(look);
+    fn schedule(&mut self, depth: Depth, pause: Duration) {
+        self.depth = self.depth.max(depth);
         self.due = Some(sooner(self.due, Instant::now() + pause));
     }
 
@@ -385,7 +395,7 @@ impl Work {
             Err(error) => {
                 let retry_in = self.unsaved.pause.after_failure();
                 self.unsaved.due = Some(Instant::now() + retry_in);
-                tracing::error!(%error, ?retry_in, "the state is not kept: a restart before it is repeats work");
+                tracing::error!(%error, ?retry_in, "cannot save the state; a restart repeats work");
             }
         }
     }

@@ -13,7 +13,7 @@ use resync_core::lock::FileLock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::book::{Book, FORMAT};
+use super::state_file::{FORMAT, StateFile};
 use super::{LastSync, StateError, journal};
 use crate::discover::Followed;
 
@@ -23,8 +23,8 @@ const MARK_NAME: &str = ".resync-destination-state";
 
 pub(super) const FILE_NAME: &str = "state.json";
 /// What a synchronisation by itself did, which does not hold the lock.
-const ALONE_NAME: &str = "last-sync.json";
-const ALONE_FORMAT: u32 = 1;
+const SYNC_RECORD_NAME: &str = "last-sync.json";
+const SYNC_RECORD_FORMAT: u32 = 1;
 /// How the names of files begin that are being written.
 const UNFINISHED: &str = ".state-";
 /// So old they are left by a process that was killed.
@@ -32,24 +32,24 @@ const LEFT_AFTER: Duration = Duration::from_secs(3600);
 const LOCK_NAME: &str = "lock";
 
 /// Reads the state in `folder` without locking it; `None` where there is none.
-pub(super) fn read(folder: &Path) -> Result<Option<Book>, StateError> {
+pub(super) fn read(folder: &Path) -> Result<Option<StateFile>, StateError> {
     let path = folder.join(FILE_NAME);
-    match parse::<Book>(&path)? {
-        Some(Book { format, .. }) if format != FORMAT => {
+    match parse::<StateFile>(&path)? {
+        Some(StateFile { format, .. }) if format != FORMAT => {
             let reason = format!("format {format}, this program knows {FORMAT}");
             Err(StateError::Content { path, reason })
         }
-        book => Ok(book),
+        state_file => Ok(state_file),
     }
 }
 
-pub(super) fn write(folder: &Path, book: &Book) -> Result<(), StateError> {
-    replace(folder, FILE_NAME, book)
+pub(super) fn write(folder: &Path, state_file: &StateFile) -> Result<(), StateError> {
+    replace(folder, FILE_NAME, state_file)
 }
 
 /// What a synchronisation by itself leaves.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Alone {
+pub(super) struct SyncRecord {
     format: u32,
     pub(super) last: LastSync,
     /// Of which set the copy is.
@@ -58,25 +58,25 @@ pub(super) struct Alone {
 }
 
 /// What the last synchronisation by itself left, if there was one and that can be read.
-pub(super) fn read_alone(folder: &Path) -> Option<Alone> {
-    let path = folder.join(ALONE_NAME);
-    match parse::<Alone>(&path) {
-        Ok(Some(alone)) if alone.format == ALONE_FORMAT => return Some(alone),
-        Ok(Some(Alone { format, .. })) => {
-            tracing::warn!(path = %path.display(), format, "this program does not know the format of what the last `sync` did");
+pub(super) fn read_sync_record(folder: &Path) -> Option<SyncRecord> {
+    let path = folder.join(SYNC_RECORD_NAME);
+    match parse::<SyncRecord>(&path) {
+        Ok(Some(alone)) if alone.format == SYNC_RECORD_FORMAT => return Some(alone),
+        Ok(Some(SyncRecord { format, .. })) => {
+            tracing::warn!(path = %path.display(), format, "unknown format of the record of the last `sync`");
         }
         Ok(None) => {}
-        Err(error) => tracing::warn!(%error, "what the last `sync` did is not known"),
+        Err(error) => tracing::warn!(%error, "cannot read the record of the last `sync`"),
     }
     None
 }
 
-pub(super) fn write_alone(
+pub(super) fn write_sync_record(
     folder: &Path,
     last: LastSync,
     followed: Option<Followed>,
 ) -> Result<(), StateError> {
-    replace(folder, ALONE_NAME, &Alone { format: ALONE_FORMAT, last, followed })
+    replace(folder, SYNC_RECORD_NAME, &SyncRecord { format: SYNC_RECORD_FORMAT, last, followed })
 }
 
 /// Removes what processes that were killed left unfinished. What cannot be removed is in nobody's way.

@@ -96,7 +96,10 @@ impl Journal {
         };
         let Scanned { key, events, places, torn } = found.unwrap_or_else(Scanned::empty);
         if torn > 0 {
-            tracing::warn!(bytes = torn, "the end of the inbox's journal is torn: it was never acknowledged");
+            tracing::warn!(
+                bytes = torn,
+                "the end of the inbox journal was cut off; it was never acknowledged"
+            );
         }
         let next = places.keys().last().map_or(0, |last| last + 1);
         Ok((Opened { path, key, next, places }, events))
@@ -167,7 +170,7 @@ impl Opened {
 }
 
 /// What the journal in `folder` holds, without touching it.
-pub(crate) fn look(folder: &Path) -> io::Result<Vec<Event>> {
+pub(crate) fn read_events(folder: &Path) -> io::Result<Vec<Event>> {
     match File::open(folder.join(FILE_NAME)) {
         Ok(file) => Ok(scan(file)?.events),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -309,7 +312,7 @@ impl Writer {
             let batch: Vec<Job> = std::iter::once(first).chain(waiting.try_iter()).collect();
             let written = self.commit(&batch);
             if let Err(error) = &written {
-                tracing::error!(%error, "the inbox's journal cannot be written");
+                tracing::error!(%error, "cannot write the inbox journal");
             }
             for job in batch {
                 let result =
@@ -348,7 +351,7 @@ impl Writer {
     fn compact_if_possible(&mut self) {
         let result = if (self.before)() { self.compact() } else { Ok(()) };
         if let Err(error) = result {
-            tracing::warn!(%error, "the inbox's journal cannot be made shorter");
+            tracing::warn!(%error, "cannot compact the inbox journal");
         }
         self.compact_at = self.length * 2 + COMPACT_AT;
     }

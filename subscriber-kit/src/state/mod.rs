@@ -2,9 +2,9 @@
 //!
 //! A change counts once it is durable. Whoever only looks never waits for the disk.
 
-mod book;
 mod disk;
 mod journal;
+mod state_file;
 
 use std::collections::HashMap;
 use std::io;
@@ -20,16 +20,16 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
-use crate::discover::{Followed, Known};
-use crate::inbox::{Delivery, Left, Window, resume};
+use crate::discover::{Followed, KnownSource};
+use crate::inbox::{Delivery, Unfinished, Window, resume};
 use crate::subscription::Subscription;
 use crate::sync::Report;
-use book::note_handled;
-pub(crate) use book::{Book, KeptSecret, Mode, Pending, Record};
-use disk::{io_error, lock, read, read_alone, sweep, write, write_alone};
+use disk::{io_error, lock, read, read_sync_record, sweep, write, write_sync_record};
 pub(crate) use disk::{is_state_folder, make_private_folder, mark};
 use journal::Journal;
 pub(crate) use journal::{Event, Taken, Then};
+use state_file::note_handled;
+pub(crate) use state_file::{KeptSecret, Mode, Pending, Record, StateFile};
 
 /// The name of the state folder inside a copy's directory.
 pub const STATE_FOLDER: &str = ".resync-destination";
@@ -38,9 +38,7 @@ pub const STATE_FOLDER: &str = ".resync-destination";
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The folder or a file in it cannot be used.
-    #[error(
-        "the state in {path} cannot be {doing} ({source}): check that the folder exists and may be written"
-    )]
+    #[error("the state in {path} cannot be {doing} ({source}); check that the folder exists and is writable")]
     Io {
         /// Which file or folder.
         path: PathBuf,
@@ -50,7 +48,7 @@ pub enum StateError {
         source: io::Error,
     },
     /// The file is not what this program writes.
-    #[error("{path} is not a state file of this program ({reason}): move it away to start afresh")]
+    #[error("{path} is not a state file of this program ({reason}); move it away to start anew")]
     Content {
         /// The file.
         path: PathBuf,
@@ -58,7 +56,7 @@ pub enum StateError {
         reason: String,
     },
     /// Another process uses the same state.
-    #[error("{path} is in use by another resync-destination: stop it, or choose another --state")]
+    #[error("{path} is in use by another resync-destination; stop it, or choose another --state")]
     InUse {
         /// The lock file.
         path: PathBuf,
@@ -98,7 +96,7 @@ pub struct Subscriptions {
 #[derive(Debug)]
 struct Shared {
     /// What is durable.
-    book: Mutex<Book>,
+    state_file: Mutex<StateFile>,
     /// What came, by the subscription's token; moves faster than the disk.
     windows: Mutex<HashMap<String, Window>>,
     /// Held while the next book is made and written, so that one change follows another. Readers do not wait
@@ -109,7 +107,7 @@ struct Shared {
     /// What was taken and not handled, on disk; none where there is no folder.
     journal: Option<Mutex<Journal>>,
     /// What an earlier run left open, until it is handed over.
-    left: Mutex<Vec<Left>>,
+    left: Mutex<Vec<Unfinished>>,
     /// How many bytes of bodies were taken and not handled.
     waiting: AtomicU64,
     /// Held as long as the state is in use.
@@ -137,32 +135,31 @@ impl Subscriptions {
         let lock = lock(folder)?;
         sweep(folder);
         mark(folder).map_err(io_error(folder, "written"))?;
-        let mut book = read(folder)?.unwrap_or_default();
+        let mut state_file = read(folder)?.unwrap_or_default();
         let path = folder.join(journal::FILE_NAME);
         let (opened, events) = Journal::open(folder).map_err(io_error(&path, "read"))?;
         let is_new = events.is_empty();
-        let (windows, mut left) = resume(&book.subscriptions, events);
-        let is_known = |one: &Left| book.subscriptions.iter().any(|record| record.token == one.token());
+        let (windows, mut left) = resume(&state_file.subscriptions, events);
+        let is_known =
+            |one: &Unfinished| state_file.subscriptions.iter().any(|record| record.token == one.token());
         let closed = left.extract_if(.., |one| !is_known(one)).count();
         if closed > 0 {
-            tracing::warn!(
-                closed,
-                "notifications of subscriptions that the state does not know are given up"
-            );
+            tracing::warn!(closed, "dropped notifications of unknown subscriptions");
         }
-        note_handled(&windows, &mut book);
-        let forgotten = book.forget(DateTime::now(), |token| left.iter().any(|one| one.token() == token));
+        note_handled(&windows, &mut state_file);
+        let forgotten =
+            state_file.forget(DateTime::now(), |token| left.iter().any(|one| one.token() == token));
         if !is_new || forgotten > 0 {
-            write(folder, &book)?;
+            write(folder, &state_file)?;
         }
-        let open: Vec<u64> = left.iter().map(Left::number).collect();
+        let open: Vec<u64> = left.iter().map(Unfinished::number).collect();
         let mut journal = Ok(None);
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let keeper = shared.clone();
             let before = move || keeper.upgrade().is_none_or(|shared| shared.change(|_| ()).is_ok());
             journal = opened.start(&open, Box::new(before)).map(Some);
             let journal = journal.as_mut().ok().and_then(Option::take);
-            Shared::new(book, windows, Some(folder.to_owned()), Some(lock), journal, left)
+            Shared::new(state_file, windows, Some(folder.to_owned()), Some(lock), journal, left)
         });
         journal.map_err(io_error(&path, "written"))?;
         Ok(Self { shared })
@@ -172,7 +169,9 @@ impl Subscriptions {
     /// not at all. What was taken and not handled is then lost with it too.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self { shared: Arc::new(Shared::new(Book::default(), HashMap::new(), None, None, None, Vec::new())) }
+        Self {
+            shared: Arc::new(Shared::new(StateFile::default(), HashMap::new(), None, None, None, Vec::new())),
+        }
     }
 
     /// The subscription to `topic` at `hub`: the one there is, with its secret and callback, or a new one.
@@ -181,9 +180,9 @@ impl Subscriptions {
     /// [`StateError`] when a new one cannot be kept.
     pub async fn add(&self, topic: &TopicUrl, hub: &Url) -> Result<SubscriptionId, StateError> {
         let (topic, hub) = (topic.clone(), hub.to_string());
-        self.update(move |book| {
+        self.update(move |state_file| {
             let known =
-                book.subscriptions.iter_mut().find(|record| record.topic == topic && record.hub == hub);
+                state_file.subscriptions.iter_mut().find(|record| record.topic == topic && record.hub == hub);
             if let Some(record) = known {
                 // A topic may be written anew, and the hub will repeat what it is sent.
                 record.topic = topic;
@@ -191,7 +190,7 @@ impl Subscriptions {
             }
             let record = Record::new(topic, hub);
             let id = SubscriptionId(record.token.as_str().into());
-            book.subscriptions.push(record);
+            state_file.subscriptions.push(record);
             id
         })
         .await
@@ -200,7 +199,7 @@ impl Subscriptions {
     /// Changes the state: the change counts, and this returns, once it is durable.
     pub(crate) async fn update<R, F>(&self, change: F) -> Result<R, StateError>
     where
-        F: FnOnce(&mut Book) -> R + Send + 'static,
+        F: FnOnce(&mut StateFile) -> R + Send + 'static,
         R: Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
@@ -209,9 +208,9 @@ impl Subscriptions {
     }
 
     /// Looks at one record.
-    pub(crate) fn with<R>(&self, token: &str, look: impl FnOnce(&Record) -> R) -> Option<R> {
-        let book = self.shared.lock();
-        book.subscriptions.iter().find(|record| record.token == token).map(look)
+    pub(crate) fn with<R>(&self, token: &str, read: impl FnOnce(&Record) -> R) -> Option<R> {
+        let state_file = self.shared.lock();
+        state_file.subscriptions.iter().find(|record| record.token == token).map(read)
     }
 
     /// Changes what came for one subscription. It is durable by the journal, and with the next change of the state.
@@ -224,8 +223,8 @@ impl Subscriptions {
         self.update(|_| ()).await
     }
 
-    pub(crate) fn with_book<R>(&self, look: impl FnOnce(&Book) -> R) -> R {
-        look(&self.shared.lock())
+    pub(crate) fn with_state_file<R>(&self, read: impl FnOnce(&StateFile) -> R) -> R {
+        read(&self.shared.lock())
     }
 
     /// Told of every durable change from now on.
@@ -239,36 +238,37 @@ impl Subscriptions {
     /// [`StateError`] when it cannot be kept.
     pub async fn remember_sync(&self, report: Report) -> Result<(), StateError> {
         let last = LastSync::now(report, None);
-        self.update(move |book| book.last_sync = Some(last)).await
+        self.update(move |state_file| state_file.last_sync = Some(last)).await
     }
 }
 
 impl Subscriptions {
     /// Remembers what a discovery found.
-    pub(crate) async fn remember_discovery(&self, known: Known) -> Result<(), StateError> {
-        if self.with_book(|book| book.known.as_ref() == Some(&known)) {
+    pub(crate) async fn remember_discovery(&self, known: KnownSource) -> Result<(), StateError> {
+        if self.with_state_file(|state_file| state_file.known.as_ref() == Some(&known)) {
             return Ok(());
         }
-        self.update(move |book| book.known = Some(known)).await
+        self.update(move |state_file| state_file.known = Some(known)).await
     }
 
     /// Remembers up to when Change Notifications told and were dealt with.
-    pub(crate) async fn remember_told(&self, until: Option<DateTime>) -> Result<(), StateError> {
+    pub(crate) async fn save_notified_until(&self, until: Option<DateTime>) -> Result<(), StateError> {
         let until = until.map(DateTime::unix_millis);
-        if self.with_book(|book| book.told_until == until) {
+        if self.with_state_file(|state_file| state_file.notified_until == until) {
             return Ok(());
         }
-        self.update(move |book| book.told_until = until).await
+        self.update(move |state_file| state_file.notified_until = until).await
     }
 
-    /// See [`remember_told`](Self::remember_told).
-    pub(crate) fn told_until(&self) -> Option<DateTime> {
-        self.with_book(|book| book.told_until).and_then(|millis| DateTime::from_unix_millis(millis).ok())
+    /// See [`save_notified_until`](Self::remember_told).
+    pub(crate) fn notified_until(&self) -> Option<DateTime> {
+        self.with_state_file(|state_file| state_file.notified_until)
+            .and_then(|millis| DateTime::from_unix_millis(millis).ok())
     }
 
     /// What the last discovery found.
-    pub(crate) fn known_discovery(&self) -> Option<Known> {
-        self.with_book(|book| book.known.clone())
+    pub(crate) fn known_discovery(&self) -> Option<KnownSource> {
+        self.with_state_file(|state_file| state_file.known.clone())
     }
 }
 
@@ -302,17 +302,17 @@ impl Subscriptions {
     }
 
     /// Whether a body of so many bytes may wait too; it then does.
-    pub(crate) fn waits(&self, bytes: u64, max: u64) -> bool {
+    pub(crate) fn try_reserve(&self, bytes: u64, max: u64) -> bool {
         let more = |waiting: u64| waiting.checked_add(bytes).filter(|sum| *sum <= max || waiting == 0);
         self.shared.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    pub(crate) fn no_longer_waits(&self, bytes: u64) {
+    pub(crate) fn release(&self, bytes: u64) {
         self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// What an earlier run left open, in the order in which it came; the first who asks gets it.
-    pub(crate) fn left_open(&self) -> Vec<Delivery> {
+    pub(crate) fn unfinished(&self) -> Vec<Delivery> {
         let left = std::mem::take(&mut *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner));
         left.into_iter().filter_map(|one| one.deliver(self)).collect()
     }
@@ -320,28 +320,28 @@ impl Subscriptions {
 
 impl Shared {
     fn new(
-        book: Book,
+        state_file: StateFile,
         windows: HashMap<String, Window>,
         folder: Option<PathBuf>,
         lock: Option<FileLock>,
         journal: Option<Journal>,
-        left: Vec<Left>,
+        left: Vec<Unfinished>,
     ) -> Self {
         Self {
-            book: Mutex::new(book),
+            state_file: Mutex::new(state_file),
             windows: Mutex::new(windows),
             writing: Mutex::new(()),
             folder,
             changed: watch::Sender::new(()),
             journal: journal.map(Mutex::new),
-            waiting: AtomicU64::new(left.iter().map(Left::bytes).sum()),
+            waiting: AtomicU64::new(left.iter().map(Unfinished::bytes).sum()),
             left: Mutex::new(left),
             _lock: lock,
         }
     }
 
     /// Changes the book; the change counts once it is durable.
-    fn change<R>(&self, change: impl FnOnce(&mut Book) -> R) -> Result<R, StateError> {
+    fn change<R>(&self, change: impl FnOnce(&mut StateFile) -> R) -> Result<R, StateError> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = self.lock().clone();
         let result = change(&mut next);
@@ -355,8 +355,8 @@ impl Shared {
     }
 
     /// The book is replaced as a whole, so a panic elsewhere cannot leave it half changed.
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, StateFile> {
+        self.state_file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn windows(&self) -> MutexGuard<'_, HashMap<String, Window>> {
@@ -383,31 +383,32 @@ pub struct Status {
 /// # Errors
 /// [`StateError`] when there is one that cannot be read.
 pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
-    let (book, alone) = (read(folder)?, read_alone(folder));
-    if book.is_none() && alone.is_none() {
+    let (state_file, alone) = (read(folder)?, read_sync_record(folder));
+    if state_file.is_none() && alone.is_none() {
         return Ok(None);
     }
-    let mut book = book.unwrap_or_default();
-    let events = journal::look(folder).map_err(io_error(&folder.join(journal::FILE_NAME), "read"))?;
-    note_handled(&resume(&book.subscriptions, events).0, &mut book);
-    let subscriptions = book.subscriptions().into_iter().map(|(_, subscription)| subscription).collect();
+    let mut state_file = state_file.unwrap_or_default();
+    let events = journal::read_events(folder).map_err(io_error(&folder.join(journal::FILE_NAME), "read"))?;
+    note_handled(&resume(&state_file.subscriptions, events).0, &mut state_file);
+    let subscriptions =
+        state_file.subscriptions().into_iter().map(|(_, subscription)| subscription).collect();
     let alone = alone.map(|alone| alone.last);
-    let last_sync = book.last_sync.into_iter().chain(alone).max_by_key(|last| last.at_unix_millis);
+    let last_sync = state_file.last_sync.into_iter().chain(alone).max_by_key(|last| last.at_unix_millis);
     Ok(Some(Status { subscriptions, last_sync }))
 }
 
 /// Of which set the last synchronisation by itself was, as far as the URL itself told that.
 #[must_use]
-pub fn followed_alone(folder: &Path) -> Option<Followed> {
-    read_alone(folder)?.followed
+pub fn followed_by_sync(folder: &Path) -> Option<Followed> {
+    read_sync_record(folder)?.followed
 }
 
-/// Keeps for [`status`] what a synchronisation by itself did, or why it failed as a whole, and for [`followed_alone`] of which set
+/// Keeps for [`status`] what a synchronisation by itself did, or why it failed as a whole, and for [`followed_by_sync`] of which set
 /// it was. The state in `folder` is not taken, which a Destination that runs may hold.
 ///
 /// # Errors
 /// [`StateError`] when the folder cannot be written.
-pub fn remember_alone(
+pub fn record_sync(
     folder: &Path,
     did: Result<Report, String>,
     followed: Option<Followed>,
@@ -419,14 +420,14 @@ pub fn remember_alone(
         Ok(report) => (report, None),
         Err(cause) => (Report::default(), Some(cause)),
     };
-    write_alone(folder, LastSync::now(report, failed), followed)
+    write_sync_record(folder, LastSync::now(report, failed), followed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::disk::FILE_NAME;
     use super::*;
-    use crate::inbox::{Identity, Standing};
+    use crate::inbox::{Identity, Stage};
     use resync_core::websub::identity::NotificationId;
 
     fn topic() -> TopicUrl {
@@ -457,7 +458,7 @@ mod tests {
         let id = first.add(&topic(), &hub()).await.unwrap();
         let identity = Identity { id: NotificationId { topic: 7, offset: 9 }, body: 1 };
         first.with_window(&id.0, |window| {
-            let number = window.push(identity, Standing::Open);
+            let number = window.push(identity, Stage::Open);
             window.done(number);
         });
         first.save().await.unwrap();
@@ -468,7 +469,7 @@ mod tests {
         assert_eq!(second.add(&topic(), &hub()).await.unwrap(), id);
         assert_eq!(second.with(&id.0, |record| record.secret.as_bytes().to_vec()), secret);
         assert_eq!(second.get(&id).unwrap().last.unwrap().offset, 9);
-        assert!(second.with_window(&id.0, |window| window.standing(identity).is_some()));
+        assert!(second.with_window(&id.0, |window| window.stage(identity).is_some()));
     }
 
     #[tokio::test]
@@ -480,14 +481,17 @@ mod tests {
         for (topic, days) in ages {
             let id = first.add(&TopicUrl::parse(topic).unwrap(), &hub()).await.unwrap();
             let ended = DateTime::now().unix_millis() - days * day;
-            let age = move |book: &mut Book| book.record(&id.0).unwrap().expires_unix_millis = Some(ended);
+            let age = move |state_file: &mut StateFile| {
+                state_file.record(&id.0).unwrap().expires_unix_millis = Some(ended)
+            };
             first.update(age).await.unwrap();
         }
         drop(first);
         let second = Subscriptions::open(folder.path()).unwrap();
-        let topics =
-            |book: &Book| book.subscriptions.iter().map(|one| one.topic.to_string()).collect::<Vec<_>>();
-        assert_eq!(second.with_book(topics), [ages[0].0]);
+        let topics = |state_file: &StateFile| {
+            state_file.subscriptions.iter().map(|one| one.topic.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(second.with_state_file(topics), [ages[0].0]);
     }
 
     #[tokio::test]
@@ -499,8 +503,8 @@ mod tests {
         let writing = subscriptions.clone();
         let task = tokio::spawn(async move {
             writing
-                .update(move |book| {
-                    book.subscriptions[0].ended = true;
+                .update(move |state_file| {
+                    state_file.subscriptions[0].ended = true;
                     begun.send(()).unwrap();
                     ends.recv().unwrap();
                 })
@@ -538,11 +542,11 @@ mod tests {
         let now = std::fs::File::create(folder.path().join(".state-now")).unwrap();
         let old = std::fs::File::create(&left).unwrap();
         old.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(7200)).unwrap();
-        remember_alone(folder.path(), Ok(Report::default()), None).unwrap();
+        record_sync(folder.path(), Ok(Report::default()), None).unwrap();
         let last = || status(folder.path()).unwrap().and_then(|status| status.last_sync);
         assert!(last().unwrap().in_step());
         assert!(!left.exists() && folder.path().join(".state-now").exists(), "{now:?} is being written");
-        remember_alone(folder.path(), Err("it is away".to_owned()), None).unwrap();
+        record_sync(folder.path(), Err("it is away".to_owned()), None).unwrap();
         assert!(!last().unwrap().in_step());
 
         let later = std::fs::read_to_string(&alone).unwrap().replace("\"format\": 1", "\"format\": 2");
@@ -557,10 +561,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let report = r#"{"resources":2,"created":2,"updated":0,"deleted":0,"unchanged":0,"failed":0,"bytes_fetched":2,"failures":[]}"#;
         let last = format!(r#"{{"at_unix_millis":1795000000000,"report":{report}}}"#);
-        let book = format!(r#"{{"format":1,"subscriptions":[],"last_sync":{last}}}"#);
-        std::fs::write(folder.path().join(FILE_NAME), book).unwrap();
+        let state_file = format!(r#"{{"format":1,"subscriptions":[],"last_sync":{last}}}"#);
+        std::fs::write(folder.path().join(FILE_NAME), state_file).unwrap();
         let last = status(folder.path()).unwrap().unwrap().last_sync.unwrap();
-        assert_eq!((last.in_step(), last.report.seams.holes), (true, 0));
+        assert_eq!((last.in_step(), last.report.gaps.count), (true, 0));
     }
 
     #[tokio::test]

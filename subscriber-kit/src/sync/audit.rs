@@ -10,15 +10,15 @@ use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
 use super::download::blocking;
-use super::folder::Room;
+use super::file_map::FileMap;
+use super::folder::Staging;
 use super::lists::{Counted, Lists};
 use super::local::{Facts, Local, compare, hash_file, same_second};
-use super::memory::{Known, Memory};
+use super::memory::{KnownFile, Memory};
+use super::notified::NotifiedChanges;
 use super::path::{Ways, obstacle, relative_path};
-use super::places::Places;
 use super::plan::Planned;
 use super::report::{FAILURES_KEPT, Failure, Report, note};
-use super::told::Told;
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -67,7 +67,7 @@ pub struct AuditReport {
     pub extra_files: Vec<String>,
     /// Why the Source's lists may not be true of one time, so that more may be missing, stale or surplus.
     #[serde(default)]
-    pub uncertain: Option<String>,
+    pub unproven: Option<String>,
 }
 
 impl AuditReport {
@@ -75,7 +75,7 @@ impl AuditReport {
     /// failed or surplus, and the list certain.
     #[must_use]
     pub fn in_step(&self) -> bool {
-        self.missing + self.different + self.failed + self.extra == 0 && self.uncertain.is_none()
+        self.missing + self.different + self.failed + self.extra == 0 && self.unproven.is_none()
     }
 
     fn judged(mut self) -> Self {
@@ -152,16 +152,16 @@ async fn whole_audit(
         changes: offer.changes(options.changes),
         base: &target.base,
         options,
-        told: Told::default(),
-        news: Vec::new(),
-        room: Room::Temporary,
+        notified: NotifiedChanges::default(),
+        new_changes: Vec::new(),
+        staging: Staging::Temporary,
         bytes: AtomicU64::new(0),
         counted: Counted::default(),
     };
     let snapshot = lists.read_anew().await?;
     let Report { resources, failed, failures, .. } = snapshot.report;
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
-    report.uncertain = snapshot.unity.doubt();
+    report.unproven = snapshot.consistency.reason();
     let peeking = target.clone();
     let known = Arc::new(blocking(move || Memory::peek(&peeking)).await);
     let mut steps = snapshot.plan.begin(false)?;
@@ -171,10 +171,10 @@ async fn whole_audit(
         tokio::select! {
             planned = steps.next(), if planning && work.len() < options.parallel.max(1) => match planned? {
                 Some(planned) => {
-                    let (target, places, known) =
-                        (target.clone(), Arc::clone(&snapshot.places), Arc::clone(&known));
+                    let (target, file_map, known) =
+                        (target.clone(), Arc::clone(&snapshot.file_map), Arc::clone(&known));
                     work.push(blocking(move || {
-                        let local = look(&target, &places, &planned, &known);
+                        let local = compare_one(&target, &file_map, &planned, &known);
                         (planned.line.loc, local)
                     }));
                 }
@@ -188,22 +188,23 @@ async fn whole_audit(
             },
         }
     }
-    let (target, places, filter) = (target.clone(), snapshot.places, options.filter.clone());
-    let counted = blocking(move || delete::count_unlisted(&target, &places, &filter, FAILURES_KEPT)).await?;
+    let (target, file_map, filter) = (target.clone(), snapshot.file_map, options.filter.clone());
+    let counted =
+        blocking(move || delete::count_unlisted(&target, &file_map, &filter, FAILURES_KEPT)).await?;
     (report.extra, report.extra_files) = counted;
     Ok(report.judged())
 }
 
 /// An audit reads every file, whatever is known of it: bits rot. `None` where another line is the last word.
-fn look(
+fn compare_one(
     target: &Target,
-    places: &Places,
+    file_map: &FileMap,
     planned: &Planned,
     known: &Memory,
 ) -> Result<Option<Finding>, ResourceError> {
     let Planned { number, url, line, .. } = planned;
     let relative = relative_path(&line.loc, url, &target.base)?;
-    if !places.is_last_word(&relative, *number) {
+    if !file_map.is_last_word(&relative, *number) {
         return Ok(None);
     }
     let path = target.directory.join(&relative);
@@ -220,7 +221,7 @@ fn look(
 }
 
 /// A file that is as it was fetched is stale; of one that nothing is known of, the time tells.
-fn why_different(path: &Path, facts: &Facts, known: Option<&Known>) -> std::io::Result<Finding> {
+fn why_different(path: &Path, facts: &Facts, known: Option<&KnownFile>) -> std::io::Result<Finding> {
     let data = std::fs::symlink_metadata(path)?;
     if !data.is_file() {
         return Ok(Finding::Corrupt);

@@ -14,10 +14,10 @@ use tempfile::NamedTempFile;
 
 use super::ResourceError;
 use super::content::{Content, MOST_HELD, Space};
-use super::download::Came;
-use super::folder::Room;
+use super::download::Received;
+use super::folder::Staging;
 use super::local::{Facts, hash_file};
-use super::memory::{Known, Sent, Stamp};
+use super::memory::{KnownFile, Sent, Stamp};
 use super::path::Ways;
 use super::put::Placing;
 
@@ -54,9 +54,9 @@ pub(crate) struct Ready {
 #[derive(Clone, Debug)]
 pub(crate) enum Written {
     /// With what is now known of the file.
-    Replaced(Option<Known>),
+    Replaced(Option<KnownFile>),
     /// The same bytes were there already, so the file was left alone; with what is now known of it.
-    Identical(Option<Known>),
+    Identical(Option<KnownFile>),
 }
 
 /// A file that only has to be made durable and renamed.
@@ -70,8 +70,8 @@ struct Prepared {
 
 impl Ready {
     /// What came is what the list tells of this file. It was modified when the list says, or else the server.
-    pub(crate) fn new(came: Came, facts: &Facts, relative: &Path) -> Self {
-        let Came { content, length, hashes, modified, sent } = came;
+    pub(crate) fn new(received: Received, facts: &Facts, relative: &Path) -> Self {
+        let Received { content, length, hashes, modified, sent } = received;
         let sent = sent.filter(|_| facts.prove_nothing());
         let modified = facts.modified.map(DateTime::to_system_time).or(modified);
         let is_proven = facts.algorithm().is_some();
@@ -116,7 +116,7 @@ impl Prepared {
         // What cannot be looked at now is read again when it is next compared.
         let known = |data: std::io::Result<std::fs::Metadata>| {
             let stamp = data.and_then(|data| Stamp::of(&data)).ok();
-            stamp.map(|stamp| Known { stamp, hashes, sent })
+            stamp.map(|stamp| KnownFile { stamp, hashes, sent })
         };
         let Some(file) = file else {
             let there = placing.directory.join(&relative);
@@ -132,8 +132,8 @@ impl Prepared {
 
 /// Puts files in place, each in one step and durable before that; gives what became of each, in their order.
 pub(crate) fn put_all(placing: &Placing, batch: Vec<Ready>) -> Vec<Result<Written, ResourceError>> {
-    let room = Room::Copy(Arc::clone(&placing.folder));
-    let mut space = Space::of(&room);
+    let staging = Staging::Copy(Arc::clone(&placing.folder));
+    let mut space = Space::of(&staging);
     let prepared: Vec<_> = batch.into_iter().map(|one| one.prepare(placing, &mut space)).collect();
     let are_durable = placing.folder.sync_files(prepared.len());
     let mut ways = Ways::default();

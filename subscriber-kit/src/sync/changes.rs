@@ -13,10 +13,10 @@ use super::SyncError;
 use super::collector::Collector;
 use super::download::blocking;
 use super::feed::{Feed, Mark, OpenList};
+use super::gaps::Gap;
 use super::lists::Lists;
 use super::packages::Listed;
 use super::report::shortened;
-use super::seams::Hole;
 use crate::fetch::{FetchError, Fetched, led_to};
 
 /// Up to where the Source's changes are in the copy.
@@ -58,7 +58,7 @@ impl Point {
 
 /// What to do where changes are missing between the point and the oldest list (RS-197).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gap {
+pub(crate) enum GapPolicy {
     /// Nothing can be built on it.
     Refused,
     /// It is told of in [`Reached`].
@@ -70,7 +70,7 @@ pub(crate) struct Changes<'s> {
     pub(crate) lists: &'s Lists<'s>,
     /// The Change List or Change Dump, or the index of one of them.
     pub(crate) root: &'s Url,
-    pub(crate) gap: Gap,
+    pub(crate) policy: GapPolicy,
 }
 
 /// What reading them brought.
@@ -78,17 +78,23 @@ pub(crate) struct Reached {
     pub(crate) collector: Collector,
     pub(crate) point: Point,
     /// What is told nowhere between the point where it began and the newest list, oldest first.
-    pub(crate) holes: Vec<Hole>,
+    pub(crate) new_gaps: Vec<Gap>,
     /// Where a list begins that follows another one, oldest first.
-    pub(crate) joins: Vec<DateTime>,
+    pub(crate) contiguous_at: Vec<DateTime>,
     /// Why changes may be missing, if so.
-    pub(crate) gap: Option<String>,
+    pub(crate) unproven: Option<String>,
 }
 
 impl Reached {
     /// There is nothing new since `point`.
     pub(crate) fn nothing(collector: Collector, point: &Point) -> Self {
-        Self { collector, point: point.clone(), holes: Vec::new(), joins: Vec::new(), gap: None }
+        Self {
+            collector,
+            point: point.clone(),
+            new_gaps: Vec::new(),
+            contiguous_at: Vec::new(),
+            unproven: None,
+        }
     }
 }
 
@@ -133,7 +139,7 @@ impl Changes<'_> {
             match self.open(index).await {
                 Ok(opened) => return Ok((index, opened)),
                 Err(error) if error.is_about_a_document() => {
-                    tracing::warn!(%error, root = %self.root, "the index of a list of changes is of no use");
+                    tracing::warn!(%error, root = %self.root, "cannot use the index of a Change List");
                 }
                 Err(error) => return Err(error),
             }
@@ -160,13 +166,14 @@ impl Changes<'_> {
     ) -> Result<Reached, SyncError> {
         let mut feed = Feed::new(collector, since);
         let mut archive = Archive { place: head.archives.clone(), parts: None };
-        if let (Gap::Refused, None, Some(hole)) = (self.gap, &head.archives, head.hole(since)) {
-            self.lost(&mut feed, root, hole)?;
+        if let (GapPolicy::Refused, None, Some(new_gap)) = (self.policy, &head.archives, head.new_gap(since))
+        {
+            self.lost(&mut feed, root, new_gap)?;
         }
-        let mut told = Some(since);
+        let mut known_until = Some(since);
         if let Some(from) = head.from.filter(|from| *from > since) {
-            feed = self.bridge(feed, root, &mut archive, Hole { told_until: since, from }).await?;
-            told = None;
+            feed = self.bridge(feed, root, &mut archive, Gap { known_until: since, from }).await?;
+            known_until = None;
         }
         if !head.is_index {
             return Ok(feed.document(self.lists, fetched, head, None, root).await?.reached());
@@ -176,15 +183,15 @@ impl Changes<'_> {
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
-            if let Some((until, from)) = told.zip(part.from.or(inner.from)) {
-                match hole_between((until, from)) {
-                    Some(hole) => feed = self.bridge(feed, &part.url, &mut archive, hole).await?,
+            if let Some((until, from)) = known_until.zip(part.from.or(inner.from)) {
+                match gap_between((until, from)) {
+                    Some(new_gap) => feed = self.bridge(feed, &part.url, &mut archive, new_gap).await?,
                     // Not the list in which the point lies.
-                    None if until > since => feed.joins.push(from),
+                    None if until > since => feed.contiguous_at.push(from),
                     None => {}
                 }
             }
-            told = part.until.or(inner.until);
+            known_until = part.until.or(inner.until);
             feed = feed.document(self.lists, fetched, inner, None, &part.url).await?;
         }
         Ok(feed.reached())
@@ -196,43 +203,43 @@ impl Changes<'_> {
         mut feed: Feed,
         url: &Url,
         archive: &mut Archive,
-        hole: Hole,
+        new_gap: Gap,
     ) -> Result<Feed, SyncError> {
-        let Hole { mut told_until, from } = hole;
-        for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(hole)) {
+        let Gap { mut known_until, from } = new_gap;
+        for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(new_gap)) {
             let (fetched, head) = match self.open(&part.url).await {
-                Err(error) if self.gap == Gap::Tolerated && error.is_about_a_document() => {
-                    tracing::warn!(%error, "an archived list of changes cannot be read");
+                Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
+                    tracing::warn!(%error, "cannot read an archived Change List");
                     continue;
                 }
                 opened => opened?,
             };
-            if let Some(hole) = part.from.and_then(|from| hole_between((told_until, from))) {
-                self.lost(&mut feed, url, hole)?;
+            if let Some(new_gap) = part.from.and_then(|from| gap_between((known_until, from))) {
+                self.lost(&mut feed, url, new_gap)?;
             }
-            told_until = part.until.or(head.until).map_or(told_until, |until| until.max(told_until));
+            known_until = part.until.or(head.until).map_or(known_until, |until| until.max(known_until));
             feed = feed.document(self.lists, fetched, head, None, &part.url).await?;
         }
-        let is_closed = told_until > hole.told_until && hole_between((told_until, from)).is_none();
+        let is_closed = known_until > new_gap.known_until && gap_between((known_until, from)).is_none();
         if !is_closed {
-            self.lost(&mut feed, url, Hole { told_until, from })?;
+            self.lost(&mut feed, url, Gap { known_until, from })?;
         }
         Ok(feed)
     }
 
     /// Takes note of what is told nowhere, if that is tolerated.
-    fn lost(&self, feed: &mut Feed, url: &Url, hole: Hole) -> Result<(), SyncError> {
-        let Hole { told_until, from } = hole;
-        match self.gap {
-            Gap::Refused => Err(SyncError::LostChanges {
+    fn lost(&self, feed: &mut Feed, url: &Url, new_gap: Gap) -> Result<(), SyncError> {
+        let Gap { known_until, from } = new_gap;
+        match self.policy {
+            GapPolicy::Refused => Err(SyncError::LostChanges {
                 url: Box::new(url.clone()),
                 from: from.to_string(),
-                since: told_until.to_string(),
+                since: known_until.to_string(),
             }),
-            Gap::Tolerated => {
-                feed.holes.push(hole);
-                feed.gap = Some(format!(
-                    "{url} tells of changes since {from}, but what is known is of {told_until}: what changed between is not known"
+            GapPolicy::Tolerated => {
+                feed.new_gaps.push(new_gap);
+                feed.unproven = Some(format!(
+                    "{url} lists changes since {from}, but the ones before end at {known_until}; the changes between are unknown"
                 ));
                 Ok(())
             }
@@ -245,8 +252,8 @@ impl Changes<'_> {
             (Some(parts), _) => parts,
             (None, None) => Vec::new(),
             (None, Some(place)) => match self.read_archive(place).await {
-                Err(error) if self.gap == Gap::Tolerated && error.is_about_a_document() => {
-                    tracing::warn!(%error, "the archive of the changes cannot be read");
+                Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
+                    tracing::warn!(%error, "cannot read the archive of Change Lists");
                     Vec::new()
                 }
                 parts => parts?,
@@ -256,14 +263,14 @@ impl Changes<'_> {
     }
 
     async fn read_archive(&self, place: Url) -> Result<Vec<Part>, SyncError> {
-        let mut places = vec![place];
+        let mut file_map = vec![place];
         let mut parts = Vec::new();
         // An archive may have an index, and that is all (RS-044).
         for is_top in [true, false] {
-            for place in std::mem::take(&mut places) {
+            for place in std::mem::take(&mut file_map) {
                 let (_, head) = self.open(&place).await?;
                 match head.is_index {
-                    true if is_top => places.extend(head.parts.into_iter().map(|part| part.url)),
+                    true if is_top => file_map.extend(head.parts.into_iter().map(|part| part.url)),
                     true => return Err(SyncError::NestedIndex { url: place }),
                     false => parts.extend(head.parts),
                 }
@@ -302,23 +309,23 @@ pub(super) struct Head {
 
 impl Head {
     /// Where what it tells does not follow what is known up to `since`.
-    fn hole(&self, since: DateTime) -> Option<Hole> {
+    fn new_gap(&self, since: DateTime) -> Option<Gap> {
         if let Some(from) = self.from.filter(|from| *from > since) {
-            return Some(Hole { told_until: since, from });
+            return Some(Gap { known_until: since, from });
         }
-        let mut told = Some(since);
+        let mut known_until = Some(since);
         let is_needed = |part: &&Part| part.until.is_none_or(|until| until >= since);
         self.parts.iter().filter(is_needed).find_map(|part| {
-            let hole = told.zip(part.from).and_then(hole_between);
-            told = part.until;
-            hole
+            let new_gap = known_until.zip(part.from).and_then(gap_between);
+            known_until = part.until;
+            new_gap
         })
     }
 }
 
 /// Where one list does not follow the other; times may be rounded to seconds.
-fn hole_between((told_until, from): (DateTime, DateTime)) -> Option<Hole> {
-    (from.unix_millis() > told_until.unix_millis() + 1000).then_some(Hole { told_until, from })
+fn gap_between((known_until, from): (DateTime, DateTime)) -> Option<Gap> {
+    (from.unix_millis() > known_until.unix_millis() + 1000).then_some(Gap { known_until, from })
 }
 
 struct Part {
@@ -329,9 +336,9 @@ struct Part {
 
 impl Part {
     /// Whether it may tell of what another one leaves out.
-    fn overlaps(&self, hole: Hole) -> bool {
-        self.until.is_none_or(|until| until > hole.told_until)
-            && self.from.is_none_or(|from| from < hole.from)
+    fn overlaps(&self, new_gap: Gap) -> bool {
+        self.until.is_none_or(|until| until > new_gap.known_until)
+            && self.from.is_none_or(|from| from < new_gap.from)
     }
 }
 

@@ -10,12 +10,12 @@ use resync_core::rules::Violations;
 use resync_core::xml::Reader;
 use url::Url;
 
+use super::file_map::{FileMap, PathRules, UNWANTED};
 use super::filter::{Filter, matches_type};
 use super::lists::{Component, Lists, Page};
 use super::local::Facts;
 use super::packages::{Listed, Manifest, Packages, Packed};
 use super::patch::{Chains, PatchLink};
-use super::places::{Ground, Places, UNWANTED};
 use super::plan::{Draft, Line, Plan};
 use super::progress::Progress;
 use super::report::{Report, shortened};
@@ -29,21 +29,21 @@ const MAX_MIRRORS: usize = 4;
 fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
     let mut links: Vec<_> = entry.links_with(&Relation::Duplicate).collect();
     links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
-    let places = links.into_iter().filter_map(|link| led_to(document, &link.href));
-    let places = places.filter(|place| matches!(place.scheme(), "http" | "https"));
-    places.take(MAX_MIRRORS).map(String::from).collect()
+    let file_map = links.into_iter().filter_map(|link| led_to(document, &link.href));
+    let file_map = file_map.filter(|place| matches!(place.scheme(), "http" | "https"));
+    file_map.take(MAX_MIRRORS).map(String::from).collect()
 }
 
 /// Takes the entries of document after document.
 pub(crate) struct Collector {
-    ground: Ground,
+    path_rules: PathRules,
     filter: Filter,
     prefer: Vec<String>,
     max: u64,
     /// Of what is kept of the documents: compressed they may be much shorter than that.
     max_bytes: u64,
     list: Url,
-    places: Places,
+    file_map: FileMap,
     report: Report,
     progress: Progress,
     plan: Draft,
@@ -59,7 +59,7 @@ pub(crate) struct Collector {
 
 /// What a manifest is of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Of {
+pub(crate) enum ManifestKind {
     /// All resources.
     Snapshot,
     /// Changes, of which those before this moment are known.
@@ -68,14 +68,14 @@ pub(crate) enum Of {
 
 /// Until when a manifest tells of changes, by its own words and by its last entry.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ManifestEnd {
     pub(crate) until: Option<DateTime>,
     pub(crate) latest: Option<DateTime>,
 }
 
 /// What came of all documents.
 pub(crate) struct Collected {
-    pub(crate) places: Places,
+    pub(crate) file_map: FileMap,
     pub(crate) plan: Plan,
     pub(crate) report: Report,
     pub(crate) packages: Packages,
@@ -89,7 +89,7 @@ impl Collector {
     pub(crate) fn new(lists: &Lists<'_>, scratch: File) -> Self {
         let Lists { list, base, options, .. } = lists;
         Self {
-            ground: Ground {
+            path_rules: PathRules {
                 home: list.origin(),
                 base: (*base).clone(),
                 authority: options.authority.clone(),
@@ -100,7 +100,7 @@ impl Collector {
             max: options.max_resources.min(u64::from(UNWANTED - 1)),
             max_bytes: options.max_list_bytes,
             list: (*list).clone(),
-            places: Places::default(),
+            file_map: FileMap::default(),
             report: Report::default(),
             progress: options.progress.clone(),
             plan: Draft::new(scratch),
@@ -115,9 +115,9 @@ impl Collector {
 
     /// When nothing follows any more.
     pub(crate) fn end(self) -> io::Result<Collected> {
-        let Self { places, mut report, plan, packages, bytes, names_versions, .. } = self;
-        report.resources = report.failed + places.wanted();
-        Ok(Collected { places, plan: plan.end()?, report, packages, bytes, names_versions })
+        let Self { file_map, mut report, plan, packages, bytes, names_versions, .. } = self;
+        report.resources = report.failed + file_map.wanted();
+        Ok(Collected { file_map, plan: plan.end()?, report, packages, bytes, names_versions })
     }
 
     /// Takes the entries of a list, or gives the packages of a dump, or the components of an index, which an index
@@ -156,7 +156,7 @@ impl Collector {
                 self.take(entry, resolved)?;
             }
         }
-        self.tell(&url, reader.refused(), &reader.take_violations());
+        self.report_violations(&url, reader.refused(), &reader.take_violations());
         Ok((self, page))
     }
 
@@ -165,23 +165,23 @@ impl Collector {
         mut self,
         mut manifest: Manifest,
         number: u32,
-        of: Of,
-    ) -> Result<(Self, Told), SyncError> {
+        of: ManifestKind,
+    ) -> Result<(Self, ManifestEnd), SyncError> {
         let url = manifest.url().clone();
-        if manifest.is_of_changes() != matches!(of, Of::Changes(_)) {
+        if manifest.is_of_changes() != matches!(of, ManifestKind::Changes(_)) {
             let found = manifest.metadata().capability.as_ref().map(ToString::to_string).unwrap_or_default();
             return Err(SyncError::OtherManifest { url, found });
         }
-        let mut told = Told { until: manifest.metadata().until, latest: None };
+        let mut end = ManifestEnd { until: manifest.metadata().until, latest: None };
         self.package = Some(number);
         while let Some(entry) = manifest.next_entry()? {
             let resolved = url.join(entry.loc.trim());
-            let Of::Changes(since) = of else {
+            let ManifestKind::Changes(since) = of else {
                 self.take(entry, resolved)?;
                 continue;
             };
             let at = entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
-            told.latest = told.latest.max(at);
+            end.latest = end.latest.max(at);
             if at.zip(since).is_none_or(|(at, since)| at >= since) {
                 let is_gone = entry.change() == Some(Change::Deleted);
                 self.change(entry, resolved, is_gone)?;
@@ -189,23 +189,23 @@ impl Collector {
         }
         self.package = None;
         let (refused, violations) = manifest.end();
-        self.tell(&url, refused, &violations);
-        Ok((self, told))
+        self.report_violations(&url, refused, &violations);
+        Ok((self, end))
     }
 
     /// Tells once what had to be tolerated in a document. What its unreadable entries name is not known, so that
     /// each is a resource without place.
-    pub(crate) fn tell(&mut self, list: &Url, unreadable: usize, found: &Violations) {
+    pub(crate) fn report_violations(&mut self, list: &Url, unreadable: usize, found: &Violations) {
         let Some(first) = found.errors().next().or_else(|| found.iter().next()) else { return };
         let (errors, warnings) = (found.error_count(), found.warning_count());
         let rule = first.rule.code();
-        tracing::warn!(%list, errors, warnings, unreadable, rule, first = first.detail, "a list breaks rules");
+        tracing::warn!(%list, errors, warnings, unreadable, rule, first = first.detail, "a list breaks rules of the specification");
         self.report.unreadable(&self.progress, list, unreadable, first);
     }
 
     /// What a package holds is not known: each of its resources may be any.
     pub(crate) fn cannot_read(&mut self, package: &Url, why: &SyncError) {
-        tracing::warn!(%package, error = %why, "what a package holds is not known");
+        tracing::warn!(%package, error = %why, "cannot read the content of a package");
         self.report.not_read(&self.progress, package, why);
     }
 
@@ -214,7 +214,7 @@ impl Collector {
         let facts = Facts::of(&entry);
         self.names_versions &= facts.algorithm().is_some() || facts.modified.is_some();
         let placed = match &url {
-            Ok(url) => self.places.take(&entry.loc, url, &self.ground, number),
+            Ok(url) => self.file_map.take(&entry.loc, url, &self.path_rules, number),
             Err(error) => Err(PathError::Uri(*error).into()),
         };
         match (placed, url) {
@@ -237,7 +237,7 @@ impl Collector {
             if is_gone { self.filter.has_a_wanted_uri(&entry.loc) } else { self.filter.admits(&entry) };
         let number = self.number(is_wanted)?;
         let placed = match &url {
-            Ok(url) => self.places.change(&entry.loc, url, &self.ground, number, is_gone),
+            Ok(url) => self.file_map.change(&entry.loc, url, &self.path_rules, number, is_gone),
             Err(error) => Err(PathError::Uri(*error).into()),
         };
         match (placed, url) {
@@ -257,10 +257,10 @@ impl Collector {
     }
 
     /// What an earlier run left undone; gives the number of its line, if it has a place.
-    pub(crate) fn again(&mut self, line: &Line) -> Result<Option<u32>, SyncError> {
+    pub(crate) fn retry(&mut self, line: &Line) -> Result<Option<u32>, SyncError> {
         let Ok(url) = Url::parse(&line.url) else { return Ok(None) };
         let number = self.number(true)?;
-        match self.places.change(&line.loc, &url, &self.ground, number, line.is_gone) {
+        match self.file_map.change(&line.loc, &url, &self.path_rules, number, line.is_gone) {
             Ok(()) => {
                 self.push(line)?;
                 return Ok(Some(number));
@@ -304,7 +304,7 @@ impl Collector {
             let alternates = entry.links_with(&Relation::Alternate);
             alternates.filter(|link| matches_type(wanted, link.media_type.as_deref())).find_map(|link| {
                 let place = led_to(url, &link.href)?;
-                self.ground.authority.allows(&place, &self.ground.home).then_some((link, place))
+                self.path_rules.authority.allows(&place, &self.path_rules.home).then_some((link, place))
             })
         })
     }
@@ -322,8 +322,8 @@ impl Collector {
 /// The place of the original, if it is told to have the same bytes (RS-180).
 fn via(entry: &Entry, document: &Url) -> Option<String> {
     let link = entry.link(&Relation::Via)?;
-    let told = entry.metadata.as_ref().map(|metadata| &metadata.hash)?;
-    let is_same = link.hash.compare(told) != Agreement::Different;
+    let end = entry.metadata.as_ref().map(|metadata| &metadata.hash)?;
+    let is_same = link.hash.compare(end) != Agreement::Different;
     let place = led_to(document, &link.href)?;
     (is_same && matches!(place.scheme(), "http" | "https")).then(|| place.into())
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use tempfile::NamedTempFile;
 
 use super::ResourceError;
-use super::folder::Room;
+use super::folder::Staging;
 
 /// How much of a resource is held in memory, in bytes.
 pub(crate) const MOST_HELD: usize = 128 * 1024;
@@ -20,9 +20,9 @@ pub(crate) enum Content {
 
 impl Content {
     /// These bytes, in memory while they are few.
-    pub(crate) fn of(bytes: Vec<u8>, room: &Room) -> Result<Self, ResourceError> {
+    pub(crate) fn of(bytes: Vec<u8>, staging: &Staging) -> Result<Self, ResourceError> {
         Ok(if bytes.len() > MOST_HELD {
-            Self::File(Space::of(room).write(&bytes)?)
+            Self::File(Space::of(staging).write(&bytes)?)
         } else {
             Self::Held(bytes)
         })
@@ -48,14 +48,14 @@ impl Content {
 /// The room for files that are written one after another: the disk is asked once how much it has.
 #[derive(Debug)]
 pub(crate) struct Space<'r> {
-    room: &'r Room,
+    staging: &'r Staging,
     /// `None` where that cannot be told: writing will tell.
     free: Option<u64>,
 }
 
 impl<'r> Space<'r> {
-    pub(crate) fn of(room: &'r Room) -> Self {
-        Self { room, free: room.free_space().ok() }
+    pub(crate) fn of(staging: &'r Staging) -> Self {
+        Self { staging, free: staging.free_space().ok() }
     }
 
     /// Refuses what there is no room for.
@@ -70,7 +70,7 @@ impl<'r> Space<'r> {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<NamedTempFile, ResourceError> {
         let needed = bytes.len() as u64;
         self.check(needed)?;
-        let mut file = self.room.unfinished()?;
+        let mut file = self.staging.unfinished()?;
         file.write_all(bytes)?;
         self.free = self.free.map(|free| free.saturating_sub(needed));
         Ok(file)
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn only_short_content_is_held_in_memory() {
-        let held = |length: usize| Content::of(vec![0; length], &Room::Temporary).unwrap().held();
+        let held = |length: usize| Content::of(vec![0; length], &Staging::Temporary).unwrap().held();
         assert_eq!((held(MOST_HELD), held(MOST_HELD + 1)), (MOST_HELD, 0));
     }
 
     #[test]
     fn files_that_are_written_together_share_the_room_there_is() {
-        let mut space = Space { room: &Room::Temporary, free: Some(10) };
+        let mut space = Space { staging: &Staging::Temporary, free: Some(10) };
         let mut write = |count: usize| space.write(&vec![0; count]);
         assert!(write(6).is_ok());
         assert!(matches!(write(6), Err(ResourceError::NoSpace { needed: 6, free: 4 })));

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
 use super::Target;
+use super::copy_state::MAX_RETRIES;
+use super::file_map::FileMap;
 use super::filter::Filter;
 use super::path::{Ways, obstacle, uri_or_path, url_of};
-use super::places::Places;
 use super::progress::Progress;
 use super::report::Outcome;
-use super::standing::MAX_UNDONE;
 use crate::state::{STATE_FOLDER, is_state_folder};
 
 /// What became of the files that are not listed.
@@ -31,7 +31,7 @@ impl Unlisted {
             return;
         }
         self.failed += 1;
-        if self.failures.len() < MAX_UNDONE {
+        if self.failures.len() < MAX_RETRIES {
             self.failures.push((path.unwrap_or_default(), error));
         }
     }
@@ -41,17 +41,17 @@ impl Unlisted {
 /// Only tells of them unless it is to be done `really`. One that cannot be removed keeps no other.
 pub(crate) fn unlisted(
     target: &Target,
-    places: &Places,
+    file_map: &FileMap,
     filter: &Filter,
     really: bool,
     to: &Progress,
 ) -> Unlisted {
-    unlisted_by(target, places, filter, |path| {
+    unlisted_by(target, file_map, filter, |path| {
         if really {
             remove(target, path)?;
         }
         let relative = path.strip_prefix(&target.directory).unwrap_or(path);
-        to.tell(&uri_or_path(relative, &target.base), Ok(Outcome::Deleted));
+        to.report(&uri_or_path(relative, &target.base), Ok(Outcome::Deleted));
         Ok(())
     })
 }
@@ -64,7 +64,7 @@ fn is_left_out(target: &Target, filter: &Filter, relative: &Path) -> bool {
 
 fn unlisted_by(
     target: &Target,
-    places: &Places,
+    file_map: &FileMap,
     filter: &Filter,
     mut remove: impl FnMut(&Path) -> io::Result<()>,
 ) -> Unlisted {
@@ -79,7 +79,7 @@ fn unlisted_by(
             }
         };
         let path = relative(entry.path());
-        if path.as_ref().is_some_and(|path| places.needs(path) || is_left_out(target, filter, path)) {
+        if path.as_ref().is_some_and(|path| file_map.needs(path) || is_left_out(target, filter, path)) {
             continue;
         }
         match remove(entry.path()) {
@@ -118,7 +118,7 @@ pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<
 /// How many files under the directory are not listed, and the first of them.
 pub(crate) fn count_unlisted(
     target: &Target,
-    places: &Places,
+    file_map: &FileMap,
     filter: &Filter,
     show: usize,
 ) -> io::Result<(u64, Vec<String>)> {
@@ -126,7 +126,7 @@ pub(crate) fn count_unlisted(
     for entry in local_files(target) {
         let entry = entry?;
         let path = entry.path().strip_prefix(&target.directory).ok().map(Path::to_owned);
-        if path.as_ref().is_some_and(|path| places.lists(path) || is_left_out(target, filter, path)) {
+        if path.as_ref().is_some_and(|path| file_map.lists(path) || is_left_out(target, filter, path)) {
             continue;
         }
         count += 1;
@@ -164,7 +164,7 @@ fn remove_empty_folders(directory: &Path, file: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::places::places_of;
+    use super::super::file_map::file_map_of;
     use super::*;
     use url::Url;
 
@@ -172,12 +172,12 @@ mod tests {
         Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap()
     }
 
-    fn places(listed: &[&str]) -> Places {
-        places_of("http://a.example/", listed)
+    fn file_map(listed: &[&str]) -> FileMap {
+        file_map_of("http://a.example/", listed)
     }
 
-    fn deleted(target: &Target, places: &Places) -> u64 {
-        unlisted(target, places, &Filter::default(), true, &Progress::default()).deleted
+    fn deleted(target: &Target, file_map: &FileMap) -> u64 {
+        unlisted(target, file_map, &Filter::default(), true, &Progress::default()).deleted
     }
 
     fn write(folder: &tempfile::TempDir, names: &[&str]) {
@@ -198,11 +198,11 @@ mod tests {
         crate::state::mark(&at("another")).unwrap();
         let target = target(&folder).with_state(&at("given"));
         assert_eq!(
-            count_unlisted(&target, &places(&["keep"]), &Filter::default(), 1).unwrap().0,
+            count_unlisted(&target, &file_map(&["keep"]), &Filter::default(), 1).unwrap().0,
             3,
             "strangers are counted"
         );
-        assert_eq!(deleted(&target, &places(&["keep"])), 3);
+        assert_eq!(deleted(&target, &file_map(&["keep"])), 3);
         assert!(at("keep").exists() && at(&own).exists());
         assert!(at("given/state.json").exists());
         assert!(at("another/state.json").exists(), "of another program with another --state");
@@ -213,8 +213,8 @@ mod tests {
     fn rs201_what_stands_where_a_listed_file_belongs_stays_until_that_is_there() {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, &["was-a-folder/old", "was-a-file", "gone"]);
-        let places = places(&["was-a-folder", "was-a-file/new"]);
-        assert_eq!(deleted(&target(&folder), &places), 1);
+        let file_map = file_map(&["was-a-folder", "was-a-file/new"]);
+        assert_eq!(deleted(&target(&folder), &file_map), 1);
         assert!(folder.path().join("was-a-folder/old").exists() && folder.path().join("was-a-file").exists());
     }
 
@@ -223,7 +223,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, &["a", "deep/stuck", "vanished", "z"]);
         let target = target(&folder);
-        let found = unlisted_by(&target, &places(&["keep"]), &Filter::default(), |path| {
+        let found = unlisted_by(&target, &file_map(&["keep"]), &Filter::default(), |path| {
             match path.file_name().unwrap().to_str() {
                 Some("stuck") => Err(io::ErrorKind::PermissionDenied.into()),
                 Some("vanished") => Err(io::ErrorKind::NotFound.into()),
@@ -242,7 +242,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("link")).unwrap();
-        assert_eq!(deleted(&target(&folder), &places(&["x"])), 1);
+        assert_eq!(deleted(&target(&folder), &file_map(&["x"])), 1);
         assert!(elsewhere.path().join("precious").exists());
     }
 }

@@ -19,7 +19,7 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     fn sync_all(&self, file: &File) -> io::Result<()>;
 
     /// Whether [`sync_all`](Self::sync_all) of this file does what it should, and would say if it did not.
-    fn tells_of_all(&self, file: &File) -> bool;
+    fn sync_all_reports_errors(&self, file: &File) -> bool;
 }
 
 /// The operating system's.
@@ -48,7 +48,7 @@ impl Disk for Real {
     /// On a file system of the machine's own, which syncs when it is told to, under a kernel that tells of every write that failed since the
     /// file was opened: Linux 5.8.
     #[cfg(target_os = "linux")]
-    fn tells_of_all(&self, file: &File) -> bool {
+    fn sync_all_reports_errors(&self, file: &File) -> bool {
         /// As `statfs` names ext2 to ext4, XFS, btrfs, F2FS and tmpfs.
         const OWN: [rustix::fs::FsWord; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
         let is_own = rustix::fs::fstatfs(file).is_ok_and(|found| OWN.contains(&found.f_type));
@@ -58,7 +58,7 @@ impl Disk for Real {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn tells_of_all(&self, _: &File) -> bool {
+    fn sync_all_reports_errors(&self, _: &File) -> bool {
         false
     }
 }

@@ -9,11 +9,11 @@ use tempfile::NamedTempFile;
 use url::Url;
 
 use super::content::{Content, MOST_HELD, Space};
-use super::folder::Room;
+use super::folder::Staging;
 use super::local::Facts;
 use super::memory::Sent;
 use super::{Authority, PathError, SyncOptions};
-use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Rest, Retries, Validators};
+use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum ResourceError {
     #[error(transparent)]
     Path(#[from] PathError),
     /// It belongs to another origin than its list (RS-200).
-    #[error("it is not of the list's own origin {list}: allow other origins if you trust this Source")]
+    #[error("it is not at the list's origin {list}; if you trust it, allow it with --origin")]
     OtherOrigin {
         /// The list's origin.
         list: String,
@@ -31,7 +31,7 @@ pub enum ResourceError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// It was fetched twice and has another length than the list says (RS-199).
-    #[error("the list says {listed} bytes, the Source sends {}: the list may be out of date", describe(*.sent))]
+    #[error("the list says {listed} bytes, but the Source sent {}; the list may be out of date", describe(*.sent))]
     Length {
         /// What the list says.
         listed: u64,
@@ -39,7 +39,7 @@ pub enum ResourceError {
         sent: Option<u64>,
     },
     /// It was fetched twice and has another hash than the list says (RS-199).
-    #[error("the list says {listed}, what the Source sends has {sent}: the list may be out of date")]
+    #[error("the list says {listed}, but the Source sent {sent}; the list may be out of date")]
     Hash {
         /// What the list says.
         listed: Hashes,
@@ -53,13 +53,13 @@ pub enum ResourceError {
         max: u64,
     },
     /// The run has transferred all it may; the next one goes on.
-    #[error("the run has transferred {max} bytes, which is all that one may")]
+    #[error("the run reached its limit of {max} bytes; the next run continues")]
     RunFull {
         /// The bound.
         max: u64,
     },
     /// The disk has no room for it.
-    #[error("it has {needed} bytes, but the disk has room for {free} at most: make room, or copy less")]
+    #[error("it has {needed} bytes, but the disk has only {free} bytes left; free some space")]
     NoSpace {
         /// What is missing of it.
         needed: u64,
@@ -105,7 +105,7 @@ impl ResourceError {
 
     /// Whether it may succeed later although the list stays as it is. A name, an origin or a 404 does not
     /// change by itself; what came other than listed may be newer than the list (RS-199) or a stale cache.
-    pub(crate) fn may_mend(&self) -> bool {
+    pub(crate) fn retry_may_help(&self) -> bool {
         match self {
             Self::Path(_) | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
             Self::Fetch(error) => error.is_transient(),
@@ -133,7 +133,7 @@ impl ResourceError {
 pub(crate) struct Transfer<'s> {
     pub(crate) client: &'s Client,
     pub(crate) options: &'s SyncOptions,
-    pub(crate) room: &'s Room,
+    pub(crate) staging: &'s Staging,
     pub(crate) url: &'s Url,
     /// What names it.
     pub(crate) list: &'s Url,
@@ -149,7 +149,7 @@ pub(crate) struct Transfer<'s> {
 }
 
 /// What came, complete and as listed.
-pub(crate) struct Came {
+pub(crate) struct Received {
     pub(crate) content: Content,
     pub(crate) length: u64,
     pub(crate) hashes: Hashes,
@@ -161,11 +161,11 @@ pub(crate) struct Came {
 
 impl Transfer<'_> {
     /// Fetches from the first mirror that has it, or else from the Source itself, or else from where the Source has it.
-    pub(crate) async fn run(&self) -> Result<Came, ResourceError> {
+    pub(crate) async fn run(&self) -> Result<Received, ResourceError> {
         for mirror in self.mirrors {
             match self.in_time(mirror, Follow::Anywhere, &mut None).await {
-                Ok(came) => return Ok(came),
-                Err(error) => tracing::debug!(%error, %mirror, "a mirror is of no use"),
+                Ok(received) => return Ok(received),
+                Err(error) => tracing::debug!(%error, %mirror, "cannot use a mirror"),
             }
         }
         let error = match self.at_source().await {
@@ -174,14 +174,14 @@ impl Transfer<'_> {
         };
         let Some(via) = self.via else { return Err(error) };
         self.in_time(via, Follow::Anywhere, &mut None).await.map_err(|other| {
-            tracing::debug!(error = %other, %via, "where the resource came from is of no use either");
+            tracing::debug!(error = %other, %via, "cannot use the original of a resource either");
             error
         })
     }
 
     /// Fetches, with retries while the Source is away, each of which goes on where the last was cut off, and one more
     /// try when what came is not what the list says.
-    async fn at_source(&self) -> Result<Came, ResourceError> {
+    async fn at_source(&self) -> Result<Received, ResourceError> {
         let follow = match &self.options.authority {
             Authority::SameOrigin => Follow::Home,
             Authority::Origins(others) => Follow::Among(others, self.list),
@@ -202,7 +202,7 @@ impl Transfer<'_> {
                 Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
                 Err(ResourceError::Fetch(error)) => {
                     let Some(pause) = retries.after(&error) else { return Err(error.into()) };
-                    tracing::debug!(%error, url = %self.url, "a resource is asked for again");
+                    tracing::debug!(%error, url = %self.url, "requesting a resource again");
                     tokio::time::sleep(pause).await;
                 }
                 result => return result,
@@ -215,11 +215,11 @@ impl Transfer<'_> {
         url: &Url,
         follow: Follow<'_>,
         part: &mut Option<Part>,
-    ) -> Result<Came, ResourceError> {
+    ) -> Result<Received, ResourceError> {
         let mut deadline = Deadline::after(self.client.options().resource_timeout);
-        let rest = part.as_ref().and_then(|part| Rest::of(part.length, &part.validators));
+        let rest = part.as_ref().and_then(|part| Remainder::of(part.length, &part.validators));
         let answer = match self.unless.filter(|_| rest.is_none()) {
-            None => self.client.get_rest(url, follow, rest.as_ref(), &mut deadline).await?,
+            None => self.client.get_remainder(url, follow, rest.as_ref(), &mut deadline).await?,
             Some(known) => {
                 let answer = self.client.get_unless(url, follow, Some(known), &mut deadline).await?;
                 answer.ok_or_else(|| FetchError::of_status(url, 304))?
@@ -238,14 +238,14 @@ impl Transfer<'_> {
         url: &Url,
         mut answer: Answer,
         part: &mut Option<Part>,
-    ) -> Result<Came, ResourceError> {
+    ) -> Result<Received, ResourceError> {
         let whole = answer.length.map(|length| length.saturating_add(answer.start));
         self.check_announced(whole)?;
         // What is held in memory is checked when it is written.
         if let Some(needed) = answer.length.or(self.facts.length).filter(|needed| *needed > MOST_HELD as u64)
         {
-            let room = self.room.clone();
-            blocking(move || Space::of(&room).check(needed)).await?;
+            let staging = self.staging.clone();
+            blocking(move || Space::of(&staging).check(needed)).await?;
         }
         let goes_on = answer.start > 0 && part.as_ref().is_some_and(|part| part.length == answer.start);
         if answer.start > 0 && !goes_on {
@@ -267,9 +267,9 @@ impl Transfer<'_> {
         let content = file.map_or(Content::Held(held), Content::File);
         let sent = Sent { url: url.to_string(), validators };
         let sent = sent.validators.are_given().then(|| Box::new(sent));
-        let came = Came { content, length, hashes: hasher.finish(), modified, sent };
-        self.check(&came)?;
-        Ok(came)
+        let received = Received { content, length, hashes: hasher.finish(), modified, sent };
+        self.check(&received)?;
+        Ok(received)
     }
 
     fn begin(&self, answer: &Answer) -> Part {
@@ -311,14 +311,14 @@ impl Transfer<'_> {
             part.hasher.update(&chunk);
             part.held.extend_from_slice(&chunk);
             if part.held.len() >= MOST_HELD {
-                part.write(self.room).await?;
+                part.write(self.staging).await?;
             }
         }
         // A short one is written together with others.
-        if part.file.is_some() { part.write(self.room).await } else { Ok(()) }
+        if part.file.is_some() { part.write(self.staging).await } else { Ok(()) }
     }
 
-    fn check(&self, sent: &Came) -> Result<(), ResourceError> {
+    fn check(&self, sent: &Received) -> Result<(), ResourceError> {
         if let Some(listed) = self.facts.length.filter(|listed| *listed != sent.length) {
             return Err(ResourceError::Length { listed, sent: Some(sent.length) });
         }
@@ -343,10 +343,10 @@ struct Part {
 
 impl Part {
     /// Writes what is held. A part whose file could not be written has none any more.
-    async fn write(&mut self, room: &Room) -> Result<(), ResourceError> {
-        let (file, held, room) = (self.file.take(), std::mem::take(&mut self.held), room.clone());
+    async fn write(&mut self, staging: &Staging) -> Result<(), ResourceError> {
+        let (file, held, staging) = (self.file.take(), std::mem::take(&mut self.held), staging.clone());
         let written = blocking(move || {
-            let Some(mut file) = file else { return Space::of(&room).write(&held) };
+            let Some(mut file) = file else { return Space::of(&staging).write(&held) };
             file.write_all(&held)?;
             Ok::<_, ResourceError>(file)
         });

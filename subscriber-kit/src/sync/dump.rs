@@ -18,7 +18,7 @@ use super::batch::{self, Ready, Written, put_all};
 use super::download::blocking;
 use super::lists::Lists;
 use super::local::Facts;
-use super::memory::Known;
+use super::memory::KnownFile;
 use super::packages::{Bitstream, Listed, Opened, Packages, bitstream};
 use super::path::relative_path;
 use super::put::Placing;
@@ -49,7 +49,7 @@ impl Dumps<'_> {
         let packages = match self.packages().await {
             Ok(packages) => packages,
             Err(error) => {
-                tracing::warn!(%error, "the Resource Dump is of no use");
+                tracing::warn!(%error, "cannot use the Resource Dump");
                 return None;
             }
         };
@@ -119,7 +119,7 @@ pub(crate) fn is_empty(directory: &Path) -> io::Result<bool> {
 }
 
 /// What was put in place, and what is known of it.
-pub(crate) type Filled = HashMap<PathBuf, Option<Known>>;
+pub(crate) type Filled = HashMap<PathBuf, Option<KnownFile>>;
 
 /// Puts what lies in the packages where a file is missing. Whatever goes wrong is left to the list.
 pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>) -> Filled {
@@ -138,7 +138,7 @@ pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>) 
         })
         .await;
         if let Err(error) = result {
-            tracing::warn!(url = %listed.url, %error, "the rest of a package is of no use");
+            tracing::warn!(url = %listed.url, %error, "cannot use the rest of a package");
         }
         filled.extend(more);
     }
@@ -160,10 +160,10 @@ fn unpack_into(
         };
         let Some(relative) = missing(&entry, placing, base) else { continue };
         match bitstream(package, &entry, &placing.folder, max) {
-            Ok(Bitstream::Came(came)) => batch.push(Ready::new(came, &Facts::of(&entry), &relative)),
+            Ok(Bitstream::Received(came)) => batch.push(Ready::new(came, &Facts::of(&entry), &relative)),
             Ok(Bitstream::Useless | Bitstream::Refused(ResourceError::TooLarge { .. })) => {}
             Ok(Bitstream::Refused(error)) => {
-                tracing::warn!(loc = entry.loc, %error, "the rest of a package is left: there is no room for it");
+                tracing::warn!(loc = entry.loc, %error, "skipping the rest of a package, since the disk has no space for it");
                 break Ok(());
             }
             Err(error) => break Err(error),
@@ -184,7 +184,7 @@ fn put_into(filled: &mut Filled, placing: &Placing, batch: Vec<Ready>) {
             // It was not there when it was unpacked.
             Ok(Written::Identical(_)) => drop(filled.insert(relative, None)),
             Err(error) => {
-                tracing::debug!(path = %relative.display(), %error, "a bitstream cannot be put in place");
+                tracing::debug!(path = %relative.display(), %error, "cannot move a bitstream into place");
             }
         }
     }
@@ -194,7 +194,7 @@ fn put_into(filled: &mut Filled, placing: &Placing, batch: Vec<Ready>) {
 fn missing(entry: &Entry, placing: &Placing, base: &Url) -> Option<PathBuf> {
     let url = base.join(entry.loc.trim()).ok()?;
     let relative = relative_path(&entry.loc, &url, base).ok()?;
-    let is_wanted = placing.places.wants(&relative) && placing.can_be_reached(&relative).unwrap_or(false);
+    let is_wanted = placing.file_map.wants(&relative) && placing.can_be_reached(&relative).unwrap_or(false);
     let is_there = placing.directory.join(&relative).symlink_metadata().is_ok();
     (is_wanted && !is_there).then_some(relative)
 }

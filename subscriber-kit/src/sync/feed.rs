@@ -11,12 +11,12 @@ use url::Url;
 
 use super::SyncError;
 use super::changes::{Head, Point, Reached};
-use super::collector::{Collector, Of};
+use super::collector::{Collector, ManifestKind};
 use super::download::blocking;
+use super::gaps::Gap;
 use super::lists::Lists;
 use super::local::Facts;
 use super::packages::Listed;
-use super::seams::Hole;
 use crate::fetch::{Fetched, Validators};
 
 /// An open Change List, and how far it was read.
@@ -84,16 +84,24 @@ pub(super) struct Feed {
     open: Option<OpenList>,
     reached: Option<DateTime>,
     /// What is told nowhere; the same one may be there twice.
-    pub(super) holes: Vec<Hole>,
+    pub(super) new_gaps: Vec<Gap>,
     /// Where a list begins that follows another one.
-    pub(super) joins: Vec<DateTime>,
+    pub(super) contiguous_at: Vec<DateTime>,
     /// Why changes may be missing.
-    pub(super) gap: Option<String>,
+    pub(super) unproven: Option<String>,
 }
 
 impl Feed {
     pub(super) fn new(collector: Collector, since: DateTime) -> Self {
-        Self { collector, since, open: None, reached: None, holes: Vec::new(), joins: Vec::new(), gap: None }
+        Self {
+            collector,
+            since,
+            open: None,
+            reached: None,
+            new_gaps: Vec::new(),
+            contiguous_at: Vec::new(),
+            unproven: None,
+        }
     }
 
     /// Takes the changes that a list, or the packages of a dump, tell of.
@@ -138,10 +146,11 @@ impl Feed {
             }
             let (manifest, file) = lists.manifest(&listed).await?;
             let number = self.collector.packages.add(&listed, file);
-            let of = Of::Changes(may_be_read.then_some(since));
-            let (collector, told) = blocking(move || self.collector.manifest(manifest, number, of)).await?;
+            let of = ManifestKind::Changes(may_be_read.then_some(since));
+            let (collector, notified) =
+                blocking(move || self.collector.manifest(manifest, number, of)).await?;
             self.collector = collector;
-            self.reached = self.reached.max(told.until.or(listed.until).or(told.latest));
+            self.reached = self.reached.max(notified.until.or(listed.until).or(notified.latest));
         }
         self.reached = self.reached.max(until);
         let (validators, digest) = (fetched.validators, fetched.digest);
@@ -153,22 +162,22 @@ impl Feed {
     /// Takes the changes of one list that come after `last`, if that is in it, or else are not older than the point:
     /// what was taken before does no harm (RS-128).
     async fn list(self, fetched: Fetched, last: Option<Mark>, asked: &Url) -> Result<Self, SyncError> {
-        let Self { collector, since, reached, holes, joins, gap, .. } = self;
+        let Self { collector, since, reached, new_gaps, contiguous_at, unproven, .. } = self;
         let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
         let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
         let reached = reached.max(read.until.or(read.latest));
         let url = asked.to_string();
         let open = OpenList { url, validators, digest, last: read.last };
         let open = read.until.is_none().then_some(open);
-        Ok(Self { collector, since, open, reached, holes, joins, gap })
+        Ok(Self { collector, since, open, reached, new_gaps, contiguous_at, unproven })
     }
 
     pub(super) fn reached(self) -> Reached {
         // What is told to happen later must not hide what does until then.
         let reached = self.reached.map(|reached| reached.min(DateTime::now()));
         let since = reached.map_or(self.since, |reached| reached.max(self.since));
-        let Self { collector, open, holes, joins, gap, .. } = self;
-        Reached { collector, point: Point { since, open }, holes, joins, gap }
+        let Self { collector, open, new_gaps, contiguous_at, unproven, .. } = self;
+        Reached { collector, point: Point { since, open }, new_gaps, contiguous_at, unproven }
     }
 }
 
@@ -215,6 +224,6 @@ fn take(
         let resolved = url.join(entry.loc.trim());
         collector.change(entry, resolved, is_gone)?;
     }
-    collector.tell(&url, reader.refused(), &reader.take_violations());
+    collector.report_violations(&url, reader.refused(), &reader.take_violations());
     Ok((collector, Read { until, latest, last }))
 }

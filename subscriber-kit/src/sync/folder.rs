@@ -52,13 +52,13 @@ impl CopyFolder {
         }
         make_private_folder(&work)?;
         let disk = Arc::clone(&target.disk);
-        let syncs_together = Mutex::new(disk.tells_of_all(lock.file()));
+        let syncs_together = Mutex::new(disk.sync_all_reports_errors(lock.file()));
         Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: None })
     }
 
     /// The same for who leaves no trace: nothing is made in the copy, and what a run needs is among the system's temporary
     /// files.
-    pub(crate) fn look(target: &Target) -> Result<Self, SyncError> {
+    pub(crate) fn inspect(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
         let file = match File::open(path.join(LOCK_NAME)) {
             Ok(file) => file,
@@ -159,12 +159,12 @@ impl Drop for CopyFolder {
 
 /// Where files are prepared: in the copy's own folder, or, for who only looks, among the system's temporary files.
 #[derive(Clone, Debug)]
-pub(crate) enum Room {
+pub(crate) enum Staging {
     Copy(Arc<CopyFolder>),
     Temporary,
 }
 
-impl Room {
+impl Staging {
     /// A new file that will be put in place once it is complete.
     pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
         match self {

@@ -13,16 +13,16 @@ use resync_core::datetime::DateTime;
 use resync_core::document::{Change, Entry};
 use url::Url;
 
-use super::changes::{Changes, Gap, Point, Reached};
-use super::collector::{Collected, Collector, Of};
+use super::changes::{Changes, GapPolicy, Point, Reached};
+use super::collector::{Collected, Collector, ManifestKind};
 use super::download::blocking;
-use super::folder::Room;
+use super::file_map::FileMap;
+use super::folder::Staging;
+use super::gaps::Gap;
+use super::notified::NotifiedChanges;
 use super::packages::{Listed, Packages};
-use super::places::Places;
 use super::plan::Plan;
 use super::report::Report;
-use super::seams::Hole;
-use super::told::Told;
 use super::{SyncError, SyncOptions};
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 
@@ -35,13 +35,13 @@ const SNAPSHOT_TRIES: u32 = 3;
 /// Everything a Source lists, or nothing new.
 pub(crate) enum Reading {
     /// The list is the one that was known.
-    Known,
+    Unchanged,
     New(Box<Snapshot>),
 }
 
 /// Everything a Source lists.
 pub(crate) struct Snapshot {
-    pub(crate) places: Arc<Places>,
+    pub(crate) file_map: Arc<FileMap>,
     pub(crate) plan: Plan,
     /// How many resources there are, and those that have no place.
     pub(crate) report: Report,
@@ -52,11 +52,11 @@ pub(crate) struct Snapshot {
     /// Up to where changes are in the plan; none where the lists do not say when they are from, or changes cannot be read.
     pub(crate) point: Option<Point>,
     /// Whether all of it was true at one time.
-    pub(crate) unity: Unity,
+    pub(crate) consistency: Consistency,
     /// What is told nowhere since the lists.
-    pub(crate) holes: Vec<Hole>,
+    pub(crate) new_gaps: Vec<Gap>,
     /// Where lists of changes follow each other.
-    pub(crate) joins: Vec<DateTime>,
+    pub(crate) contiguous_at: Vec<DateTime>,
     /// Whether every listed entry has a hash or a time.
     pub(crate) names_versions: bool,
     pub(crate) validators: Validators,
@@ -65,22 +65,22 @@ pub(crate) struct Snapshot {
 
 /// Whether the lists under an index belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unity {
-    One,
+pub(crate) enum Consistency {
+    Consistent,
     /// The Source was making a new snapshot while the lists were read.
     Mixed(String),
     /// The documents do not say when they are from.
-    Untold(String),
+    Undated(String),
     /// What changed between the lists and the oldest change that is told is not known (RS-197).
     Gap(String),
 }
 
-impl Unity {
+impl Consistency {
     /// Why it may not be so.
-    pub(crate) fn doubt(self) -> Option<String> {
+    pub(crate) fn reason(self) -> Option<String> {
         match self {
-            Self::One => None,
-            Self::Mixed(why) | Self::Untold(why) | Self::Gap(why) => Some(why),
+            Self::Consistent => None,
+            Self::Mixed(why) | Self::Undated(why) | Self::Gap(why) => Some(why),
         }
     }
 }
@@ -101,11 +101,11 @@ pub(crate) struct Lists<'s> {
     pub(crate) base: &'s Url,
     pub(crate) options: &'s SyncOptions,
     /// The changes that notifications told of, also before this run.
-    pub(crate) told: Told,
+    pub(crate) notified: NotifiedChanges,
     /// What of that is told now, oldest first.
-    pub(crate) news: Vec<(DateTime, Entry)>,
+    pub(crate) new_changes: Vec<(DateTime, Entry)>,
     /// Where entries and packages are kept meanwhile.
-    pub(crate) room: Room,
+    pub(crate) staging: Staging,
     /// How many bytes of resources and packages came.
     pub(crate) bytes: AtomicU64,
     pub(crate) counted: Counted,
@@ -120,7 +120,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    fn begin_again(&self) {
+    fn reset(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         self.parts.store(0, Ordering::Relaxed);
     }
@@ -133,17 +133,17 @@ impl Lists<'_> {
         let mut pause = self.options.retry_pause;
         let mut tries = SNAPSHOT_TRIES;
         loop {
-            self.counted.begin_again();
+            self.counted.reset();
             let conditions = seen.as_ref().map(|seen| seen.validators);
-            let Some(root) = self.fetch(self.list, conditions).await? else { return Ok(Reading::Known) };
+            let Some(root) = self.fetch(self.list, conditions).await? else { return Ok(Reading::Unchanged) };
             if seen.as_ref().is_some_and(|seen| seen.digest == root.digest) {
-                return Ok(Reading::Known);
+                return Ok(Reading::Unchanged);
             }
-            let snapshot = self.once(root).await?;
+            let snapshot = self.read_once(root).await?;
             tries -= 1;
-            match &snapshot.unity {
-                Unity::Mixed(why) if tries > 0 => {
-                    tracing::info!(why, "the Source is making a new snapshot: its list is read again");
+            match &snapshot.consistency {
+                Consistency::Mixed(why) if tries > 0 => {
+                    tracing::info!(why, "the Source is making a new snapshot; reading its list again");
                 }
                 _ => return Ok(Reading::New(Box::new(snapshot))),
             }
@@ -157,34 +157,34 @@ impl Lists<'_> {
         match self.read(None).await? {
             Reading::New(snapshot) => Ok(*snapshot),
             // Nothing was known.
-            Reading::Known => Err(FetchError::of_status(self.list, 304).into()),
+            Reading::Unchanged => Err(FetchError::of_status(self.list, 304).into()),
         }
     }
 
-    async fn once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
+    async fn read_once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
         let mut listing = self.listing(root).await?;
-        let begin = listing.at.filter(|_| listing.unity == Unity::One).map(Point::at);
+        let begin = listing.at.filter(|_| listing.consistency == Consistency::Consistent).map(Point::at);
         let Some(begin) = &begin else { return listing.end(None).await };
         let Some(root) = self.changes else {
-            listing.collector = Self::take_told(listing.collector, self.told.in_order(), begin)?;
+            listing.collector = Self::take_notified(listing.collector, self.notified.in_order(), begin)?;
             return listing.end(Some(begin.clone())).await;
         };
-        let changes = Changes { lists: self, root, gap: Gap::Tolerated };
+        let changes = Changes { lists: self, root, policy: GapPolicy::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
-            Ok(Reached { collector, point, holes, joins, gap }) => {
-                listing.collector = Self::take_told(collector, self.told.in_order(), &point)?;
-                listing.holes = holes;
-                listing.joins = joins;
-                if let Some(why) = gap {
+            Ok(Reached { collector, point, new_gaps, contiguous_at, unproven }) => {
+                listing.collector = Self::take_notified(collector, self.notified.in_order(), &point)?;
+                listing.new_gaps = new_gaps;
+                listing.contiguous_at = contiguous_at;
+                if let Some(why) = unproven {
                     listing.lacks_changes(why);
                 }
                 return listing.end(Some(point)).await;
             }
             Err(error) if error.is_about_a_document() => {
                 // What was taken of the changes is not known, so the list is read without them.
-                self.counted.begin_again();
+                self.counted.reset();
                 listing = self.listing(self.fetch_anew(self.list).await?).await?;
-                format!("what changed since the list is not known: {error}")
+                format!("the changes since the list are unknown: {error}")
             }
             Err(error) => return Err(error),
         };
@@ -195,12 +195,12 @@ impl Lists<'_> {
     /// Reads what is listed, without the changes since.
     async fn listing(&self, root: Fetched) -> Result<Listing, SyncError> {
         let (validators, digest) = (root.validators.clone(), root.digest.clone());
-        let collector = Collector::new(self, self.room.scratch()?);
+        let collector = Collector::new(self, self.staging.scratch()?);
         let (mut collector, mut index) = blocking(move || collector.read(root, true)).await?;
         let of_packages = index.packages.iter().flat_map(Listed::urls);
         self.count_parts(index.components.iter().map(|component| &component.url).chain(of_packages))?;
         let mut packages = std::mem::take(&mut index.packages);
-        let mut unity = Unity::One;
+        let mut consistency = Consistency::Consistent;
         for component in &index.components {
             let list = self.fetch(&component.url, None).await?;
             // Without conditions there is always a document.
@@ -212,29 +212,29 @@ impl Lists<'_> {
             page.is_like(&index, url)?;
             self.count_parts(page.packages.iter().flat_map(Listed::urls))?;
             packages.extend(page.packages);
-            if unity == Unity::One {
-                unity = index.holds(component, page.at);
+            if consistency == Consistency::Consistent {
+                consistency = index.consistency_with(component, page.at);
             }
         }
         for listed in packages {
             let (next, at) = self.unpack(collector, &listed).await?;
             collector = next;
-            if unity == Unity::One {
-                unity = index.holds(&Component { url: listed.url, at: listed.at }, at);
+            if consistency == Consistency::Consistent {
+                consistency = index.consistency_with(&Component { url: listed.url, at: listed.at }, at);
             }
         }
-        let (holes, joins) = (Vec::new(), Vec::new());
-        Ok(Listing { collector, unity, at: index.at, holes, joins, validators, digest })
+        let (new_gaps, contiguous_at) = (Vec::new(), Vec::new());
+        Ok(Listing { collector, consistency, at: index.at, new_gaps, contiguous_at, validators, digest })
     }
 
     /// Adds of these changes, which notifications told of, those that happened after all that the lists have.
-    pub(super) fn take_told<'t>(
+    pub(super) fn take_notified<'t>(
         mut collector: Collector,
-        told: impl IntoIterator<Item = &'t (DateTime, Entry)>,
+        notified: impl IntoIterator<Item = &'t (DateTime, Entry)>,
         point: &Point,
     ) -> Result<Collector, SyncError> {
         let reached = point.reached();
-        for (_, entry) in told.into_iter().filter(|(at, _)| *at > reached) {
+        for (_, entry) in notified.into_iter().filter(|(at, _)| *at > reached) {
             let is_gone = entry.change() == Some(Change::Deleted);
             collector.change(entry.clone(), Url::parse(entry.loc.trim()), is_gone)?;
         }
@@ -257,7 +257,8 @@ impl Lists<'_> {
         };
         let at = manifest.metadata().at;
         let number = collector.packages.add(listed, file);
-        let (collector, _) = blocking(move || collector.manifest(manifest, number, Of::Snapshot)).await?;
+        let (collector, _) =
+            blocking(move || collector.manifest(manifest, number, ManifestKind::Snapshot)).await?;
         Ok((collector, at))
     }
 
@@ -288,7 +289,7 @@ impl Lists<'_> {
         url: &Url,
         known: Option<&Validators>,
     ) -> Result<Option<Fetched>, SyncError> {
-        let fetched = self.insist(url, known).await?;
+        let fetched = self.fetch_with_retries(url, known).await?;
         let (count, max) =
             (fetched.as_ref().map_or(0, |fetched| fetched.length), self.options.max_list_bytes);
         let all = self.counted.bytes.fetch_add(count, Ordering::Relaxed) + count;
@@ -298,8 +299,12 @@ impl Lists<'_> {
         Ok(fetched)
     }
 
-    async fn insist(&self, url: &Url, known: Option<&Validators>) -> Result<Option<Fetched>, SyncError> {
-        let folder = self.room.folder();
+    async fn fetch_with_retries(
+        &self,
+        url: &Url,
+        known: Option<&Validators>,
+    ) -> Result<Option<Fetched>, SyncError> {
+        let folder = self.staging.folder();
         let mut retries = Retries::new(self.options.retries, self.options.retry_pause);
         loop {
             let error = match self.client.document_unless(url, known, &folder).await {
@@ -307,7 +312,7 @@ impl Lists<'_> {
                 Ok(fetched) => return Ok(fetched),
             };
             let Some(pause) = retries.after(&error) else { return Err(error.into()) };
-            tracing::debug!(%error, "a list is asked for again");
+            tracing::debug!(%error, "requesting a list again");
             tokio::time::sleep(pause).await;
         }
     }
@@ -316,36 +321,36 @@ impl Lists<'_> {
 /// What the lists say, before the changes since.
 struct Listing {
     collector: Collector,
-    unity: Unity,
+    consistency: Consistency,
     at: Option<DateTime>,
-    holes: Vec<Hole>,
-    joins: Vec<DateTime>,
+    new_gaps: Vec<Gap>,
+    contiguous_at: Vec<DateTime>,
     validators: Validators,
     digest: String,
 }
 
 impl Listing {
     fn lacks_changes(&mut self, why: String) {
-        tracing::warn!(why, "changes may be missing: a newer list will have them");
-        if self.unity == Unity::One {
-            self.unity = Unity::Gap(why);
+        tracing::warn!(why, "changes may be missing until a newer Resource List");
+        if self.consistency == Consistency::Consistent {
+            self.consistency = Consistency::Gap(why);
         }
     }
 
     async fn end(self, point: Option<Point>) -> Result<Snapshot, SyncError> {
-        let Self { collector, unity, holes, joins, validators, digest, .. } = self;
-        let Collected { places, plan, report, packages, bytes, names_versions } =
+        let Self { collector, consistency, new_gaps, contiguous_at, validators, digest, .. } = self;
+        let Collected { file_map, plan, report, packages, bytes, names_versions } =
             blocking(move || collector.end()).await?;
         Ok(Snapshot {
-            places: Arc::new(places),
+            file_map: Arc::new(file_map),
             plan,
             report,
             packages,
             bytes,
             point,
-            unity,
-            holes,
-            joins,
+            consistency,
+            new_gaps,
+            contiguous_at,
             names_versions,
             validators,
             digest,
@@ -383,21 +388,21 @@ impl Page {
     /// An index is from the earliest beginning of its lists to their latest end (RS-095). So a list must be of
     /// the time that the index says for it, or of the index's own, or lie within the index's span. A later one
     /// belongs to a snapshot that this index does not know yet.
-    fn holds(&self, component: &Component, at: Option<DateTime>) -> Unity {
+    fn consistency_with(&self, component: &Component, at: Option<DateTime>) -> Consistency {
         let url = &component.url;
         let (Some(begin), Some(at)) = (self.at, at) else {
-            return Unity::Untold(format!(
-                "the index or its list {url} does not say at what time it is true"
-            ));
+            return Consistency::Undated(format!("the index or its list {url} has no `at`"));
         };
         let fits = match component.at {
             Some(stated) => at == stated,
             None => at == begin || self.completed.is_some_and(|end| begin <= at && at <= end),
         };
         if fits {
-            return Unity::One;
+            return Consistency::Consistent;
         }
-        Unity::Mixed(format!("the list {url} is of {at} and so not of the snapshot of its index, {begin}"))
+        Consistency::Mixed(format!(
+            "the list {url} is from {at}, but the snapshot of its index is from {begin}"
+        ))
     }
 }
 
@@ -416,19 +421,19 @@ mod tests {
             let url = Url::parse("http://a.example/part1.xml").unwrap();
             let (components, packages) = (Vec::new(), Vec::new());
             let index = Page { is_dump: false, at: nine, completed, components, packages };
-            match index.holds(&Component { url, at: stated }, at) {
-                Unity::One => "one",
-                Unity::Mixed(_) => "mixed",
-                Unity::Untold(_) => "untold",
-                Unity::Gap(_) => "gap",
+            match index.consistency_with(&Component { url, at: stated }, at) {
+                Consistency::Consistent => "consistent",
+                Consistency::Mixed(_) => "mixed",
+                Consistency::Undated(_) => "undated",
+                Consistency::Gap(_) => "gap",
             }
         };
-        assert_eq!(verdict(None, None, nine), "one");
+        assert_eq!(verdict(None, None, nine), "consistent");
         assert_eq!(verdict(None, None, ten), "mixed");
-        assert_eq!(verdict(ten, None, ten), "one", "the index took until then");
+        assert_eq!(verdict(ten, None, ten), "consistent", "the index took until then");
         assert_eq!(verdict(ten, None, eleven), "mixed");
-        assert_eq!(verdict(None, ten, ten), "one", "the index says so");
+        assert_eq!(verdict(None, ten, ten), "consistent", "the index says so");
         assert_eq!(verdict(eleven, nine, ten), "mixed", "the index says otherwise");
-        assert_eq!(verdict(ten, None, None), "untold");
+        assert_eq!(verdict(ten, None, None), "undated");
     }
 }

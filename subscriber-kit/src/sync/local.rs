@@ -10,7 +10,7 @@ use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use resync_core::document::{Entry, Link};
 use serde::{Deserialize, Serialize};
 
-use super::memory::{Known, Stamp};
+use super::memory::{KnownFile, Stamp};
 
 /// What a list says about a resource's representation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,15 +85,15 @@ pub(crate) enum Local {
 
 /// What a look at a local file brought.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Comparison {
     pub(crate) local: Local,
     /// Its digests, if the next look can do without reading it.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<KnownFile>,
     /// How many bytes were read for it.
     pub(crate) hashed: u64,
 }
 
-impl Look {
+impl Comparison {
     pub(crate) fn of(local: Local) -> Self {
         Self { local, known: None, hashed: 0 }
     }
@@ -101,25 +101,25 @@ impl Look {
 
 /// Compares a file with the facts. A symbolic link or a folder in its place is `Different`. The file is not
 /// read if it is the one whose digests are `known`.
-pub(crate) fn compare(path: &Path, facts: &Facts, known: Option<&Known>) -> io::Result<Look> {
+pub(crate) fn compare(path: &Path, facts: &Facts, known: Option<&KnownFile>) -> io::Result<Comparison> {
     let data = match std::fs::symlink_metadata(path) {
         Ok(data) => data,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(Look::of(Local::Missing));
+            return Ok(Comparison::of(Local::Missing));
         }
         Err(error) => return Err(error),
     };
     if !data.is_file() || facts.length.is_some_and(|length| length != data.len()) {
-        return Ok(Look::of(Local::Different));
+        return Ok(Comparison::of(Local::Different));
     }
     if let Some(algorithm) = facts.algorithm() {
         return compare_digest(path, &data, facts, algorithm, known);
     }
     let Some(modified) = facts.modified else {
         let known = known.filter(|known| Stamp::of(&data).is_ok_and(|stamp| stamp == known.stamp));
-        return Ok(Look { known: known.cloned(), ..Look::of(Local::Unverifiable) });
+        return Ok(Comparison { known: known.cloned(), ..Comparison::of(Local::Unverifiable) });
     };
-    Ok(Look::of(if same_second(modified, data.modified()?) { Local::Same } else { Local::Different }))
+    Ok(Comparison::of(if same_second(modified, data.modified()?) { Local::Same } else { Local::Different }))
 }
 
 fn compare_digest(
@@ -127,8 +127,8 @@ fn compare_digest(
     data: &std::fs::Metadata,
     facts: &Facts,
     algorithm: Algorithm,
-    known: Option<&Known>,
-) -> io::Result<Look> {
+    known: Option<&KnownFile>,
+) -> io::Result<Comparison> {
     let stamp = Stamp::of(data)?;
     let known = known.filter(|known| known.stamp == stamp && known.hashes.get(algorithm).is_some());
     let (known, hashes, hashed) = if let Some(known) = known {
@@ -136,11 +136,12 @@ fn compare_digest(
     } else {
         let begun = SystemTime::now();
         let hashes = hash_file(path, algorithm)?;
-        let known = stamp.is_settled_at(begun).then(|| Known { stamp, hashes: hashes.clone(), sent: None });
+        let known =
+            stamp.is_settled_at(begun).then(|| KnownFile { stamp, hashes: hashes.clone(), sent: None });
         (known, hashes, data.len())
     };
     let same = facts.hashes.compare(&hashes) == Agreement::Same;
-    Ok(Look { local: if same { Local::Same } else { Local::Different }, known, hashed })
+    Ok(Comparison { local: if same { Local::Same } else { Local::Different }, known, hashed })
 }
 
 /// The digest of a whole file.

@@ -98,7 +98,7 @@ fn nanos(time: SystemTime) -> u128 {
 
 /// A file and its digests.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownFile {
     pub(crate) stamp: Stamp,
     pub(crate) hashes: Hashes,
     /// Where the list says nothing to compare it by.
@@ -115,17 +115,17 @@ pub(crate) struct Sent {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) settled: Option<Settled>,
-    pub(crate) files: HashMap<Box<Path>, Known>,
+    pub(crate) files: HashMap<Box<Path>, KnownFile>,
 }
 
 /// Hears what is now known of files.
 pub(crate) trait Learn: Send {
     /// Of one file, and whether that is another than before.
-    fn learn(&mut self, path: &Path, known: Known, is_new: bool);
+    fn learn(&mut self, path: &Path, known: KnownFile, is_new: bool);
 }
 
 impl Learn for Memory {
-    fn learn(&mut self, path: &Path, known: Known, _: bool) {
+    fn learn(&mut self, path: &Path, known: KnownFile, _: bool) {
         self.files.insert(path.into(), known);
     }
 }
@@ -143,7 +143,7 @@ impl More {
         Self { path: folder.file(MORE_NAME), out: None }
     }
 
-    fn write(&mut self, path: &Path, known: &Known) -> io::Result<()> {
+    fn write(&mut self, path: &Path, known: &KnownFile) -> io::Result<()> {
         let out = match &mut self.out {
             Some(out) => out,
             None => self.out.insert(BufWriter::new(self.open()?)),
@@ -162,9 +162,9 @@ impl More {
 }
 
 impl Learn for More {
-    fn learn(&mut self, path: &Path, known: Known, is_new: bool) {
+    fn learn(&mut self, path: &Path, known: KnownFile, is_new: bool) {
         if is_new && let Err(error) = self.write(path, &known) {
-            tracing::info!(%error, "what is known of a file is not kept: it is read again");
+            tracing::info!(%error, "cannot save the digest of a file; it is read again by the next run");
         }
     }
 }
@@ -198,7 +198,7 @@ impl Memory {
     fn load_from(path: &Path) -> Self {
         let mut memory = read(path).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                tracing::info!(%error, "what was known of the copy's files cannot be used: all are read again");
+                tracing::info!(%error, "cannot use the saved digests; reading all files again");
             }
             Self::default()
         });
@@ -246,13 +246,13 @@ fn read(path: &Path) -> io::Result<Memory> {
     Ok(Memory { settled: head.settled, files })
 }
 
-fn read_file(line: &[u8]) -> io::Result<(Box<Path>, Known)> {
+fn read_file(line: &[u8]) -> io::Result<(Box<Path>, KnownFile)> {
     let Line(path, stamp, hashes, sent) = serde_json::from_slice(line)?;
     let path = from_bytes(percent_decode_str(&path).collect()).map_err(io::Error::other)?;
-    Ok((PathBuf::from(path).into(), Known { stamp, hashes: Hashes::parse(&hashes), sent }))
+    Ok((PathBuf::from(path).into(), KnownFile { stamp, hashes: Hashes::parse(&hashes), sent }))
 }
 
-fn write_file(out: &mut impl io::Write, path: &Path, known: &Known) -> io::Result<()> {
+fn write_file(out: &mut impl io::Write, path: &Path, known: &KnownFile) -> io::Result<()> {
     let path = percent_encode(path.as_os_str().as_encoded_bytes(), &IN_PATHS).to_string();
     write_line(out, &Line(path, known.stamp, known.hashes.to_string(), known.sent.clone()))
 }
@@ -280,7 +280,7 @@ mod tests {
         let mut memory = Memory::default();
         let validators = serde_json::from_str(r#"{"etag":"\"one\"","last_modified":null}"#).unwrap();
         let sent = Some(Box::new(Sent { url: "http://a.example/".to_owned(), validators }));
-        memory.files.insert(Path::new("a\n%/ü").into(), Known { stamp, hashes, sent: sent.clone() });
+        memory.files.insert(Path::new("a\n%/ü").into(), KnownFile { stamp, hashes, sent: sent.clone() });
         memory.save(&folder).unwrap();
         let loaded = Memory::load(&folder);
         let known = &loaded.files[Path::new("a\n%/ü")];
@@ -288,7 +288,7 @@ mod tests {
 
         let newer: Hashes = [Digest::of(Algorithm::Sha256, b"y")].into_iter().collect();
         let mut more = More::new(&folder);
-        let known = Known { stamp, hashes: newer.clone(), sent: None };
+        let known = KnownFile { stamp, hashes: newer.clone(), sent: None };
         more.learn(Path::new("more"), known.clone(), true);
         more.learn(Path::new("a\n%/ü"), known, false);
         drop(more);

@@ -1,12 +1,12 @@
 //! Bringing a directory in step with a Source: baseline synchronisation and audit (RS-190, RS-195).
 //!
-//! Whether a file needs fetching is decided from the list and the file alone. What is remembered between runs
-//! only spares work, so a run that was cut off is simply run again.
+//! The list and the file alone decide whether a file is fetched. What is saved between runs only spares work, so an
+//! interrupted run is simply run again.
 //!
 //! ```
 //! use resync_subscriber_kit::discover::discover;
-//! use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
-//! use resync_subscriber_kit::sync::{Look, Method, Offer, SyncOptions, Target, Verdict, audit, look};
+//! use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
+//! use resync_subscriber_kit::sync::{Depth, Method, Offer, SyncOptions, Target, Verdict, audit, synchronise};
 //! # use resync_publisher::{BaseUrl, Settings, build, serve::serve};
 //! # tokio::runtime::Runtime::new()?.block_on(async {
 //! # let place = tempfile::tempdir()?;
@@ -21,19 +21,19 @@
 //! # let copy = place.path().join("copy");
 //!
 //! // Of a Source at `url` that has one file, to the folder `copy`:
-//! let reach = Reach::AsNearAs(vec![url.parse()?]);
-//! let client = Client::new(ClientOptions { reach, ..ClientOptions::default() })?;
+//! let address_policy = AddressPolicy::NetworkOf(vec![url.parse()?]);
+//! let client = Client::new(ClientOptions { address_policy, ..ClientOptions::default() })?;
 //! let source = discover(&client, &url).await?;
 //! let (offer, target) = (Offer::of(&source.sets[0]), Target::open(&copy, source.base)?);
 //! let options = SyncOptions { delete: true, ..SyncOptions::default() };
-//! let report = look(&client, &offer, &target, &options, Look::Changes).await?;
+//! let report = synchronise(&client, &offer, &target, &options, Depth::Changes).await?;
 //! assert_eq!((report.method, report.created), (Method::Baseline, 1));
 //! assert_eq!(audit(&client, &offer, &target, &options).await?.verdict, Verdict::InStep);
 //!
-//! // From then on only what changed is asked for.
+//! // Later runs request only what changed.
 //! # std::fs::write(collection.join("moss.txt"), "Moss and more")?;
 //! # build(&settings, &out)?;
-//! let report = look(&client, &offer, &target, &options, Look::Changes).await?;
+//! let report = synchronise(&client, &offer, &target, &options, Depth::Changes).await?;
 //! assert_eq!((report.method, report.updated), (Method::Incremental, 1));
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -43,31 +43,34 @@ mod audit;
 mod baseline;
 mod batch;
 mod changes;
+mod choice;
 mod collector;
 mod content;
+mod copy_state;
 mod delete;
 mod disk;
 mod download;
 mod dump;
 mod feed;
+mod file_map;
 mod filter;
 mod folder;
+mod gaps;
+mod incremental;
 mod lists;
 mod local;
 mod memory;
+mod notified;
 mod packages;
 mod patch;
 mod path;
-mod places;
 mod plan;
 mod progress;
 mod put;
 mod report;
 mod run;
-mod seams;
-mod standing;
-mod told;
 mod unpack;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,16 +83,16 @@ use resync_core::xml::ReadError;
 use url::{Origin, Url};
 
 pub use audit::{AuditReport, Verdict, audit};
-pub(crate) use baseline::look_told;
-pub use baseline::{Look, baseline, look};
+pub(crate) use choice::synchronise_with_notified;
+pub use choice::{Depth, baseline, synchronise};
 pub use download::ResourceError;
 pub(crate) use download::blocking;
 pub use filter::Filter;
+pub use gaps::{Gap, GapHistory};
+pub(crate) use notified::is_beyond_clock_skew;
 pub use path::PathError;
 pub use progress::{Event, Progress};
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
-pub use seams::{Hole, Seams};
-pub(crate) use told::is_slip;
 
 use self::disk::{Disk, Real};
 use crate::discover::Set;
@@ -135,7 +138,7 @@ impl Offer {
         self.resource_list.as_ref().or(dump)
     }
 
-    /// What tells of changes.
+    /// The document that lists changes.
     #[must_use]
     pub fn changes(&self, how: ChangesFrom) -> Option<&Url> {
         match how {
@@ -181,7 +184,7 @@ fn is_usual_host(one: &Origin, other: &Origin) -> bool {
     host(one).is_some_and(|one| host(other) == Some(one))
 }
 
-/// From what a copy that has no files yet is made.
+/// What an empty copy is made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Baseline {
     /// From a Resource Dump if it is cheaper than fetching every resource by itself, or all there is.
@@ -193,7 +196,7 @@ pub enum Baseline {
     List,
 }
 
-/// From what changes are known, where a Source tells of them in both ways (RS-191).
+/// Where changes are read from, if a Source has both (RS-191).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChangesFrom {
     /// From the Change List: of several changes of a resource only the last is fetched.
@@ -203,23 +206,23 @@ pub enum ChangesFrom {
     Dump,
 }
 
-/// How a synchronisation goes about it.
+/// Options of a synchronisation.
 #[derive(Clone, Debug)]
 pub struct SyncOptions {
     /// Remove local files that the Source no longer lists (RS-201).
     pub delete: bool,
-    /// Only tell what would be done: no resource is fetched, and nothing is written to the directory.
+    /// Report what would be done: no resource is fetched, and nothing is written to the directory.
     pub dry_run: bool,
-    /// Deal with the changes since this time, which must not be to come (RS-191): the copy was in step then, but for what an
-    /// earlier run could not do. Counts for [`Look::Changes`].
+    /// Handle the changes since this time (RS-191), when the copy was in step except for known failures. It must not be in
+    /// the future. Counts for [`Depth::Changes`].
     pub from: Option<DateTime>,
-    /// Shows how far it has come.
+    /// Progress of the run.
     pub progress: Progress,
     /// Whose resources may be fetched.
     pub authority: Authority,
-    /// From what a copy that has no files yet is made.
+    /// What an empty copy is made from.
     pub baseline: Baseline,
-    /// From what changes are known.
+    /// Where changes are read from.
     pub changes: ChangesFrom,
     /// Media types, such as `application/pdf` or `image/*`: of a resource that has an alternate representation of one of
     /// them, that one is copied, the first type first (RS-172).
@@ -230,9 +233,9 @@ pub struct SyncOptions {
     /// Source has them (RS-180). Only the hash in the list proves them. Mirrors of the list's own origin are always used.
     pub mirrors: bool,
     /// How many resources are compared and fetched at the same time: 160 at most (48 other than on Linux), and 64 of those whose
-    /// lengths are not told.
+    /// lengths are unknown.
     pub parallel: usize,
-    /// How often a request is repeated while the Source is away.
+    /// How often a request is retried.
     pub retries: u32,
     /// The pause before the first repetition; doubled for each further one.
     pub retry_pause: Duration,
@@ -276,7 +279,7 @@ impl Default for SyncOptions {
     }
 }
 
-/// A directory and the URL that it is the picture of.
+/// A directory, and the URL that corresponds to it.
 #[derive(Clone, Debug)]
 pub struct Target {
     directory: PathBuf,
@@ -288,7 +291,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The copy in `directory`, made if it is missing, of what lies under `base` (up to its last `/`).
+    /// The copy in `directory`, created if it is missing, of everything below `base` (up to its last `/`).
     ///
     /// # Errors
     /// What the file system says.
@@ -297,11 +300,11 @@ impl Target {
         Ok(Self { directory: directory.canonicalize()?, base, state: None, disk: Arc::new(Real) })
     }
 
-    /// The same without making it, for who only looks.
+    /// As [`Target::open`], but without creating the directory, for commands that only read.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn look(directory: &Path, base: Url) -> std::io::Result<Self> {
+    pub fn inspect(directory: &Path, base: Url) -> std::io::Result<Self> {
         let directory = match directory.canonicalize() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::path::absolute(directory)?,
             found => found?,
@@ -334,10 +337,10 @@ impl Target {
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// A list could not be fetched.
-    #[error("a list cannot be fetched: {0}")]
+    #[error("cannot fetch a list: {0}")]
     Fetch(#[from] FetchError),
     /// A list could not be read to its end.
-    #[error("the list {url} cannot be read: {source}")]
+    #[error("cannot read the list {url}: {source}")]
     List {
         /// The list.
         url: Url,
@@ -353,7 +356,7 @@ pub enum SyncError {
         found: String,
     },
     /// A package is of another kind than its dump.
-    #[error("the package {url} has a {found}, which is not the manifest that its dump should have")]
+    #[error("the package {url} has a manifest of the wrong kind: {found}")]
     OtherManifest {
         /// The package.
         url: Url,
@@ -361,7 +364,7 @@ pub enum SyncError {
         found: String,
     },
     /// A package is of a format that cannot be read, and has no manifest beside it (RS-101).
-    #[error("the package {url} is a file of type {media_type}: only ZIP packages can be read")]
+    #[error("the package {url} has the type {media_type}; only ZIP packages are supported")]
     PackageFormat {
         /// The package.
         url: Url,
@@ -369,7 +372,7 @@ pub enum SyncError {
         media_type: String,
     },
     /// A package that the run cannot do without cannot be fetched.
-    #[error("the package {url} cannot be fetched: {source}")]
+    #[error("cannot fetch the package {url}: {source}")]
     PackageFetch {
         /// The package.
         url: Url,
@@ -400,39 +403,35 @@ pub enum SyncError {
         /// The capability it states.
         found: String,
     },
-    /// The copy cannot have been in step at a time to come.
-    #[error("{from} is to come: give a time at which the copy was in step")]
+    /// The copy cannot have been in step at a time in the future.
+    #[error("--from {from} is in the future; give a time when the copy was in step")]
     InFuture {
-        /// The time that was told.
+        /// The given time.
         from: String,
     },
-    /// The Source no longer tells of changes that this copy has not seen (RS-197).
+    /// The Source no longer lists changes that this copy has not seen (RS-197).
     #[error(
-        "{url} tells of changes since {from}, but this copy needs those since {since}: synchronise it as a whole"
+        "{url} lists changes since {from}, but this copy needs those since {since}; run `sync` without --incremental"
     )]
     LostChanges {
         /// The Change List or its index.
         url: Box<Url>,
-        /// Since when it tells of changes.
+        /// When its changes begin.
         from: String,
         /// Up to where the copy is in step.
         since: String,
     },
     /// There is nothing to make a copy from.
-    #[error(
-        "the Source offers neither a Resource List nor a Resource Dump that may be used, so there is nothing to make a copy from"
-    )]
+    #[error("the Source offers no usable Resource List or Resource Dump, so there is nothing to copy")]
     NothingOffered,
     /// An index in an index (RS-044).
-    #[error("{url} is an index listed in an index: an index may only list plain lists")]
+    #[error("the index {url} is listed in another index; an index may list only plain lists")]
     NestedIndex {
         /// The inner index.
         url: Url,
     },
     /// A list under an index is of another origin (RS-200).
-    #[error(
-        "the list {url} is of another origin than its index: allow other origins if you trust this Source"
-    )]
+    #[error("the list {url} has another origin than its index; if you trust it, allow it with --origin")]
     ForeignComponent {
         /// The list, after redirects.
         url: Url,
@@ -447,20 +446,22 @@ pub enum SyncError {
     },
     /// With `--delete`, an empty list would empty the directory (RS-201).
     #[error(
-        "the Resource List {url} lists nothing that has a place here, so nothing is deleted: check the Source, or empty the directory by hand"
+        "the Resource List {url} lists no resource for this directory, so nothing is deleted; check the Source, or empty the directory yourself"
     )]
     Empty {
         /// The list.
         url: Url,
     },
     /// The lists lead to more resources than are taken.
-    #[error("the list leads to more than {max} resources, which is all that one copy takes")]
+    #[error("the list has more than {max} resources; increase --max-resources if you trust this Source")]
     TooManyResources {
         /// The bound.
         max: u64,
     },
     /// The documents of a run are larger than is taken.
-    #[error("{url} and the lists and manifests that belong to it have more than {max} bytes together")]
+    #[error(
+        "{url} with its lists and manifests is larger than {max} bytes; increase --max-list-size if you trust this Source"
+    )]
     ListsTooLarge {
         /// The Resource List, or else the Resource Dump.
         url: Url,
@@ -468,7 +469,9 @@ pub enum SyncError {
         max: u64,
     },
     /// The documents of a run name more lists and packages than are taken.
-    #[error("{url} and the lists that belong to it name more than {max} lists and packages together")]
+    #[error(
+        "{url} with its lists names more than {max} lists and packages; increase --max-parts if you trust this Source"
+    )]
     TooManyParts {
         /// The Resource List, or else the Resource Dump.
         url: Url,
@@ -476,29 +479,29 @@ pub enum SyncError {
         max: u64,
     },
     /// The run took too long; what it has done is done.
-    #[error("the run took longer than {max:?}: the next one goes on from there")]
+    #[error("the run took longer than {max:?}; the next run continues")]
     TooLong {
         /// The bound.
         max: Duration,
     },
     /// Another run works on the same copy.
-    #[error("another resync-destination works on {} at this moment: wait until it is done", directory.display())]
+    #[error("another resync-destination is using {}; wait until it is done", directory.display())]
     InUse {
         /// The copy.
         directory: PathBuf,
     },
     /// The directory cannot be read or changed.
-    #[error("the directory cannot be worked on: {0}")]
+    #[error("cannot use the directory: {0}")]
     Directory(#[from] std::io::Error),
 }
 
 impl SyncError {
     /// How long the Source asks to be left alone, if it does.
-    pub(crate) fn rest(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Fetch(error) => error.rest(),
+            Self::Fetch(error) => error.retry_after(),
             Self::PackageFetch { source, .. } => match &**source {
-                ResourceError::Fetch(error) => error.rest(),
+                ResourceError::Fetch(error) => error.retry_after(),
                 _ => None,
             },
             _ => None,

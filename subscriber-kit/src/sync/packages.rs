@@ -14,9 +14,9 @@ use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 
 use super::content::{Content, Space};
-use super::download::{Came, Transfer, blocking};
+use super::download::{Received, Transfer, blocking};
 use super::filter::matches_type;
-use super::folder::{CopyFolder, Room};
+use super::folder::{CopyFolder, Staging};
 use super::lists::Lists;
 use super::local::Facts;
 use super::report::shortened;
@@ -161,8 +161,8 @@ impl Packages {
                 Some(taken)
             }
             Err(error) => {
-                tracing::warn!(%error, "the rest of a package is of no use");
-                self.spoil(number);
+                tracing::warn!(%error, "cannot use the rest of a package");
+                self.invalidate(number);
                 None
             }
         }
@@ -178,20 +178,20 @@ impl Packages {
             };
             let open = File::open(&file)?;
             slot.file = Some(file);
-            open_package(open, &slot.url, &lists.room).await
+            open_package(open, &slot.url, &lists.staging).await
         };
         match opened.await {
             Ok(opened) => Some(opened),
             Err(error) => {
-                tracing::warn!(%error, "a package is of no use: what is in it is fetched one by one");
-                self.spoil(number);
+                tracing::warn!(%error, "cannot use a package; fetching its resources one by one");
+                self.invalidate(number);
                 None
             }
         }
     }
 
     /// A package that turned out to be of no use.
-    pub(crate) fn spoil(&mut self, number: u32) {
+    pub(crate) fn invalidate(&mut self, number: u32) {
         if let Some(slot) = self.slot(number) {
             slot.is_useless = true;
             slot.file = None;
@@ -252,7 +252,7 @@ impl Lists<'_> {
                 Ok(manifest) => return Ok((manifest, None)),
                 Err(error @ SyncError::ListsTooLarge { .. }) => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "the manifest beside a package is of no use: the package is fetched");
+                    tracing::warn!(%error, "cannot use the manifest beside a package; fetching the package");
                 }
             }
         }
@@ -260,7 +260,7 @@ impl Lists<'_> {
             return Err(SyncError::PackageFormat { url: listed.url.clone(), media_type });
         }
         let file = self.package(&listed.url, &listed.facts).await?;
-        let package = open_package(file.reopen()?, &listed.url, &self.room).await?;
+        let package = open_package(file.reopen()?, &listed.url, &self.staging).await?;
         let file = file.into_temp_path();
         Ok((Manifest::Inside(listed.url.clone(), Box::new(package)), Some(file)))
     }
@@ -284,7 +284,7 @@ impl Lists<'_> {
         let transfer = Transfer {
             client: self.client,
             options: self.options,
-            room: &self.room,
+            staging: &self.staging,
             url,
             list: self.list,
             mirrors: &[],
@@ -295,8 +295,8 @@ impl Lists<'_> {
         };
         let failed = |source| SyncError::PackageFetch { url: url.clone(), source: Box::new(source) };
         let came = transfer.run().await.map_err(failed)?;
-        let room = self.room.clone();
-        blocking(move || came.content.into_file(&mut Space::of(&room))).await.map_err(failed)
+        let staging = self.staging.clone();
+        blocking(move || came.content.into_file(&mut Space::of(&staging))).await.map_err(failed)
     }
 }
 
@@ -304,8 +304,8 @@ fn package_error(url: &Url, source: PackageError) -> SyncError {
     SyncError::Package { url: url.clone(), source: Box::new(source) }
 }
 
-async fn open_package(file: File, url: &Url, room: &Room) -> Result<Opened, SyncError> {
-    let folder = room.folder();
+async fn open_package(file: File, url: &Url, staging: &Staging) -> Result<Opened, SyncError> {
+    let folder = staging.folder();
     let open = move || Package::open_in(BufReader::new(file), PackageReadLimits::default(), folder);
     blocking(open).await.map_err(|source| package_error(url, source))
 }
@@ -313,7 +313,7 @@ async fn open_package(file: File, url: &Url, room: &Room) -> Result<Opened, Sync
 /// What became of one bitstream.
 pub(crate) enum Bitstream {
     /// Complete and as its entry says.
-    Came(Came),
+    Received(Received),
     /// Only this one is of no use: from its URI it may come.
     Useless,
     /// It must not, or cannot, be written here, wherever it comes from.
@@ -327,36 +327,36 @@ pub(crate) fn bitstream(
     folder: &CopyFolder,
     max: u64,
 ) -> Result<Bitstream, PackageError> {
-    let told = entry.metadata.as_ref().and_then(|metadata| metadata.length);
-    let file = match room_for(told, folder, max) {
+    let announced = entry.metadata.as_ref().and_then(|metadata| metadata.length);
+    let file = match file_for(announced, folder, max) {
         Ok(file) => file,
         Err(error) => return Ok(Bitstream::Refused(error)),
     };
-    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]), room: max, is_full: false };
+    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]), staging: max, is_full: false };
     match package.copy(entry, &mut out) {
         Ok(length) => {
             let hashes = out.hasher.finish();
             let content = Content::File(out.file);
-            Ok(Bitstream::Came(Came { content, length, hashes, modified: None, sent: None }))
+            Ok(Bitstream::Received(Received { content, length, hashes, modified: None, sent: None }))
         }
         Err(PackageError::Output(_)) if out.is_full => {
             Ok(Bitstream::Refused(ResourceError::TooLarge { max }))
         }
         Err(PackageError::Output(error)) => Ok(Bitstream::Refused(error.into())),
         Err(error) if error.is_about_one_entry() => {
-            tracing::debug!(loc = entry.loc, %error, "a bitstream is of no use");
+            tracing::debug!(loc = entry.loc, %error, "cannot use a bitstream");
             Ok(Bitstream::Useless)
         }
         Err(error) => Err(error),
     }
 }
 
-fn room_for(told: Option<u64>, folder: &CopyFolder, max: u64) -> Result<NamedTempFile, ResourceError> {
-    if told.is_some_and(|length| length > max) {
+fn file_for(announced: Option<u64>, folder: &CopyFolder, max: u64) -> Result<NamedTempFile, ResourceError> {
+    if announced.is_some_and(|length| length > max) {
         return Err(ResourceError::TooLarge { max });
     }
     // Where it cannot be told how much is free, writing will tell.
-    if let (Some(needed), Ok(free)) = (told, folder.free_space())
+    if let (Some(needed), Ok(free)) = (announced, folder.free_space())
         && needed > free
     {
         return Err(ResourceError::NoSpace { needed, free });
@@ -370,7 +370,7 @@ pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Result<Opti
     match package.copy_linked(link, &mut out) {
         Ok(_) => Ok(Some(out.bytes)),
         Err(error) if error.is_about_one_entry() || matches!(error, PackageError::Output(_)) => {
-            tracing::debug!(href = link.href, %error, "what is linked in a package is of no use");
+            tracing::debug!(href = link.href, %error, "cannot use a linked file of a package");
             Ok(None)
         }
         Err(error) => Err(error),
@@ -381,18 +381,18 @@ pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Result<Opti
 struct Hashing {
     file: NamedTempFile,
     hasher: Hasher,
-    room: u64,
+    staging: u64,
     is_full: bool,
 }
 
 impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.room {
+        if bytes.len() as u64 > self.staging {
             self.is_full = true;
             return Err(io::Error::other("it is larger than is taken"));
         }
         let written = self.file.write(bytes)?;
-        self.room -= written as u64;
+        self.staging -= written as u64;
         self.hasher.update(&bytes[..written]);
         Ok(written)
     }

@@ -42,9 +42,7 @@ pub enum PathError {
     #[error("its URI is not valid ({0})")]
     Uri(url::ParseError),
     /// The URI lies outside of what the directory stands for.
-    #[error(
-        "it lies outside of {base}, which the directory stands for: give a --base that holds all resources"
-    )]
+    #[error("it is not below {base}, the URL of the directory; give a --base that covers all resources")]
     OutsideBase {
         /// What the directory stands for.
         base: Url,
@@ -54,21 +52,19 @@ pub enum PathError {
     Segment(String),
     /// A segment holds what no file name here may have: NUL, and where names are text also control characters
     /// and what is not UTF-8.
-    #[error("its path holds characters that no file name may have")]
+    #[error("its path has characters that no file name may have")]
     Characters,
     /// A name that this program uses itself.
-    #[error("its path is one of this program's own names ({0:?})")]
+    #[error("its path is reserved for this program ({0:?})")]
     Reserved(String),
     /// Longer than file systems take, or too many folders deep.
     #[error("its path is too long for a file")]
     TooLong,
     /// A folder on its way is a symbolic link, which may lead anywhere.
-    #[error("{0} is a symbolic link, so nothing is written through it")]
+    #[error("{0} is a symbolic link; nothing is written through links")]
     Symlink(PathBuf),
     /// A folder on its way, or the file itself, is something else.
-    #[error(
-        "{0} is in the way: it is a {1}, which only --delete may remove, and only if nothing listed needs it"
-    )]
+    #[error("{0} is in the way: it is a {1}. --delete removes it if no listed resource needs it")]
     InTheWay(PathBuf, &'static str),
     /// Another resource already has this file.
     #[error("{0:?} already belongs to another resource of the list")]

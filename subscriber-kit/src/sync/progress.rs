@@ -19,10 +19,10 @@ pub struct Event<'e> {
 #[derive(Clone, Default)]
 pub struct Progress {
     counters: Arc<Counters>,
-    hear: Option<Arc<Hear>>,
+    listener: Option<Arc<Listener>>,
 }
 
-type Hear = dyn Fn(Event<'_>) + Send + Sync;
+type Listener = dyn Fn(Event<'_>) + Send + Sync;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -35,8 +35,8 @@ impl Progress {
     /// One that hears of every outcome in the moment in which it is counted, so that none has to be kept. A resource that
     /// failed and is tried again within the run is told of again, and so is a name without a place in a list that is read again.
     #[must_use]
-    pub fn telling(hear: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
-        Self { hear: Some(Arc::new(hear)), ..Self::default() }
+    pub fn with_listener(listener: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+        Self { listener: Some(Arc::new(listener)), ..Self::default() }
     }
 
     /// How many resources there are; 0 until that is known.
@@ -57,12 +57,12 @@ impl Progress {
         self.counters.bytes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn tell(&self, uri: &str, outcome: Result<Outcome, &str>) {
+    pub(super) fn report(&self, uri: &str, outcome: Result<Outcome, &str>) {
         if let Ok(outcome) = outcome {
-            tracing::debug!(uri, ?outcome, "a resource is dealt with");
+            tracing::debug!(uri, ?outcome, "handled a resource");
         }
-        if let Some(hear) = &self.hear {
-            hear(Event { uri, outcome });
+        if let Some(listener) = &self.listener {
+            listener(Event { uri, outcome });
         }
     }
 

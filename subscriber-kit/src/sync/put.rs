@@ -12,9 +12,9 @@ use url::Url;
 use walkdir::WalkDir;
 
 use super::ResourceError;
+use super::file_map::FileMap;
 use super::folder::{CopyFolder, unfinished_in};
 use super::path::{Obstacle, ObstacleKind, Ways, obstacle, relative_path, uri_or_path};
-use super::places::Places;
 use super::plan::Planned;
 use super::progress::Progress;
 use super::report::Outcome;
@@ -28,7 +28,7 @@ pub(crate) struct Placing {
     pub(crate) base: Url,
     pub(crate) progress: Progress,
     pub(crate) folder: Arc<CopyFolder>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) file_map: Arc<FileMap>,
     /// Whether what is not listed may be removed to make way.
     pub(crate) may_remove: bool,
     /// How many files were removed to make way.
@@ -42,19 +42,19 @@ pub(crate) struct Placing {
 /// Something that was moved out of the way, until the new file is in place.
 struct Aside {
     from: PathBuf,
-    room: TempDir,
+    staging: TempDir,
 }
 
 impl Aside {
     fn thing(&self) -> PathBuf {
-        self.room.path().join("old")
+        self.staging.path().join("old")
     }
 }
 
 impl Placing {
     /// Whether the way is free, or will be made free when the file is there.
     pub(crate) fn can_be_reached(&self, relative: &Path) -> Result<bool, ResourceError> {
-        if let Some(listed) = self.places.listed_above(relative) {
+        if let Some(listed) = self.file_map.listed_above(relative) {
             return Err(super::PathError::Collision(listed).into());
         }
         match obstacle(&self.directory, relative, &mut Ways::default())? {
@@ -69,7 +69,7 @@ impl Placing {
     pub(crate) fn lacks(&self, planned: &Planned, base: &Url, missing: &mut Option<PathBuf>) -> bool {
         let Ok(relative) = relative_path(&planned.line.loc, &planned.url, base) else { return false };
         if missing.is_some() && missing.as_deref() == relative.parent() {
-            return self.places.listed_above(&relative).is_none();
+            return self.file_map.listed_above(&relative).is_none();
         }
         let is_missing = |path: &Path| {
             let found = self.directory.join(path).symlink_metadata();
@@ -93,7 +93,7 @@ impl Placing {
         let mut aside = Vec::new();
         let put = self.make_way(relative, ways, &mut aside).and_then(|()| self.rename(file, relative));
         match &put {
-            Ok(_) => aside.iter().for_each(|one| self.tell_removed(&one.thing(), &one.from)),
+            Ok(_) => aside.iter().for_each(|one| self.report_removed(&one.thing(), &one.from)),
             Err(_) => aside.iter().rev().for_each(put_back),
         }
         put
@@ -105,13 +105,13 @@ impl Placing {
             return Ok(());
         };
         if self.pretended.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone()) {
-            self.tell_removed(&path, &path);
+            self.report_removed(&path, &path);
         }
         Ok(())
     }
 
     /// All that is there now and was there before.
-    fn tell_removed(&self, now: &Path, before: &Path) {
+    fn report_removed(&self, now: &Path, before: &Path) {
         let before = before.strip_prefix(&self.directory).unwrap_or(before);
         // What a symbolic link leads to stays.
         let files = WalkDir::new(now).follow_root_links(false).into_iter().filter_map(Result::ok);
@@ -119,7 +119,7 @@ impl Placing {
             let inner = entry.path().strip_prefix(now).unwrap_or(Path::new(""));
             let relative: PathBuf = before.iter().chain(inner).collect();
             self.removed.fetch_add(1, Ordering::Relaxed);
-            self.progress.tell(&uri_or_path(&relative, &self.base), Ok(Outcome::Deleted));
+            self.progress.report(&uri_or_path(&relative, &self.base), Ok(Outcome::Deleted));
         }
     }
 
@@ -133,7 +133,7 @@ impl Placing {
             if !self.may_make_way(&obstacle)? {
                 return Err(super::PathError::from(obstacle).into());
             }
-            let one = Aside { from: obstacle.path, room: self.folder.aside()? };
+            let one = Aside { from: obstacle.path, staging: self.folder.aside()? };
             std::fs::rename(&one.from, one.thing())?;
             ways.forget();
             aside.push(one);
@@ -173,8 +173,8 @@ impl Placing {
         let needed = match obstacle.kind {
             ObstacleKind::State => return Ok(false),
             // That it is in the way means that a folder is listed there; a file of that path must not be.
-            ObstacleKind::Symlink | ObstacleKind::File => self.places.lists(relative),
-            ObstacleKind::Folder => self.places.has_below(relative) || holds_a_state(&obstacle.path)?,
+            ObstacleKind::Symlink | ObstacleKind::File => self.file_map.lists(relative),
+            ObstacleKind::Folder => self.file_map.has_below(relative) || holds_a_state(&obstacle.path)?,
         };
         Ok(self.may_remove && !needed)
     }
@@ -182,7 +182,7 @@ impl Placing {
 
 fn put_back(aside: &Aside) {
     if let Err(error) = std::fs::rename(aside.thing(), &aside.from) {
-        tracing::error!(%error, path = %aside.from.display(), "what should have made way cannot be put back");
+        tracing::error!(%error, path = %aside.from.display(), "cannot move a file or folder back to its place");
     }
 }
 
@@ -199,7 +199,7 @@ fn holds_a_state(folder: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::super::Target;
-    use super::super::places::places_of;
+    use super::super::file_map::file_map_of;
     use super::*;
 
     #[test]
@@ -209,13 +209,13 @@ mod tests {
         std::fs::create_dir_all(old.parent().unwrap()).unwrap();
         std::fs::write(&old, "old").unwrap();
         let base = Url::parse("http://a.example/").unwrap();
-        let places = places_of(base.as_str(), &["x"]);
+        let file_map = file_map_of(base.as_str(), &["x"]);
         let placing = Placing {
             directory: copy.path().to_owned(),
             base: base.clone(),
             progress: Progress::default(),
             folder: Arc::new(CopyFolder::open(&Target::open(copy.path(), base).unwrap()).unwrap()),
-            places: Arc::new(places),
+            file_map: Arc::new(file_map),
             may_remove: true,
             removed: AtomicU64::new(0),
             one_at_a_time: Mutex::new(()),

@@ -1,4 +1,4 @@
-//! What a synchronisation did, and what it could not do.
+//! The report of a synchronisation.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::copy_state::Retry;
+use super::gaps::GapHistory;
 use super::progress::Progress;
-use super::seams::Seams;
-use super::standing::Undone;
 use super::{ResourceError, SyncError};
 
 /// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
-/// [told of](super::Progress::telling).
+/// [reported](super::Progress::with_listener).
 pub const FAILURES_KEPT: usize = 100;
 
 /// How many bytes of a URI or a cause they spell out: more than a path may have, so that only nonsense is cut.
-const MAX_TOLD: usize = 16 * 1024;
+const MAX_TEXT: usize = 16 * 1024;
 
 /// One resource that is not in step, and why.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct Report {
     /// What it went by.
     #[serde(default)]
     pub method: Method,
-    /// How many resources the Source lists; for an incremental one, how many changed, those that were deleted apart.
+    /// How many resources the Source lists; for an incremental run, how many were created or updated.
     pub resources: u64,
     /// Files that were not there.
     pub created: u64,
@@ -53,7 +53,7 @@ pub struct Report {
     pub updated: u64,
     /// Files that were removed.
     pub deleted: u64,
-    /// Files whose resources are told to be deleted, and that stay because deletion was not asked for.
+    /// Files whose resources were deleted at the Source, and that stay without [`delete`](super::SyncOptions::delete).
     #[serde(default)]
     pub kept: u64,
     /// Files that should be removed and cannot be; they are among the failures.
@@ -63,19 +63,18 @@ pub struct Report {
     pub unchanged: u64,
     /// Resources that are not in step.
     pub failed: u64,
-    /// Whether a further try may bring more although the Source's list stays as it is. A name that has no
-    /// place or a 404 is not worth one.
+    /// Whether a retry may help although the Source's list stays the same. It does not for an unusable name or a 404.
     #[serde(default)]
-    pub may_mend: bool,
-    /// Why nothing was deleted although that was asked for, but for what an incremental one was told to be gone (RS-201).
+    pub retry_may_help: bool,
+    /// Why no unlisted file was deleted although that was requested (RS-201). Deletions in a Change List were done.
     #[serde(default)]
     pub deletion_skipped: Option<String>,
-    /// Why the Source's lists may not be true of one time, so that more may have changed than was dealt with (RS-197).
+    /// Why changes may be missing, for example because of a gap between the Change Lists (RS-197).
     #[serde(default)]
-    pub uncertain: Option<String>,
-    /// What the Source's lists of changes left untold so far; with [`uncertain`](Self::uncertain) no Resource List told it since.
+    pub unproven: Option<String>,
+    /// The gaps between the Source's Change Lists so far. While [`unproven`](Self::unproven), no Resource List has closed the last.
     #[serde(default)]
-    pub seams: Box<Seams>,
+    pub gaps: Box<GapHistory>,
     /// How many of the updated files were made by patches (RS-174).
     #[serde(default)]
     pub patched: u64,
@@ -86,18 +85,18 @@ pub struct Report {
     pub bytes_hashed: u64,
     /// The failures, at most the first hundred.
     pub failures: Vec<Failure>,
-    /// Whether what failed and may mend is remembered, so that dealing with the changes tries it again.
+    /// Whether the failures that a retry may resolve are saved for the next incremental run.
     #[serde(skip)]
     pub(crate) is_remembered: bool,
-    /// Whether something came that is not what was told.
+    /// Whether a download did not match its list.
     #[serde(skip)]
     pub(crate) mismatched: bool,
-    /// Up to when the lists tell what happened, if they say.
+    /// The time up to which the lists are complete, if they say.
     #[serde(skip)]
     pub(crate) reached: Option<DateTime>,
-    /// After how long what was told of and is not there is to be asked for again, where a run over changes does that.
+    /// When an incremental run should request missing resources again.
     #[serde(skip)]
-    pub(crate) asks_again_in: Option<Duration>,
+    pub(crate) retry_in: Option<Duration>,
 }
 
 /// What became of one resource that did not fail.
@@ -111,7 +110,7 @@ pub enum Outcome {
     Unchanged,
     /// Its file, or one of no resource, was removed.
     Deleted,
-    /// It is told to be deleted, and its file stays because deletion was not asked for.
+    /// It was deleted at the Source, and its file stays without `--delete`.
     Kept,
 }
 
@@ -130,11 +129,10 @@ impl Outcome {
 }
 
 impl Report {
-    /// Whether the copy holds everything the Source lists and, where deletion was asked for, nothing else; and whether that
-    /// is certain.
+    /// Whether the copy certainly has everything the Source lists, and nothing else if deletion was requested.
     #[must_use]
     pub fn in_step(&self) -> bool {
-        self.is_done() && self.uncertain.is_none()
+        self.is_done() && self.unproven.is_none()
     }
 
     /// Whether all that the Source lists was done.
@@ -142,14 +140,14 @@ impl Report {
         self.failed + self.not_deleted == 0 && self.deletion_skipped.is_none()
     }
 
-    /// Counts what became of a resource, and tells of it.
+    /// Counts and reports the outcome of one resource.
     pub(crate) fn count(&mut self, to: &Progress, loc: &str, outcome: Result<Outcome, ResourceError>) {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
                 tracing::warn!(%loc, %error, "a resource is not in step");
                 self.failed += 1;
-                self.may_mend |= error.may_mend();
+                self.retry_may_help |= error.retry_may_help();
                 self.mismatched |= error.is_mismatch();
                 return self.name(to, loc, &error.to_string());
             }
@@ -162,21 +160,21 @@ impl Report {
             Outcome::Kept => &mut self.kept,
         };
         *counter += 1;
-        to.tell(loc, Ok(outcome));
+        to.report(loc, Ok(outcome));
     }
 
-    /// Tells of a resource that this run does not ask for, since it was not there.
-    pub(crate) fn rests(&mut self, to: &Progress, loc: &str, cause: &str) {
+    /// Reports a missing resource that this run does not request again.
+    pub(crate) fn postponed(&mut self, to: &Progress, loc: &str, cause: &str) {
         self.resources += 1;
         self.failed += 1;
-        self.name(to, loc, &format!("{cause}; asked for again by a later run"));
+        self.name(to, loc, &format!("{cause}; a later run requests it again"));
     }
 
-    /// Tells of a file that cannot be removed.
+    /// Reports a file that cannot be removed.
     pub(crate) fn not_removed(&mut self, to: &Progress, loc: &str, error: &ResourceError) {
-        tracing::warn!(%loc, %error, "a file stays that should be removed");
+        tracing::warn!(%loc, %error, "cannot remove a file");
         self.not_deleted += 1;
-        self.may_mend |= error.may_mend();
+        self.retry_may_help |= error.retry_may_help();
         self.name(to, loc, &error.to_string());
     }
 
@@ -184,7 +182,7 @@ impl Report {
     pub(crate) fn unreadable(&mut self, to: &Progress, list: &Url, entries: usize, first: &Violation) {
         self.failed += u64::try_from(entries).unwrap_or(u64::MAX);
         if entries > 0 {
-            let cause = format!("{entries} entries of this list cannot be understood; {first}");
+            let cause = format!("cannot understand {entries} entries of this list; {first}");
             self.name(to, list.as_str(), &cause);
         }
     }
@@ -197,14 +195,14 @@ impl Report {
 
     fn name(&mut self, to: &Progress, loc: &str, cause: &str) {
         note(&mut self.failures, loc, cause);
-        to.tell(loc, Err(cause));
+        to.report(loc, Err(cause));
     }
 
-    /// The findings of a run that went on at once with what had been left `undone`.
-    pub(crate) fn followed_by(mut self, next: Self, undone: &[Undone]) -> Self {
-        let gone = undone.iter().filter(|undone| undone.line.is_gone).count() as u64;
-        let count = undone.len() as u64 - gone;
-        self.failures.retain(|failure| !undone.iter().any(|undone| undone.line.loc == failure.loc));
+    /// The findings of two runs, of which the second handled the `retries` of the first.
+    pub(crate) fn followed_by(mut self, next: Self, retries: &[Retry]) -> Self {
+        let gone = retries.iter().filter(|retry| retry.line.is_gone).count() as u64;
+        let count = retries.len() as u64 - gone;
+        self.failures.retain(|failure| !retries.iter().any(|retry| retry.line.loc == failure.loc));
         self.failures.extend(next.failures);
         self.failures.truncate(FAILURES_KEPT);
         Self {
@@ -216,10 +214,10 @@ impl Report {
             not_deleted: self.not_deleted.saturating_sub(gone) + next.not_deleted,
             unchanged: self.unchanged + next.unchanged,
             failed: self.failed.saturating_sub(count) + next.failed,
-            may_mend: next.may_mend,
+            retry_may_help: next.retry_may_help,
             is_remembered: next.is_remembered,
             reached: next.reached,
-            asks_again_in: next.asks_again_in,
+            retry_in: next.retry_in,
             patched: self.patched + next.patched,
             // These are counted over both.
             bytes_fetched: next.bytes_fetched,
@@ -237,18 +235,18 @@ impl Report {
     }
 }
 
-/// Keeps it, if there is room.
+/// Adds a failure, up to the limit.
 pub(crate) fn note(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
     if failures.len() < FAILURES_KEPT {
         failures.push(Failure { loc: shortened(loc), cause: shortened(cause) });
     }
 }
 
-/// As much of a text of the Source as is told of it.
+/// A text of the Source, cut to a sensible length.
 pub(crate) fn shortened(text: &str) -> String {
-    if text.len() <= MAX_TOLD {
+    if text.len() <= MAX_TEXT {
         return text.to_owned();
     }
-    let end = (0..=MAX_TOLD).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     format!("{}…", &text[..end])
 }

@@ -10,21 +10,21 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::datetime::DateTime;
 use url::Url;
 
-use super::baseline::Work;
 use super::batch::{self, Ready, Written, put_all};
 use super::changes::Point;
+use super::copy_state::{CopyState, MAX_RETRIES, Retry};
 use super::download::{Transfer, blocking};
 use super::dump::Filled;
+use super::file_map::FileMap;
 use super::lists::Lists;
 use super::local::{self, Facts, Local};
-use super::memory::{Known, Learn, Memory, Scope};
+use super::memory::{KnownFile, Learn, Memory, Scope};
 use super::packages::Packages;
 use super::path::relative_path;
-use super::places::Places;
 use super::plan::{Line, Plan, Planned};
 use super::put::Placing;
 use super::report::{Outcome, Report};
-use super::standing::{MAX_UNDONE, Standing, Undone};
+use super::work::Work;
 use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
@@ -40,69 +40,73 @@ pub(super) struct Run<'s> {
     /// What a dump brought, before the list decides.
     pub(super) filled: Filled,
     /// What became of the lines whose bitstreams lie in packages.
-    pub(super) unpacked: Mutex<HashMap<u32, Result<Brought, ResourceError>>>,
+    pub(super) unpacked: Mutex<HashMap<u32, Result<Synced, ResourceError>>>,
     pub(super) packages: tokio::sync::Mutex<Packages>,
     pub(super) patched: AtomicU64,
 }
 
 /// What the work on all of them left.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct RunOutcome {
     /// The folders that were changed.
     pub(super) changed: HashSet<PathBuf>,
     /// What failed and is to be tried again, as much as is remembered.
-    undone: Vec<Undone>,
+    retries: Vec<Retry>,
     /// How often runs before this one asked in vain for what they left undone and nothing new is told of, by its URI.
-    vain: HashMap<String, u32>,
+    times_missing: HashMap<String, u32>,
     /// Whether more failed than that.
-    is_too_much: bool,
+    has_overflowed: bool,
     /// Whether some of that may mend by itself.
-    is_too_much_to_mend: bool,
+    lost_retryable: bool,
 }
 
-impl Made {
+impl RunOutcome {
     /// For a run that tries `again` what others left undone.
-    pub(super) fn after<'u>(again: impl Iterator<Item = &'u Undone>) -> Self {
-        Self { vain: again.map(|undone| (undone.line.loc.clone(), undone.vain)).collect(), ..Self::default() }
+    pub(super) fn after<'u>(again: impl Iterator<Item = &'u Retry>) -> Self {
+        Self {
+            times_missing: again.map(|retry| (retry.line.loc.clone(), retry.times_missing)).collect(),
+            ..Self::default()
+        }
     }
 
     pub(super) fn failed(&mut self, line: &Line, error: &ResourceError) {
         if !error.is_for_later() {
             return;
         }
-        if self.undone.len() < MAX_UNDONE {
-            let vain = self.vain.get(&line.loc).copied().unwrap_or(0);
-            self.undone.push(Undone::new(line.clone().for_later(), error, vain, DateTime::now()));
+        if self.retries.len() < MAX_RETRIES {
+            let times_missing = self.times_missing.get(&line.loc).copied().unwrap_or(0);
+            self.retries.push(Retry::new(line.clone().for_later(), error, times_missing, DateTime::now()));
         } else {
-            self.is_too_much = true;
-            self.is_too_much_to_mend |= error.may_mend();
+            self.has_overflowed = true;
+            self.lost_retryable |= error.retry_may_help();
         }
     }
 
     /// What this run lets rest stays undone.
-    pub(super) fn rests(&mut self, undone: &Undone) {
-        self.undone.push(undone.clone());
+    pub(super) fn postpone(&mut self, retry: &Retry) {
+        self.retries.push(retry.clone());
     }
 
-    /// After how long a later run is to ask again for what is not there, of what it `asks` for.
-    pub(super) fn asks_again_in(&self, asks: impl Fn(&Line) -> bool) -> Option<Duration> {
+    /// After how long a later run is to ask again for what is not there, of what it `is_requested` for.
+    pub(super) fn retry_in(&self, is_requested: impl Fn(&Line) -> bool) -> Option<Duration> {
         let now = DateTime::now();
-        let not_there = self.undone.iter().filter(|undone| undone.vain > 0 && asks(&undone.line));
-        not_there.map(|undone| undone.rest_at(now)).min()
+        let not_there =
+            self.retries.iter().filter(|retry| retry.times_missing > 0 && is_requested(&retry.line));
+        not_there.map(|retry| retry.pause_at(now)).min()
     }
 
     /// Where the copy stands after a run over changes; `None` if too much failed to be remembered, so that they must be
     /// read again.
-    pub(super) fn standing(&mut self, scope: &Scope, point: Point) -> Option<Standing> {
-        let undone = std::mem::take(&mut self.undone);
-        (!self.is_too_much).then(|| Standing::new(scope.clone(), point, undone))
+    pub(super) fn copy_state(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
+        let retries = std::mem::take(&mut self.retries);
+        (!self.has_overflowed).then(|| CopyState::new(scope.clone(), point, retries))
     }
 
     /// The same after a baseline. Of what only a new list mends, as much is remembered as there is room for, since that
     /// list leads to all of it.
-    pub(super) fn standing_of_all(&mut self, scope: &Scope, point: Point) -> Option<Standing> {
-        self.is_too_much = self.is_too_much_to_mend;
-        self.standing(scope, point)
+    pub(super) fn copy_state_after_baseline(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
+        self.has_overflowed = self.lost_retryable;
+        self.copy_state(scope, point)
     }
 }
 
@@ -111,7 +115,7 @@ struct Done {
     /// `None` for a path that could not be found again.
     relative: Option<PathBuf>,
     /// `None` where another line is the last word.
-    result: Option<Result<Brought, ResourceError>>,
+    result: Option<Result<Synced, ResourceError>>,
 }
 
 /// How far one line is.
@@ -148,32 +152,32 @@ impl Waiting {
 /// The new file of a resource, and what was there before.
 pub(super) struct New {
     pub(super) ready: Ready,
-    pub(super) look: local::Look,
+    pub(super) comparison: local::Comparison,
     pub(super) is_patched: bool,
 }
 
 /// What became of a resource that was looked at.
 enum Found {
-    Done(Brought),
+    Done(Synced),
     New(New),
 }
 
 /// What bringing one file in step brought.
-pub(super) struct Brought {
+pub(super) struct Synced {
     pub(super) outcome: Outcome,
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<KnownFile>,
     pub(super) hashed: u64,
 }
 
 impl<'s> Run<'s> {
-    pub(super) fn new(work: &'s Work<'s>, places: Arc<Places>, known: Memory, may_remove: bool) -> Self {
+    pub(super) fn new(work: &'s Work<'s>, file_map: Arc<FileMap>, known: Memory, may_remove: bool) -> Self {
         let Work { client, target, options, .. } = *work;
         let placing = Placing {
             directory: target.directory.clone(),
             base: target.base.clone(),
             progress: options.progress.clone(),
             folder: Arc::clone(&work.folder),
-            places,
+            file_map,
             may_remove,
             removed: AtomicU64::new(0),
             one_at_a_time: Mutex::new(()),
@@ -205,12 +209,12 @@ impl<'s> Run<'s> {
         &self,
         plan: &Plan,
         report: &mut Report,
-        made: &mut Made,
+        run_outcome: &mut RunOutcome,
     ) -> Result<(), SyncError> {
         let mut steps = plan.begin(true)?;
         while let Some(Planned { number, url, line, .. }) = steps.next().await? {
             let Ok(relative) = relative_path(&line.loc, &url, &self.target.base) else { continue };
-            if !self.placing.places.is_last_word(&relative, number) {
+            if !self.placing.file_map.is_last_word(&relative, number) {
                 continue;
             }
             let (target, path) = (self.target.clone(), relative.clone());
@@ -219,14 +223,14 @@ impl<'s> Run<'s> {
             match (was_there, self.options.delete) {
                 (Ok(true), true) => {
                     report.count(&self.options.progress, &line.loc, Ok(Outcome::Deleted));
-                    made.changed.extend(folders_above(&self.target.directory, &relative));
+                    run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
                 }
                 (Ok(true), false) => report.count(&self.options.progress, &line.loc, Ok(Outcome::Kept)),
                 (Ok(false), _) => {}
                 (Err(error), _) => {
                     let error = ResourceError::Remove(error);
                     report.not_removed(&self.options.progress, &line.loc, &error);
-                    made.failed(&line, &error);
+                    run_outcome.failed(&line, &error);
                 }
             }
         }
@@ -238,7 +242,7 @@ impl<'s> Run<'s> {
         &self,
         plan: &Plan,
         report: &mut Report,
-        made: &mut Made,
+        run_outcome: &mut RunOutcome,
         learnt: &mut dyn Learn,
     ) -> Result<(), SyncError> {
         let (mut work, mut placing) = (FuturesUnordered::new(), FuturesUnordered::new());
@@ -248,7 +252,7 @@ impl<'s> Run<'s> {
         let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base, &mut missing))?;
         // How many bytes what is under way may take in memory.
         let (mut planning, mut coming) = (true, 0);
-        self.options.progress.begin(self.placing.places.wanted());
+        self.options.progress.begin(self.placing.file_map.wanted());
         loop {
             // What comes while one batch is put in place is the next; while one is made durable another is written.
             let is_time = match placing.len() {
@@ -272,12 +276,12 @@ impl<'s> Run<'s> {
                 Some((most, step)) = work.next(), if !work.is_empty() => {
                     coming -= most;
                     match step {
-                        Step::Done(done) => self.note(done, made, report, learnt),
+                        Step::Done(done) => self.note(done, run_outcome, report, learnt),
                         Step::New(line, new) => waiting.push(line, new),
                     }
                 },
                 Some(put) = placing.next(), if !placing.is_empty() => for done in put {
-                    self.note(done, made, report, learnt);
+                    self.note(done, run_outcome, report, learnt);
                 },
                 else => return Ok(()),
             }
@@ -293,32 +297,33 @@ impl<'s> Run<'s> {
     }
 
     /// Puts new files in place; gives what that brought for each, in their order.
-    pub(super) async fn put_new(&self, batch: Vec<New>) -> Vec<Result<Brought, ResourceError>> {
-        let parts = batch.into_iter().map(|New { ready, look, is_patched }| (ready, (look, is_patched)));
+    pub(super) async fn put_new(&self, batch: Vec<New>) -> Vec<Result<Synced, ResourceError>> {
+        let parts =
+            batch.into_iter().map(|New { ready, comparison, is_patched }| (ready, (comparison, is_patched)));
         let (ready, before): (Vec<_>, Vec<_>) = parts.unzip();
         let placing = Arc::clone(&self.placing);
         let put = blocking(move || put_all(&placing, ready)).await;
-        let brought = |(put, (look, is_patched)): (Result<Written, _>, (local::Look, bool))| {
+        let brought = |(put, (comparison, is_patched)): (Result<Written, _>, (local::Comparison, bool))| {
             self.patched.fetch_add(u64::from(is_patched && put.is_ok()), Ordering::Relaxed);
-            put.map(|written| Brought::of(written, &look))
+            put.map(|written| Synced::of(written, &comparison))
         };
         put.into_iter().zip(before).map(brought).collect()
     }
 
-    fn note(&self, done: Done, made: &mut Made, report: &mut Report, learnt: &mut dyn Learn) {
+    fn note(&self, done: Done, run_outcome: &mut RunOutcome, report: &mut Report, learnt: &mut dyn Learn) {
         let Done { line, relative, result } = done;
         let Some(result) = result else { return };
         self.options.progress.one_done();
         if let Err(error) = &result {
-            made.failed(&line, error);
+            run_outcome.failed(&line, error);
         }
-        let outcome = result.map(|Brought { outcome, known, hashed }| {
+        let outcome = result.map(|Synced { outcome, known, hashed }| {
             let is_filled = relative.as_ref().is_some_and(|relative| self.filled.contains_key(relative));
             let outcome = if is_filled { Outcome::Created } else { outcome };
             report.bytes_hashed += hashed;
             if let Some(relative) = relative {
                 if outcome != Outcome::Unchanged {
-                    made.changed.extend(folders_above(&self.target.directory, &relative));
+                    run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
                 }
                 if let Some(known) = known {
                     learnt.learn(&relative, known, outcome != Outcome::Unchanged);
@@ -331,7 +336,7 @@ impl<'s> Run<'s> {
 
     async fn resource(&self, planned: Planned) -> Step {
         let (relative, result) = match relative_path(&planned.line.loc, &planned.url, &self.target.base) {
-            Ok(relative) if !self.placing.places.is_last_word(&relative, planned.number) => (None, None),
+            Ok(relative) if !self.placing.file_map.is_last_word(&relative, planned.number) => (None, None),
             Ok(relative) => match self.bring_in_step(&planned, &relative).await {
                 Ok(Found::New(new)) => return Step::New(planned.line, new),
                 Ok(Found::Done(brought)) => (Some(relative), Some(Ok(brought))),
@@ -347,55 +352,56 @@ impl<'s> Run<'s> {
         if let Some(unpacked) = unpacked {
             return unpacked.map(Found::Done);
         }
-        let look = if planned.is_missing {
-            local::Look::of(Local::Missing)
+        let comparison = if planned.is_missing {
+            local::Comparison::of(Local::Missing)
         } else {
             self.compare(planned, relative).await?
         };
-        if look.local == Local::Same {
-            let local::Look { known, hashed, .. } = look;
-            return Ok(Found::Done(Brought { outcome: Outcome::Unchanged, known, hashed }));
+        if comparison.local == Local::Same {
+            let local::Comparison { known, hashed, .. } = comparison;
+            return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
         }
         if self.options.dry_run {
-            let outcome = if look.local == Local::Missing { Outcome::Created } else { Outcome::Updated };
+            let outcome =
+                if comparison.local == Local::Missing { Outcome::Created } else { Outcome::Updated };
             if outcome == Outcome::Created && !planned.is_missing {
                 let (placing, relative) = (Arc::clone(&self.placing), relative.to_owned());
                 blocking(move || placing.pretend(&relative)).await?;
             }
-            return Ok(Found::Done(Brought { outcome, known: None, hashed: look.hashed }));
+            return Ok(Found::Done(Synced { outcome, known: None, hashed: comparison.hashed }));
         }
-        if let Some(came) = self.patch(&planned.line, relative, look.local).await {
-            let ready = Ready::new(came, &planned.line.facts, relative);
-            return Ok(Found::New(New { ready, look, is_patched: true }));
+        if let Some(received) = self.patch(&planned.line, relative, comparison.local).await {
+            let ready = Ready::new(received, &planned.line.facts, relative);
+            return Ok(Found::New(New { ready, comparison, is_patched: true }));
         }
         let line = &planned.line;
         let alternate = line.alternate.as_deref().and_then(|place| Url::parse(place).ok());
         let (mirrors, via) = (self.elsewhere(line, &line.mirrors), self.elsewhere(line, line.via.as_slice()));
         let url = alternate.as_ref().unwrap_or(&planned.url);
-        let sent = look.known.as_ref().and_then(|known| known.sent.clone());
-        let sent = sent.filter(|sent| look.local == Local::Unverifiable && sent.url == url.as_str());
+        let sent = comparison.known.as_ref().and_then(|known| known.sent.clone());
+        let sent = sent.filter(|sent| comparison.local == Local::Unverifiable && sent.url == url.as_str());
         let transfer = Transfer {
             mirrors: &mirrors,
             via: via.first(),
             unless: sent.as_ref().map(|sent| &sent.validators).filter(|_| mirrors.is_empty()),
             ..self.transfer(url, &line.facts)
         };
-        let came = match transfer.run().await {
+        let received = match transfer.run().await {
             Err(error) if transfer.unless.is_some() && error.is_unchanged() => {
-                let local::Look { known, hashed, .. } = look;
-                return Ok(Found::Done(Brought { outcome: Outcome::Unchanged, known, hashed }));
+                let local::Comparison { known, hashed, .. } = comparison;
+                return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
             }
-            came => came?,
+            received => received?,
         };
-        let ready = Ready::new(came, &line.facts, relative);
-        Ok(Found::New(New { ready, look, is_patched: false }))
+        let ready = Ready::new(received, &line.facts, relative);
+        Ok(Found::New(New { ready, comparison, is_patched: false }))
     }
 
     pub(super) fn transfer<'t>(&'t self, url: &'t Url, facts: &'t Facts) -> Transfer<'t> {
         Transfer {
             client: self.client,
             options: self.options,
-            room: &self.lists.room,
+            staging: &self.lists.staging,
             url,
             list: self.lists.list,
             mirrors: &[],
@@ -407,13 +413,13 @@ impl<'s> Run<'s> {
     }
 
     /// Where else the bytes may be had: another origin is believed only if a hash proves what it sends.
-    fn elsewhere(&self, line: &Line, places: &[String]) -> Vec<Url> {
+    fn elsewhere(&self, line: &Line, file_map: &[String]) -> Vec<Url> {
         let is_proven = line.facts.algorithm().is_some();
         let is_allowed = |place: &Url| {
             Authority::SameOrigin.allows(place, &self.home)
                 || (is_proven && (self.options.mirrors || self.options.authority.allows(place, &self.home)))
         };
-        places.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
+        file_map.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
     }
 
     /// Compares the file of a resource with the facts. One that is not there because something must make way
@@ -422,14 +428,14 @@ impl<'s> Run<'s> {
         &self,
         planned: &Planned,
         relative: &Path,
-    ) -> Result<local::Look, ResourceError> {
+    ) -> Result<local::Comparison, ResourceError> {
         let filled = self.filled.get(relative).cloned().flatten();
         let known = filled.or_else(|| self.known.files.get(relative).cloned());
         let (placing, relative, facts) =
             (Arc::clone(&self.placing), relative.to_owned(), planned.line.facts.clone());
         blocking(move || {
             if !placing.can_be_reached(&relative)? {
-                return Ok(local::Look::of(Local::Missing));
+                return Ok(local::Comparison::of(Local::Missing));
             }
             Ok(local::compare(&placing.directory.join(relative), &facts, known.as_ref())?)
         })
@@ -437,14 +443,14 @@ impl<'s> Run<'s> {
     }
 }
 
-impl Brought {
-    pub(super) fn of(written: Written, look: &local::Look) -> Self {
-        let (outcome, known) = match (written, look.local) {
+impl Synced {
+    pub(super) fn of(written: Written, comparison: &local::Comparison) -> Self {
+        let (outcome, known) = match (written, comparison.local) {
             (Written::Identical(known), _) => (Outcome::Unchanged, known),
             (Written::Replaced(known), Local::Missing) => (Outcome::Created, known),
             (Written::Replaced(known), _) => (Outcome::Updated, known),
         };
-        Self { outcome, known, hashed: look.hashed }
+        Self { outcome, known, hashed: comparison.hashed }
     }
 }
 

@@ -9,8 +9,8 @@ use url::Url;
 
 use super::batch::{self, Ready};
 use super::content::Content;
-use super::download::{Came, Transfer, blocking};
-use super::folder::Room;
+use super::download::{Received, Transfer, blocking};
+use super::folder::Staging;
 use super::local::{self, Facts, Local};
 use super::packages::{Bitstream, Opened, Packages, bitstream, linked};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
@@ -18,7 +18,7 @@ use super::path::relative_path;
 use super::plan::{Line, Plan};
 use super::put::Placing;
 use super::report::Outcome;
-use super::run::{Brought, New, Run};
+use super::run::{New, Run, Synced};
 use super::{ResourceError, SyncError, SyncOptions};
 
 impl Run<'_> {
@@ -35,22 +35,22 @@ impl Run<'_> {
             let Ok(relative) = relative_path(&planned.line.loc, &planned.url, &self.target.base) else {
                 continue;
             };
-            if !self.placing.places.is_last_word(&relative, planned.number) {
+            if !self.placing.file_map.is_last_word(&relative, planned.number) {
                 continue;
             }
-            let Ok(look) = self.compare(&planned, &relative).await else { continue };
-            if look.local == Local::Same {
-                let local::Look { known, hashed, .. } = look;
-                self.is_done(planned.number, Ok(Brought { outcome: Outcome::Unchanged, known, hashed }));
+            let Ok(comparison) = self.compare(&planned, &relative).await else { continue };
+            if comparison.local == Local::Same {
+                let local::Comparison { known, hashed, .. } = comparison;
+                self.is_done(planned.number, Ok(Synced { outcome: Outcome::Unchanged, known, hashed }));
                 continue;
             }
             let (placing, entry) = (Arc::clone(&self.placing), packed_entry(&planned.line));
             let max = self.options.max_resource_bytes;
             let take = move |open: &mut Opened| bitstream(open, &entry, &placing.folder, max);
             match packages.read(package, self.lists, take).await {
-                Some(Bitstream::Came(came)) => {
-                    let ready = Ready::new(came, &planned.line.facts, &relative);
-                    batch.push((planned.number, New { ready, look, is_patched: false }));
+                Some(Bitstream::Received(received)) => {
+                    let ready = Ready::new(received, &planned.line.facts, &relative);
+                    batch.push((planned.number, New { ready, comparison, is_patched: false }));
                 }
                 Some(Bitstream::Refused(error)) => self.is_done(planned.number, Err(error)),
                 // It may come from its URI.
@@ -73,29 +73,29 @@ impl Run<'_> {
         }
     }
 
-    fn is_done(&mut self, line: u32, brought: Result<Brought, ResourceError>) {
+    fn is_done(&mut self, line: u32, brought: Result<Synced, ResourceError>) {
         self.unpacked.get_mut().unwrap_or_else(PoisonError::into_inner).insert(line, brought);
     }
 
     /// Makes the new version of the one that is here, where the Source tells how and a hash proves it (RS-174, RS-175).
-    pub(super) async fn patch(&self, line: &Line, relative: &Path, local: Local) -> Option<Came> {
+    pub(super) async fn patch(&self, line: &Line, relative: &Path, local: Local) -> Option<Received> {
         let is_worth_it = local == Local::Different && line.facts.algorithm().is_some();
         let longest = line.facts.length.unwrap_or(MAX_PATCHED).min(MAX_PATCHED);
         let patch_bytes = line.patches.iter().map(|patch| patch.facts.length.unwrap_or(0)).sum::<u64>();
         if line.patches.is_empty() || !is_worth_it || patch_bytes >= longest {
             return None;
         }
-        let (mut patches, mut room) = (Vec::new(), MAX_PATCHED);
+        let (mut patches, mut staging) = (Vec::new(), MAX_PATCHED);
         for patch in &line.patches {
             let patch = self.fetch_patch(patch).await?;
-            room = room.checked_sub(patch.len() as u64)?;
+            staging = staging.checked_sub(patch.len() as u64)?;
             patches.push(patch);
         }
         let (placing, facts, relative) = (Arc::clone(&self.placing), line.facts.clone(), relative.to_owned());
         blocking(move || match patched(&placing, &facts, &relative, &patches) {
-            Ok(came) => came,
+            Ok(received) => received,
             Err(error) => {
-                tracing::debug!(%error, "a patched file cannot be made");
+                tracing::debug!(%error, "cannot patch a file");
                 None
             }
         })
@@ -113,12 +113,12 @@ impl Run<'_> {
         let options = SyncOptions { max_resource_bytes: max, ..self.options.clone() };
         let transfer = Transfer { options: &options, ..self.transfer(&url, &patch.facts) };
         match transfer.run().await {
-            Ok(came) => match came.content {
+            Ok(received) => match received.content {
                 Content::Held(bytes) => Some(bytes),
                 Content::File(file) => blocking(move || std::fs::read(file.path())).await.ok(),
             },
             Err(error) => {
-                tracing::debug!(%url, %error, "a patch is of no use");
+                tracing::debug!(%url, %error, "cannot use a patch");
                 None
             }
         }
@@ -138,7 +138,7 @@ fn patched(
     facts: &Facts,
     relative: &Path,
     patches: &[Vec<u8>],
-) -> Result<Option<Came>, ResourceError> {
+) -> Result<Option<Received>, ResourceError> {
     let path = placing.directory.join(relative);
     let found = std::fs::symlink_metadata(&path)?;
     if !found.is_file() || found.len() > MAX_PATCHED {
@@ -149,6 +149,6 @@ fn patched(
     let is_right = |bytes: &[u8]| facts.hashes.compare(&digest(bytes)) == Agreement::Same;
     let Some(new) = apply(&std::fs::read(path)?, patches, is_right) else { return Ok(None) };
     let (length, hashes) = (new.len() as u64, digest(&new));
-    let content = Content::of(new, &Room::Copy(Arc::clone(&placing.folder)))?;
-    Ok(Some(Came { content, length, hashes, modified: None, sent: None }))
+    let content = Content::of(new, &Staging::Copy(Arc::clone(&placing.folder)))?;
+    Ok(Some(Received { content, length, hashes, modified: None, sent: None }))
 }

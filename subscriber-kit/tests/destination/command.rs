@@ -147,7 +147,7 @@ async fn rs202_each_outcome_is_an_object_a_line_and_the_report_is_the_last() {
     let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
     let book =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/destination.md")).unwrap();
-    let objects = [&failed, &report, &report["failures"][0], &report["seams"], &audit, &audit["findings"][0]];
+    let objects = [&failed, &report, &report["failures"][0], &report["gaps"], &audit, &audit["findings"][0]];
     for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
         assert!(book.contains(&format!("`{key}`")), "{key} is not documented");
     }
@@ -165,7 +165,7 @@ async fn rs195_an_audit_that_proves_nothing_is_no_success_and_one_that_cannot_be
     assert_eq!(code(&run(&["sync", &url, into]).await), 0);
 
     let audit = run(&["audit", &url, into]).await;
-    assert!(stdout(&audit).starts_with("not proven: 1 resources (0 same,"), "{}", stdout(&audit));
+    assert!(stdout(&audit).starts_with("unproven: 1 resources (0 same,"), "{}", stdout(&audit));
     assert!(stdout(&audit).contains(" 1 unverifiable"), "{}", stdout(&audit));
     assert_eq!(code(&audit), 1);
     let audit = run(&["audit", &url, into, "--json"]).await;
@@ -202,7 +202,7 @@ async fn a_set_that_became_a_page_is_not_replaced_by_another_set_of_its_host() {
             let said = String::from_utf8_lossy(&sync.stderr);
             assert_eq!(code(&sync), 1, "{said}");
             assert!(
-                said.contains("was a document of the set") && said.contains("/capabilitylist.xml"),
+                said.contains("no longer belongs to the set") && said.contains("/capabilitylist.xml"),
                 "{said}"
             );
             assert_eq!(files(directory.path()), copied);
@@ -215,7 +215,7 @@ async fn a_set_that_became_a_page_is_not_replaced_by_another_set_of_its_host() {
     source.raw("/sets/other", ok("Content-Type: text/html\r\n", b"<!doctype html><p>Not found"));
     let sync = run(&["sync", &url, into, "--delete"]).await;
     let said = String::from_utf8_lossy(&sync.stderr);
-    assert!(code(&sync) == 1 && said.contains("was a document of the set"), "{said}");
+    assert!(code(&sync) == 1 && said.contains("no longer belongs to the set"), "{said}");
     assert_eq!(files(directory.path()), copied);
     source.raw("/.well-known/resourcesync", description);
     source.raw("/sets/other", page);
@@ -341,7 +341,7 @@ async fn two_runs_on_one_copy_do_not_meet() {
     let other = run(&["sync", &url, into, "--delete", "--state", state.path().to_str().unwrap()]).await;
     assert_eq!(code(&other), 1);
     let said = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(said.contains("another resync-destination works on"), "{said}");
+    assert!(said.contains("another resync-destination is using"), "{said}");
     lock.unlock().unwrap();
     assert_eq!(code(&run(&["sync", &url, into, "--delete"]).await), 0);
 }

@@ -22,7 +22,7 @@ async fn rs201_nothing_is_deleted_while_a_listed_resource_has_no_place_here() {
     copy.source.resource_list("/resourcelist.xml", &[refused, copy.source.resource("/z", b"z")]);
     let report = copy.sync().await;
     assert_eq!(counts(&report), [0, 0, 0, 1, 1]);
-    assert!(skipped(&report).contains("no place"), "{report:?}");
+    assert!(skipped(&report).contains("no path"), "{report:?}");
     assert!(!report.in_step());
     assert_eq!(files(copy.path()), expected(&[("x/y", "kept"), ("z", "z")]));
 }
@@ -36,7 +36,7 @@ async fn rs050_nothing_is_deleted_while_an_entry_cannot_be_understood() {
     copy.source.resource_list("/resourcelist.xml", &[copy.source.resource("/a", b"a"), twice]);
     let report = copy.sync().await;
     assert_eq!(counts(&report), [0, 0, 0, 1, 1]);
-    assert!(skipped(&report).contains("no place"), "{report:?}");
+    assert!(skipped(&report).contains("no path"), "{report:?}");
     assert!(report.failures[0].cause.contains("RS-050"), "{report:?}");
     assert_eq!(files(copy.path()), expected(&[("a", "a"), ("b", "b"), ("gone", "gone")]));
 }
@@ -65,7 +65,7 @@ async fn rs095_nothing_is_deleted_while_the_lists_of_an_index_are_of_several_sna
     copy.part("/part1.xml", TEN, &[("/a", "a")]);
     let report = copy.sync().await;
     assert!(skipped(&report).contains("part1.xml"), "{report:?}");
-    assert!(report.may_mend);
+    assert!(report.retry_may_help);
     assert_eq!(files(copy.path()), expected(&[("a", "a"), ("b", "b"), ("c", "c")]));
     let looks = copy.source.asked().iter().filter(|path| *path == "/resourcelist.xml").count();
     assert_eq!(looks, 3, "a bounded number of times");
@@ -99,9 +99,9 @@ async fn an_index_that_does_not_say_when_it_is_true_deletes_nothing() {
     copy.part("/part1.xml", "", &[("/a", "a")]);
     copy.index_of("", &["/part1.xml"]);
     let report = copy.sync().await;
-    assert!(skipped(&report).contains("at what time") && !report.may_mend, "{report:?}");
+    assert!(skipped(&report).contains("has no `at`") && !report.retry_may_help, "{report:?}");
     assert!(copy.path().join("extra").exists());
-    assert!(copy.audit().await.uncertain.is_some());
+    assert!(copy.audit().await.unproven.is_some());
 }
 
 #[tokio::test]

@@ -10,7 +10,9 @@ use crate::support::site::ChangingSource;
 use crate::support::{self, Message, client, document, files, ok, on_this_machine, serve, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
-use resync_subscriber_kit::sync::{Look, Method, Offer, SyncError, SyncOptions, Target, baseline, look};
+use resync_subscriber_kit::sync::{
+    Depth, Method, Offer, SyncError, SyncOptions, Target, baseline, synchronise,
+};
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
@@ -38,18 +40,18 @@ async fn rs096_a_list_that_is_still_the_same_costs_one_question() {
     let copy = Copy::start().await;
     copy.part("/part1.xml", "2026-11-20T09:00:00Z", &[("/a", "a")]);
     copy.index_of("2026-11-20T09:00:00Z", &["/part1.xml"]);
-    copy.look(Look::UnlessInStep).await;
+    copy.synchronise(Depth::IfOutOfStep).await;
     copy.source.asked();
-    let report = copy.look(Look::UnlessInStep).await;
+    let report = copy.synchronise(Depth::IfOutOfStep).await;
     assert_eq!((report.resources, counts(&report)), (1, [0, 0, 0, 1, 0]));
     assert_eq!(copy.source.asked(), ["/resourcelist.xml"], "no list under the index");
 
     std::fs::remove_file(copy.path().join("a")).unwrap();
-    assert_eq!(copy.look(Look::Everything).await.created, 1, "a closer look mends what happened here");
+    assert_eq!(copy.synchronise(Depth::Full).await.created, 1, "a closer look mends what happened here");
 
     copy.part("/part1.xml", "2026-11-20T10:00:00Z", &[("/a", "b")]);
     copy.index_of("2026-11-20T10:00:00Z", &["/part1.xml"]);
-    assert_eq!(copy.look(Look::UnlessInStep).await.updated, 1);
+    assert_eq!(copy.synchronise(Depth::IfOutOfStep).await.updated, 1);
 }
 
 #[tokio::test]
@@ -57,9 +59,9 @@ async fn an_index_that_does_not_say_when_it_is_true_is_always_looked_into() {
     let copy = Copy::start().await;
     copy.part("/part1.xml", "", &[("/a", "1")]);
     copy.index_of("", &["/part1.xml"]);
-    copy.look(Look::AtNewList).await;
+    copy.synchronise(Depth::IfListChanged).await;
     copy.part("/part1.xml", "", &[("/a", "2")]);
-    assert_eq!(copy.look(Look::AtNewList).await.updated, 1);
+    assert_eq!(copy.synchronise(Depth::IfListChanged).await.updated, 1);
 }
 
 #[tokio::test]
@@ -85,7 +87,8 @@ async fn rs096_a_source_with_validators_is_asked_with_a_condition() {
     let copy = Copy::start().await;
     for _ in 0..3 {
         let report =
-            look(&client(), &Offer::list(url("/rl.xml")), &target, &copy.options, Look::UnlessInStep).await;
+            synchronise(&client(), &Offer::list(url("/rl.xml")), &target, &copy.options, Depth::IfOutOfStep)
+                .await;
         assert!(report.unwrap().in_step());
     }
     assert_eq!(unchanged.load(Ordering::Relaxed), 2);
@@ -177,19 +180,19 @@ async fn what_cannot_mend_by_itself_is_not_tried_again_before_there_is_a_new_lis
     let missing = copy.source.entry("/missing", b"x");
     let refused = copy.source.entry("/x%2fy", b"x");
     copy.source.resource_list("/resourcelist.xml", &[missing, refused, copy.source.resource("/a", b"a")]);
-    let first = copy.look(Look::Everything).await;
-    assert_eq!((first.failed, first.may_mend), (2, false));
+    let first = copy.synchronise(Depth::Full).await;
+    assert_eq!((first.failed, first.retry_may_help), (2, false));
     copy.source.asked();
-    let again = copy.look(Look::AtNewList).await;
+    let again = copy.synchronise(Depth::IfListChanged).await;
     assert_eq!((again.failed, again.failures.len(), again.in_step()), (2, 2, false), "and still told");
     assert_eq!(copy.source.asked(), ["/resourcelist.xml"]);
-    copy.look(Look::UnlessInStep).await;
+    copy.synchronise(Depth::IfOutOfStep).await;
     assert!(copy.source.asked().contains(&"/missing".to_owned()), "a notification asks for another try");
 
     copy.source.raw("/missing", status("503 Service Unavailable", ""));
-    assert!(copy.look(Look::Everything).await.may_mend);
+    assert!(copy.synchronise(Depth::Full).await.retry_may_help);
     copy.source.asked();
-    copy.look(Look::AtNewList).await;
+    copy.synchronise(Depth::IfListChanged).await;
     assert!(copy.source.asked().contains(&"/missing".to_owned()), "what may mend is tried again");
 }
 
@@ -207,7 +210,7 @@ async fn one_run_has_bounds_and_names_the_one_it_met() {
     copy.options.parallel = 1;
     copy.options.max_run_bytes = 12;
     let report = copy.try_sync(true).await.unwrap();
-    assert_eq!((report.created, report.failed, report.may_mend), (2, 1, true), "the next run goes on");
+    assert_eq!((report.created, report.failed, report.retry_may_help), (2, 1, true), "the next run goes on");
     assert_eq!(copy.try_sync(true).await.unwrap().created, 1);
 
     copy.part("/part1.xml", "2026-11-20T09:00:00Z", &[("/a", "12345")]);
@@ -270,7 +273,7 @@ async fn a_server_that_drips_is_given_up() {
     copy.options.retries = 0;
     let result = baseline(&Client::new(options).unwrap(), &Offer::list(list), &target, &copy.options).await;
     let error = result.unwrap_err().to_string();
-    assert!(error.contains("less than 10000 bytes a second"), "{error}");
+    assert!(error.contains("less than 10000 bytes per second"), "{error}");
 }
 
 #[tokio::test]
@@ -281,15 +284,15 @@ async fn a_dead_link_is_asked_for_ever_more_seldom_and_named_by_every_run() {
     let directory = tempfile::tempdir().unwrap();
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
     let run = async |site: &ChangingSource, how| {
-        look(&client(), &site.offer(), &target, &SyncOptions::default(), how).await.unwrap()
+        synchronise(&client(), &site.offer(), &target, &SyncOptions::default(), how).await.unwrap()
     };
-    run(&site, Look::Everything).await;
+    run(&site, Depth::Full).await;
     site.tell(&[("dead", Some("1"))]);
     site.source.raw("/dead", status("404 Not Found", ""));
     site.source.asked();
     let mut asked = Vec::new();
     for number in 1..=8 {
-        let report = run(&site, Look::Changes).await;
+        let report = run(&site, Depth::Changes).await;
         assert_eq!((report.method, report.resources, report.failed), (Method::Incremental, 1, 1), "{number}");
         assert!(report.failures[0].loc.ends_with("/dead"), "{number}: {report:?}");
         if site.source.asked().contains(&"/dead".to_owned()) {
@@ -299,18 +302,19 @@ async fn a_dead_link_is_asked_for_ever_more_seldom_and_named_by_every_run() {
     assert_eq!(asked, [1, 2, 3, 4], "then it rests for a minute");
     let point = directory.path().join(".resync-destination/point.json");
     let mut left: serde_json::Value = serde_json::from_slice(&std::fs::read(&point).unwrap()).unwrap();
-    left["undone"][0]["rests_until"] = (left["undone"][0]["rests_until"].as_i64().unwrap() - 60_000).into();
+    left["retries"][0]["retry_at_unix_millis"] =
+        (left["retries"][0]["retry_at_unix_millis"].as_i64().unwrap() - 60_000).into();
     std::fs::write(&point, left.to_string()).unwrap();
-    assert_eq!(run(&site, Look::Changes).await.failed, 1);
+    assert_eq!(run(&site, Depth::Changes).await.failed, 1);
     assert!(site.source.asked().contains(&"/dead".to_owned()), "the minute is over");
-    run(&site, Look::Changes).await;
+    run(&site, Depth::Changes).await;
     assert!(!site.source.asked().contains(&"/dead".to_owned()), "now it rests for two");
 
     site.tell(&[("dead", Some("2"))]);
     site.source.raw("/dead", status("404 Not Found", ""));
-    assert_eq!(counts(&run(&site, Look::Changes).await), [0, 0, 0, 0, 1], "told of a little too early");
+    assert_eq!(counts(&run(&site, Depth::Changes).await), [0, 0, 0, 0, 1], "told of a little too early");
     site.source.put("/dead", b"2");
-    assert_eq!(counts(&run(&site, Look::Changes).await), [1, 0, 0, 0, 0], "news of it ends the rest");
+    assert_eq!(counts(&run(&site, Depth::Changes).await), [1, 0, 0, 0, 0], "news of it ends the rest");
     assert_eq!(files(directory.path()), site.files);
 }
 
@@ -327,24 +331,27 @@ async fn rs191_a_copy_from_elsewhere_goes_on_from_the_time_that_is_told() {
     site.tell(&[("a", Some("2")), ("b", None)]);
     site.source.asked();
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
-    let report = look(&client(), &site.offer(), &target, &options, Look::Changes).await.unwrap();
+    let report = synchronise(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap();
     assert_eq!((report.method, counts(&report)), (Method::Incremental, [0, 1, 1, 0, 0]));
     assert!(!site.source.asked().contains(&"/resourcelist.xml".to_owned()));
     assert_eq!(files(directory.path()), site.files);
     let options = SyncOptions { delete: true, ..SyncOptions::default() };
-    let report = look(&client(), &site.offer(), &target, &options, Look::Changes).await.unwrap();
+    let report = synchronise(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap();
     assert_eq!((report.method, report.resources), (Method::Incremental, 0), "that is remembered");
 
     site.tell(&[("c", Some("1"))]);
     site.source.raw("/c", status("503 Service Unavailable", ""));
-    assert_eq!(look(&client(), &site.offer(), &target, &options, Look::Changes).await.unwrap().failed, 1);
+    assert_eq!(
+        synchronise(&client(), &site.offer(), &target, &options, Depth::Changes).await.unwrap().failed,
+        1
+    );
     site.source.put("/c", b"1");
     let from = |from| SyncOptions { from: Some(from), ..options.clone() };
     let to_come = from(DateTime::from_unix_millis(DateTime::now().unix_millis() + 60_000).unwrap());
-    let refused = look(&client(), &site.offer(), &target, &to_come, Look::Changes).await;
+    let refused = synchronise(&client(), &site.offer(), &target, &to_come, Depth::Changes).await;
     assert!(matches!(refused, Err(SyncError::InFuture { .. })), "{refused:?}");
     let since_then = from(site.now());
-    let report = look(&client(), &site.offer(), &target, &since_then, Look::Changes).await.unwrap();
+    let report = synchronise(&client(), &site.offer(), &target, &since_then, Depth::Changes).await.unwrap();
     assert_eq!(counts(&report), [1, 0, 0, 0, 0], "what an earlier run owes is not forgotten");
     assert_eq!(files(directory.path()), site.files);
 }

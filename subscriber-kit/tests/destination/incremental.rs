@@ -8,7 +8,7 @@ use crate::support::site::ChangingSource;
 use crate::support::{self, client, document, files, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::sync::{
-    Look, Method, Report, SyncError, SyncOptions, Target, Verdict, audit, look,
+    Depth, Method, Report, SyncError, SyncOptions, Target, Verdict, audit, synchronise,
 };
 use tempfile::TempDir;
 use url::Url;
@@ -32,7 +32,7 @@ impl Mirror {
             ..SyncOptions::default()
         };
         let mirror = Self { site, directory: tempfile::tempdir().unwrap(), options };
-        assert_eq!(mirror.run(Look::Everything).await.method, Method::Baseline);
+        assert_eq!(mirror.run(Depth::Full).await.method, Method::Baseline);
         mirror.assert_same();
         mirror.site.source.asked();
         mirror
@@ -42,17 +42,17 @@ impl Mirror {
         Target::open(self.directory.path(), Url::parse(&self.site.source.url("/")).unwrap()).unwrap()
     }
 
-    async fn try_run(&self, how: Look) -> Result<Report, SyncError> {
-        look(&client(), &self.site.offer(), &self.target(), &self.options, how).await
+    async fn try_run(&self, how: Depth) -> Result<Report, SyncError> {
+        synchronise(&client(), &self.site.offer(), &self.target(), &self.options, how).await
     }
 
-    async fn run(&self, how: Look) -> Report {
+    async fn run(&self, how: Depth) -> Report {
         self.try_run(how).await.unwrap()
     }
 
     /// As the Source is now, and by way of the changes alone.
     async fn follows(&self) -> Report {
-        let report = self.run(Look::Changes).await;
+        let report = self.run(Depth::Changes).await;
         assert_eq!((report.method, report.failed), (Method::Incremental, 0), "{report:?}");
         self.assert_same();
         report
@@ -89,7 +89,7 @@ async fn rs196_a_baseline_goes_on_from_its_list_to_what_the_source_is_now() {
     }
     // The list is older than all of that: by it alone `a` would have a wrong hash, and `b` be missing.
     std::fs::remove_dir_all(mirror.directory.path()).unwrap();
-    let report = mirror.run(Look::Everything).await;
+    let report = mirror.run(Depth::Full).await;
     assert_eq!((report.method, report.resources, report.failed), (Method::Baseline, 5, 0));
     mirror.assert_same();
     let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
@@ -123,11 +123,11 @@ async fn rs194_without_times_reading_goes_on_after_the_last_entry() {
     let told = [change("/a", "updated"), change("/b", "deleted")];
     source.put("/a", b"2");
     list(&told);
-    mirror.run(Look::Changes).await;
+    mirror.run(Depth::Changes).await;
     source.asked();
     source.put("/c", b"3");
     list(&[&told[..], &[change("/c", "created")]].concat());
-    let report = mirror.run(Look::Changes).await;
+    let report = mirror.run(Depth::Changes).await;
     assert_eq!(counts(&report), [1, 0, 0, 0, 0]);
     assert_eq!(source.asked(), ["/changelist-1.xml", "/c"]);
     let expected = support::expected(&[("a", "2"), ("c", "3")]);
@@ -155,7 +155,7 @@ async fn rs197_lost_changes_lead_back_to_the_whole_list() {
     mirror.site.list();
     mirror.begins_now();
     mirror.site.source.remove("/changelist-1.xml");
-    let report = mirror.run(Look::Changes).await;
+    let report = mirror.run(Depth::Changes).await;
     assert_eq!((report.method, report.failed), (Method::Baseline, 0));
     mirror.assert_same();
 }
@@ -169,26 +169,26 @@ async fn rs197_what_changed_between_a_list_and_the_oldest_change_is_told_to_be_u
     mirror.site.now();
     mirror.begins_now();
     for _ in 0..2 {
-        let report = mirror.run(Look::Everything).await;
+        let report = mirror.run(Depth::Full).await;
         assert_eq!((counts(&report), report.in_step()), ([0, 0, 0, 2, 0], false), "{report:?}");
         assert!(report.deletion_skipped.unwrap().contains("between"));
-        assert!(report.uncertain.unwrap().contains("between"));
+        assert!(report.unproven.unwrap().contains("between"));
     }
     mirror.site.source.asked();
-    let report = mirror.run(Look::Changes).await;
+    let report = mirror.run(Depth::Changes).await;
     assert_eq!((report.method, report.resources, report.in_step()), (Method::Incremental, 0, false));
-    assert!(report.uncertain.unwrap().contains("between"), "that is remembered");
+    assert!(report.unproven.unwrap().contains("between"), "that is remembered");
     let mut asked = mirror.site.source.asked();
     asked.sort();
     assert_eq!(asked, ["/changelist.xml", "/resourcelist.xml"], "the same list would tell no more");
     std::fs::remove_file(mirror.directory.path().join("stranger")).unwrap();
     let found = audit(&client(), &mirror.site.offer(), &mirror.target(), &mirror.options).await.unwrap();
     assert_eq!((found.verdict, found.same), (Verdict::Unproven, 2), "{found:?}");
-    assert!(found.uncertain.unwrap().contains("between"));
+    assert!(found.unproven.unwrap().contains("between"));
 
     mirror.site.list();
-    let report = mirror.run(Look::Changes).await;
-    assert_eq!((report.method, report.in_step(), report.uncertain), (Method::Baseline, true, None));
+    let report = mirror.run(Depth::Changes).await;
+    assert_eq!((report.method, report.in_step(), report.unproven), (Method::Baseline, true, None));
     assert!(mirror.follows().await.in_step());
 }
 
@@ -205,7 +205,7 @@ async fn rs197_a_list_that_is_missing_in_the_index_leads_back_to_the_whole_list(
         body.split_inclusive("</sitemap>").filter(|one| !one.contains(&missing)).collect();
     assert!(pieces.concat().len() < body.len(), "{body}");
     mirror.site.source.put("/changelist.xml", pieces.concat().as_bytes());
-    let report = mirror.run(Look::Changes).await;
+    let report = mirror.run(Depth::Changes).await;
     assert_eq!((report.method, report.failed), (Method::Baseline, 0));
     mirror.assert_same();
 }
@@ -222,7 +222,7 @@ async fn a_change_that_is_told_of_the_future_hides_none_that_come_before() {
         let entry = source.resource(path, b"2").replace("<rs:md ", &format!("<rs:md {metadata}"));
         let root = r#"<rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>"#;
         source.put("/changelist.xml", document("urlset", root, &[entry]).as_bytes());
-        assert_eq!(counts(&mirror.run(Look::Changes).await), [0, 1, 0, 0, 0], "{path}");
+        assert_eq!(counts(&mirror.run(Depth::Changes).await), [0, 1, 0, 0, 0], "{path}");
     }
 }
 
@@ -246,7 +246,7 @@ async fn rs197_what_is_archived_is_taken_from_the_archive() {
     source.put("/changelist.xml", document("urlset", &root, &[]).as_bytes());
     // Nothing but the archive leads there.
     std::fs::remove_file(mirror.directory.path().join(".resync-destination/point.json")).unwrap();
-    mirror.run(Look::Everything).await;
+    mirror.run(Depth::Full).await;
     mirror.follows().await;
 }
 
@@ -267,9 +267,9 @@ async fn rs195_what_was_followed_and_is_old_now_is_stale_and_what_was_changed_he
 async fn rs201_a_deletion_is_only_done_where_it_is_asked_for() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
     mirror.options.delete = false;
-    mirror.run(Look::Everything).await;
+    mirror.run(Depth::Full).await;
     mirror.site.tell(&[("a", None), ("never-seen", None), ("b", Some("2"))]);
-    let report = mirror.run(Look::Changes).await;
+    let report = mirror.run(Depth::Changes).await;
     assert_eq!((counts(&report), report.kept), ([0, 1, 0, 0, 0], 1));
     assert!(mirror.directory.path().join("a").exists());
 }
@@ -278,10 +278,10 @@ async fn rs201_a_deletion_is_only_done_where_it_is_asked_for() {
 async fn what_is_filtered_out_by_its_uri_is_not_deleted_with_the_source_s() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("own/b", Some("1")), ("c", Some("1"))]).await;
     mirror.options.filter.exclude = vec!["*/own/*".to_owned()];
-    mirror.run(Look::Everything).await;
+    mirror.run(Depth::Full).await;
     mirror.site.tell(&[("own/b", None), ("c", None)]);
     mirror.site.list();
-    for (how, deleted) in [(Look::Changes, 1), (Look::Everything, 0)] {
+    for (how, deleted) in [(Depth::Changes, 1), (Depth::Full, 0)] {
         let report = mirror.run(how).await;
         assert_eq!((report.deleted, report.in_step()), (deleted, true), "{how:?}: {report:?}");
         assert_eq!(
@@ -307,7 +307,7 @@ async fn rs201_a_change_list_that_cannot_be_read_changes_nothing() {
     };
     for broken in [&whole.as_bytes()[..whole.len() - 5], b"<html>".as_slice(), b""] {
         mirror.site.source.put("/changelist-1.xml", broken);
-        assert!(mirror.try_run(Look::Changes).await.is_err());
+        assert!(mirror.try_run(Depth::Changes).await.is_err());
     }
     assert_eq!(files(mirror.directory.path()), before);
 }
@@ -319,9 +319,9 @@ async fn rs197_changes_that_cannot_be_read_keep_nobody_from_the_list_and_delete_
     let changes = mirror.site.source.page("/changelist-1.xml");
     let broken = support::ok("", &changes[changes.len() / 2..]);
     for (answer, how) in [
-        (broken, Look::AtNewList),
-        (status("404 Not Found", ""), Look::UnlessInStep),
-        (support::ok("", b"<html>"), Look::Everything),
+        (broken, Depth::IfListChanged),
+        (status("404 Not Found", ""), Depth::IfOutOfStep),
+        (support::ok("", b"<html>"), Depth::Full),
     ] {
         mirror.site.source.raw("/changelist-1.xml", answer);
         mirror.site.source.raw("/changelist.xml", support::ok("", b""));
@@ -329,11 +329,11 @@ async fn rs197_changes_that_cannot_be_read_keep_nobody_from_the_list_and_delete_
         mirror.site.source.put("/b", b"1");
         let report = mirror.run(how).await;
         assert_eq!((report.method, counts(&report)), (Method::Baseline, [0, 0, 0, 2, 0]), "{how:?}");
-        assert!(report.uncertain.is_some() && report.deletion_skipped.is_some(), "{how:?}: {report:?}");
+        assert!(report.unproven.is_some() && report.deletion_skipped.is_some(), "{how:?}: {report:?}");
     }
     // Who is away is asked again, and changes nothing.
     mirror.site.source.raw("/changelist.xml", status("503 Service Unavailable", ""));
-    assert!(mirror.try_run(Look::Everything).await.is_err());
+    assert!(mirror.try_run(Depth::Full).await.is_err());
 }
 
 #[tokio::test]
@@ -356,7 +356,7 @@ async fn the_lists_of_changes_are_bounded_too() {
         mirror.site.tell(&[("a", Some(body)), ("b", Some(body))]);
     }
     let whole = mirror.options.clone();
-    for how in [Look::Changes, Look::Everything] {
+    for how in [Depth::Changes, Depth::Full] {
         mirror.options = SyncOptions { max_list_bytes: 2000, ..whole.clone() };
         let result = mirror.try_run(how).await;
         assert!(matches!(result, Err(SyncError::ListsTooLarge { .. })), "{how:?}: {result:?}");
@@ -373,8 +373,8 @@ async fn rs199_what_fails_is_tried_again_by_the_next_run_until_it_is_right() {
     let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
     mirror.site.tell(&[("a", Some("2")), ("b", Some("1"))]);
     mirror.site.source.put("/a", b"not what was told");
-    let report = mirror.run(Look::Changes).await;
-    assert_eq!((counts(&report), report.may_mend), ([1, 0, 0, 0, 1], true));
+    let report = mirror.run(Depth::Changes).await;
+    assert_eq!((counts(&report), report.retry_may_help), ([1, 0, 0, 0, 1], true));
     assert_eq!(std::fs::read(mirror.directory.path().join("a")).unwrap(), b"1");
     mirror.site.source.put("/a", b"2");
     assert_eq!(counts(&mirror.follows().await), [0, 1, 0, 0, 0]);
@@ -405,12 +405,12 @@ async fn rs199_what_was_told_too_early_is_asked_for_again_until_it_is_there() {
         mirror.site.source.raw(&format!("/{told}"), status(answer, ""));
     }
     for _ in 0..2 {
-        let report = mirror.run(Look::Changes).await;
+        let report = mirror.run(Depth::Changes).await;
         assert_eq!((counts(&report), report.in_step()), ([0, 0, 0, 0, 3], false), "{report:?}");
     }
     // The baseline does not forget them either.
-    assert_eq!(mirror.run(Look::Everything).await.failed, 3);
-    assert_eq!(mirror.run(Look::Changes).await.failed, 3);
+    assert_eq!(mirror.run(Depth::Full).await.failed, 3);
+    assert_eq!(mirror.run(Depth::Changes).await.failed, 3);
     for path in ["/b", "/c", "/d"] {
         mirror.site.source.put(path, b"1");
     }
@@ -428,13 +428,13 @@ async fn what_cannot_be_removed_is_named_and_remembered_and_keeps_nothing_else()
     let directory = tempfile::tempdir_in(deep).unwrap();
     let target = Target::open(directory.path(), Url::parse(&mirror.site.source.url("/")).unwrap()).unwrap();
     let run = async |mirror: &Mirror, how| {
-        look(&client(), &mirror.site.offer(), &target, &mirror.options, how).await.unwrap()
+        synchronise(&client(), &mirror.site.offer(), &target, &mirror.options, how).await.unwrap()
     };
-    assert!(run(&mirror, Look::Everything).await.in_step());
+    assert!(run(&mirror, Depth::Full).await.in_step());
     let too_deep = format!("{0}/{0}", "x".repeat(250));
     mirror.site.tell(&[(&too_deep, None), ("a", None), ("b", Some("2"))]);
     for (round, expected) in [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]].into_iter().enumerate() {
-        let report = run(&mirror, Look::Changes).await;
+        let report = run(&mirror, Depth::Changes).await;
         assert_eq!((counts(&report), report.not_deleted), (expected, 1), "{round}: {report:?}");
         assert!(!report.in_step() && report.failures[0].loc.ends_with(&too_deep));
     }
@@ -448,7 +448,7 @@ async fn rs202_a_dry_run_tells_what_would_be_done_and_does_nothing() {
     mirror.site.tell(&[("a", Some("2")), ("b", None), ("c", Some("1"))]);
     mirror.site.source.asked();
     mirror.options.dry_run = true;
-    for how in [Look::Changes, Look::Everything] {
+    for how in [Depth::Changes, Depth::Full] {
         assert_eq!(counts(&mirror.run(how).await)[..3], [1, 1, 1], "{how:?}");
     }
     assert_eq!(files(mirror.directory.path()), before);
@@ -462,7 +462,7 @@ async fn rs191_a_run_that_was_killed_before_it_kept_its_point_hides_no_changes()
     let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
     std::fs::remove_file(mirror.directory.path().join(".resync-destination/point.json")).unwrap();
     mirror.site.tell(&[("a", Some("2")), ("b", Some("1"))]);
-    assert_eq!(counts(&mirror.run(Look::Changes).await), [1, 1, 0, 0, 0]);
+    assert_eq!(counts(&mirror.run(Depth::Changes).await), [1, 1, 0, 0, 0]);
     mirror.assert_same();
     assert_eq!(mirror.follows().await.resources, 0);
 }
@@ -474,7 +474,7 @@ async fn a_resource_becomes_a_folder_and_a_folder_a_resource() {
     mirror.follows().await;
     mirror.site.tell(&[("a/x", None), ("a", Some("2")), ("b", None), ("b/c", Some("2"))]);
     std::fs::remove_file(mirror.directory.path().join(".resync-destination/point.json")).unwrap();
-    mirror.run(Look::Everything).await;
+    mirror.run(Depth::Full).await;
     mirror.assert_same();
 }
 
@@ -495,8 +495,9 @@ async fn rs191_a_copy_that_follows_is_the_same_as_one_made_anew() {
             if random.u8(0..4) == 0 {
                 mirror.site.list();
             }
-            let how =
-                *random.choice(&[Look::Changes, Look::Changes, Look::AtNewList, Look::UnlessInStep]).unwrap();
+            let how = *random
+                .choice(&[Depth::Changes, Depth::Changes, Depth::IfListChanged, Depth::IfOutOfStep])
+                .unwrap();
             let result = mirror.try_run(how).await;
             let report = result.unwrap_or_else(|error| panic!("seed {seed}, step {step}, {how:?}: {error}"));
             assert_eq!(report.failed, 0, "seed {seed}, step {step}, {how:?}: {report:?}");

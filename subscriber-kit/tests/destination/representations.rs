@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::copy::{Copy, counts};
 use crate::support::{Source, client, document, expected, files};
 use resync_core::digest::{Algorithm, Digest};
-use resync_subscriber_kit::sync::{Look, Offer, Report, SyncOptions, Target, baseline, look};
+use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncOptions, Target, baseline, synchronise};
 use tempfile::TempDir;
 use url::Url;
 
@@ -31,17 +31,17 @@ impl Mirror {
         let entry = mirror.source.resource("/doc.json", OLD.as_bytes());
         mirror.source.resource_list("/resourcelist.xml", &[entry]);
         mirror.publish();
-        mirror.run(Look::Everything).await;
+        mirror.run(Depth::Full).await;
         mirror.source.asked();
         mirror
     }
 
-    async fn run(&self, how: Look) -> Report {
+    async fn run(&self, how: Depth) -> Report {
         let url = |path: &str| Url::parse(&self.source.url(path)).unwrap();
         let offer = Offer { change_list: Some(url("/changes.xml")), ..Offer::list(url("/resourcelist.xml")) };
         let target = Target::open(self.directory.path(), url("/")).unwrap();
         let options = SyncOptions { retries: 0, ..SyncOptions::default() };
-        look(&client(), &offer, &target, &options, how).await.unwrap()
+        synchronise(&client(), &offer, &target, &options, how).await.unwrap()
     }
 
     /// The document became this, by the patch at this place.
@@ -80,7 +80,7 @@ async fn rs174_rs198_patches_are_applied_one_after_another_and_the_resource_is_n
     mirror.source.put("/2.patch", SECOND.as_bytes());
     mirror.change(NEW, "/1.patch", JSON_PATCH);
     mirror.change(NEWER, "/2.patch", JSON_PATCH);
-    let report = mirror.run(Look::Changes).await;
+    let report = mirror.run(Depth::Changes).await;
     assert_eq!((counts(&report), report.patched), ([0, 1, 0, 0, 0], 1));
     assert_eq!(mirror.local(), NEWER);
     assert_eq!(mirror.asked(), ["/1.patch", "/2.patch"]);
@@ -96,7 +96,7 @@ async fn rs175_a_patch_that_is_unknown_or_makes_something_else_is_left_and_the_r
         mirror.source.put("/1.patch", patch.as_bytes());
         mirror.source.put("/doc.json", NEW.as_bytes());
         mirror.change(NEW, "/1.patch", media_type);
-        let report = mirror.run(Look::Changes).await;
+        let report = mirror.run(Depth::Changes).await;
         assert_eq!((counts(&report), report.patched), ([0, 1, 0, 0, 0], 0), "{patch}");
         assert_eq!(mirror.local(), NEW);
         assert!(mirror.asked().contains(&"/doc.json".to_owned()));
@@ -115,7 +115,7 @@ async fn rs175_what_a_symbolic_link_leads_to_is_not_patched() {
     mirror.source.put("/1.patch", FIRST.as_bytes());
     mirror.source.put("/doc.json", NEW.as_bytes());
     mirror.change(NEW, "/1.patch", JSON_PATCH);
-    assert_eq!(mirror.run(Look::Changes).await.patched, 0);
+    assert_eq!(mirror.run(Depth::Changes).await.patched, 0);
     assert_eq!((mirror.local().as_str(), local.is_symlink()), (NEW, false));
     assert_eq!(std::fs::read_to_string(elsewhere.path()).unwrap(), OLD);
 }
@@ -133,7 +133,7 @@ async fn rs175_a_patch_of_another_origin_is_not_asked_for() {
         stranger.url("/1.patch"),
     ));
     mirror.publish();
-    assert_eq!(mirror.run(Look::Changes).await.patched, 0);
+    assert_eq!(mirror.run(Depth::Changes).await.patched, 0);
     assert_eq!(mirror.local(), NEW);
     assert!(stranger.asked().is_empty());
 }

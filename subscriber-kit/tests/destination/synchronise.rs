@@ -119,7 +119,7 @@ async fn a_truncated_resource_is_not_put_in_place() {
     copy.source.resource_list("/resourcelist.xml", &[listed]);
     let report = copy.sync().await;
     assert_eq!(counts(&report), [0, 0, 0, 0, 1]);
-    assert!(report.failures[0].cause.contains("too early"), "{:?}", report.failures);
+    assert!(report.failures[0].cause.contains("cut off"), "{:?}", report.failures);
     assert_eq!(files(copy.path()), expected(&[("a", "good")]));
 }
 

@@ -52,7 +52,7 @@ pub use measure::{
 pub use publish::{Publish, PublishReport, Publishers, Spread, publish};
 pub use recovery::{Recovery, RecoveryReport, recovery};
 pub use report::report;
-pub use run::{Alone, Options, hyper_alone, receiver_alone, run};
+pub use run::{Options, SyncRecord, hyper_alone, receiver_alone, run};
 pub use scale::{Round, Scale, ScaleReport, Size, scale};
 pub use scenario::{
     Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Mistake, Pace, Pattern, Publishing, Receivers,

@@ -154,25 +154,20 @@ async fn rs201_whatever_a_source_sends_a_run_ends_soon_in_little_memory_and_leav
     let laughs =
         format!("<!DOCTYPE x [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;&a;\">]>{}", source.list_of("/&b;"));
     let attacks = [
-        ("a bomb of blanks", LIST, Answer::page(bomb(&list, " ")), "cannot be read"),
-        ("a bomb of entries", LIST, Answer::page(bomb(&list, &entry)), "cannot be read"),
-        ("a bomb of elements in each other", LIST, Answer::page(bomb(&list, "<a>")), "cannot be read"),
-        ("entities", LIST, Answer::page(laughs), "cannot be read"),
+        ("a bomb of blanks", LIST, Answer::page(bomb(&list, " ")), "cannot read"),
+        ("a bomb of entries", LIST, Answer::page(bomb(&list, &entry)), "cannot read"),
+        ("a bomb of elements in each other", LIST, Answer::page(bomb(&list, "<a>")), "cannot read"),
+        ("entities", LIST, Answer::page(laughs), "cannot read"),
         ("a list without end", LIST, Answer::endless(open.as_str(), &entry), "is larger than"),
         ("a URI without end", LIST, Answer::endless(format!("{open}<url><loc>"), "x"), "is larger than"),
-        (
-            "headers without end",
-            LIST,
-            Answer::endless("HTTP/1.1 200 OK\r\n", "X-A: a\r\n"),
-            "cannot be reached",
-        ),
+        ("headers without end", LIST, Answer::endless("HTTP/1.1 200 OK\r\n", "X-A: a\r\n"), "cannot reach"),
         ("a list of ten gigabytes", LIST, Answer::endless(ten_gigabytes, &entry), "is larger than"),
-        ("a list that drips", LIST, Answer::dripping(open.as_str()), "bytes a second"),
+        ("a list that drips", LIST, Answer::dripping(open.as_str()), "bytes per second"),
         ("redirects in a circle", LIST, Answer::whole(circle), "redirects more than"),
         ("a list that is elsewhere", LIST, Answer::whole(away), "not a public address"),
         ("a resource without end", "/x", Answer::endless(OK, "x"), "it is larger than"),
         ("a resource of ten gigabytes", "/x", Answer::endless(ten_gigabytes, "x"), "it is larger than"),
-        ("a resource that drips", "/x", Answer::dripping(OK), "bytes a second"),
+        ("a resource that drips", "/x", Answer::dripping(OK), "bytes per second"),
         ("a resource that leads away", "/x", Answer::whole(away), "another origin"),
         ("a path that leads away", "/%2e%2e/%2e%2e%2fx", Answer::page("evil"), "leave the directory"),
     ];

@@ -79,7 +79,7 @@ const IDLE: usize = 32;
 /// Records that are looked at in one command when secrets are rewritten.
 const RESEALED: usize = 1024;
 /// Bytes of what anybody's pings have fetched that wait for the writer at once, and so come into one commit. What is larger waits alone: a
-/// post waits for one of them at most, not for as many as there are.
+/// post waits for the one that is being written and the one behind it, not for as many as there are.
 const STRANGE_BYTES: u32 = 256 * 1024;
 /// About how many bytes a small command writes, beside URLs that strangers chose.
 const SMALL: usize = 512;

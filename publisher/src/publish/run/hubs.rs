@@ -41,7 +41,7 @@ pub(super) fn bound_outbox(out: &Path, state: &mut State) {
     outbox::keep_within_bounds(out, state);
     match outbox::sweep(out, state) {
         Ok(swept) => swept.note(state),
-        Err(error) => tracing::warn!(%error, "Change Notifications that nobody is told any more take room"),
+        Err(error) => tracing::warn!(%error, "cannot remove old Change Notifications"),
     }
 }
 

@@ -114,7 +114,7 @@ impl Run<'_> {
 
     /// Tells no more of the documents of a kind.
     pub(super) fn leave_out(&mut self, capability: &Capability, error: &BuildError) {
-        tracing::warn!(%error, "{} is told of no more", capability.name());
+        tracing::warn!(%error, "{} file missing; removed from the Capability List", capability.name());
         self.done.records.retain(|record| record.capability != *capability);
         self.done.written.retain(|written| written.capability != *capability);
     }

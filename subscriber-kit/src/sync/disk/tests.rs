@@ -11,9 +11,9 @@ use url::Url;
 use walkdir::WalkDir;
 
 use super::super::folder::CopyFolder;
-use super::super::{Look, Offer, SyncOptions, Target, look};
+use super::super::{Depth, Offer, SyncOptions, Target, synchronise};
 use super::*;
-use crate::fetch::{Client, ClientOptions, Reach};
+use crate::fetch::{AddressPolicy, Client, ClientOptions};
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -31,7 +31,7 @@ fn only_kernels_that_tell_of_every_failed_write_sync_many_files_by_one_call() {
 
 /// What a disk was told to make durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Told {
+enum Call {
     File(u64),
     Folder(PathBuf),
     All,
@@ -46,7 +46,7 @@ struct Watched {
     copy: PathBuf,
     /// Whether it makes all durable by one call.
     together: bool,
-    moments: Mutex<Vec<(Told, Lay)>>,
+    moments: Mutex<Vec<(Call, Lay)>>,
 }
 
 impl Watched {
@@ -66,7 +66,7 @@ impl Watched {
             .collect()
     }
 
-    fn note(&self, told: Told) {
+    fn note(&self, told: Call) {
         let lay = self.lay();
         self.moments.lock().unwrap().push((told, lay));
     }
@@ -74,21 +74,21 @@ impl Watched {
 
 impl Disk for Watched {
     fn sync_file(&self, file: &File) -> io::Result<()> {
-        self.note(Told::File(file.metadata()?.ino()));
+        self.note(Call::File(file.metadata()?.ino()));
         Ok(())
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.note(Told::Folder(folder.strip_prefix(&self.copy).unwrap().to_owned()));
+        self.note(Call::Folder(folder.strip_prefix(&self.copy).unwrap().to_owned()));
         Ok(())
     }
 
     fn sync_all(&self, _: &File) -> io::Result<()> {
-        self.note(Told::All);
+        self.note(Call::All);
         Ok(())
     }
 
-    fn tells_of_all(&self, _: &File) -> bool {
+    fn sync_all_reports_errors(&self, _: &File) -> bool {
         self.together
     }
 }
@@ -143,13 +143,13 @@ fn is_in_order(disk: &Watched, names: &[String]) {
         let is_aside = |lay: &Lay| {
             lay.get(&number).is_some_and(|(path, long)| path != Path::new(name) && *long == length)
         };
-        let is_durable = |(told, _): &(Told, Lay)| *told == Told::All || *told == Told::File(number);
+        let is_durable = |(told, _): &(Call, Lay)| *told == Call::All || *told == Call::File(number);
         assert!(
             moments.iter().any(|moment| is_durable(moment) && is_aside(&moment.1)),
             "{name} was put in place before it was durable: {moments:?}"
         );
-        let is_named = |(told, _): &(Told, Lay)| {
-            *told == Told::All || *told == Told::Folder(Path::new(name).parent().unwrap().to_owned())
+        let is_named = |(told, _): &(Call, Lay)| {
+            *told == Call::All || *told == Call::Folder(Path::new(name).parent().unwrap().to_owned())
         };
         let is_there = |lay: &Lay| lay.get(&number).is_some_and(|(path, _)| path == Path::new(name));
         let is_remembered = |lay: &Lay| lay.get(&state).is_some_and(|(path, _)| path.ends_with("point.json"));
@@ -158,7 +158,7 @@ fn is_in_order(disk: &Watched, names: &[String]) {
             "{name} was not sure to be in place when it was remembered how far the copy is: {moments:?}"
         );
     }
-    let is_its_own = |(told, _): &(Told, Lay)| *told == Told::File(state);
+    let is_its_own = |(told, _): &(Call, Lay)| *told == Call::File(state);
     assert!(moments.iter().any(is_its_own), "what is remembered is durable before it counts");
 }
 
@@ -191,15 +191,15 @@ async fn files_are_durable_before_they_are_in_place_and_both_before_it_is_rememb
             change_list: Some(base.join("changes.xml").unwrap()),
             ..Offer::default()
         };
-        let options = ClientOptions { reach: Reach::Everywhere, ..ClientOptions::default() };
+        let options = ClientOptions { address_policy: AddressPolicy::Everywhere, ..ClientOptions::default() };
         let client = Client::new(options).unwrap();
         let options = SyncOptions::default();
         publish("first", "");
-        let report = look(&client, &offer, &target, &options, Look::Everything).await.unwrap();
+        let report = synchronise(&client, &offer, &target, &options, Depth::Full).await.unwrap();
         assert_eq!((report.created, report.failed), (count, 0));
         is_in_order(&disk, &names);
         publish("second content", "all");
-        let report = look(&client, &offer, &target, &options, Look::Changes).await.unwrap();
+        let report = synchronise(&client, &offer, &target, &options, Depth::Changes).await.unwrap();
         assert_eq!((report.updated, report.failed), (count, 0));
         is_in_order(&disk, &names);
     }
@@ -230,7 +230,7 @@ impl Disk for FailsOnce {
         Err(io::ErrorKind::StorageFull.into())
     }
 
-    fn tells_of_all(&self, _: &File) -> bool {
+    fn sync_all_reports_errors(&self, _: &File) -> bool {
         true
     }
 }

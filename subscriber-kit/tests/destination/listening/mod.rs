@@ -1,10 +1,10 @@
 //! The whole Destination: from a Source's URL to a copy that follows notifications, through restarts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod change_notifications;
 #[cfg(unix)]
 mod hooks;
 mod hubs;
-mod told;
 
 use std::path::Path;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use resync_subscriber_kit::sync::{
-    AuditReport, Look, Offer, Report, SyncError, SyncOptions, Target, audit, baseline, look,
+    AuditReport, Depth, Offer, Report, SyncError, SyncOptions, Target, audit, baseline, synchronise,
 };
 use tempfile::TempDir;
 use url::Url;
@@ -63,9 +63,9 @@ impl Copy {
     }
 
     /// A look as close as this.
-    pub(crate) async fn look(&self, how: Look) -> Report {
+    pub(crate) async fn synchronise(&self, how: Depth) -> Report {
         let options = SyncOptions { delete: true, ..self.options.clone() };
-        look(&client(), &self.offer(), &self.target(), &options, how).await.unwrap()
+        synchronise(&client(), &self.offer(), &self.target(), &options, how).await.unwrap()
     }
 
     /// An index at the list's place, of these lists, with this time.

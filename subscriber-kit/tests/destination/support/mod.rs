@@ -15,7 +15,7 @@ use std::time::Duration;
 use resync_core::digest::{Algorithm, Digest};
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureMethod, SigningKey};
-use resync_subscriber_kit::fetch::{Client, ClientOptions, Reach};
+use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
@@ -416,7 +416,7 @@ pub(crate) fn client() -> Client {
 
 /// For Sources and hubs of tests.
 pub(crate) fn on_this_machine() -> ClientOptions {
-    ClientOptions { reach: Reach::Everywhere, ..ClientOptions::default() }
+    ClientOptions { address_policy: AddressPolicy::Everywhere, ..ClientOptions::default() }
 }
 
 /// All files under a directory with their content, without the state.

@@ -35,10 +35,10 @@ const REFUSAL: &str = "Retry-After: 3600\r\n";
 /// All of them, on one server.
 pub(super) struct Subscribers {
     server: Server,
-    book: Arc<Book>,
+    book: Arc<StateFile>,
 }
 
-struct Book {
+struct StateFile {
     began: Instant,
     /// By subscriber and number of the notification: when it came first, in microseconds since the beginning; 0: not yet.
     arrivals: Vec<Vec<AtomicU64>>,
@@ -50,7 +50,7 @@ impl Subscribers {
     pub(super) async fn start(own: usize, notifications: usize) -> Result<Self, Failure> {
         let row = || (0..notifications).map(|_| AtomicU64::new(0)).collect();
         let arrivals = (0..own + SHARING).map(|_| row()).collect();
-        let book = Arc::new(Book { began: Instant::now(), arrivals, refused: AtomicUsize::new(0) });
+        let book = Arc::new(StateFile { began: Instant::now(), arrivals, refused: AtomicUsize::new(0) });
         let noting = Arc::clone(&book);
         let server = Server::start(move |request| noting.answer(request)).await?;
         Ok(Self { server, book })
@@ -120,7 +120,7 @@ fn shared_host() -> IpAddr {
     close(SHARED_HOST, 0)
 }
 
-impl Book {
+impl StateFile {
     fn answer(&self, request: &Request<'_>) -> Reply {
         if let Some(agreed) = challenge(request) {
             return Reply::Now(agreed);

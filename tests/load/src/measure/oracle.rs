@@ -150,7 +150,7 @@ pub struct Finding {
 
 impl Ledger {
     pub(crate) fn judge(&self) -> Judgement {
-        let mut judge = Judge {
+        let mut judge = AddressGuard {
             ledger: self,
             settled: self.settled(),
             judgement: Judgement::default(),
@@ -188,7 +188,7 @@ struct Came {
     last: Duration,
 }
 
-struct Judge<'l> {
+struct AddressGuard<'l> {
     ledger: &'l Ledger,
     settled: Vec<Duration>,
     judgement: Judgement,
@@ -197,7 +197,7 @@ struct Judge<'l> {
     missing: HashMap<u32, (u64, u64)>,
 }
 
-impl Judge<'_> {
+impl AddressGuard<'_> {
     fn subscription(&mut self, number: usize, subscription: &Subscription, acknowledged: &[u32]) {
         let posts = &self.ledger.posts;
         let mut came: HashMap<u32, Came> = HashMap::with_capacity(subscription.arrivals.len());

@@ -33,7 +33,7 @@ use super::measure::{
 use super::scenario::{By, FaultKind, Pace, Pattern, Plan, Scenario};
 use super::{Failure, median};
 
-pub use alone::{Alone, hyper_alone, receiver_alone};
+pub use alone::{SyncRecord, hyper_alone, receiver_alone};
 
 /// After a remote hub has verified all subscriptions, until they are taken to be in force.
 const IN_FORCE: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ pub async fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Resul
     let mut rungs = Vec::new();
     for &subscribers in &scenario.audience.subscribers {
         let paced = match scenario.publish.pace {
-            Pace::Given(pattern) => Paced { pattern, limit: None },
+            Pace::TrustedHost(pattern) => Paced { pattern, limit: None },
             Pace::Share(share) => paced(share, scenario, options, subscribers, folder, &mut live).await?,
         };
         let run = Run { scenario, options, paced, bound, memory_empty, subscribers };

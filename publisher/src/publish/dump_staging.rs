@@ -9,7 +9,7 @@ use std::{
 
 use resync_core::build::{BuildError, Documents, FolderDocuments, FolderDraft, FolderSink, Sink, StagedFile};
 
-use super::desk::Desk;
+use super::staging::Staging;
 use crate::{lock::DumpLock, site::DOCUMENT_FOLDER};
 
 /// The folder, among the published documents: they are on the same file system, so that nothing has to be copied.
@@ -17,7 +17,7 @@ const FOLDER: &str = ".dump";
 
 /// The published documents as they will be.
 #[derive(Debug)]
-pub(super) struct Workshop {
+pub(super) struct DumpStaging {
     folder: PathBuf,
     made: FolderSink,
     published: FolderDocuments,
@@ -30,7 +30,7 @@ enum Step {
     Remove(String),
 }
 
-impl Workshop {
+impl DumpStaging {
     /// An empty one, for who makes a dump of the site in `out`.
     pub(super) fn open(out: &Path, _: &DumpLock) -> Result<Self, BuildError> {
         let documents = out.join(DOCUMENT_FOLDER);
@@ -41,7 +41,7 @@ impl Workshop {
     }
 
     /// Does with the published documents what was done here. New ones, to which nothing leads yet, are made durable together before the first that replaces another.
-    pub(super) fn carry_out(self, desk: &mut Desk) -> Result<(), BuildError> {
+    pub(super) fn carry_out(self, staging: &mut Staging) -> Result<(), BuildError> {
         let mut are_durable = true;
         for step in &self.steps {
             match step {
@@ -49,24 +49,26 @@ impl Workshop {
                     let failed = |source| BuildError::Write { name: name.clone(), source };
                     let replaces = self.published.open(name).map_err(failed)?.is_some();
                     if replaces && !are_durable {
-                        desk.sync().map_err(failed)?;
+                        staging.sync().map_err(failed)?;
                     }
-                    desk.adopt(&self.folder.join(name), name).map_err(failed)?;
+                    staging.adopt(&self.folder.join(name), name).map_err(failed)?;
                     if replaces {
-                        desk.sync().map_err(failed)?;
+                        staging.sync().map_err(failed)?;
                     }
                     are_durable = replaces;
                 }
                 Step::Remove(name) => {
-                    desk.remove(name).map_err(|source| BuildError::Remove { name: name.clone(), source })?;
+                    staging
+                        .remove(name)
+                        .map_err(|source| BuildError::Remove { name: name.clone(), source })?;
                 }
             }
         }
-        if are_durable { Ok(()) } else { Ok(desk.sync()?) }
+        if are_durable { Ok(()) } else { Ok(staging.sync()?) }
     }
 }
 
-impl Drop for Workshop {
+impl Drop for DumpStaging {
     fn drop(&mut self) {
         // What stays takes room until the next run.
         let _ = clear(&self.folder);
@@ -92,7 +94,7 @@ fn clear(folder: &Path) -> io::Result<()> {
     }
 }
 
-impl Documents for Workshop {
+impl Documents for DumpStaging {
     type Published = File;
 
     fn open(&self, name: &str) -> io::Result<Option<File>> {
@@ -111,7 +113,7 @@ impl Documents for Workshop {
     }
 }
 
-impl Sink for Workshop {
+impl Sink for DumpStaging {
     type Draft = FolderDraft;
     type Staged = StagedFile;
 
@@ -166,17 +168,17 @@ mod tests {
         let folder = out.path().join(DOCUMENT_FOLDER);
         let turn = DumpLock::acquire(out.path()).unwrap();
         for name in ["list.xml", "list-old.zip"] {
-            put(&mut Desk::open(&folder).unwrap(), name, "before");
+            put(&mut Staging::open(&folder).unwrap(), name, "before");
         }
-        let mut workshop = Workshop::open(out.path(), &turn).unwrap();
-        put(&mut workshop, "list-new.zip", "new");
-        put(&mut workshop, "list.xml", "after");
-        assert!(workshop.remove("list-old.zip").unwrap() && !workshop.remove("none").unwrap());
-        assert_eq!(workshop.list("list").unwrap(), ["list-new.zip", "list-old.zip", "list.xml"]);
+        let mut dump_staging = DumpStaging::open(out.path(), &turn).unwrap();
+        put(&mut dump_staging, "list-new.zip", "new");
+        put(&mut dump_staging, "list.xml", "after");
+        assert!(dump_staging.remove("list-old.zip").unwrap() && !dump_staging.remove("none").unwrap());
+        assert_eq!(dump_staging.list("list").unwrap(), ["list-new.zip", "list-old.zip", "list.xml"]);
         sweep(out.path()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
         assert_eq!((read("list.xml").as_deref(), read("list-new.zip")), (Some("before"), None));
-        workshop.carry_out(&mut Desk::open(&folder).unwrap()).unwrap();
+        dump_staging.carry_out(&mut Staging::open(&folder).unwrap()).unwrap();
         assert_eq!((read("list.xml").as_deref(), read("list-old.zip")), (Some("after"), None));
         assert_eq!(read("list-new.zip").as_deref(), Some("new"));
         assert!(!folder.join(FOLDER).exists());

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 /// Put off while changes go on, though not for long.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PutOff {
+pub(crate) struct Debounce {
     quiet: Instant,
     latest: Instant,
 }
 
-impl PutOff {
+impl Debounce {
     /// When nothing has changed for so long,
     const QUIET: Duration = Duration::from_secs(2);
     /// or so long after the first of the changes.
@@ -32,11 +32,11 @@ mod tests {
     #[test]
     fn what_is_put_off_waits_for_a_pause_of_the_changes_though_not_for_long() {
         let first = Instant::now();
-        let mut put_off = PutOff::after(None, first);
-        assert_eq!(put_off.due(), first + Duration::from_secs(2));
+        let mut debounce = Debounce::after(None, first);
+        assert_eq!(debounce.due(), first + Duration::from_secs(2));
         for second in 1..40 {
-            put_off = PutOff::after(Some(put_off), first + Duration::from_secs(second));
-            assert_eq!(put_off.due(), first + Duration::from_secs((second + 2).min(30)));
+            debounce = Debounce::after(Some(debounce), first + Duration::from_secs(second));
+            assert_eq!(debounce.due(), first + Duration::from_secs((second + 2).min(30)));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::copy::counts;
 use crate::support::{Source, client, document, files};
 use resync_core::datetime::DateTime;
-use resync_subscriber_kit::sync::{Look, Method, Offer, Report, SyncOptions, Target, look};
+use resync_subscriber_kit::sync::{Depth, Method, Offer, Report, SyncOptions, Target, synchronise};
 use tempfile::TempDir;
 use url::Url;
 
@@ -67,7 +67,7 @@ impl Seamed {
             one.change(path, "0");
         }
         one.list();
-        assert!(one.run(Look::Everything).await.in_step());
+        assert!(one.run(Depth::Full).await.in_step());
         one.assert_same();
         one.source.asked();
         one
@@ -157,19 +157,19 @@ impl Seamed {
         self.source.put("/changelist.xml", document("sitemapindex", &root, &parts).as_bytes());
     }
 
-    async fn run(&self, how: Look) -> Report {
+    async fn run(&self, how: Depth) -> Report {
         let url = |path: &str| Url::parse(&self.source.url(path)).unwrap();
         let offer =
             Offer { change_list: Some(url("/changelist.xml")), ..Offer::list(url("/resourcelist.xml")) };
         let target = Target::open(self.directory.path(), url("/")).unwrap();
-        look(&client(), &offer, &target, &self.options, how).await.unwrap()
+        synchronise(&client(), &offer, &target, &self.options, how).await.unwrap()
     }
 
     /// What is told is in the copy, and it is told too whether something may be missing.
     async fn follows(&self, is_certain: bool) -> Report {
-        let report = self.run(Look::Changes).await;
+        let report = self.run(Depth::Changes).await;
         assert_eq!((report.method, report.failed), (Method::Incremental, 0), "{report:?}");
-        let is_told = report.uncertain.as_ref().is_some_and(|why| why.contains("between is not known"));
+        let is_told = report.unproven.as_ref().is_some_and(|why| why.contains("between are unknown"));
         assert_eq!((report.in_step(), is_told), (is_certain, !is_certain), "{report:?}");
         report
     }
@@ -207,14 +207,14 @@ async fn rs197_lists_that_never_touch_cost_no_whole_look_per_rotation_and_are_to
             source.tell("b", &round.to_string());
             let report = source.follows(false).await;
             source.assert_same();
-            assert_eq!((counts(&report), report.seams.holes), ([0, 1, 0, 0, 0], round));
+            assert_eq!((counts(&report), report.gaps.count), ([0, 1, 0, 0, 0], round));
             assert_eq!(source.list_was_asked_for(), round < 3, "{round}: it rests once this is a habit");
             source.tell("c", &round.to_string());
             assert_eq!(counts(&source.follows(false).await), [0, 1, 0, 0, 0]);
             source.assert_same();
             source.source.asked();
         }
-        assert!(source.run(Look::AtNewList).await.uncertain.is_some());
+        assert!(source.run(Depth::IfListChanged).await.unproven.is_some());
         assert!(source.list_was_asked_for(), "a closer look is free to ask");
     }
 }
@@ -232,17 +232,17 @@ async fn rs197_what_changed_between_two_lists_comes_with_the_next_resource_list(
         assert!(!source.list_was_asked_for());
 
         source.list();
-        let report = source.run(Look::AtNewList).await;
+        let report = source.run(Depth::IfListChanged).await;
         assert_eq!(
             (report.method, counts(&report), report.in_step()),
             (Method::Baseline, [0, 1, 0, 2, 0], true)
         );
-        assert_eq!((report.uncertain, report.seams.holes), (None, 5));
+        assert_eq!((report.unproven, report.gaps.count), (None, 5));
         source.assert_same();
         source.tell("a", "again");
-        assert_eq!(source.follows(true).await.seams.holes, 5);
+        assert_eq!(source.follows(true).await.gaps.count, 5);
         source.rotate();
-        assert_eq!(source.follows(false).await.seams.holes, 6);
+        assert_eq!(source.follows(false).await.gaps.count, 6);
     }
 }
 
@@ -253,17 +253,17 @@ async fn rs197_the_resource_list_of_such_a_source_is_asked_for_when_an_hour_has_
         source.change("c", "untold");
         source.list();
         source.rotate();
-        let asked = source.follows(false).await.seams.asked_at_unix_millis.unwrap();
+        let asked = source.follows(false).await.gaps.list_read_unix_millis.unwrap();
         assert!(!source.list_was_asked_for());
         let point = source.directory.path().join(".resync-destination/point.json");
         let kept = std::fs::read_to_string(&point).unwrap();
         let earlier = kept.replace(&asked.to_string(), &(asked - 3_600_000).to_string());
         assert_ne!(kept, earlier);
         std::fs::write(&point, earlier).unwrap();
-        let report = source.run(Look::Changes).await;
+        let report = source.run(Depth::Changes).await;
         assert_eq!((report.method, counts(&report)), (Method::Baseline, [0, 1, 0, 2, 0]), "{report:?}");
         source.assert_same();
-        assert!(report.uncertain.is_some(), "the list is older than the last rotation");
+        assert!(report.unproven.is_some(), "the list is older than the last rotation");
         source.source.asked();
         source.follows(false).await;
         assert!(!source.list_was_asked_for());
@@ -292,11 +292,11 @@ async fn rs197_a_list_that_says_nothing_of_versions_tells_what_is_missing_howeve
         let mut source = Seamed::start(delete).await;
         source.names_versions = false;
         source.list();
-        source.run(Look::Everything).await;
+        source.run(Depth::Full).await;
         for round in 1..5 {
             source.rotate();
             source.change("c", &format!("untold {round}"));
-            let report = source.run(Look::Changes).await;
+            let report = source.run(Depth::Changes).await;
             assert_eq!(
                 (report.method, report.updated, report.in_step()),
                 (Method::Baseline, 1, false),
@@ -320,7 +320,7 @@ async fn rs197_what_the_archive_has_is_taken_and_only_the_rest_is_missing() {
         source.tell("c", "living");
         source.archive();
         let report = source.follows(false).await;
-        assert_eq!((counts(&report), report.seams.holes), ([0, 3, 0, 0, 0], 6));
+        assert_eq!((counts(&report), report.gaps.count), ([0, 3, 0, 0, 0], 6));
         source.assert_same();
     }
 }

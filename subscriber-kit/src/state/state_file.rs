@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::LastSync;
-use crate::discover::Known;
+use crate::discover::KnownSource;
 use crate::inbox::{Handled, Window};
 
 /// The form that this program writes.
@@ -22,21 +22,21 @@ const FORGOTTEN_AFTER: i64 = 30 * 24 * 3_600_000;
 /// Everything that is remembered; also the form on disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Book {
+pub(crate) struct StateFile {
     pub(super) format: u32,
     pub(crate) subscriptions: Vec<Record>,
     pub(crate) last_sync: Option<LastSync>,
     /// What the last discovery found, to begin from while the Source is away.
     #[serde(default)]
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<KnownSource>,
     /// Up to when Change Notifications told without a gap, and were dealt with (milliseconds since 1970).
     #[serde(default)]
-    pub(crate) told_until: Option<i64>,
+    pub(crate) notified_until: Option<i64>,
 }
 
-impl Default for Book {
+impl Default for StateFile {
     fn default() -> Self {
-        Self { format: FORMAT, subscriptions: Vec::new(), last_sync: None, known: None, told_until: None }
+        Self { format: FORMAT, subscriptions: Vec::new(), last_sync: None, known: None, notified_until: None }
     }
 }
 
@@ -96,15 +96,15 @@ pub(crate) struct Record {
 }
 
 /// Notes which notifications were handled since the book was written.
-pub(super) fn note_handled(windows: &HashMap<String, Window>, book: &mut Book) {
-    for record in &mut book.subscriptions {
+pub(super) fn note_handled(windows: &HashMap<String, Window>, state_file: &mut StateFile) {
+    for record in &mut state_file.subscriptions {
         if let Some(window) = windows.get(&record.token) {
             record.handled = window.handled();
         }
     }
 }
 
-impl Book {
+impl StateFile {
     /// Forgets the subscriptions that nobody asked for since long before `now` and that are not needed; how many.
     pub(super) fn forget(&mut self, now: DateTime, is_needed: impl Fn(&str) -> bool) -> usize {
         let before = self.subscriptions.len();

@@ -14,7 +14,7 @@ use url::{Origin, Url};
 const MAX_HOSTS: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct HostLimits {
     per_host: usize,
     delay: Duration,
     hosts: Mutex<HashMap<Origin, Host>>,
@@ -22,19 +22,19 @@ pub(super) struct Turns {
 
 #[derive(Clone, Debug)]
 struct Host {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     next: Instant,
     /// Until when it asked to be left alone.
-    rests_until: Instant,
+    paused_until: Instant,
 }
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Turn {
-    _place: Option<OwnedSemaphorePermit>,
+pub(super) struct Permit {
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Turns {
+impl HostLimits {
     pub(super) fn new(per_host: usize, delay: Duration) -> Self {
         Self { per_host: per_host.max(1), delay, hosts: Mutex::default() }
     }
@@ -43,11 +43,11 @@ impl Turns {
     ///
     /// # Errors
     /// How much longer the host is to be left alone.
-    pub(super) async fn take(&self, url: &Url) -> Result<Turn, Duration> {
-        let places = self.with_host(url, |host| Arc::clone(&host.places));
+    pub(super) async fn take(&self, url: &Url) -> Result<Permit, Duration> {
+        let permits = self.with_host(url, |host| Arc::clone(&host.permits));
         // The semaphore is never closed.
-        let place = places.acquire_owned().await.ok();
-        self.is_awake(url)?;
+        let permit = permits.acquire_owned().await.ok();
+        self.check_pause(url)?;
         if !self.delay.is_zero() {
             let moment = self.with_host(url, |host| {
                 let moment = host.next.max(Instant::now());
@@ -55,19 +55,19 @@ impl Turns {
                 moment
             });
             tokio::time::sleep_until(moment).await;
-            self.is_awake(url)?;
+            self.check_pause(url)?;
         }
-        Ok(Turn { _place: place })
+        Ok(Permit { _permit: permit })
     }
 
     /// The host asks to be left alone for so long.
-    pub(super) fn rest(&self, url: &Url, time: Duration) {
+    pub(super) fn pause(&self, url: &Url, time: Duration) {
         let until = Instant::now() + time;
-        self.with_host(url, |host| host.rests_until = host.rests_until.max(until));
+        self.with_host(url, |host| host.paused_until = host.paused_until.max(until));
     }
 
-    fn is_awake(&self, url: &Url) -> Result<(), Duration> {
-        let left = self.with_host(url, |host| host.rests_until.saturating_duration_since(Instant::now()));
+    fn check_pause(&self, url: &Url) -> Result<(), Duration> {
+        let left = self.with_host(url, |host| host.paused_until.saturating_duration_since(Instant::now()));
         if left.is_zero() { Ok(()) } else { Err(left) }
     }
 
@@ -78,8 +78,8 @@ impl Turns {
             self.make_room(&mut hosts);
         }
         let new = || {
-            let (places, now) = (Arc::new(Semaphore::new(self.per_host)), Instant::now());
-            Host { places, next: now, rests_until: now }
+            let (permits, now) = (Arc::new(Semaphore::new(self.per_host)), Instant::now());
+            Host { permits, next: now, paused_until: now }
         };
         take(hosts.entry(origin).or_insert_with(new))
     }
@@ -90,13 +90,13 @@ impl Turns {
         let now = Instant::now();
         // Whoever waits for a place holds its semaphore too.
         let is_asked = |host: &Host| {
-            Arc::strong_count(&host.places) > 1 || host.places.available_permits() < self.per_host
+            Arc::strong_count(&host.permits) > 1 || host.permits.available_permits() < self.per_host
         };
-        let until = |host: &Host| host.next.max(host.rests_until);
+        let until = |host: &Host| host.next.max(host.paused_until);
         hosts.retain(|_, host| is_asked(host) || until(host) > now);
         if hosts.len() >= MAX_HOSTS {
-            let resting = hosts.iter().filter(|(_, host)| !is_asked(host));
-            let first = resting.min_by_key(|(_, host)| until(host)).map(|(origin, _)| origin.clone());
+            let paused = hosts.iter().filter(|(_, host)| !is_asked(host));
+            let first = paused.min_by_key(|(_, host)| until(host)).map(|(origin, _)| origin.clone());
             first.map(|origin| hosts.remove(&origin));
         }
     }
@@ -112,23 +112,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_to_one_host_begin_one_pause_apart_and_to_another_at_once() {
-        let turns = Turns::new(8, Duration::from_secs(2));
+        let host_limits = HostLimits::new(8, Duration::from_secs(2));
         let begun = Instant::now();
         for _ in 0..4 {
-            turns.take(&url("http://a.example/x")).await.unwrap();
+            host_limits.take(&url("http://a.example/x")).await.unwrap();
         }
         assert_eq!(begun.elapsed(), Duration::from_secs(6));
-        turns.take(&url("http://b.example/x")).await.unwrap();
+        host_limits.take(&url("http://b.example/x")).await.unwrap();
         assert_eq!(begun.elapsed(), Duration::from_secs(6));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_host_is_asked_by_so_many_at_a_time_and_not_more() {
-        let turns = Turns::new(2, Duration::ZERO);
-        let first = turns.take(&url("http://a.example/1")).await.unwrap();
-        let _second = turns.take(&url("http://a.example/2")).await.unwrap();
-        let place = url("http://a.example/3");
-        let third = turns.take(&place);
+        let host_limits = HostLimits::new(2, Duration::ZERO);
+        let first = host_limits.take(&url("http://a.example/1")).await.unwrap();
+        let _second = host_limits.take(&url("http://a.example/2")).await.unwrap();
+        let permit = url("http://a.example/3");
+        let third = host_limits.take(&permit);
         tokio::pin!(third);
         assert!(tokio::time::timeout(Duration::from_secs(9), &mut third).await.is_err());
         drop(first);
@@ -137,14 +137,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_hosts_without_end_that_ask_to_be_left_alone_so_many_are_remembered() {
-        let turns = Turns::new(1, Duration::ZERO);
+        let host_limits = HostLimits::new(1, Duration::ZERO);
         let busy = url("http://busy.example/");
-        let _under_way = turns.take(&busy).await.unwrap();
+        let _under_way = host_limits.take(&busy).await.unwrap();
         for number in 0..3_000_u32 {
             let host = url(&format!("http://{number}.a.example/"));
-            turns.rest(&host, Duration::from_secs(3_600 + u64::from(number)));
+            host_limits.pause(&host, Duration::from_secs(3_600 + u64::from(number)));
         }
-        let hosts = turns.hosts.lock().unwrap();
+        let hosts = host_limits.hosts.lock().unwrap();
         assert_eq!(hosts.len(), MAX_HOSTS);
         assert!(hosts.contains_key(&busy.origin()), "who is being asked is not forgotten");
         assert!(hosts.contains_key(&url("http://2999.a.example/").origin()));
@@ -152,18 +152,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_host_that_asks_to_be_left_alone_is_asked_by_nobody_until_then() {
-        let turns = Turns::new(1, Duration::ZERO);
-        let (resting, other) = (url("http://a.example/x"), url("http://b.example/x"));
-        let under_way = turns.take(&resting).await.unwrap();
-        let waiting = turns.take(&resting);
+        let host_limits = HostLimits::new(1, Duration::ZERO);
+        let (paused, other) = (url("http://a.example/x"), url("http://b.example/x"));
+        let under_way = host_limits.take(&paused).await.unwrap();
+        let waiting = host_limits.take(&paused);
         tokio::pin!(waiting);
         assert!(tokio::time::timeout(Duration::from_secs(1), &mut waiting).await.is_err());
-        turns.rest(&resting, Duration::from_secs(60));
-        turns.rest(&resting, Duration::from_secs(9));
+        host_limits.pause(&paused, Duration::from_secs(60));
+        host_limits.pause(&paused, Duration::from_secs(9));
         drop(under_way);
         assert_eq!(waiting.await.unwrap_err(), Duration::from_secs(60), "also who waited before");
-        assert!(turns.take(&other).await.is_ok());
+        assert!(host_limits.take(&other).await.is_ok());
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(turns.take(&resting).await.is_ok());
+        assert!(host_limits.take(&paused).await.is_ok());
     }
 }

@@ -165,7 +165,7 @@ fn what_has_waited_for_more_than_a_week_is_left_out_and_status_says_so() {
     std::fs::File::options().write(true).open(&first).unwrap().set_modified(eight_days_ago).unwrap();
     publish_in_vain(&place, &hub, "second");
     let status = run(&["status", "--out", text(&place.out())]).succeeded();
-    let words = "left out as too old or too many: 1 notification of changed resources";
+    let words = "dropped as too old or too many: 1 notification of changed resources";
     assert!(status.out.contains("waiting: 1 notification") && status.out.contains(words), "{}", status.out);
     assert!(!first.exists());
     hub.answers(ACCEPTED);
@@ -192,7 +192,7 @@ fn of_more_than_10_000_that_wait_the_oldest_are_left_out_and_status_says_so() {
     place.put("a.txt", "second");
     place.build(&[]).succeeded();
     let status = || run(&["status", "--out", text(&place.out())]).succeeded().out;
-    let words = "left out as too old or too many: 1 notification of changed resources";
+    let words = "dropped as too old or too many: 1 notification of changed resources";
     assert!(status().contains("waiting: 10000 notifications") && status().contains(words), "{}", status());
     assert!(!first.exists());
     hub.answers(ACCEPTED);
@@ -201,7 +201,7 @@ fn of_more_than_10_000_that_wait_the_oldest_are_left_out_and_status_says_so() {
     assert!(heard.is_of_changes());
     let length = document(&heard).entries()[0].metadata.as_ref().unwrap().length;
     assert_eq!(length, Some(6), "it is the second");
-    assert!(!status().contains("left out"), "it has caught up: {}", status());
+    assert!(!status().contains("dropped"), "it has caught up: {}", status());
 }
 
 #[test]

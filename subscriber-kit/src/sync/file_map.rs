@@ -1,8 +1,8 @@
-//! Which file belongs to which resource, so that no two share one and nothing is removed that is still
-//! needed; and which line of the plan is the last word on it.
+//! Maps files to resources, so that no two resources share a file and no needed file is removed. Also knows which line of the
+//! plan is the last about a resource.
 //!
-//! Lists may be long, so paths and URIs are held as keyed hashes. Two paths of one hash are, once in millions of
-//! millions, a collision that is reported; nothing is removed or mixed up by it.
+//! Lists may be long, so paths and URIs are held as keyed hashes. Two paths with one hash are extremely unlikely. They are
+//! reported as a collision; nothing is removed or mixed up by it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -14,12 +14,12 @@ use url::{Origin, Position, Url};
 use super::path::relative_path;
 use super::{Authority, PathError, ResourceError};
 
-/// The line of a resource that is listed and not wanted here: its file stays as it is.
+/// The line of a listed resource that the filter excludes: its file stays as it is.
 pub(crate) const UNWANTED: u32 = u32::MAX;
 
-/// Whose resources have which places.
+/// Which resources may have files, and where.
 #[derive(Clone, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct PathRules {
     /// The origin of the list, or of its index: whose resources it may name (RS-200).
     pub(crate) home: Origin,
     /// What the directory stands for.
@@ -27,76 +27,76 @@ pub(crate) struct Ground {
     pub(crate) authority: Authority,
 }
 
-/// The places of all resources of a snapshot, or of those that changed.
+/// The files of all resources of a snapshot, or of those that changed.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct FileMap {
     keys: RandomState,
     /// By relative path.
-    owners: HashMap<u64, Place>,
+    owners: HashMap<u64, Mapping>,
     /// The folders that the files need, and how many files need them.
     folders: HashMap<u64, u32>,
     wanted: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Mapping {
     /// A hash of the URI without its scheme, which changes when a Source moves to https.
     owner: u32,
     line: u32,
     is_gone: bool,
 }
 
-impl Place {
+impl Mapping {
     fn is_wanted(&self) -> bool {
         !self.is_gone && self.line != UNWANTED
     }
 }
 
-impl Places {
+impl FileMap {
     /// Takes the file of the resource `loc`, read as `url`; `false` when it is listed a second time.
     pub(crate) fn take(
         &mut self,
         loc: &str,
         url: &Url,
-        ground: &Ground,
+        path_rules: &PathRules,
         line: u32,
     ) -> Result<bool, ResourceError> {
-        let (relative, owner) = self.place(loc, url, ground)?;
+        let (relative, owner) = self.locate(loc, url, path_rules)?;
         let is_new = self.known(&relative, owner)?.is_none();
         if is_new {
-            self.put(&relative, Place { owner, line, is_gone: false });
+            self.put(&relative, Mapping { owner, line, is_gone: false });
         }
         Ok(is_new)
     }
 
-    /// The same for what changed: the last word counts.
+    /// Takes a change of the resource `loc`; the last change counts.
     pub(crate) fn change(
         &mut self,
         loc: &str,
         url: &Url,
-        ground: &Ground,
+        path_rules: &PathRules,
         line: u32,
         is_gone: bool,
     ) -> Result<(), ResourceError> {
-        let (relative, owner) = self.place(loc, url, ground)?;
+        let (relative, owner) = self.locate(loc, url, path_rules)?;
         let known = self.known(&relative, owner)?;
-        // What is listed and not wanted is not wanted when it changes either, unless it becomes so by that.
+        // A deletion of an excluded resource is excluded too.
         let line = if is_gone && known.is_some_and(|known| known.line == UNWANTED) { UNWANTED } else { line };
-        self.put(&relative, Place { owner, line, is_gone });
+        self.put(&relative, Mapping { owner, line, is_gone });
         Ok(())
     }
 
-    fn place(&self, loc: &str, url: &Url, ground: &Ground) -> Result<(PathBuf, u32), ResourceError> {
-        if !ground.authority.allows(url, &ground.home) {
-            return Err(ResourceError::OtherOrigin { list: ground.home.ascii_serialization() });
+    fn locate(&self, loc: &str, url: &Url, path_rules: &PathRules) -> Result<(PathBuf, u32), ResourceError> {
+        if !path_rules.authority.allows(url, &path_rules.home) {
+            return Err(ResourceError::OtherOrigin { list: path_rules.home.ascii_serialization() });
         }
-        let relative = relative_path(loc, url, &ground.base)?;
+        let relative = relative_path(loc, url, &path_rules.base)?;
         #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
         let owner = self.keys.hash_one(&url[Position::BeforeHost..]) as u32;
         Ok((relative, owner))
     }
 
-    fn known(&self, relative: &Path, owner: u32) -> Result<Option<Place>, ResourceError> {
+    fn known(&self, relative: &Path, owner: u32) -> Result<Option<Mapping>, ResourceError> {
         match self.get(relative) {
             Some(known) if known.owner != owner && !known.is_gone => {
                 Err(PathError::Collision(relative.to_owned()).into())
@@ -105,14 +105,14 @@ impl Places {
         }
     }
 
-    fn put(&mut self, relative: &Path, place: Place) {
-        let before = self.owners.insert(self.key(relative), place);
+    fn put(&mut self, relative: &Path, mapping: Mapping) {
+        let before = self.owners.insert(self.key(relative), mapping);
         let was_there = before.is_some_and(|before| !before.is_gone);
         self.wanted -= u64::from(before.is_some_and(|before| before.is_wanted()));
-        self.wanted += u64::from(place.is_wanted());
-        if was_there == place.is_gone {
+        self.wanted += u64::from(mapping.is_wanted());
+        if was_there == mapping.is_gone {
             for folder in relative.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
-                self.count(folder, !place.is_gone);
+                self.count(folder, !mapping.is_gone);
             }
         }
     }
@@ -131,11 +131,11 @@ impl Places {
         self.keys.hash_one(relative)
     }
 
-    fn get(&self, relative: &Path) -> Option<Place> {
+    fn get(&self, relative: &Path) -> Option<Mapping> {
         self.owners.get(&self.key(relative)).copied()
     }
 
-    /// Whether something is told of this file.
+    /// Whether a resource of this file is listed or changed.
     pub(crate) fn knows(&self, relative: &Path) -> bool {
         self.get(relative).is_some()
     }
@@ -146,22 +146,22 @@ impl Places {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.owners.values().all(|place| place.is_gone)
+        self.owners.values().all(|mapping| mapping.is_gone)
     }
 
-    /// Whether this line is the last word on the resource that has this file.
+    /// Whether this line is the last about the resource of this file.
     pub(crate) fn is_last_word(&self, relative: &Path, line: u32) -> bool {
-        self.get(relative).is_some_and(|place| place.line == line)
+        self.get(relative).is_some_and(|mapping| mapping.line == line)
     }
 
     /// Whether a resource that is wanted has this very file.
     pub(crate) fn wants(&self, relative: &Path) -> bool {
-        self.get(relative).is_some_and(|place| place.is_wanted())
+        self.get(relative).is_some_and(|mapping| mapping.is_wanted())
     }
 
     /// Whether a resource has this very file.
     pub(crate) fn lists(&self, relative: &Path) -> bool {
-        self.get(relative).is_some_and(|place| !place.is_gone)
+        self.get(relative).is_some_and(|mapping| !mapping.is_gone)
     }
 
     /// The resource whose file stands where this one needs a folder.
@@ -182,15 +182,15 @@ impl Places {
 }
 
 #[cfg(test)]
-pub(crate) fn places_of(base: &str, listed: &[&str]) -> Places {
+pub(crate) fn file_map_of(base: &str, listed: &[&str]) -> FileMap {
     let base = Url::parse(base).unwrap();
-    let ground = Ground { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
-    let mut places = Places::default();
+    let path_rules = PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
+    let mut file_map = FileMap::default();
     for (line, path) in (0..).zip(listed) {
         let url = base.join(path).unwrap();
-        assert!(places.take(url.as_str(), &url, &ground, line).unwrap());
+        assert!(file_map.take(url.as_str(), &url, &path_rules, line).unwrap());
     }
-    places
+    file_map
 }
 
 #[cfg(test)]
@@ -199,35 +199,36 @@ mod tests {
 
     #[test]
     fn rs200_a_resource_that_moved_to_https_is_still_the_same() {
-        let mut places = places_of("http://a.example/", &["x"]);
+        let mut file_map = file_map_of("http://a.example/", &["x"]);
         let base = Url::parse("http://a.example/").unwrap();
-        let ground = Ground { home: base.origin(), base, authority: Authority::SameOrigin };
+        let path_rules = PathRules { home: base.origin(), base, authority: Authority::SameOrigin };
         let moved = Url::parse("https://a.example/x").unwrap();
-        assert!(!places.take(moved.as_str(), &moved, &ground, 1).unwrap(), "it is listed already");
+        assert!(!file_map.take(moved.as_str(), &moved, &path_rules, 1).unwrap(), "it is listed already");
         let other = Url::parse("https://b.example/x").unwrap();
         assert!(matches!(
-            places.take(other.as_str(), &other, &ground, 2),
+            file_map.take(other.as_str(), &other, &path_rules, 2),
             Err(ResourceError::OtherOrigin { .. })
         ));
     }
 
     #[test]
     fn rs198_the_last_word_on_a_resource_counts_and_folders_come_and_go_with_their_files() {
-        let mut places = places_of("http://a.example/", &["a/b", "a/c", "d"]);
+        let mut file_map = file_map_of("http://a.example/", &["a/b", "a/c", "d"]);
         let base = Url::parse("http://a.example/").unwrap();
-        let ground = Ground { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
+        let path_rules =
+            PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
         let mut change = |path: &str, line, is_gone| {
             let url = base.join(path).unwrap();
-            places.change(url.as_str(), &url, &ground, line, is_gone).unwrap();
-            (places.wanted(), places.has_below(Path::new("a")))
+            file_map.change(url.as_str(), &url, &path_rules, line, is_gone).unwrap();
+            (file_map.wanted(), file_map.has_below(Path::new("a")))
         };
         assert_eq!(change("a/b", 3, false), (3, true));
         assert_eq!(change("a/b", 4, true), (2, true));
         assert_eq!(change("a/b", 5, true), (2, true), "told twice");
         assert_eq!(change("a/c", 6, true), (1, false));
         assert_eq!(change("a", 7, false), (2, false));
-        assert!(places.lists(Path::new("a")) && !places.lists(Path::new("a/c")));
-        assert!(places.is_last_word(Path::new("a/b"), 5) && !places.is_last_word(Path::new("a/b"), 0));
-        assert!(places.is_last_word(Path::new("d"), 2));
+        assert!(file_map.lists(Path::new("a")) && !file_map.lists(Path::new("a/c")));
+        assert!(file_map.is_last_word(Path::new("a/b"), 5) && !file_map.is_last_word(Path::new("a/b"), 0));
+        assert!(file_map.is_last_word(Path::new("d"), 2));
     }
 }

@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path, time::Duration};
 
 use resync_core::{datetime::DateTime, document::Capability};
 
-use super::{LEAVING, NotifyError, Outcome, Posted, Telling};
+use super::{HubUpdate, LEAVING, NotifyError, Outcome, Posted};
 use crate::{
     files,
     lock::{Lock, lock_hub},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Keeps why a hub cannot be told, for `status`.
-pub(super) fn note_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
+pub(super) fn record_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
     let reason = error.to_string();
     let noted = State::load(lock.out()).and_then(|mut state| {
         let Some(record) = state.hubs.get_mut(hub) else { return Ok(()) };
@@ -26,23 +26,23 @@ pub(super) fn note_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
         state.save(lock)
     });
     if let Err(error) = noted {
-        tracing::debug!(%error, %hub, "the status does not say why the hub is not told");
+        tracing::debug!(%error, %hub, "cannot save why a hub was not notified");
     }
 }
 
 /// Notes what came of telling a hub, in the state as it is by now: builds may have changed it meanwhile, other tellings have not.
 pub(super) fn settle(
     out: &Path,
-    telling: &Telling,
+    update: &HubUpdate,
     posted: &Posted,
     outcome: &Outcome,
 ) -> Result<(), NotifyError> {
-    if telling.message.is_none() && telling.waiting.is_empty() {
+    if update.message.is_none() && update.waiting.is_empty() {
         return Ok(());
     }
     let lock = Lock::acquire(out)?;
     let mut state = State::load(out)?;
-    let Some(record) = state.hubs.get_mut(&telling.hub).filter(|record| record.topic == telling.topic) else {
+    let Some(record) = state.hubs.get_mut(&update.hub).filter(|record| record.topic == update.topic) else {
         return Ok(());
     };
     let refused = posted.failed.as_ref().filter(|error| error.is_final());
@@ -52,14 +52,14 @@ pub(super) fn settle(
     };
     let broken = posted.broken.as_ref().map(ToString::to_string);
     let reason = broken.or_else(|| failed.map(ToString::to_string));
-    let Range { start: next, end } = telling.still_waiting(posted);
+    let Range { start: next, end } = update.still_waiting(posted);
     // A build may have left some out meanwhile.
     let first = next.max(record.sent + 1);
     let kept = match reason {
         Some(_) => outbox::first_to_keep(out, first..end),
         None => first,
     };
-    if !telling.leaving {
+    if !update.leaving {
         record.sent = record.sent.max(kept - 1);
     }
     let is_behind = record.sent < state.outbox;
@@ -73,14 +73,14 @@ pub(super) fn settle(
         let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
         before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
     };
-    let given_up = match (outcome, &telling.message) {
+    let given_up = match (outcome, &update.message) {
         (Outcome::NothingChanged, _) | (_, None) => false,
         (Outcome::Accepted { status }, Some(message)) => {
-            record.told.clone_from(&telling.told);
-            record.doubt.clear();
+            record.known.clone_from(&update.known);
+            record.unconfirmed.clear();
             let key = message.key.clone();
             record.last = Some(Acknowledgement { at: DateTime::now(), status: *status, key });
-            if is_newest(&state, telling) {
+            if is_newest(&state, update) {
                 let path = state::notification_path(out);
                 files::replace(&path, &message.body).map_err(|source| NotifyError::Write { path, source })?;
                 state.notified_on = Some(message.topic.clone());
@@ -88,17 +88,17 @@ pub(super) fn settle(
             false
         }
         (Outcome::Failed(error), _) => {
-            if !error.leaves_doubt() {
-                record.doubt.clone_from(&telling.doubted);
+            if !error.is_unanswered() {
+                record.unconfirmed.clone_from(&update.unconfirmed_before);
             }
             record.left.is_some_and(|left| has_passed(LEAVING, left))
         }
     };
     if given_up {
-        tracing::warn!(hub = %telling.hub, "given up; its subscribers do not learn from it that the site has left");
+        tracing::warn!(hub = %update.hub, "gave up notifying a former hub; its subscribers do not learn that the site left it");
     }
-    if given_up || has_taken_leave(&state, &telling.hub) {
-        state.hubs.remove(&telling.hub);
+    if given_up || has_taken_leave(&state, &update.hub) {
+        state.hubs.remove(&update.hub);
     }
     save_and_sweep(lock, state)
 }
@@ -122,7 +122,7 @@ fn save_and_sweep(mut lock: Lock, mut state: State) -> Result<(), NotifyError> {
 }
 
 /// Notes that a hub took a Change Notification, before the next one is posted.
-pub(super) fn note_sent(
+pub(super) fn record_sent(
     out: &Path,
     hub: &HubUrl,
     topic: &str,
@@ -165,14 +165,14 @@ pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, NotifyError> {
 }
 
 /// Whether no other hub knows of a newer version of a document.
-fn is_newest(state: &State, telling: &Telling) -> bool {
+fn is_newest(state: &State, update: &HubUpdate) -> bool {
     let others =
-        state.hubs.iter().filter(|(hub, record)| **hub != telling.hub && record.topic == telling.topic);
+        state.hubs.iter().filter(|(hub, record)| **hub != update.hub && record.topic == update.topic);
     others.into_iter().all(|(_, record)| {
         record
-            .told
+            .known
             .iter()
-            .all(|(url, known)| telling.told.get(url).is_none_or(|told| told.version >= known.version))
+            .all(|(url, known)| update.known.get(url).is_none_or(|sent| sent.version >= known.version))
     })
 }
 
@@ -180,11 +180,11 @@ fn is_newest(state: &State, telling: &Telling) -> bool {
 fn has_taken_leave(state: &State, hub: &HubUrl) -> bool {
     let Some(record) = state.hubs.get(hub).filter(|record| record.left.is_some()) else { return false };
     match state.document(&Capability::CapabilityList) {
-        Some(list) => record.told.get(&list.url).is_some_and(|told| told.version == list.version),
+        Some(list) => record.known.get(&list.url).is_some_and(|known| known.version == list.version),
         // The set itself is left, and with it its list.
         None if state.left.is_some() => {
-            let mut heard = record.told.values().chain(record.doubt.values());
-            heard.all(|told| told.capability != Capability::CapabilityList)
+            let mut heard = record.known.values().chain(record.unconfirmed.values());
+            heard.all(|known| known.capability != Capability::CapabilityList)
         }
         None => false,
     }
@@ -219,8 +219,8 @@ mod tests {
         state.save(&Lock::acquire(out).unwrap()).unwrap();
     }
 
-    fn telling(waiting: Range<u64>) -> Telling {
-        Telling {
+    fn update(waiting: Range<u64>) -> HubUpdate {
+        HubUpdate {
             hub: hub(),
             authorization: None,
             leaving: false,
@@ -230,8 +230,8 @@ mod tests {
             change_topic: String::new(),
             change_links: String::new(),
             message: None,
-            told: BTreeMap::new(),
-            doubted: BTreeMap::new(),
+            known: BTreeMap::new(),
+            unconfirmed_before: BTreeMap::new(),
         }
     }
 
@@ -242,7 +242,7 @@ mod tests {
         save(out.path(), HubRecord { sent: 3, trouble: Some(trouble), ..HubRecord::new(TOPIC) }, 6);
         let after = |waiting: Range<u64>| {
             let posted = Posted { sent: 1, reached: waiting.end - 1, ..Posted::default() };
-            settle(out.path(), &telling(waiting), &posted, &Outcome::NothingChanged).unwrap();
+            settle(out.path(), &update(waiting), &posted, &Outcome::NothingChanged).unwrap();
             let state = State::load(out.path()).unwrap();
             state.hubs[&hub()].trouble.as_ref().map(|trouble| (trouble.left_out, trouble.reason.clone()))
         };
@@ -265,7 +265,7 @@ mod tests {
             length: 1,
         };
         let posted = Posted { failed: Some(refused.clone()), ..Posted::default() };
-        settle(out.path(), &telling(4..9), &posted, &Outcome::Failed(refused)).unwrap();
+        settle(out.path(), &update(4..9), &posted, &Outcome::Failed(refused)).unwrap();
         let record = State::load(out.path()).unwrap().hubs[&hub()].clone();
         let trouble = record.trouble.unwrap();
         assert_eq!((record.sent, trouble.left_out, trouble.refused), (7, 4, None), "it refused number 4");
@@ -278,9 +278,9 @@ mod tests {
             save(out.path(), HubRecord { left: Some(left), ..HubRecord::new(TOPIC) }, 0);
             let (links, key, body) = (String::new(), String::new(), Vec::new());
             let message = Some(Message { topic: TOPIC.into(), links, key, body });
-            let telling = Telling { leaving: true, message, ..telling(0..0) };
+            let update = HubUpdate { leaving: true, message, ..update(0..0) };
             let away = Outcome::Failed(PostError::Unreachable { reason: "no route".into() });
-            settle(out.path(), &telling, &Posted::default(), &away).unwrap();
+            settle(out.path(), &update, &Posted::default(), &away).unwrap();
             State::load(out.path()).unwrap().hubs.len()
         };
         let days_ago = |days: u32| {

@@ -12,9 +12,9 @@ use url::{Host, Url};
 use super::FetchError;
 
 /// Which addresses may be asked, however they are written and wherever lists, names and redirects lead. A name that has
-/// both public addresses and others is refused but by [`Reach::Everywhere`].
+/// both public addresses and others is refused but by [`AddressPolicy::Everywhere`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum AddressPolicy {
     /// Only public ones: loopback, private and reserved addresses are refused, also behind a name. No proxy is used, since
     /// that would choose the address.
     #[default]
@@ -28,55 +28,55 @@ pub enum Reach {
     ///
     /// Behind a proxy only addresses are judged, and the names that were given open nothing, since it is the proxy that
     /// knows what names are.
-    AsNearAs(Vec<Url>),
+    NetworkOf(Vec<Url>),
     /// All: for Sources and hubs that are trusted.
     Everywhere,
 }
 
 /// How near an address is that is not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Near {
-    ThisMachine,
+enum Network {
+    Loopback,
     /// The link, where the keys of machines in the cloud are told.
-    ThisLink,
-    OwnNetwork,
+    LinkLocal,
+    Private,
 }
 
-impl Near {
+impl Network {
     /// `None` for a public address.
     fn of(address: IpAddr) -> Option<Self> {
         if is_public(address) {
             return None;
         }
         Some(match address.to_canonical() {
-            this if this.is_loopback() || this.is_unspecified() => Self::ThisMachine,
-            IpAddr::V4(v4) if v4.is_link_local() => Self::ThisLink,
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => Self::ThisLink,
-            _ => Self::OwnNetwork,
+            this if this.is_loopback() || this.is_unspecified() => Self::Loopback,
+            IpAddr::V4(v4) if v4.is_link_local() => Self::LinkLocal,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Self::LinkLocal,
+            _ => Self::Private,
         })
     }
 }
 
 /// A policy, with what was decided about the names that were given.
 #[derive(Debug)]
-pub(super) struct Judge {
-    reach: Reach,
-    given: Vec<Given>,
+pub(super) struct AddressGuard {
+    address_policy: AddressPolicy,
+    trusted: Vec<TrustedHost>,
 }
 
 /// A host that whoever runs this gave.
 #[derive(Debug)]
-struct Given {
+struct TrustedHost {
     host: String,
     /// What it opens; nothing if it is public.
-    opens: OnceLock<Vec<Near>>,
+    networks: OnceLock<Vec<Network>>,
 }
 
-impl Given {
+impl TrustedHost {
     fn of(url: &Url) -> Option<Self> {
-        let opens =
-            literal(url).map(|address| OnceLock::from(Near::of(address).into_iter().collect::<Vec<_>>()));
-        Some(Self { host: url.host_str()?.to_owned(), opens: opens.unwrap_or_default() })
+        let networks =
+            literal(url).map(|address| OnceLock::from(Network::of(address).into_iter().collect::<Vec<_>>()));
+        Some(Self { host: url.host_str()?.to_owned(), networks: networks.unwrap_or_default() })
     }
 
     fn is(&self, name: &str) -> bool {
@@ -87,26 +87,26 @@ impl Given {
 /// Why a name may not be asked.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("{name} is {address}, which is not a public address")]
+    #[error("{name} has the address {address}, which is not a public address")]
     NotPublic { name: String, address: IpAddr },
-    #[error("{name} is {public} and also {inside}, which is not a public address")]
-    Mixed { name: String, public: IpAddr, inside: IpAddr },
-    #[error("{name} is {address} now and was {before} before")]
-    Turned { name: String, address: IpAddr, before: &'static str },
+    #[error("{name} has the addresses {public} and {private}, and the second is not a public address")]
+    Mixed { name: String, public: IpAddr, private: IpAddr },
+    #[error("{name} now has the address {address}, and was {before} before")]
+    Rebound { name: String, address: IpAddr, before: &'static str },
 }
 
-impl Judge {
-    pub(super) fn new(reach: Reach) -> Arc<Self> {
-        let mut given: Vec<Given> = Vec::new();
-        if let Reach::AsNearAs(urls) = &reach {
-            for one in urls.iter().filter_map(Given::of) {
+impl AddressGuard {
+    pub(super) fn new(address_policy: AddressPolicy) -> Arc<Self> {
+        let mut trusted: Vec<TrustedHost> = Vec::new();
+        if let AddressPolicy::NetworkOf(urls) = &address_policy {
+            for one in urls.iter().filter_map(TrustedHost::of) {
                 // One name has one decision.
-                if !given.iter().any(|known| known.is(&one.host)) {
-                    given.push(one);
+                if !trusted.iter().any(|known| known.is(&one.host)) {
+                    trusted.push(one);
                 }
             }
         }
-        Arc::new(Self { reach, given })
+        Arc::new(Self { address_policy, trusted })
     }
 
     /// Judges an address that stands in the URL; names are judged when they are resolved.
@@ -121,47 +121,49 @@ impl Judge {
 
     /// The client with this policy below its connections.
     pub(super) fn guard(self: &Arc<Self>, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
-        let resolver = || Arc::new(JudgingResolver(Arc::clone(self)));
-        match self.reach {
-            Reach::Everywhere => builder,
-            Reach::AsNearAs(_) => builder.dns_resolver(resolver()),
-            Reach::PublicOnly => builder.no_proxy().dns_resolver(resolver()),
+        let resolver = || Arc::new(GuardedResolver(Arc::clone(self)));
+        match self.address_policy {
+            AddressPolicy::Everywhere => builder,
+            AddressPolicy::NetworkOf(_) => builder.dns_resolver(resolver()),
+            AddressPolicy::PublicOnly => builder.no_proxy().dns_resolver(resolver()),
         }
     }
 
     fn allows(&self, address: IpAddr) -> bool {
-        let Some(near) = Near::of(address) else { return true };
-        let opens = |given: &Given| given.opens.get().is_some_and(|opens| opens.contains(&near));
-        self.reach == Reach::Everywhere || self.given.iter().any(opens)
+        let Some(near) = Network::of(address) else { return true };
+        let networks =
+            |trusted: &TrustedHost| trusted.networks.get().is_some_and(|networks| networks.contains(&near));
+        self.address_policy == AddressPolicy::Everywhere || self.trusted.iter().any(networks)
     }
 
     /// Judges what a name was resolved to for a request. The first answer about a name that was given decides what it opens.
-    fn judge(&self, name: &str, found: &[IpAddr]) -> Result<(), Refused> {
+    fn check_answer(&self, name: &str, found: &[IpAddr]) -> Result<(), Refused> {
         // Whoever runs this chose the proxy too.
         let is_proxy = |proxy: Url| proxy.host_str().is_some_and(|host| host.eq_ignore_ascii_case(name));
-        if found.is_empty() || (self.reach != Reach::PublicOnly && proxies().any(is_proxy)) {
+        if found.is_empty() || (self.address_policy != AddressPolicy::PublicOnly && proxies().any(is_proxy)) {
             return Ok(());
         }
         let public = found.iter().copied().find(|address| is_public(*address));
-        let inside = found.iter().copied().find(|address| !is_public(*address));
-        let given = self.given.iter().find(|given| given.is(name));
-        let opens = given.map(|given| {
-            let near = || found.iter().copied().filter_map(Near::of).collect();
-            given.opens.get_or_init(|| if public.is_some() { Vec::new() } else { near() })
+        let private = found.iter().copied().find(|address| !is_public(*address));
+        let trusted = self.trusted.iter().find(|trusted| trusted.is(name));
+        let networks = trusted.map(|trusted| {
+            let near = || found.iter().copied().filter_map(Network::of).collect();
+            trusted.networks.get_or_init(|| if public.is_some() { Vec::new() } else { near() })
         });
-        if let (Some(public), Some(inside)) = (public, inside) {
-            return Err(Refused::Mixed { name: name.to_owned(), public, inside });
+        if let (Some(public), Some(private)) = (public, private) {
+            return Err(Refused::Mixed { name: name.to_owned(), public, private });
         }
-        let Some(opens) = opens else {
+        let Some(networks) = networks else {
             let refused = found.iter().copied().find(|address| !self.allows(*address));
             return refused
                 .map_or(Ok(()), |address| Err(Refused::NotPublic { name: name.to_owned(), address }));
         };
-        let stays =
-            |address: IpAddr| Near::of(address).map_or(opens.is_empty(), |near| opens.contains(&near));
+        let stays = |address: IpAddr| {
+            Network::of(address).map_or(networks.is_empty(), |near| networks.contains(&near))
+        };
         let turned = found.iter().copied().find(|address| !stays(*address));
-        let before = if opens.is_empty() { "public" } else { "in your own network" };
-        turned.map_or(Ok(()), |address| Err(Refused::Turned { name: name.to_owned(), address, before }))
+        let before = if networks.is_empty() { "public" } else { "in your own network" };
+        turned.map_or(Ok(()), |address| Err(Refused::Rebound { name: name.to_owned(), address, before }))
     }
 }
 
@@ -172,13 +174,13 @@ pub(super) fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
     let url = url.clone();
     Some(match refused {
         Refused::NotPublic { address, .. } => FetchError::NotPublic { url, address: address.to_string() },
-        Refused::Mixed { public, inside, .. } => FetchError::MixedAddresses {
+        Refused::Mixed { public, private, .. } => FetchError::MixedAddresses {
             url: url.into(),
             public: public.to_string(),
-            inside: inside.to_string(),
+            private: private.to_string(),
         },
-        Refused::Turned { address, before, .. } => {
-            FetchError::TurnedName { url: url.into(), address: address.to_string(), before }
+        Refused::Rebound { address, before, .. } => {
+            FetchError::DnsRebinding { url: url.into(), address: address.to_string(), before }
         }
     })
 }
@@ -208,14 +210,14 @@ async fn resolve(name: &str) -> io::Result<Vec<IpAddr>> {
 
 /// Resolves names to addresses that may be asked or not at all, so that what was judged is what is connected to.
 #[derive(Debug)]
-struct JudgingResolver(Arc<Judge>);
+struct GuardedResolver(Arc<AddressGuard>);
 
-impl Resolve for JudgingResolver {
+impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let judge = Arc::clone(&self.0);
+        let address_guard = Arc::clone(&self.0);
         Box::pin(async move {
             let found = resolve(name.as_str()).await?;
-            judge.judge(name.as_str(), &found)?;
+            address_guard.check_answer(name.as_str(), &found)?;
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
@@ -227,33 +229,35 @@ mod tests {
 
     const OUT_THERE: &str = "8.8.8.8";
 
-    fn is_allowed(judge: &Judge, url: &str) -> bool {
-        match judge.check(&Url::parse(url).unwrap()) {
+    fn is_allowed(address_guard: &AddressGuard, url: &str) -> bool {
+        match address_guard.check(&Url::parse(url).unwrap()) {
             Ok(()) => true,
             Err(FetchError::NotPublic { .. }) => false,
             Err(other) => panic!("{url}: {other}"),
         }
     }
 
-    fn as_near_as(given: &[&str]) -> Arc<Judge> {
-        Judge::new(Reach::AsNearAs(given.iter().map(|url| Url::parse(url).unwrap()).collect()))
+    fn network_of(trusted: &[&str]) -> Arc<AddressGuard> {
+        AddressGuard::new(AddressPolicy::NetworkOf(
+            trusted.iter().map(|url| Url::parse(url).unwrap()).collect(),
+        ))
     }
 
     /// What becomes of a name of which DNS says this.
-    fn judged(judge: &Judge, name: &str, answer: &[&str]) -> Result<(), Refused> {
+    fn judged(address_guard: &AddressGuard, name: &str, answer: &[&str]) -> Result<(), Refused> {
         let found: Vec<IpAddr> = answer.iter().map(|address| address.parse().unwrap()).collect();
-        judge.judge(name, &found)
+        address_guard.check_answer(name, &found)
     }
 
     #[test]
     fn b32_an_address_that_is_not_public_is_refused_however_it_is_written() {
-        let public_only = Judge::new(Reach::default());
+        let public_only = AddressGuard::new(AddressPolicy::default());
         for url in
             ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://[::1]/", "http://10.0.0.7/"]
         {
             assert!(!is_allowed(&public_only, url), "{url}");
-            assert!(!is_allowed(&as_near_as(&["http://8.8.8.8/"]), url), "{url}");
-            assert!(is_allowed(&Judge::new(Reach::Everywhere), url));
+            assert!(!is_allowed(&network_of(&["http://8.8.8.8/"]), url), "{url}");
+            assert!(is_allowed(&AddressGuard::new(AddressPolicy::Everywhere), url));
         }
         assert!(is_allowed(&public_only, "https://8.8.8.8/"));
     }
@@ -263,20 +267,24 @@ mod tests {
         let [machine, mapped, any] = ["http://127.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://0.0.0.0/"];
         let [link, network, public] = ["http://169.254.169.254/", "http://10.0.0.7/", "http://8.8.8.8/"];
         let this_machine = &[machine, mapped, any, public][..];
-        for (given, answer, allowed) in [
+        for (trusted, answer, allowed) in [
             (machine, None, this_machine),
             ("http://localhost/", Some("127.0.0.1"), this_machine),
             (network, None, &[network, public][..]),
             ("http://a.example/", Some("10.0.0.9"), &[network, public][..]),
             (public, None, &[public][..]),
         ] {
-            let judge = as_near_as(&[given]);
-            let host = Url::parse(given).unwrap().host_str().unwrap().to_owned();
+            let address_guard = network_of(&[trusted]);
+            let host = Url::parse(trusted).unwrap().host_str().unwrap().to_owned();
             if let Some(address) = answer {
-                judged(&judge, &host, &[address]).unwrap();
+                judged(&address_guard, &host, &[address]).unwrap();
             }
             for url in [machine, mapped, any, link, network, public] {
-                assert_eq!(is_allowed(&judge, url), allowed.contains(&url), "from {given} to {url}");
+                assert_eq!(
+                    is_allowed(&address_guard, url),
+                    allowed.contains(&url),
+                    "from {trusted} to {url}"
+                );
             }
         }
     }
@@ -284,50 +292,58 @@ mod tests {
     #[test]
     fn b32_how_near_a_name_is_was_decided_by_its_first_answer_and_no_later_one_opens_anything() {
         let loopback = "http://127.0.0.1/";
-        let judge = as_near_as(&["http://a.example/"]);
-        assert!(!is_allowed(&judge, loopback), "nothing is known yet");
-        judged(&judge, "a.example", &[OUT_THERE]).unwrap();
-        judged(&judge, "A.example", &["9.9.9.9"]).unwrap();
-        assert!(matches!(judged(&judge, "a.example", &["127.0.0.1"]), Err(Refused::Turned { .. })));
-        assert!(matches!(judged(&judge, "a.example", &[OUT_THERE, "127.0.0.1"]), Err(Refused::Mixed { .. })));
-        assert!(!is_allowed(&judge, loopback));
+        let address_guard = network_of(&["http://a.example/"]);
+        assert!(!is_allowed(&address_guard, loopback), "nothing is known yet");
+        judged(&address_guard, "a.example", &[OUT_THERE]).unwrap();
+        judged(&address_guard, "A.example", &["9.9.9.9"]).unwrap();
+        assert!(matches!(judged(&address_guard, "a.example", &["127.0.0.1"]), Err(Refused::Rebound { .. })));
+        assert!(matches!(
+            judged(&address_guard, "a.example", &[OUT_THERE, "127.0.0.1"]),
+            Err(Refused::Mixed { .. })
+        ));
+        assert!(!is_allowed(&address_guard, loopback));
 
-        let judge = as_near_as(&["http://a.example/"]);
-        judged(&judge, "a.example", &["127.0.0.1", "::1"]).unwrap();
-        assert!(is_allowed(&judge, loopback));
-        let turned = judged(&judge, "a.example", &[OUT_THERE]);
+        let address_guard = network_of(&["http://a.example/"]);
+        judged(&address_guard, "a.example", &["127.0.0.1", "::1"]).unwrap();
+        assert!(is_allowed(&address_guard, loopback));
+        let turned = judged(&address_guard, "a.example", &[OUT_THERE]);
         assert!(
-            matches!(turned, Err(Refused::Turned { .. })),
+            matches!(turned, Err(Refused::Rebound { .. })),
             "who opened the way in does not come from outside"
         );
-        assert!(matches!(judged(&judge, "a.example", &["10.0.0.7"]), Err(Refused::Turned { .. })));
-        judged(&judge, "a.example", &["127.0.0.1"]).unwrap();
-        judged(&judge, "b.example", &[OUT_THERE]).unwrap();
+        assert!(matches!(judged(&address_guard, "a.example", &["10.0.0.7"]), Err(Refused::Rebound { .. })));
+        judged(&address_guard, "a.example", &["127.0.0.1"]).unwrap();
+        judged(&address_guard, "b.example", &[OUT_THERE]).unwrap();
     }
 
     #[test]
     fn b32_a_name_that_is_both_out_there_and_in_the_own_network_is_refused_and_opens_nothing() {
         let both = [OUT_THERE, "10.0.0.7"];
-        for given in ["http://a.example/", "http://10.0.0.1/"] {
-            let judge = as_near_as(&[given]);
-            assert!(matches!(judged(&judge, "a.example", &both), Err(Refused::Mixed { .. })), "{given}");
+        for trusted in ["http://a.example/", "http://10.0.0.1/"] {
+            let address_guard = network_of(&[trusted]);
+            assert!(
+                matches!(judged(&address_guard, "a.example", &both), Err(Refused::Mixed { .. })),
+                "{trusted}"
+            );
         }
-        let judge = as_near_as(&["http://a.example/"]);
-        judged(&judge, "a.example", &both).unwrap_err();
-        assert!(!is_allowed(&judge, "http://10.0.0.7/"));
-        let later = judged(&judge, "a.example", &["10.0.0.7"]);
-        assert!(matches!(later, Err(Refused::Turned { .. })), "it stays condemned");
-        assert!(judged(&Judge::new(Reach::PublicOnly), "a.example", &both).is_err());
+        let address_guard = network_of(&["http://a.example/"]);
+        judged(&address_guard, "a.example", &both).unwrap_err();
+        assert!(!is_allowed(&address_guard, "http://10.0.0.7/"));
+        let later = judged(&address_guard, "a.example", &["10.0.0.7"]);
+        assert!(matches!(later, Err(Refused::Rebound { .. })), "it stays condemned");
+        assert!(judged(&AddressGuard::new(AddressPolicy::PublicOnly), "a.example", &both).is_err());
     }
 
     #[tokio::test]
     async fn b32_a_name_of_loopback_resolves_to_nothing_unless_it_was_given() {
-        let resolved = async |judge| JudgingResolver(judge).resolve("localhost".parse().unwrap()).await;
-        for judge in [Judge::new(Reach::PublicOnly), as_near_as(&["http://8.8.8.8/"])] {
-            let refused = resolved(judge).await;
+        let resolved =
+            async |address_guard| GuardedResolver(address_guard).resolve("localhost".parse().unwrap()).await;
+        for address_guard in [AddressGuard::new(AddressPolicy::PublicOnly), network_of(&["http://8.8.8.8/"])]
+        {
+            let refused = resolved(address_guard).await;
             assert!(refused.is_err_and(|error| error.to_string().contains("not a public address")));
         }
-        assert!(resolved(as_near_as(&["http://localhost:8080/"])).await.is_ok());
-        assert!(resolved(as_near_as(&["http://127.0.0.1/", "http://[::1]/"])).await.is_ok());
+        assert!(resolved(network_of(&["http://localhost:8080/"])).await.is_ok());
+        assert!(resolved(network_of(&["http://127.0.0.1/", "http://[::1]/"])).await.is_ok());
     }
 }

@@ -19,7 +19,7 @@ use resync_core::{
 };
 
 use super::{
-    BuildError, Claim, Pace, Progress, Written,
+    BuildError, BuildMode, Claim, Progress, Written,
     dumps::{Dump, make},
     planning::elapsed,
     run,
@@ -33,7 +33,7 @@ use crate::{
 
 /// What a build does besides, by the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upkeep {
+pub enum Maintenance {
     /// What was closed long enough ago moves to the archives.
     Archives,
     /// A dump is made.
@@ -42,25 +42,25 @@ pub enum Upkeep {
 
 /// What was due and failed. The changes are published all the same, and the next build tries again.
 #[derive(Clone, Debug)]
-pub struct Undone {
+pub struct MaintenanceFailure {
     /// What was to be done.
-    pub what: Upkeep,
+    pub what: Maintenance,
     /// Why it was not.
     pub error: Arc<BuildError>,
 }
 
-impl Undone {
-    pub(super) fn of(what: Upkeep, error: impl Into<BuildError>) -> Self {
+impl MaintenanceFailure {
+    pub(super) fn of(what: Maintenance, error: impl Into<BuildError>) -> Self {
         Self { what, error: Arc::new(error.into()) }
     }
 }
 
-impl fmt::Display for Undone {
+impl fmt::Display for MaintenanceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.what {
-            Upkeep::Archives => "nothing was archived, though it is time",
-            Upkeep::Dump(Dump::Resources) => "no Resource Dump was made, though it is time",
-            Upkeep::Dump(Dump::Changes) => "no Change Dump was made, though it is time",
+            Maintenance::Archives => "a due archive was not made",
+            Maintenance::Dump(Dump::Resources) => "a due Resource Dump was not made",
+            Maintenance::Dump(Dump::Changes) => "a due Change Dump was not made",
         };
         write!(f, "{what}: {}", self.error)
     }
@@ -73,7 +73,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(3600);
 /// Pauses after dumps that were due and failed, for who builds again and again: each attempt can cost as much as the collection is large. Who starts
 /// a program anew has them tried at once.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct DumpBackoff {
     resources: Pause,
     changes: Pause,
 }
@@ -84,7 +84,7 @@ struct Pause {
     until: Option<Instant>,
 }
 
-impl Rest {
+impl DumpBackoff {
     fn of(&mut self, what: Dump) -> &mut Pause {
         match what {
             Dump::Resources => &mut self.resources,
@@ -107,11 +107,11 @@ impl Pause {
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
-pub struct Besides {
+pub struct MaintenanceReport {
     /// The documents that were written.
     pub written: Vec<Written>,
     /// What was due and failed.
-    pub undone: Vec<Undone>,
+    pub failures: Vec<MaintenanceFailure>,
     /// Whether a dump is due that was left to who makes it beside the builds.
     pub(super) dump_is_due: bool,
     /// When the next one comes due of those that are not due now, or that rest, even should nothing change until then.
@@ -119,67 +119,69 @@ pub struct Besides {
 }
 
 /// Archives what is of an age for it.
-pub(super) fn archives(lock: &Lock, now: DateTime) -> Besides {
-    let mut besides = Besides::default();
+pub(super) fn archives(lock: &Lock, now: DateTime) -> MaintenanceReport {
+    let mut maintenance = MaintenanceReport::default();
     match archive(lock, now) {
-        Ok(written) => besides.written = written,
-        Err(error) => besides.undone.push(Undone::of(Upkeep::Archives, error)),
+        Ok(written) => maintenance.written = written,
+        Err(error) => maintenance.failures.push(MaintenanceFailure::of(Maintenance::Archives, error)),
     }
-    besides
+    maintenance
 }
 
 /// Makes the dumps that are due, for who has not locked the site, or says that there are any.
 pub(super) fn dumps(
     (out, claim): (&Path, Option<&Claim>),
-    pace: Pace,
-    rest: &mut Rest,
+    mode: BuildMode,
+    backoff: &mut DumpBackoff,
     tell: &dyn Fn(Progress),
-) -> Besides {
-    let mut besides = Besides::default();
+) -> MaintenanceReport {
+    let mut maintenance = MaintenanceReport::default();
     // A plan that is kept is the next thing that may be carried out here.
     if Plan::is_kept(out) {
-        return besides;
+        return maintenance;
     }
     let mut loaded = State::load(out);
     for what in [Dump::Resources, Dump::Changes] {
         let Ok(state) = &loaded else { break };
-        if !rest.of(what).is_over(Instant::now()) {
+        if !backoff.of(what).is_over(Instant::now()) {
             continue;
         }
         if !is_due(state, what) {
-            *rest.of(what) = Pause::default();
+            *backoff.of(what) = Pause::default();
             continue;
         }
-        if pace != Pace::Thorough {
-            besides.dump_is_due = true;
+        if mode != BuildMode::Full {
+            maintenance.dump_is_due = true;
             continue;
         }
         match dump((out, claim), what, tell) {
             Ok(Some(written)) => {
-                *rest.of(what) = Pause::default();
-                besides.written.extend(written);
+                *backoff.of(what) = Pause::default();
+                maintenance.written.extend(written);
             }
-            Ok(None) => rest.of(what).failed(Instant::now()),
+            Ok(None) => backoff.of(what).failed(Instant::now()),
             Err(error) => {
-                rest.of(what).failed(Instant::now());
-                besides.undone.push(Undone::of(Upkeep::Dump(what), error));
+                backoff.of(what).failed(Instant::now());
+                maintenance.failures.push(MaintenanceFailure::of(Maintenance::Dump(what), error));
             }
         }
         // That took long, and others went on.
         loaded = State::load(out);
     }
     match loaded {
-        Ok(state) => besides.next_dump = next_dump(&state, rest),
-        Err(error) => besides.undone.push(Undone::of(Upkeep::Dump(Dump::Resources), error)),
+        Ok(state) => maintenance.next_dump = next_dump(&state, backoff),
+        Err(error) => {
+            maintenance.failures.push(MaintenanceFailure::of(Maintenance::Dump(Dump::Resources), error))
+        }
     }
-    besides
+    maintenance
 }
 
-fn next_dump(state: &State, rest: &mut Rest) -> Option<Instant> {
+fn next_dump(state: &State, backoff: &mut DumpBackoff) -> Option<Instant> {
     let now = Instant::now();
     let next = [Dump::Resources, Dump::Changes].into_iter().filter_map(|what| {
         let due = now.checked_add(due_in(state, what)?)?;
-        let at = rest.of(what).until.map_or(due, |until| due.max(until));
+        let at = backoff.of(what).until.map_or(due, |until| due.max(until));
         (at > now).then_some(at)
     });
     next.min()
@@ -194,7 +196,7 @@ fn dump(
     let is_wanted = |state: &State| is_due(state, what);
     let turn = DumpLock::try_acquire(place.0);
     let Some(turn) = turn.map_err(|source| BuildError::Write { path: place.0.to_owned(), source })? else {
-        tracing::info!("another run makes a dump of this site");
+        tracing::info!("another process is making a dump of this site");
         return Ok(Some(Vec::new()));
     };
     match make(&turn, place, what, &is_wanted, tell) {
@@ -203,7 +205,7 @@ fn dump(
         Err(
             error @ (BuildError::Lists(build::BuildError::BytesGone { .. }) | BuildError::Overtaken { .. }),
         ) => {
-            tracing::warn!(%error, "the dump waits for a later build");
+            tracing::warn!(%error, "postponed a dump to a later build");
             Ok(None)
         }
         Err(error) => Err(error),
@@ -275,7 +277,7 @@ fn is_due(state: &State, what: Dump) -> bool {
 fn due_in(state: &State, what: Dump) -> Option<Duration> {
     let rules = state.settings.rules;
     // It may have been packed for hours, in which changes were told that it does not hold.
-    let (every, told) = match what {
+    let (every, published) = match what {
         Dump::Resources => (rules.resource_dump_seconds, state.dumped.resources),
         Dump::Changes => (rules.change_dump_seconds, state.dumped.changes),
     };
@@ -286,7 +288,7 @@ fn due_in(state: &State, what: Dump) -> Option<Duration> {
     let of_its_kind = state.documents.iter().filter(is_of_its_kind);
     let last = of_its_kind.map(|record| record.changed).max();
     let is_new = match (last, what) {
-        (Some(last), _) => series.until > told.unwrap_or(last),
+        (Some(last), _) => series.until > published.unwrap_or(last),
         (None, Dump::Resources) => state.resources > 0,
         (None, Dump::Changes) => series.position.document > 1 || series.position.entries > 0,
     };

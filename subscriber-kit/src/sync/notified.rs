@@ -1,7 +1,6 @@
-//! The changes that notifications told of and the lists do not have yet, over restarts: the last of each resource.
+//! Changes from notifications that no list contains yet: the last of each resource, saved over restarts.
 //!
-//! A list that was made before would take them back, and so would a notification that is late (CN-009). They are kept in the
-//! form in which they came, as one Change Notification.
+//! An older list, or a late notification, would otherwise revert them (CN-009). They are saved as one Change Notification.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,46 +13,45 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::notification::changes;
 
-/// How many are remembered. Of a Source that tells of more before it makes a new list, the oldest are done all the same, and
-/// forgotten.
+/// How many are saved. Beyond this, the oldest are forgotten; they have been applied.
 const MOST: usize = 10_000;
 
-/// How many bytes of them, as they are in memory. One that takes more than a thousandth of that is done and not remembered: it
-/// says nothing about a resource that would need so much room.
+/// How many bytes of them are saved, as in memory. A change larger than a thousandth of that is applied and not saved; no honest
+/// change is that large.
 const MOST_BYTES: usize = 16 << 20;
 const MOST_OF_ONE: usize = MOST_BYTES / 1_000;
 
-/// Times are compared with one another only, since the Source's clock need not be the one here. What is so much later than here, in
-/// milliseconds, is a slip of any clock: nothing is concluded from it, or all that comes until then would be late.
-const SLIP: i64 = 24 * 3_600_000;
+/// The Source's clock may differ from ours, so its times are compared only with each other. A time this many milliseconds ahead of
+/// our clock is an error and not saved; otherwise all changes until then would count as late.
+const MAX_CLOCK_SKEW: i64 = 24 * 3_600_000;
 
-/// By the URI as it is told.
+/// By the URI as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told(BTreeMap<String, (DateTime, Entry)>);
+pub(crate) struct NotifiedChanges(BTreeMap<String, (DateTime, Entry)>);
 
-impl Told {
-    /// Takes what is told now, oldest first; gives what of it is not older than what was told of the same resource before.
+impl NotifiedChanges {
+    /// Adds new changes, oldest first, and returns those to apply: none that is older than a known one of the same resource.
     ///
-    /// A time that is a slip is done once and not remembered: nothing that is told later would ever be later than that.
-    pub(crate) fn take(&mut self, told: &[(DateTime, Entry)]) -> Vec<(DateTime, Entry)> {
-        let (mut news, now) = (Vec::new(), DateTime::now());
-        for change in told {
+    /// A change with a time far in the future is applied once and not saved.
+    pub(crate) fn take(&mut self, notified: &[(DateTime, Entry)]) -> Vec<(DateTime, Entry)> {
+        let (mut new_changes, now) = (Vec::new(), DateTime::now());
+        for change in notified {
             let (at, Entry { loc, .. }) = change;
-            if is_slip(*at, now) {
-                tracing::warn!(loc, %at, "a change is told of a time that is far ahead of the clock here");
-                news.push(change.clone());
+            if is_beyond_clock_skew(*at, now) {
+                tracing::warn!(loc, %at, "the time of a notified change is far in the future; check the clocks");
+                new_changes.push(change.clone());
             } else if weight(&change.1) > MOST_OF_ONE {
-                tracing::warn!(%at, "a change that was told is too long to be remembered");
-                news.push(change.clone());
+                tracing::warn!(%at, "a notified change is too long to be saved");
+                new_changes.push(change.clone());
             } else if self.0.get(loc).is_none_or(|(last, _)| last <= at) {
                 self.0.insert(loc.clone(), change.clone());
-                news.push(change.clone());
+                new_changes.push(change.clone());
             } else {
-                tracing::debug!(loc, %at, "a change is told late and was followed by another one");
+                tracing::debug!(loc, %at, "ignored a notified change that is older than a known one");
             }
         }
         self.forget_the_oldest();
-        news
+        new_changes
     }
 
     /// All, oldest first.
@@ -63,7 +61,7 @@ impl Told {
         all
     }
 
-    /// What happened after this moment, as much of it as is remembered.
+    /// The saved changes after this time.
     pub(crate) fn since(&self, moment: DateTime) -> Self {
         let since = self.0.iter().filter(|(_, (at, _))| *at > moment);
         Self(since.map(|(loc, change)| (loc.clone(), change.clone())).collect())
@@ -84,7 +82,7 @@ impl Told {
         self.0 = newest.into_iter().take(MOST).take_while(fits).collect();
     }
 
-    /// Whether something was told of this resource.
+    /// Whether a change of this resource is saved.
     pub(crate) fn knows(&self, loc: &str) -> bool {
         self.0.contains_key(loc)
     }
@@ -99,9 +97,9 @@ impl Told {
         let mut writer = Writer::new(Vec::new(), &ChangeNotification::new(*from, *until).header())?;
         for (_, entry) in all {
             match writer.entry(entry) {
-                // Each came in a notification that breaks none.
+                // Cannot happen: each came in a valid notification.
                 Err(WriteError::Violations(broken)) => {
-                    tracing::warn!(loc = entry.loc, %broken, "a change that was told is not remembered");
+                    tracing::warn!(loc = entry.loc, %broken, "cannot save a notified change");
                 }
                 written => written?,
             }
@@ -139,23 +137,23 @@ fn weight(entry: &Entry) -> usize {
     size_of::<Entry>() + 2 * entry.loc.len() + links + entry.metadata.as_ref().map_or(0, of_metadata)
 }
 
-/// Whether this is so much later than now that no clock is wrong by it, but slips.
-pub(crate) fn is_slip(at: DateTime, now: DateTime) -> bool {
-    at.unix_millis() > now.unix_millis().saturating_add(SLIP)
+/// Whether this time is too far in the future to be believed.
+pub(crate) fn is_beyond_clock_skew(at: DateTime, now: DateTime) -> bool {
+    at.unix_millis() > now.unix_millis().saturating_add(MAX_CLOCK_SKEW)
 }
 
-impl Serialize for Told {
+impl Serialize for NotifiedChanges {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&self.written().map_err(S::Error::custom)?)
     }
 }
 
-impl<'de> Deserialize<'de> for Told {
+impl<'de> Deserialize<'de> for NotifiedChanges {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let written = String::deserialize(from)?;
-        let mut told = Self::default();
-        told.take(&changes(&[written.into_bytes()]));
-        Ok(told)
+        let mut notified = Self::default();
+        notified.take(&changes(&[written.into_bytes()]));
+        Ok(notified)
     }
 }
 
@@ -178,52 +176,52 @@ mod tests {
 
     #[test]
     fn cn009_what_is_told_late_is_no_news_and_what_is_told_twice_is_done_again() {
-        let mut told = Told::default();
-        assert_eq!(told.take(&[updated("a", 3), updated("b", 4)]).len(), 2);
-        let news = told.take(&[updated("a", 2), updated("b", 4), updated("c", 1)]);
-        assert_eq!(news, [updated("b", 4), updated("c", 1)]);
-        assert_eq!(told.since(second(1)).in_order(), [&updated("a", 3), &updated("b", 4)]);
+        let mut notified = NotifiedChanges::default();
+        assert_eq!(notified.take(&[updated("a", 3), updated("b", 4)]).len(), 2);
+        let new_changes = notified.take(&[updated("a", 2), updated("b", 4), updated("c", 1)]);
+        assert_eq!(new_changes, [updated("b", 4), updated("c", 1)]);
+        assert_eq!(notified.since(second(1)).in_order(), [&updated("a", 3), &updated("b", 4)]);
     }
 
     #[test]
     fn a_change_of_a_time_that_has_slipped_is_done_and_makes_nothing_late() {
-        let mut told = Told::default();
+        let mut notified = NotifiedChanges::default();
         let slipped = updated("a", 400 * 24 * 3600);
-        assert_eq!(told.take(std::slice::from_ref(&slipped)), [slipped]);
-        assert!(!told.knows("http://a.example/a"));
-        assert_eq!(told.take(&[updated("a", 3)]), [updated("a", 3)]);
+        assert_eq!(notified.take(std::slice::from_ref(&slipped)), [slipped]);
+        assert!(!notified.knows("http://a.example/a"));
+        assert_eq!(notified.take(&[updated("a", 3)]), [updated("a", 3)]);
     }
 
     #[test]
     fn what_was_told_is_read_as_it_was_written() {
-        let mut told = Told::default();
+        let mut notified = NotifiedChanges::default();
         let gone = change(ResourceChange::deleted("http://a.example/?a&b"), 2);
-        told.take(&[updated("a", 3), gone, updated("b", 3)]);
-        let kept = serde_json::to_string(&told).unwrap();
-        assert_eq!(serde_json::from_str::<Told>(&kept).unwrap(), told);
-        assert_eq!(serde_json::from_str::<Told>("\"torn\"").unwrap(), Told::default());
+        notified.take(&[updated("a", 3), gone, updated("b", 3)]);
+        let kept = serde_json::to_string(&notified).unwrap();
+        assert_eq!(serde_json::from_str::<NotifiedChanges>(&kept).unwrap(), notified);
+        assert_eq!(serde_json::from_str::<NotifiedChanges>("\"torn\"").unwrap(), NotifiedChanges::default());
     }
 
     #[test]
     fn what_is_told_is_remembered_up_to_so_many_bytes_and_nothing_enormous_is() {
-        let mut told = Told::default();
+        let mut notified = NotifiedChanges::default();
         let long = updated(&"x".repeat(MOST_OF_ONE / 2), 1);
-        assert_eq!(told.take(std::slice::from_ref(&long)), [long], "it is done");
-        assert!(told.is_empty());
+        assert_eq!(notified.take(std::slice::from_ref(&long)), [long], "it is done");
+        assert!(notified.is_empty());
         let all: Vec<_> = (0..4_000).map(|at| updated(&format!("{at}{}", "x".repeat(7_000)), at)).collect();
-        told.take(&all);
-        let bytes: usize = told.0.values().map(|(_, entry)| weight(entry)).sum();
+        notified.take(&all);
+        let bytes: usize = notified.0.values().map(|(_, entry)| weight(entry)).sum();
         assert!(bytes <= MOST_BYTES && bytes > MOST_BYTES * 9 / 10, "{bytes}");
-        assert!(told.knows(&all[3_999].1.loc) && !told.knows(&all[0].1.loc), "the newest");
+        assert!(notified.knows(&all[3_999].1.loc) && !notified.knows(&all[0].1.loc), "the newest");
     }
 
     #[test]
     fn of_what_is_told_without_end_the_newest_is_remembered() {
-        let mut told = Told::default();
+        let mut notified = NotifiedChanges::default();
         let most = i64::try_from(MOST).unwrap();
         let all: Vec<_> = (0..most + 5).map(|at| updated(&at.to_string(), at)).collect();
-        told.take(&all);
-        let since = told.since(second(-1));
+        notified.take(&all);
+        let since = notified.since(second(-1));
         assert_eq!((since.0.len(), since.in_order()[0]), (MOST, &all[5]));
     }
 }

@@ -22,7 +22,7 @@ const LARGE: u64 = 1024 * 1024;
 const TOGETHER: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Staging {
     sink: FolderSink,
     /// What is staged and has to be brought to the disk before anything is published.
     pending: Vec<File>,
@@ -33,7 +33,7 @@ pub(super) struct Desk {
     digests: Option<BTreeMap<PathBuf, Digest>>,
 }
 
-impl Desk {
+impl Staging {
     pub(super) fn open(folder: impl Into<PathBuf>) -> Result<Self, BuildError> {
         let (sink, pending) = (FolderSink::open(folder)?, Vec::new());
         Ok(Self { sink, pending, is_for_now: false, has_published: false, digests: None })
@@ -76,7 +76,7 @@ impl Desk {
     }
 }
 
-impl Documents for Desk {
+impl Documents for Staging {
     type Published = File;
 
     fn open(&self, name: &str) -> io::Result<Option<File>> {
@@ -88,7 +88,7 @@ impl Documents for Desk {
     }
 }
 
-impl Sink for Desk {
+impl Sink for Staging {
     type Draft = FolderDraft;
     type Staged = StagedFile;
 
@@ -144,21 +144,21 @@ mod tests {
 
     use super::*;
 
-    fn digests(mut desk: Desk, length: u64) -> BTreeMap<PathBuf, Digest> {
-        let mut draft = desk.create("list.xml").unwrap();
+    fn digests(mut staging: Staging, length: u64) -> BTreeMap<PathBuf, Digest> {
+        let mut draft = staging.create("list.xml").unwrap();
         draft.write_all(&vec![b'x'; usize::try_from(length).unwrap()]).unwrap();
-        let staged = desk.stage(draft).unwrap();
-        desk.publish(staged).unwrap();
-        desk.into_digests()
+        let staged = staging.stage(draft).unwrap();
+        staging.publish(staged).unwrap();
+        staging.into_digests()
     }
 
     #[test]
     fn a_large_document_is_digested_where_that_is_wanted_and_nowhere_else() {
         let folder = tempfile::tempdir().unwrap();
-        let desk = || Desk::open(folder.path()).unwrap();
-        assert!(digests(desk(), LARGE).is_empty());
-        assert!(digests(desk().digesting(), LARGE - 1).is_empty());
-        let digests = digests(desk().digesting(), LARGE + 1);
+        let staging = || Staging::open(folder.path()).unwrap();
+        assert!(digests(staging(), LARGE).is_empty());
+        assert!(digests(staging().digesting(), LARGE - 1).is_empty());
+        let digests = digests(staging().digesting(), LARGE + 1);
         let path = folder.path().join("list.xml");
         let expected = Digest::of(Algorithm::Sha256, &std::fs::read(&path).unwrap());
         assert_eq!(digests, BTreeMap::from([(path, expected)]));

@@ -10,20 +10,20 @@ use tokio::task::JoinHandle;
 const EVERY: Duration = Duration::from_millis(100);
 
 /// Follows what is counted, until this is dropped.
-pub(crate) struct Following {
+pub(crate) struct ProgressLine {
     task: JoinHandle<()>,
     _bar: Bar,
 }
 
-impl Following {
+impl ProgressLine {
     /// From now on. Nothing where nobody would see it.
     pub(crate) fn of(progress: &Progress) -> Option<Self> {
-        let bar = Bar::new();
-        if bar.is_hidden() {
+        let progress_line = Bar::new();
+        if progress_line.is_hidden() {
             return None;
         }
-        bar.draw("{bar:30} {pos}/{len} resources, {msg}, {elapsed}");
-        let (shown, progress) = (ProgressBar::clone(&bar), progress.clone());
+        progress_line.draw("{progress_line:30} {pos}/{len} resources, {msg}, {elapsed}");
+        let (shown, progress) = (ProgressBar::clone(&progress_line), progress.clone());
         let task = tokio::spawn(async move {
             loop {
                 shown.set_length(progress.planned());
@@ -32,11 +32,11 @@ impl Following {
                 tokio::time::sleep(EVERY).await;
             }
         });
-        Some(Self { task, _bar: bar })
+        Some(Self { task, _bar: progress_line })
     }
 }
 
-impl Drop for Following {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.task.abort();
     }

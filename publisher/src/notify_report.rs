@@ -8,7 +8,7 @@ use std::{
 
 use resync_publisher::{
     notify,
-    notify::{NotifyError, Outcome, Token, Told, tokens_for},
+    notify::{HubReport, NotifyError, Outcome, Token, tokens_for},
     state::State,
 };
 use serde_json::{Value, json};
@@ -24,70 +24,69 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(300);
 
 /// What came of it.
-pub(crate) struct Telling {
+pub(crate) struct NotifyReport {
     /// The name of each set that has hubs, where there are several, and what these said.
-    told: Vec<(Option<String>, Vec<Told>)>,
+    reports: Vec<(Option<String>, Vec<HubReport>)>,
     /// The sets of whose hubs none could be told.
-    untold: Vec<Value>,
+    failures: Vec<Value>,
     /// Whether the user knows what the hubs said.
     is_said: bool,
     /// What the command ends with.
     pub(crate) outcome: Result<(), Failure>,
 }
 
-impl Telling {
+impl NotifyReport {
     /// Nobody was told.
     fn none(failure: Failure) -> Self {
-        Self { told: Vec::new(), untold: Vec::new(), is_said: false, outcome: Err(failure) }
+        Self { reports: Vec::new(), failures: Vec::new(), is_said: false, outcome: Err(failure) }
     }
 
     /// What the hubs of each set said, unless it has been said.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (Option<&str>, String)> {
-        let unsaid = self.told.iter().filter(|_| !self.is_said);
-        unsaid.map(|(name, hubs)| (name.as_deref(), words::told(hubs)))
+        let unsaid = self.reports.iter().filter(|_| !self.is_said);
+        unsaid.map(|(name, hubs)| (name.as_deref(), words::reports(hubs)))
     }
 
     /// Without the sets of which nobody had anything to hear.
-    pub(crate) fn news(mut self) -> Self {
-        self.told.retain(|(_, hubs)| {
-            hubs.iter().any(|told| !matches!(told.outcome, Outcome::NothingChanged) || told.sent > 0)
+    pub(crate) fn only_changes(mut self) -> Self {
+        self.reports.retain(|(_, hubs)| {
+            hubs.iter().any(|reports| !matches!(reports.outcome, Outcome::NothingChanged) || reports.sent > 0)
         });
         self
     }
 
     /// With what came of telling the same sets again, which tells what could not be told before.
     pub(crate) fn then(self, mut next: Self) -> Self {
-        next.told.splice(0..0, self.told);
+        next.reports.splice(0..0, self.reports);
         next
     }
 
     /// The same for a script.
     pub(crate) fn json(&self) -> [(&'static str, Vec<Value>); 2] {
-        let hubs = self
-            .told
-            .iter()
-            .flat_map(|(name, hubs)| hubs.iter().map(|told| crate::json::told(name.as_deref(), told)));
-        [("hubs", hubs.collect()), ("untold", self.untold.clone())]
+        let hubs = self.reports.iter().flat_map(|(name, hubs)| {
+            hubs.iter().map(|reports| crate::json::reports(name.as_deref(), reports))
+        });
+        [("hubs", hubs.collect()), ("notify_failures", self.failures.clone())]
     }
 }
 
 /// Tells the hubs of the sets in `outs`. Those that could not be told have been named on stderr when this is ready.
-pub(crate) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> Telling {
+pub(crate) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> NotifyReport {
     let tokens = match tokens_for(outs, &token.tokens.token) {
         Ok(tokens) => tokens,
-        Err(error) => return Telling::none(error.into()),
+        Err(error) => return NotifyReport::none(error.into()),
     };
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        let (told, untold) = tell(outs, &tokens).await;
-        let hubs = || told.iter().flat_map(|(_, hubs)| hubs);
+        let (reports, failures) = tell(outs, &tokens).await;
+        let hubs = || reports.iter().flat_map(|(_, hubs)| hubs);
         let (all, failed) =
-            (hubs().count(), hubs().filter(|told| matches!(told.outcome, Outcome::Failed(_))).count());
+            (hubs().count(), hubs().filter(|reports| matches!(reports.outcome, Outcome::Failed(_))).count());
         let is_over = failed == 0 || begun.elapsed() + pause > token.retry;
         if failed > 0 {
-            for (name, hubs) in &told {
-                eprintln!("{}", words::of_set(name.as_deref(), &words::told(hubs)));
+            for (name, hubs) in &reports {
+                eprintln!("{}", words::of_set(name.as_deref(), &words::reports(hubs)));
             }
         }
         if !is_over {
@@ -97,19 +96,19 @@ pub(crate) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> Telling {
             continue;
         }
         let of_hubs = if failed > 0 { Err(Failure::Hubs { failed, all }) } else { Ok(()) };
-        return Telling {
+        return NotifyReport {
             is_said: failed > 0,
-            untold: untold
+            failures: failures
                 .iter()
                 .map(|(name, failure)| json!({ "set": name, "error": failure.to_string() }))
                 .collect(),
-            outcome: sets::outcome(untold, outs.len(), "could not be told of").and(of_hubs),
-            told,
+            outcome: sets::outcome(failures, outs.len(), "could not be announced to hubs").and(of_hubs),
+            reports,
         };
     }
 }
 
-type Tried = (Vec<(Option<String>, Vec<Told>)>, Vec<(Option<String>, Failure)>);
+type Tried = (Vec<(Option<String>, Vec<HubReport>)>, Vec<(Option<String>, Failure)>);
 
 /// Tells the hubs of each set that has any, all at once. A set whose hubs cannot be told keeps no other from it, nor does one whose hub is slow.
 async fn tell(outs: &[PathBuf], tokens: &[Token]) -> Tried {
@@ -119,24 +118,24 @@ async fn tell(outs: &[PathBuf], tokens: &[Token]) -> Tried {
     let mut all = BTreeMap::new();
     // The hubs of a set that has left hear so when the Source Description, which the others bring in step, leads there no more.
     for sets in [staying, left] {
-        let mut telling = JoinSet::new();
+        let mut notify_report = JoinSet::new();
         for (position, out) in sets {
             let tokens = tokens.to_vec();
-            telling.spawn(async move { (position, notify(&out, &tokens).await) });
+            notify_report.spawn(async move { (position, notify(&out, &tokens).await) });
         }
-        all.extend(telling.join_all().await);
+        all.extend(notify_report.join_all().await);
     }
-    let (mut told, mut untold, mut without) = (Vec::new(), Vec::new(), None);
+    let (mut reports, mut failures, mut without) = (Vec::new(), Vec::new(), None);
     for (out, notified) in outs.iter().zip(all.into_values()) {
         let name = sets::name_in(outs, out);
         match notified {
-            Ok(hubs) => told.push((name, hubs)),
+            Ok(hubs) => reports.push((name, hubs)),
             Err(error @ NotifyError::NoHub { .. }) => without = Some((name, error.into())),
-            Err(error) => untold.push((name, error.into())),
+            Err(error) => failures.push((name, error.into())),
         }
     }
-    if told.is_empty() && untold.is_empty() {
-        untold.extend(without);
+    if reports.is_empty() && failures.is_empty() {
+        failures.extend(without);
     }
-    (told, untold)
+    (reports, failures)
 }

@@ -3,7 +3,7 @@
 use super::{Destination, Following, entries, options, publish};
 use crate::support::{self, Hub, Source, expected, files};
 use resync_subscriber_kit::listen::Event;
-use resync_subscriber_kit::sync::{Look, Offer, SyncOptions, Target, look};
+use resync_subscriber_kit::sync::{Depth, Offer, SyncOptions, Target, synchronise};
 
 /// A Resource List that was made after all that notifications tell of.
 fn publish_later(source: &Source, resources: &[(&str, &str)]) {
@@ -81,8 +81,8 @@ async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_li
     change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/c", "1", 3)]);
     assert_eq!(at.deliver("a.2", &third).await.status(), 204);
     let gap = loop {
-        if let Event::Gap { told_until, from } = destination.event().await {
-            break (told_until.to_string(), from.to_string());
+        if let Event::Gap { known_until, from } = destination.event().await {
+            break (known_until.to_string(), from.to_string());
         }
     };
     assert_eq!(gap, ("2026-11-20T10:01:00Z".to_owned(), "2026-11-20T10:02:00Z".to_owned()));
@@ -243,7 +243,7 @@ async fn without_a_change_list_a_told_resource_that_failed_is_tried_by_a_later_l
     let target = Target::open(copy.directory.path(), base).unwrap();
     let options = SyncOptions { delete: true, ..SyncOptions::default() };
     let report =
-        look(&support::client(), &Offer::list(list), &target, &options, Look::Changes).await.unwrap();
+        synchronise(&support::client(), &Offer::list(list), &target, &options, Depth::Changes).await.unwrap();
     assert_eq!((report.updated, report.failed), (1, 0));
     assert_eq!(files(copy.directory.path()), expected(&[("a", "2"), ("d", "1")]));
 }

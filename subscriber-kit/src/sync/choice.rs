@@ -1,0 +1,177 @@
+//! A synchronisation, and the choice of its method: incremental while the changes since the last run are known, else a
+//! baseline.
+
+use std::sync::Arc;
+
+use resync_core::datetime::DateTime;
+use resync_core::document::Entry;
+
+use super::changes::{GapPolicy, Point};
+use super::copy_state::CopyState;
+use super::download::blocking;
+use super::lists::{LastSeen, Reading};
+use super::memory::Memory;
+use super::report::Report;
+use super::work::Work;
+use super::{Offer, SyncError, SyncOptions, Target};
+use crate::fetch::Client;
+/// How much a synchronisation compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// Only the changes since the last run (RS-191). Without a Change List or an earlier run, as [`Depth::IfListChanged`].
+    Changes,
+    /// Everything if the Resource List changed; else the changes since the last run. If the Source publishes no changes and
+    /// the list is the same, failures that only a new list can resolve, such as a 404, are not retried.
+    IfListChanged,
+    /// Everything, unless the list is the same and the copy was in step with it (RS-096).
+    IfOutOfStep,
+    /// Every file.
+    Full,
+}
+
+/// Baseline synchronisation (RS-190): compares every file with the Resource List, or with the Resource Dump if there is no
+/// list, and with the changes since then (RS-196).
+///
+/// Only files that differ are fetched. Each file is replaced in one step after its length and hash were verified; on a
+/// failure the old file stays. With [`SyncOptions::delete`], unlisted files are removed, but only if the list was read to
+/// its end, is from one snapshot, and every entry has a path here. Otherwise the report says why nothing was deleted
+/// (RS-201).
+///
+/// # Errors
+/// [`SyncError`] if there is no complete list, or if another run works on the copy. Failures of single resources are in the
+/// [`Report`].
+pub async fn baseline(
+    client: &Client,
+    offer: &Offer,
+    target: &Target,
+    options: &SyncOptions,
+) -> Result<Report, SyncError> {
+    synchronise(client, offer, target, options, Depth::Full).await
+}
+
+/// Synchronises, incrementally if `depth` and the state of the copy allow it.
+///
+/// # Errors
+/// As for [`baseline`].
+pub async fn synchronise(
+    client: &Client,
+    offer: &Offer,
+    target: &Target,
+    options: &SyncOptions,
+    depth: Depth,
+) -> Result<Report, SyncError> {
+    synchronise_with_notified(client, offer, target, options, depth, &[]).await
+}
+
+/// As [`synchronise`], and applies changes from notifications, oldest first. The lists may not contain them yet.
+pub(crate) async fn synchronise_with_notified(
+    client: &Client,
+    offer: &Offer,
+    target: &Target,
+    options: &SyncOptions,
+    depth: Depth,
+    notified: &[(DateTime, Entry)],
+) -> Result<Report, SyncError> {
+    let max = options.max_run_time;
+    let run = async {
+        let work = Work::open(client, offer, target, options, notified).await?;
+        work.run(depth).await
+    };
+    tokio::time::timeout(max, Box::pin(run)).await.unwrap_or(Err(SyncError::TooLong { max }))
+}
+
+impl Work<'_> {
+    async fn run(&self, depth: Depth) -> Result<Report, SyncError> {
+        let left = self.starting_state(depth)?;
+        let copy_state = left.as_ref().filter(|_| self.lists.changes.is_some());
+        let now = DateTime::now();
+        let is_from_elsewhere = self.options.from.is_some();
+        let policy = match copy_state {
+            Some(copy_state) if !is_from_elsewhere => copy_state.gaps.policy(now),
+            _ => GapPolicy::Refused,
+        };
+        // After a gap, a newer Resource List is tried first, unless it was read a short time ago.
+        if let (Depth::Changes, Some(copy_state)) = (depth, copy_state)
+            && (copy_state.unproven.is_none() || policy == GapPolicy::Tolerated)
+            && let Some(report) = Box::pin(self.incremental(copy_state, copy_state.gaps, policy)).await?
+        {
+            return self.settle(report).await;
+        }
+        let loading = Arc::clone(&self.folder);
+        let memory = blocking(move || Memory::load(&loading)).await;
+        let enough = memory.settled_for(&self.scope).filter(|settled| match depth {
+            Depth::Full => false,
+            Depth::IfOutOfStep => settled.report.is_done(),
+            Depth::Changes | Depth::IfListChanged => true,
+        });
+        let seen =
+            enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
+        let snapshot = match (self.lists.read(seen).await?, enough, copy_state) {
+            (Reading::New(snapshot), ..) => *snapshot,
+            (Reading::Unchanged, _, Some(copy_state)) => {
+                // The copy is newer than this list, except after --from. If the list names versions, reading it again cannot
+                // close a gap, so the gap is tolerated. Otherwise everything is fetched again.
+                let names_versions = enough.is_some_and(|settled| settled.names_versions);
+                let policy = if names_versions && !is_from_elsewhere {
+                    GapPolicy::Tolerated
+                } else {
+                    GapPolicy::Refused
+                };
+                let gaps = copy_state.gaps.list_read_at(now, names_versions);
+                match Box::pin(self.incremental(copy_state, gaps, policy)).await {
+                    Ok(Some(report)) => return self.settle(report).await,
+                    Ok(None) => self.lists.read_anew().await?,
+                    Err(error) if error.is_about_a_document() => {
+                        tracing::warn!(%error, "cannot read the Change List; comparing all files instead");
+                        self.lists.read_anew().await?
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            // A killed run saved no point, so the changes since the list are unknown.
+            (Reading::Unchanged, Some(settled), None)
+                if self.lists.changes.is_some() && !settled.is_without_point =>
+            {
+                self.lists.read_anew().await?
+            }
+            (Reading::Unchanged, Some(settled), None) => {
+                // Without a Change List, notifications are the only record of changes until the next Resource List.
+                let is_due =
+                    |left: &&CopyState| !self.lists.new_changes.is_empty() || left.has_notified_retries();
+                if let Some(left) = left.as_ref().filter(is_due)
+                    && let Some(report) =
+                        Box::pin(self.incremental(left, left.gaps, GapPolicy::Refused)).await?
+                {
+                    return Ok(report);
+                }
+                let reached = left.as_ref().map(|left| left.point.reached());
+                return Ok(Report { reached, ..settled.report.clone().repeated() });
+            }
+            // Cannot happen: without an earlier list, none counts as unchanged.
+            (Reading::Unchanged, None, None) => return Ok(Report::default()),
+        };
+        if self.options.delete && snapshot.file_map.is_empty() {
+            return Err(SyncError::Empty { url: self.lists.list.clone() });
+        }
+        let gaps = copy_state.map(|copy_state| copy_state.gaps).unwrap_or_default();
+        let gaps = gaps
+            .with(&snapshot.new_gaps, &snapshot.contiguous_at, now)
+            .list_read_at(now, snapshot.names_versions);
+        let report = Box::pin(self.baseline(snapshot, memory, gaps)).await?;
+        self.settle(report).await
+    }
+
+    /// The state from which changes are followed: that of earlier runs, or `--from`, which keeps retries and gaps.
+    fn starting_state(&self, depth: Depth) -> Result<Option<CopyState>, SyncError> {
+        let left = self.left.clone();
+        let Some(from) = self.options.from.filter(|_| depth == Depth::Changes) else { return Ok(left) };
+        if from > DateTime::now() {
+            return Err(SyncError::InFuture { from: from.to_string() });
+        }
+        let point = Point::at(from);
+        Ok(Some(match left {
+            Some(left) => left.at(point),
+            None => CopyState::new(self.scope.clone(), point, Vec::new()),
+        }))
+    }
+}

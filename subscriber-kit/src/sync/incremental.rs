@@ -1,0 +1,124 @@
+//! An incremental synchronisation: handles the changes since the last run (RS-191).
+
+use std::sync::Arc;
+
+use resync_core::datetime::DateTime;
+
+use super::SyncError;
+use super::changes::{Changes, GapPolicy, Reached};
+use super::collector::{Collected, Collector};
+use super::copy_state::{CopyState, MAX_RETRIES, Retry};
+use super::download::blocking;
+use super::gaps::GapHistory;
+use super::lists::Lists;
+use super::memory::{Memory, More};
+use super::report::{Method, Report};
+use super::run::{Run, RunOutcome};
+use super::work::{Work, copy_state};
+
+impl Work<'_> {
+    /// Handles the changes since the last run; `None` if the Change Lists have a gap that `policy` refuses (RS-197). Without a
+    /// Change List, handles the changes from notifications.
+    pub(super) async fn incremental(
+        &self,
+        copy_state: &CopyState,
+        gaps: GapHistory,
+        policy: GapPolicy,
+    ) -> Result<Option<Report>, SyncError> {
+        let mut collector = Collector::new(&self.lists, self.lists.staging.scratch()?);
+        let now = DateTime::now();
+        let (paused, due): (Vec<_>, Vec<_>) =
+            copy_state.retries.iter().partition(|one| one.is_paused_at(now));
+        let mut retry_lines = Vec::new();
+        for retry in due {
+            retry_lines.extend(collector.retry(&retry.line)?.map(|number| (retry, number)));
+        }
+        let reached = match self.lists.changes {
+            None => Ok(Reached::nothing(collector, &copy_state.point)),
+            Some(root) => {
+                let changes = Changes { lists: &self.lists, root, policy };
+                Box::pin(changes.since(collector, &copy_state.point)).await
+            }
+        };
+        let reached = match reached {
+            Ok(reached) => reached,
+            Err(error @ (SyncError::LostChanges { .. } | SyncError::PackageFormat { .. })) => {
+                tracing::warn!(%error, "the Change Lists have a gap; reading the Resource List");
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let Reached { collector, point, new_gaps, contiguous_at, unproven } = reached;
+        if let Some(why) = &unproven {
+            tracing::warn!(why, "changes may be missing until a newer Resource List");
+        }
+        let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
+        let (mut report, mut run_outcome) = self.handle(collector, &retry_lines, &paused).await?;
+        report.unproven = unproven.or_else(|| copy_state.unproven.clone());
+        report.reached = Some(point.reached());
+        report.retry_in = self.retry_in(&run_outcome);
+        report.gaps = Box::new(gaps.with(&new_gaps, &contiguous_at, now));
+        report.deletion_skipped = report.unproven.clone().filter(|_| self.options.delete);
+        let reason = report.unproven.clone();
+        let next =
+            run_outcome.copy_state(&self.scope, point).map(|next| next.with_gaps(reason, *report.gaps));
+        report.is_remembered = next.is_some();
+        self.save(run_outcome.changed, None, next, Some(copy_state)).await?;
+        Ok(Some(report))
+    }
+
+    /// Handles the collected changes. `retry_lines` are failures of earlier runs that are due again, with their line numbers;
+    /// those in `paused` are only reported.
+    async fn handle(
+        &self,
+        collector: Collector,
+        retry_lines: &[(&Retry, u32)],
+        paused: &[&Retry],
+    ) -> Result<(Report, RunOutcome), SyncError> {
+        let Collected { file_map, plan, mut report, packages, .. } =
+            blocking(move || collector.end()).await?;
+        report.method = Method::Incremental;
+        // A newer change of the same resource starts the count of tries anew.
+        let path = |retry: &Retry| retry.line.place(&self.target.base);
+        let is_last_word = |(retry, number): &&(&Retry, u32)| {
+            path(retry).is_some_and(|path| file_map.is_last_word(&path, *number))
+        };
+        let mut run_outcome =
+            RunOutcome::after(retry_lines.iter().filter(is_last_word).map(|(retry, _)| *retry));
+        for retry in paused {
+            if !path(retry).is_some_and(|path| file_map.knows(&path)) {
+                report.postponed(&self.options.progress, &retry.line.loc, &retry.cause);
+                run_outcome.postpone(retry);
+            }
+        }
+        let mut run = Run::new(self, Arc::new(file_map), Memory::default(), false);
+        // Deletions come first: a folder may have to give way to a file, or the other way round.
+        run.deletions(&plan, &mut report, &mut run_outcome).await?;
+        Box::pin(run.unpack(&plan, packages)).await?;
+        let mut learnt = More::new(&self.folder);
+        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut learnt)).await?;
+        run.account(&mut report);
+        Ok((report, run_outcome))
+    }
+
+    /// Reads the changes once more if a downloaded file did not match its list: it may be newer than the list (RS-199).
+    pub(super) async fn settle(&self, report: Report) -> Result<Report, SyncError> {
+        // Beyond this limit the failures are not all recorded.
+        let is_remembered = report.mismatched && report.failed <= MAX_RETRIES as u64;
+        if !is_remembered || self.options.dry_run || self.lists.changes.is_none() {
+            return Ok(report);
+        }
+        let copy_state = copy_state(&self.folder, &self.scope).await;
+        let Some(copy_state) = copy_state.filter(|copy_state| !copy_state.retries.is_empty()) else {
+            return Ok(report);
+        };
+        Ok(match Box::pin(self.incremental(&copy_state, copy_state.gaps, GapPolicy::Refused)).await {
+            Ok(Some(next)) => report.followed_by(next, &copy_state.retries),
+            Ok(None) => report,
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the changes once more; the next run will");
+                report
+            }
+        })
+    }
+}
