@@ -385,7 +385,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     State(#[from] StateError),
     #[error("cannot remove this set, which the configuration no longer lists: {0}")]
-    RetireFailure(Arc<StateError>),
+    Retire(Arc<StateError>),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     #[error("--log `{0}` is not a filter; use off, error, warn, info, debug, trace, or target=level")]
@@ -404,7 +404,7 @@ pub(crate) enum Failure {
     Sets { failed: usize, all: usize, what: &'static str, code: u8 },
     /// Each warning has been said already.
     #[error("the lists are published, but due archives or dumps failed; see the warnings")]
-    MaintenanceFailure,
+    Maintenance,
     /// Each has been told already.
     #[error("rules are broken")]
     Rules,

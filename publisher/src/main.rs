@@ -125,7 +125,7 @@ impl Said {
     fn leave(&mut self, RetireFailure { out, error }: RetireFailure) {
         let name = out.file_name().map(|name| name.to_string_lossy().into_owned());
         self.sets.push(json!({ "set": name, "error": error.to_string() }));
-        self.fail(name.as_deref(), Failure::RetireFailure(error));
+        self.fail(name.as_deref(), Failure::Retire(error));
         self.unbuilt.push(out);
     }
 
@@ -133,7 +133,7 @@ impl Said {
     fn outcome(&mut self) -> Result<(), Failure> {
         let failed = std::mem::take(&mut self.failed);
         sets::sum(failed, self.sets.len(), "could not be built; the others were published")?;
-        if self.has_maintenance_failures { Err(Failure::MaintenanceFailure) } else { Ok(()) }
+        if self.has_maintenance_failures { Err(Failure::Maintenance) } else { Ok(()) }
     }
 
     /// Adds something to what is said of a set.

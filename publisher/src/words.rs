@@ -108,7 +108,7 @@ pub(crate) fn watched(name: Option<&str>, report: &Report) {
         Report::BuildFailed(_, error) => complain("error", &format!("{error}; retried at the next change")),
         Report::Notified(_, reports) if reports.leaving => say(&self::reports(std::slice::from_ref(reports))),
         Report::Notified(_, reports) => {
-            say(&format!("{}: {}", reports.hub, self::reports(std::slice::from_ref(reports))))
+            say(&format!("{}: {}", reports.hub, self::reports(std::slice::from_ref(reports))));
         }
         Report::NotifyFailed(_, error) => complain("error", &format!("{error}; retrying soon")),
         _ => {}

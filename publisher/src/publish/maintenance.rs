@@ -171,7 +171,7 @@ pub(super) fn dumps(
     match loaded {
         Ok(state) => maintenance.next_dump = next_dump(&state, backoff),
         Err(error) => {
-            maintenance.failures.push(MaintenanceFailure::of(Maintenance::Dump(Dump::Resources), error))
+            maintenance.failures.push(MaintenanceFailure::of(Maintenance::Dump(Dump::Resources), error));
         }
     }
     maintenance

@@ -193,10 +193,10 @@ impl Work {
         match meaning {
             // What was skipped may have been of use.
             Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => {
-                self.request(Depth::IfOutOfStep)
+                self.request(Depth::IfOutOfStep);
             }
             Ok(Meaning::ChangeNotification(interval)) => {
-                self.change_notification(interval, delivery.skipped > 0, events)
+                self.change_notification(interval, delivery.skipped > 0, events);
             }
             Ok(Meaning::NotUsed) => {
                 tracing::info!("ignored a notification about documents that this copy does not use");

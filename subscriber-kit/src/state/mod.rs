@@ -482,7 +482,7 @@ mod tests {
             let id = first.add(&TopicUrl::parse(topic).unwrap(), &hub()).await.unwrap();
             let ended = DateTime::now().unix_millis() - days * day;
             let age = move |state_file: &mut StateFile| {
-                state_file.record(&id.0).unwrap().expires_unix_millis = Some(ended)
+                state_file.record(&id.0).unwrap().expires_unix_millis = Some(ended);
             };
             first.update(age).await.unwrap();
         }

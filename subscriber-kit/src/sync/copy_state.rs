@@ -43,7 +43,7 @@ pub(crate) struct Retry {
     pub(crate) times_missing: u32,
     /// When it is requested again, in Unix milliseconds.
     #[serde(default)]
-    pub(crate) retry_at_unix_millis: Option<i64>,
+    pub(crate) paused_until_unix_millis: Option<i64>,
 }
 
 impl Retry {
@@ -55,13 +55,13 @@ impl Retry {
             let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0);
             factor.map_or(LONGEST_PAUSE, |factor| FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE))
         });
-        let retry_at_unix_millis = pause.map(|pause| now.unix_millis().saturating_add(pause));
-        Self { line, cause: error.to_string(), times_missing, retry_at_unix_millis }
+        let paused_until_unix_millis = pause.map(|pause| now.unix_millis().saturating_add(pause));
+        Self { line, cause: error.to_string(), times_missing, paused_until_unix_millis }
     }
 
     /// How long it is not requested yet. A clock that was set back does not prolong the pause.
     pub(crate) fn pause_at(&self, now: DateTime) -> Duration {
-        let left = self.retry_at_unix_millis.map_or(0, |until| until.saturating_sub(now.unix_millis()));
+        let left = self.paused_until_unix_millis.map_or(0, |until| until.saturating_sub(now.unix_millis()));
         let left = if left > LONGEST_PAUSE { 0 } else { left };
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
@@ -179,7 +179,7 @@ mod tests {
         let line = serde_json::to_value(Line { loc: "x".to_owned(), ..Line::default() }).unwrap();
         let retry: Retry = serde_json::from_value(line).unwrap();
         assert_eq!(
-            (retry.line.loc.as_str(), retry.times_missing, retry.retry_at_unix_millis),
+            (retry.line.loc.as_str(), retry.times_missing, retry.paused_until_unix_millis),
             ("x", 0, None)
         );
     }

@@ -302,8 +302,8 @@ async fn a_dead_link_is_asked_for_ever_more_seldom_and_named_by_every_run() {
     assert_eq!(asked, [1, 2, 3, 4], "then it rests for a minute");
     let point = directory.path().join(".resync-destination/point.json");
     let mut left: serde_json::Value = serde_json::from_slice(&std::fs::read(&point).unwrap()).unwrap();
-    left["retries"][0]["retry_at_unix_millis"] =
-        (left["retries"][0]["retry_at_unix_millis"].as_i64().unwrap() - 60_000).into();
+    left["retries"][0]["paused_until_unix_millis"] =
+        (left["retries"][0]["paused_until_unix_millis"].as_i64().unwrap() - 60_000).into();
     std::fs::write(&point, left.to_string()).unwrap();
     assert_eq!(run(&site, Depth::Changes).await.failed, 1);
     assert!(site.source.asked().contains(&"/dead".to_owned()), "the minute is over");
