@@ -78,7 +78,7 @@ const COMMON: Layers = Layers {
 const PUBLISHER: Layers = Layers {
     folder: "publisher",
     rooms: &[
-        "telling",
+        "notify_report",
         "sets",
         "words",
         "cli",
@@ -105,7 +105,7 @@ const PUBLISHER: Layers = Layers {
         "site",
         "stored",
         "files",
-        "put_off",
+        "debounce",
         "url_path",
         "client",
         "blocking",
@@ -128,7 +128,7 @@ const SUBSCRIBER_KIT: Layers = Layers {
         "config",
         "cli",
         "show",
-        "bar",
+        "progress_line",
         "listen",
         "relay",
         "topic",
@@ -148,7 +148,7 @@ const SUBSCRIBER_KIT: Layers = Layers {
         "space",
         "limits",
         "pause",
-        "arriving",
+        "incoming_bytes",
     ],
     upward: &[("state", "inbox"), ("state", "subscription"), ("state", "sync")],
 };
