@@ -67,7 +67,7 @@ pub(super) struct Breaker {
     /// Pauses since the host was last well.
     pauses: u32,
     /// Those to whom nothing was sent yet.
-    strangers: Asking,
+    untried: Asking,
     /// Those whose last attempt was delivered.
     proven: Asking,
     /// The host did not answer what failed last.
@@ -137,7 +137,7 @@ impl Breaker {
             state: State::Closed,
             in_a_row: 0,
             pauses: 0,
-            strangers: asking,
+            untried: asking,
             proven: asking,
             is_silent: false,
         }
@@ -154,7 +154,7 @@ impl Breaker {
             }
             State::Recovering { .. } => Candidates::Well,
             State::Open { .. } | State::HalfOpen { .. } => {
-                if self.strangers.from <= now && under_way.all < (limit / 2).max(1) {
+                if self.untried.from <= now && under_way.all < (limit / 2).max(1) {
                     Candidates::NotFailing
                 } else if self.proven.from <= now && under_way.all < limit - limit / 4 {
                     Candidates::Proven
@@ -181,7 +181,7 @@ impl Breaker {
         let far = |apart| if self.is_silent { apart } else { APART };
         match chosen {
             Chosen::Proven if self.proven.from <= now => self.proven.asked(far(PROVEN_FAR_APART), now),
-            Chosen::Proven | Chosen::NotFailing => self.strangers.asked(far(FAR_APART), now),
+            Chosen::Proven | Chosen::NotFailing => self.untried.asked(far(FAR_APART), now),
             Chosen::Well | Chosen::Failing => None,
         }
     }
@@ -203,7 +203,7 @@ impl Breaker {
 
     /// Whether one that has not failed may ask from this moment on.
     pub(super) fn asks_from(&self, moment: Instant) -> bool {
-        [self.strangers.from, self.proven.from].contains(&moment)
+        [self.untried.from, self.proven.from].contains(&moment)
     }
 
     /// Ends a pause whose time has come, or at once when the operator says so.
@@ -235,7 +235,7 @@ impl Breaker {
         match self.state {
             // A request that was under way when the breaker opened tells as much as a probe.
             State::Open { .. } | State::HalfOpen { .. } => {
-                (self.strangers, self.proven) = (Asking::new(now), Asking::new(now));
+                (self.untried, self.proven) = (Asking::new(now), Asking::new(now));
                 self.state = State::Recovering { at_once: 1, successes: 0 };
                 Change::Nothing
             }

@@ -21,7 +21,7 @@ pub(super) struct Host {
     pub(super) subscriptions: u32,
     pub(super) in_flight: u32,
     /// So many of these are for such whose last attempt was not delivered.
-    pub(super) strangers: u32,
+    pub(super) unproven: u32,
     /// So many of these have a place of each lane.
     pub(super) in_lanes: [u32; Lane::ALL.len()],
     /// So many of these have been under way for longer than a quick answer takes.
@@ -111,7 +111,7 @@ impl Host {
             network,
             subscriptions: 0,
             in_flight: 0,
-            strangers: 0,
+            unproven: 0,
             in_lanes: Default::default(),
             hanging: 0,
             confirmations: 0,

@@ -211,7 +211,7 @@ impl Hosts {
                 if let Some((waiter, is_proven)) = self.pop(id, lane) {
                     let host = &mut self.states[id.0 as usize];
                     host.in_flight += 1;
-                    host.strangers += u32::from(!is_proven);
+                    host.unproven += u32::from(!is_proven);
                     host.in_lanes[index] += 1;
                     host.network.add(lane, 1);
                     *self.under_way.entry((self.now, id)).or_default() += 1;
@@ -359,7 +359,7 @@ impl Hosts {
         };
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
-        host.strangers = host.strangers.saturating_sub(u32::from(!is_proven));
+        host.unproven = host.unproven.saturating_sub(u32::from(!is_proven));
         host.in_lanes[lane as usize] = host.in_lanes[lane as usize].saturating_sub(1);
         host.network.subtract(lane, 1);
         host.hanging = host.hanging.saturating_sub(u32::from(has_hung));
@@ -535,7 +535,7 @@ impl Hosts {
         let permits = if hangs { Candidates::WellFirst } else { permits };
         // Nor before they do: the others have no more than half of its places while somebody waits whose last attempt was delivered.
         let are_many = matches!(permits, Candidates::InTurn | Candidates::WellFirst)
-            && host.strangers as usize >= (self.limit / 2).max(1);
+            && host.unproven as usize >= (self.limit / 2).max(1);
         Some(if are_many { Candidates::ProvenFirst } else { permits })
     }
 
