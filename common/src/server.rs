@@ -249,6 +249,14 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
+    async fn another_client_is_answered(address: SocketAddr) {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut other = socket.connect(address).await.unwrap();
+        other.write_all(REQUEST).await.unwrap();
+        assert!(rest(&mut other).await.ends_with("done"));
+    }
+
     #[tokio::test]
     async fn a_client_that_does_not_finish_its_header_is_sent_away() {
         let (_stop, stopped) = oneshot::channel();
@@ -307,11 +315,7 @@ mod tests {
         for _ in 0..32 {
             silent.push(TcpStream::connect(address).await.unwrap());
         }
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-        let mut other = socket.connect(address).await.unwrap();
-        other.write_all(REQUEST).await.unwrap();
-        assert!(rest(&mut other).await.ends_with("done"));
+        another_client_is_answered(address).await;
     }
 
     #[tokio::test]
@@ -328,11 +332,7 @@ mod tests {
             stream.read_exact(&mut [0; 64]).await.unwrap();
             slow.push(stream);
         }
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-        let mut other = socket.connect(address).await.unwrap();
-        other.write_all(REQUEST).await.unwrap();
-        assert!(rest(&mut other).await.ends_with("done"));
+        another_client_is_answered(address).await;
     }
 
     #[tokio::test]
