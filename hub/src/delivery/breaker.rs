@@ -54,8 +54,17 @@ pub(super) enum Sign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnderWay {
     pub(super) all: usize,
-    /// Of these, such as have been under way for longer than a quick answer takes.
+    /// Of these, such as have been under way for longer than a quick answer takes …
     pub(super) hanging: usize,
+    /// … and of those, such as are for subscriptions whose last attempt was not delivered.
+    pub(super) unproven_hanging: usize,
+}
+
+impl UnderWay {
+    /// How many have a place that counts for those whose last attempt was delivered: who never succeeded and hangs must not be in their way.
+    pub(super) fn beside_unproven(self) -> usize {
+        self.all - self.unproven_hanging
+    }
 }
 
 /// The breaker of a host that has failed lately.
@@ -156,7 +165,7 @@ impl Breaker {
             State::Open { .. } | State::HalfOpen { .. } => {
                 if self.untried.from <= now && under_way.all < (limit / 2).max(1) {
                     Candidates::NotFailing
-                } else if self.proven.from <= now && under_way.all < limit - limit / 4 {
+                } else if self.proven.from <= now && under_way.beside_unproven() < limit - limit / 4 {
                     Candidates::Proven
                 } else {
                     Candidates::Well
@@ -293,7 +302,7 @@ mod tests {
 
     /// Who may be sent something while so many of eight requests are under way, none of which hangs.
     fn with(breaker: &Breaker, all: usize, now: Instant) -> Candidates {
-        breaker.permits(UnderWay { all, hanging: 0 }, 8, now)
+        breaker.permits(UnderWay { all, hanging: 0, unproven_hanging: 0 }, 8, now)
     }
 
     /// How many may be under way at once at a host that recovers.
@@ -454,7 +463,7 @@ mod tests {
         opened(&mut breaker, now);
         breaker.record(Sign::Alive, now, 8, &POLICY, now);
         assert_eq!(with(&breaker, 1, now), Candidates::Well, "one at a time");
-        let under_way = UnderWay { all: 4, hanging: 4 };
+        let under_way = UnderWay { all: 4, hanging: 4, unproven_hanging: 4 };
         assert_eq!(breaker.permits(under_way, 8, now), Candidates::WellFirst);
     }
 

@@ -24,8 +24,10 @@ pub(super) struct Host {
     pub(super) unproven: u32,
     /// So many of these have a place of each lane.
     pub(super) in_lanes: [u32; Lane::ALL.len()],
-    /// So many of these have been under way for longer than a quick answer takes.
+    /// So many of these have been under way for longer than a quick answer takes …
     pub(super) hanging: u32,
+    /// … and so many of those are for such whose last attempt was not delivered.
+    pub(super) unproven_hanging: u32,
     /// How often it has confirmed anything.
     pub(super) confirmations: u32,
     pub(super) first: Waiting,
@@ -114,6 +116,7 @@ impl Host {
             unproven: 0,
             in_lanes: Default::default(),
             hanging: 0,
+            unproven_hanging: 0,
             confirmations: 0,
             first: Waiting::new(),
             again: Waiting::new(),

@@ -44,6 +44,14 @@ impl Place {
     }
 }
 
+/// Requests to one host that began together and do not hang.
+#[derive(Clone, Copy, Debug, Default)]
+struct Begun {
+    all: u32,
+    /// So many of these are for such whose last attempt was not delivered.
+    unproven: u32,
+}
+
 /// Hosts that are looked at for one that finds no place and is not to blame for that.
 const LOOKED_AT: usize = 4;
 
@@ -80,7 +88,7 @@ pub(super) struct Hosts {
     breakers: HashMap<HostId, Breaker>,
     pauses: BinaryHeap<Reverse<(Instant, HostId)>>,
     /// How many requests are under way, by when they began, but for those that hang.
-    under_way: BTreeMap<(Instant, HostId), u32>,
+    under_way: BTreeMap<(Instant, HostId), Begun>,
     /// Breakers that opened, for the log.
     opened: Vec<(String, Duration)>,
     neighbours: Neighbours,
@@ -214,7 +222,9 @@ impl Hosts {
                     host.unproven += u32::from(!is_proven);
                     host.in_lanes[index] += 1;
                     host.network.add(lane, 1);
-                    *self.under_way.entry((self.now, id)).or_default() += 1;
+                    let begun = self.under_way.entry((self.now, id)).or_default();
+                    begun.all += 1;
+                    begun.unproven += u32::from(!is_proven);
                     self.turn = (index + 1) % Lane::ALL.len();
                     let takes_long = host.pace.takes_long();
                     self.mark_ready(id);
@@ -346,9 +356,12 @@ impl Hosts {
     /// Gives a place back that was taken for nothing.
     pub(super) fn release(&mut self, id: HostId, place: Place) {
         let Place { lane, is_proven, begun, .. } = place;
+        let unproven = u32::from(!is_proven);
         let has_hung = match self.under_way.entry((begun, id)) {
-            Entry::Occupied(mut requests) if *requests.get() > 1 => {
-                *requests.get_mut() -= 1;
+            Entry::Occupied(mut requests) if requests.get().all > 1 => {
+                let requests = requests.get_mut();
+                requests.all -= 1;
+                requests.unproven = requests.unproven.saturating_sub(unproven);
                 false
             }
             Entry::Occupied(last) => {
@@ -359,10 +372,13 @@ impl Hosts {
         };
         let host = self.host(id);
         host.in_flight = host.in_flight.saturating_sub(1);
-        host.unproven = host.unproven.saturating_sub(u32::from(!is_proven));
+        host.unproven = host.unproven.saturating_sub(unproven);
         host.in_lanes[lane as usize] = host.in_lanes[lane as usize].saturating_sub(1);
         host.network.subtract(lane, 1);
-        host.hanging = host.hanging.saturating_sub(u32::from(has_hung));
+        if has_hung {
+            host.hanging = host.hanging.saturating_sub(1);
+            host.unproven_hanging = host.unproven_hanging.saturating_sub(unproven);
+        }
         if let Some(breaker) = self.breaker(id) {
             breaker.returned(begun);
         }
@@ -441,7 +457,9 @@ impl Hosts {
         let hangs = |begun: Instant| now.saturating_duration_since(begun) > patience;
         while let Some(oldest) = self.under_way.first_entry().filter(|oldest| hangs(oldest.key().0)) {
             let ((_, id), requests) = oldest.remove_entry();
-            self.host(id).hanging += requests;
+            let host = self.host(id);
+            host.hanging += requests.all;
+            host.unproven_hanging += requests.unproven;
             self.mark_ready(id);
         }
     }
@@ -523,13 +541,21 @@ impl Hosts {
     /// Who may be sent something at this host now, if anybody.
     fn permits(&self, id: HostId) -> Option<Candidates> {
         let host = &self.states[id.0 as usize];
-        let under_way = UnderWay { all: host.in_flight as usize, hanging: host.hanging as usize };
-        if under_way.all >= self.limit {
+        let under_way = UnderWay {
+            all: host.in_flight as usize,
+            hanging: host.hanging as usize,
+            unproven_hanging: host.unproven_hanging as usize,
+        };
+        let is_full = under_way.all >= self.limit;
+        if is_full && (under_way.beside_unproven() >= self.limit || under_way.all >= 2 * self.limit) {
             return None;
         }
         let breaker = if host.in_trouble { self.breakers.get(&id) } else { None };
         let permits =
             breaker.map_or(Candidates::InTurn, |breaker| breaker.permits(under_way, self.limit, self.now));
+        if is_full {
+            return Some(if permits == Candidates::Well { permits } else { Candidates::Proven });
+        }
         // Where requests hang, those that answer must not wait behind each tenant that lets them.
         let hangs = permits == Candidates::InTurn && host.is_slow(None);
         let permits = if hangs { Candidates::WellFirst } else { permits };
@@ -688,6 +714,28 @@ mod tests {
         assert_eq!(next(&mut hosts), None, "half of its places are for those who ask");
         hosts.wait(host, of_topic(1, 1), LastAttempt::None);
         assert_eq!(next(&mut hosts), Some((host, of_topic(1, 1))), "the one that was delivered to first");
+    }
+
+    #[test]
+    fn who_never_succeeded_and_hangs_keeps_nobody_out_who_did_and_no_host_gets_more_than_twice_its_limit() {
+        let mut hosts = hosts(4);
+        let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
+        (1..=9).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (0..4).for_each(|_| assert!(next(&mut hosts).is_some()));
+        (11..=19).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Delivered));
+        assert_eq!(next(&mut hosts), None, "they may answer at any moment");
+        hosts.wake(begun + SLOW + Duration::from_millis(1));
+        for id in 11..=14 {
+            assert_eq!(next(&mut hosts), Some((host, waiter(id))));
+        }
+        assert_eq!(next(&mut hosts), None, "four for those who answered lately, and four that hang");
+        hosts.wake(hosts.now + SLOW + Duration::from_millis(1));
+        assert_eq!(next(&mut hosts), None, "nor more when these hang too");
+        hosts.release(host, place(begun));
+        assert_eq!(next(&mut hosts), None, "they have all that is theirs");
+        let proven = Place { is_proven: true, ..place(begun + SLOW + Duration::from_millis(1)) };
+        hosts.answered(host, proven, Sign::Alive, hosts.now);
+        assert_eq!(next(&mut hosts), Some((host, waiter(15))));
     }
 
     #[test]
