@@ -20,7 +20,7 @@ use tracing::{info, warn};
 pub use self::config_files::check_files;
 use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Sources, Trends};
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, BreakerPolicy, Delivery, Halts, RetryPolicy, Totals};
+use crate::delivery::{self, BreakerPolicy, Cancellations, Delivery, RetryPolicy, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
     self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, Ingress, Limits, Pace,
@@ -163,8 +163,9 @@ impl Hub {
         let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
         let parts = Parts { config, store: &store, guard: &guard, stopped: &stopped };
-        let (halts, policy) = (delivery.halts(), topic_policy(config, &guard, &url));
-        let (requests, denials, verifying) = parts.start_verification(halts, policy, &mut tasks).await?;
+        let (cancellations, policy) = (delivery.cancellations(), topic_policy(config, &guard, &url));
+        let (requests, denials, verifying) =
+            parts.start_verification(cancellations, policy, &mut tasks).await?;
         let fetching = FetchingParts {
             authority: authority.clone(),
             hub_url: Arc::clone(&url),
@@ -337,7 +338,7 @@ struct FetchingParts {
 impl Parts<'_> {
     async fn start_verification(
         &self,
-        halts: Halts,
+        cancellations: Cancellations,
         policy: Arc<dyn TopicPolicy>,
         tasks: &mut JoinSet<()>,
     ) -> Result<(Requests, Denials, VerificationMeters), StoreError> {
@@ -360,7 +361,7 @@ impl Parts<'_> {
         let (deny, to_tell) = mpsc::unbounded_channel();
         queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
         tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
-        let denials = Denials::new(Arc::clone(store), Arc::new(halts), deny);
+        let denials = Denials::new(Arc::clone(store), Arc::new(cancellations), deny);
         let (sender, receiver) = mpsc::unbounded_channel();
         // What waits is read before anything new can come in, so that nothing is verified twice.
         queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));
@@ -508,7 +509,7 @@ impl ServiceParts<'_> {
         AdminService {
             store: Arc::clone(store),
             counters: delivery.counters(),
-            notes: delivery.notes(),
+            notes: delivery.attempt_log(),
             operator: delivery.operator(),
             denials: self.denials,
             trends: self.trends,

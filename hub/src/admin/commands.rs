@@ -14,7 +14,7 @@ use super::queries::PageRequest;
 use super::responses::{Denied, Done, NewPublisher, Page, Rotated};
 use super::text::counted;
 use super::{AdminService, Failed};
-use crate::delivery::{Act, Which};
+use crate::delivery::{self, Command};
 use crate::finish::to_its_end;
 use crate::store::{
     Keyring, KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId,
@@ -77,22 +77,22 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn retry(&self, by: By, target: &Target) -> Result<Done, Failed> {
-        let (which, what) = match (&target.topic, target.subscription, &target.host) {
+        let (late, what) = match (&target.topic, target.subscription, &target.host) {
             (Some(topic), None, None) => {
-                (Which::Topic(self.topic_by_url(topic).await?.id), format!("all late of {topic}"))
+                (delivery::Target::Topic(self.topic_by_url(topic).await?.id), format!("all late of {topic}"))
             }
             (None, Some(id), None) => (
-                Which::Subscription(self.in_force(SubscriptionId(id)).await?.1),
+                delivery::Target::Subscription(self.in_force(SubscriptionId(id)).await?.1),
                 format!("subscription {id}"),
             ),
             (None, None, Some(origin)) => {
                 let origin = self.known_host(origin).await?;
                 let what = format!("host {origin}");
-                (Which::Host(origin), what)
+                (delivery::Target::Host(origin), what)
             }
             _ => return Err(Failed::asked("name one: ?topic=URL, ?subscription=ID or ?host=ORIGIN")),
         };
-        self.audited(by, "retry", &what, |service| service.act(Act::Retry(which))).await
+        self.audited(by, "retry", &what, |service| service.execute(Command::Retry(late))).await
     }
 
     /// Gives up the next notification for a late subscription.
@@ -102,7 +102,7 @@ impl AdminService {
     pub async fn skip(&self, by: By, target: &Target) -> Result<Done, Failed> {
         let id = target.subscription.ok_or_else(|| Failed::asked("name it: ?subscription=ID"))?;
         let done = |service: Self| async move {
-            let done = service.act(Act::Skip(SubscriptionId(id))).await?;
+            let done = service.execute(Command::Skip(SubscriptionId(id))).await?;
             if done.subscriptions == 0 {
                 let why = "this subscription is not late, or its delivery is under way: try again";
                 return Err(Failed::Conflict(why.to_owned()));
@@ -135,8 +135,8 @@ impl AdminService {
             _ => return Err(Failed::asked("say where it begins: &from=OFFSET or &since=TIME")),
         };
         let what = format!("{whose} from notification {from} on");
-        let act = Act::Replay { topic, subscription, from };
-        self.audited(by, "replay", &what, |service| service.act(act)).await
+        let replay = Command::Replay { topic, subscription, from };
+        self.audited(by, "replay", &what, |service| service.execute(replay)).await
     }
 
     /// Delivers nothing of a topic until it is resumed.
@@ -320,8 +320,8 @@ impl AdminService {
         self.audited(By::Pages, "log in", "", |_| async { Ok(()) }).await
     }
 
-    async fn act(self, act: Act) -> Result<Done, Failed> {
-        Ok(Done { subscriptions: self.operator.act(&act).await? })
+    async fn execute(self, command: Command) -> Result<Done, Failed> {
+        Ok(Done { subscriptions: self.operator.execute(&command).await? })
     }
 
     async fn named<'a>(&self, target: &'a Target) -> Result<(TopicId, &'a str), Failed> {

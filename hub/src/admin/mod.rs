@@ -38,7 +38,7 @@ pub use trends::{Sample, Sources, Trends};
 use tokio::sync::Mutex;
 
 use crate::config::SecretsConfig;
-use crate::delivery::{Counters, Notes, Operator, Stopped};
+use crate::delivery::{AttemptLog, Counters, Operator, Stopped};
 use crate::store::{BackupError, KeyringError, Store, StoreError};
 use crate::subscriptions::Denials;
 use crate::topics::{Tickets, TokensError};
@@ -112,7 +112,7 @@ pub struct AdminService {
     /// What delivery counts.
     pub counters: Arc<Counters>,
     /// What failed lately.
-    pub notes: Notes,
+    pub notes: AttemptLog,
     /// Queries and commands to delivery.
     pub operator: Operator,
     /// What denies subscriptions.
@@ -155,9 +155,13 @@ impl AdminService {
         let no_keys = serde_json::json!({ "key": "", "key_file": "" });
         Self {
             counters,
-            notes: Notes::default(),
+            notes: AttemptLog::default(),
             operator: Operator::of_nobody(),
-            denials: Denials::new(Arc::clone(&store), Arc::new(crate::delivery::Halts::default()), telling),
+            denials: Denials::new(
+                Arc::clone(&store),
+                Arc::new(crate::delivery::Cancellations::default()),
+                telling,
+            ),
             store,
             trends: Trends::new(sources),
             audit: Audit::open(&folder.join("audit.jsonl")).unwrap(),

@@ -233,7 +233,7 @@ impl AdminService {
             behind: progress.head.distance(progress.cursor),
             attempts: progress.attempts,
             failing_since: progress.failing_since.map(|since| since.to_string()),
-            waits: text::waits(progress.waits, progress.left_alone_for, progress.paused),
+            waits: text::waits(progress.waits, progress.breaker_open_for, progress.paused),
             paused: progress.paused,
             status_page: self.page_url(&self.hub_url, PageId::new(id, found.created_at)),
             attempts_noted: self.notes.of(id).into_iter().map(Into::into).collect(),

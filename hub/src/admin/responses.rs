@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::text;
-use crate::delivery::{LateSubscription, Note, OpenHost, Totals};
+use crate::delivery::{LateSubscription, OpenHost, RecordedAttempt, Totals};
 use crate::store::{self, ChainBreak, Notification, Offset, Slot, TopicId};
 
 /// A list in pages.
@@ -456,8 +456,8 @@ impl Subscription {
     }
 }
 
-impl From<Note> for Trouble {
-    fn from(note: Note) -> Self {
+impl From<RecordedAttempt> for Trouble {
+    fn from(note: RecordedAttempt) -> Self {
         Self {
             at: note.at.to_string(),
             notification: note.notification.to_string(),

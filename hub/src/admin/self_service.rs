@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::{AdminService, By, Failed, Lasting, StatusPage, SubscriptionDetail};
-use crate::delivery::{Came, Note};
+use crate::delivery::{AttemptOutcome, RecordedAttempt};
 use crate::store::{Shard, Subscription, SubscriptionId};
 use crate::topics::Tickets;
 
@@ -231,34 +231,37 @@ fn unix_seconds(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-impl From<Note> for OwnAttempt {
-    fn from(note: Note) -> Self {
+impl From<RecordedAttempt> for OwnAttempt {
+    fn from(note: RecordedAttempt) -> Self {
         Self {
             at: note.at.to_string(),
             notification: note.notification.to_string(),
             attempt: note.attempt,
-            delivered: note.came == Came::Delivered,
-            came: words(note.came),
+            delivered: note.outcome == AttemptOutcome::Delivered,
+            came: words(note.outcome),
         }
     }
 }
 
 /// What came of an attempt. An address that may not be contacted reads like one where nobody is.
-fn words(came: Came) -> String {
-    match came {
-        Came::Delivered => "delivered".to_owned(),
-        Came::Answered(status) => format!("the callback answered {status}"),
-        Came::TooLate => "no complete answer came in time".to_owned(),
-        Came::Unreached => "no connection, or it broke off before there was an answer".to_owned(),
-        Came::HeldBack => "held back: the callback's name leads to where it has not confirmed".to_owned(),
-        Came::Unsent => "the hub could not send it then".to_owned(),
+fn words(outcome: AttemptOutcome) -> String {
+    match outcome {
+        AttemptOutcome::Delivered => "delivered".to_owned(),
+        AttemptOutcome::Answered(status) => format!("the callback answered {status}"),
+        AttemptOutcome::TimedOut => "no complete answer came in time".to_owned(),
+        AttemptOutcome::Unreachable => "no connection, or it broke off before there was an answer".to_owned(),
+        AttemptOutcome::Unconfirmed => {
+            "held back: the callback's name leads to where it has not confirmed".to_owned()
+        }
+        AttemptOutcome::Unsent => "the hub could not send it then".to_owned(),
     }
 }
 
 /// What the last attempt came to, unless something was delivered since: successes that follow no failure of their own are not noted.
-fn last_failure(detail: &SubscriptionDetail, last: Option<&Note>) -> Option<Came> {
-    let last = last.filter(|last| last.came != Came::Delivered)?;
-    (detail.failing_since.is_some() || last.notification.offset >= detail.done_through).then_some(last.came)
+fn last_failure(detail: &SubscriptionDetail, last: Option<&RecordedAttempt>) -> Option<AttemptOutcome> {
+    let last = last.filter(|last| last.outcome != AttemptOutcome::Delivered)?;
+    (detail.failing_since.is_some() || last.notification.offset >= detail.done_through)
+        .then_some(last.outcome)
 }
 
 fn has_missed(detail: &SubscriptionDetail) -> bool {
@@ -283,7 +286,7 @@ fn standing(detail: &SubscriptionDetail, fails: bool) -> (Grade, String) {
     (grade, words.to_owned())
 }
 
-fn advice(detail: &SubscriptionDetail, failure: Option<Came>) -> Vec<String> {
+fn advice(detail: &SubscriptionDetail, failure: Option<AttemptOutcome>) -> Vec<String> {
     let mut advice = Vec::new();
     let mut say = |words: &str| advice.push(words.to_owned());
     let is_late = detail.behind > 0;
@@ -325,9 +328,9 @@ fn left_of(end: &str) -> Option<Duration> {
 }
 
 /// What the owner of a callback can do about this.
-fn remedy(came: Came) -> Option<&'static str> {
-    Some(match came {
-        Came::Answered(status) => match status.as_u16() {
+fn remedy(outcome: AttemptOutcome) -> Option<&'static str> {
+    Some(match outcome {
+        AttemptOutcome::Answered(status) => match status.as_u16() {
             300..=399 => "Redirects are not followed. Subscribe again with the URL that they lead to.",
             401 | 403 | 407 => {
                 "Something in front of the callback asks for a login or refuses the hub. Let POST requests to the callback pass."
@@ -346,14 +349,14 @@ fn remedy(came: Came) -> Option<&'static str> {
             500..=599 => "The callback's own server fails. Its log at the times below says why.",
             _ => "The callback has to answer 2xx.",
         },
-        Came::TooLate => "Answer with 2xx first, and do the work after that.",
-        Came::Unreached => {
+        AttemptOutcome::TimedOut => "Answer with 2xx first, and do the work after that.",
+        AttemptOutcome::Unreachable => {
             "See whether the callback can be reached from outside: its name, its address, its port, its firewall, its certificate."
         }
-        Came::HeldBack => {
+        AttemptOutcome::Unconfirmed => {
             "The callback's name has come to lead elsewhere. Subscribe again, so that it confirms there; then everything is sent."
         }
-        Came::Delivered | Came::Unsent => return None,
+        AttemptOutcome::Delivered | AttemptOutcome::Unsent => return None,
     })
 }
 
@@ -389,7 +392,14 @@ mod tests {
 
     #[test]
     fn d20_what_may_not_be_contacted_reads_like_what_is_not_there() {
-        let all = [Came::Unreached, Came::TooLate, Came::HeldBack, Came::Unsent].map(words).concat();
+        let all = [
+            AttemptOutcome::Unreachable,
+            AttemptOutcome::TimedOut,
+            AttemptOutcome::Unconfirmed,
+            AttemptOutcome::Unsent,
+        ]
+        .map(words)
+        .concat();
         for word in ["private", "loopback", "forbidden", "address", "resolve", "DNS", "127."] {
             assert!(!all.contains(word), "{word}: {all}");
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::delivery::Waits;
+use crate::delivery::WaitsFor;
 use crate::store::{FailureClass, Rule};
 
 /// A length of time in its two largest units.
@@ -61,17 +61,17 @@ pub(super) fn rule(rule: Rule) -> &'static str {
 }
 
 /// What a subscription waits for, as a sentence.
-pub(super) fn waits(waits: Waits, left_alone_for: Option<Duration>, paused: bool) -> String {
-    match (waits, left_alone_for) {
-        (Waits::Nothing, _) => "Nothing waits for it.".to_owned(),
+pub(super) fn waits(waits: WaitsFor, breaker_open_for: Option<Duration>, paused: bool) -> String {
+    match (waits, breaker_open_for) {
+        (WaitsFor::Nothing, _) => "Nothing waits for it.".to_owned(),
         _ if paused => "Its topic is paused: nothing is delivered until it is resumed.".to_owned(),
-        (Waits::UnderWay, _) => "A request is under way.".to_owned(),
+        (WaitsFor::UnderWay, _) => "A request is under way.".to_owned(),
         (_, Some(pause)) => {
             format!("Its host is in trouble and left alone; it is asked again in {}.", Lasting(pause))
         }
-        (Waits::Attempt(pause), None) => format!("The next attempt is in {}.", Lasting(pause)),
-        (Waits::Host, None) => "It waits for a place among the requests to its host.".to_owned(),
-        (Waits::Turn, None) => "Its turn in the present round of deliveries comes.".to_owned(),
+        (WaitsFor::Attempt(pause), None) => format!("The next attempt is in {}.", Lasting(pause)),
+        (WaitsFor::Host, None) => "It waits for a place among the requests to its host.".to_owned(),
+        (WaitsFor::Sweep, None) => "Its turn in the present round of deliveries comes.".to_owned(),
     }
 }
 

@@ -117,7 +117,7 @@ async fn deliveries_under_way_are_told_by_their_lane_and_progress_is_saved_all_t
     eventually("it is under way", || async {
         let now = series(&hub.admin("/metrics").await);
         let lanes =
-            ["first", "again", "slow"].map(|lane| now[&format!("websub_inflight{{lane=\"{lane}\"}}")]);
+            ["first", "retry", "slow"].map(|lane| now[&format!("websub_inflight{{lane=\"{lane}\"}}")]);
         lanes == [1.0, 0.0, 0.0] && now["websub_checkpoint_age_seconds"] < 0.5
     })
     .await;

@@ -76,7 +76,7 @@ impl Scene {
 
     /// How many callbacks were asked where their names led, and answered so.
     async fn asked(&self, result: &str) -> u64 {
-        self.count(&format!("websub_addresses_asked_total{{result=\"{result}\"}}")).await
+        self.count(&format!("websub_reverifications_total{{result=\"{result}\"}}")).await
     }
 
     async fn count(&self, series: &str) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use walkdir::WalkDir;
 
@@ -25,28 +25,54 @@ pub(super) struct Read {
     pub(super) uses: Vec<Use>,
 }
 
-/// Reads the production code below `src`.
-pub(super) fn read(src: &Path) -> Read {
-    let files: Vec<(PathBuf, String)> = WalkDir::new(src)
-        .sort_by_file_name()
-        .into_iter()
-        .map(Result::unwrap)
-        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "rs"))
-        .map(|entry| (entry.path().to_owned(), fs::read_to_string(entry.path()).unwrap()))
-        .collect();
-    let path_of = |path: &Path| {
-        let path = path.strip_prefix(src).unwrap().with_extension("");
-        path.iter().map(|part| part.to_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    let files: Vec<_> = files.iter().map(|(path, text)| File::read(path_of(path), text)).collect();
-    let rooms: BTreeSet<_> = files.iter().filter_map(File::room).map(str::to_owned).collect();
+/// Reads the production code below `src`. `known` are the rooms as they are listed: what is below a room may be one of its own.
+pub(super) fn read(src: &Path, known: &[&str]) -> Read {
+    let files = files(src);
+    let rooms = Rooms(known.iter().map(|room| (*room).to_owned()).collect());
     let of_tests: BTreeSet<_> = files.iter().flat_map(|file| file.of_tests.iter().cloned()).collect();
     let re_exports: BTreeMap<_, _> =
         files.iter().filter(|file| file.path == ["lib"]).flat_map(|lib| lib.re_exports(&rooms)).collect();
     let production =
         files.iter().filter(|file| !(1..=file.path.len()).any(|end| of_tests.contains(&file.path[..end])));
     let uses = production.flat_map(|file| file.uses(&rooms, &re_exports)).collect();
+    let rooms = files.iter().filter(|file| !file.is_root()).map(|file| rooms.of(&file.path)).collect();
     Read { rooms, uses }
+}
+
+/// Where production code below `folder` names one of these words.
+pub(super) fn named(folder: &Path, words: &[&str]) -> Vec<String> {
+    let named = |file: File| {
+        let found = file.tokens.into_iter().filter(|token| words.contains(&token.text.as_str()));
+        found
+            .map(|Token { line, text }| format!("{}.rs:{line}: {text}", file.path.join("/")))
+            .collect::<Vec<_>>()
+    };
+    files(folder).into_iter().flat_map(named).collect()
+}
+
+fn files(folder: &Path) -> Vec<File> {
+    let path_of = |path: &Path| {
+        let path = path.strip_prefix(folder).unwrap().with_extension("");
+        path.iter().map(|part| part.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    WalkDir::new(folder)
+        .sort_by_file_name()
+        .into_iter()
+        .map(Result::unwrap)
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "rs"))
+        .map(|entry| File::read(path_of(entry.path()), &fs::read_to_string(entry.path()).unwrap()))
+        .collect()
+}
+
+/// The rooms of a crate: a name, or for a room within a room both names with a slash.
+struct Rooms(BTreeSet<String>);
+
+impl Rooms {
+    /// The innermost room that has this path; a new one where none has.
+    fn of(&self, path: &[String]) -> String {
+        let inner = path.get(..2).map(|inner| inner.join("/"));
+        inner.filter(|inner| self.0.contains(inner)).unwrap_or_else(|| path[0].clone())
+    }
 }
 
 /// A source file.
@@ -73,54 +99,76 @@ impl File {
         Self { path, tokens, of_tests }
     }
 
-    /// The room that it belongs to, if it is not a root.
-    fn room(&self) -> Option<&str> {
-        Some(self.path[0].as_str()).filter(|name| !ROOTS.contains(name))
+    /// Whether it is in no room.
+    fn is_root(&self) -> bool {
+        ROOTS.contains(&self.path[0].as_str())
     }
 
     /// Every use of another room.
-    fn uses(&self, rooms: &BTreeSet<String>, re_exports: &BTreeMap<String, String>) -> Vec<Use> {
-        let Some(room) = self.room() else { return Vec::new() };
-        let up = module(&self.path).len();
-        let begins = (0..self.tokens.len()).filter_map(|at| self.behind_root(at, up));
-        let named = begins.flat_map(|at| self.names(at));
-        let named = named.filter_map(|token| {
-            let names =
-                if rooms.contains(&token.text) { &token.text } else { re_exports.get(&token.text)? };
-            Some((token.line, names.clone()))
+    fn uses(&self, rooms: &Rooms, re_exports: &BTreeMap<String, String>) -> Vec<Use> {
+        if self.is_root() {
+            return Vec::new();
+        }
+        let room = rooms.of(&self.path);
+        let begins = (0..self.tokens.len()).filter_map(|at| self.behind_crate_or_super(at));
+        let named = begins.flat_map(|(module, at)| self.paths(&module, at));
+        let named = named.filter_map(|(line, path)| {
+            let names = rooms.of(&path);
+            let names = if rooms.0.contains(&names) { names } else { re_exports.get(&names)?.clone() };
+            Some((line, names))
         });
-        let used = named.filter(|(_, names)| names != room).map(|(line, names)| Use {
+        let used = named.filter(|(_, names)| *names != room).map(|(line, names)| Use {
             file: format!("src/{}.rs", self.path.join("/")),
             line,
-            room: room.to_owned(),
+            room: room.clone(),
             names,
         });
-        used.collect()
+        let mut used: Vec<_> = used.collect();
+        used.dedup();
+        used
     }
 
-    /// Where a path goes on behind the root of the crate: behind `crate::`, or so many `super::` as the module is deep.
-    fn behind_root(&self, at: usize, up: usize) -> Option<usize> {
-        let is = |at: usize, text: &str| self.tokens.get(at).is_some_and(|token| token.text == text);
-        let step =
-            |at: usize, word: &str| (is(at, word) && is(at + 1, ":") && is(at + 2, ":")).then_some(at + 3);
-        if at >= 1 && is(at - 1, ":") {
+    /// In which module a path goes on behind `crate::` or `super::` that begins here, and where.
+    fn behind_crate_or_super(&self, at: usize) -> Option<(Vec<String>, usize)> {
+        let step = |at: usize, word: &str| {
+            (self.is(at, word) && self.is(at + 1, ":") && self.is(at + 2, ":")).then_some(at + 3)
+        };
+        if at >= 1 && self.is(at - 1, ":") {
             return None;
         }
-        let mut behind = step(at, "crate").or_else(|| (0..up).try_fold(at, |at, _| step(at, "super")));
-        while let Some(further) = behind.and_then(|at| step(at, "super")) {
-            behind = Some(further);
+        if let Some(behind) = step(at, "crate") {
+            return Some((Vec::new(), behind));
         }
-        behind
+        let (mut module, mut behind) = (module(&self.path).to_vec(), step(at, "super")?);
+        module.pop();
+        while let Some(further) = step(behind, "super") {
+            behind = further;
+            module.pop();
+        }
+        Some((module, behind))
     }
 
-    /// The first words of the paths that go on here: one, or one for each in braces.
-    fn names(&self, at: usize) -> Vec<&Token> {
-        if self.tokens[at].text != "{" {
-            return vec![&self.tokens[at]];
+    fn is(&self, at: usize, text: &str) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.text == text)
+    }
+
+    /// The paths that go on here, each with its line: one, or one for each in braces. Two words say which room is meant.
+    fn paths(&self, module: &[String], at: usize) -> Vec<(usize, Vec<String>)> {
+        let Token { line, text } = &self.tokens[at];
+        if text == "{" {
+            return self.in_braces(at).into_iter().flat_map(|at| self.paths(module, at)).collect();
         }
-        let (mut depth, mut names) = (0, Vec::new());
-        for pair in self.tokens[at..].windows(2) {
-            match pair[0].text.as_str() {
+        let path = [module, &[text.clone()]].concat();
+        let goes_on = path.len() < 2 && self.is(at + 1, ":") && self.is(at + 2, ":");
+        if goes_on { self.paths(&path, at + 3) } else { vec![(*line, path)] }
+    }
+
+    /// Where the parts of a path in braces begin.
+    fn in_braces(&self, at: usize) -> Vec<usize> {
+        let (mut depth, mut begins) = (0, Vec::new());
+        for at in at..self.tokens.len() - 1 {
+            let text = self.tokens[at].text.as_str();
+            match text {
                 "{" => depth += 1,
                 "}" => depth -= 1,
                 _ => {}
@@ -128,18 +176,18 @@ impl File {
             if depth == 0 {
                 break;
             }
-            if depth == 1 && matches!(pair[0].text.as_str(), "{" | ",") {
-                names.push(&pair[1]);
+            if depth == 1 && matches!(text, "{" | ",") && self.tokens[at + 1].text != "}" {
+                begins.push(at + 1);
             }
         }
-        names
+        begins
     }
 
     /// What the root gives out of its rooms by their own names.
-    fn re_exports(&self, rooms: &BTreeSet<String>) -> Vec<(String, String)> {
+    fn re_exports(&self, rooms: &Rooms) -> Vec<(String, String)> {
         let uses = self.tokens.split(|token| token.text == ";").filter_map(|item| {
             let begin = item.iter().position(|token| token.text == "use")?;
-            let room = rooms.get(&item.get(begin + 1)?.text)?;
+            let room = rooms.0.get(&item.get(begin + 1)?.text)?;
             Some(item[begin + 2..].iter().map(|token| (token.text.clone(), room.clone())))
         });
         uses.flatten().filter(|(name, _)| is_word(name)).collect()
@@ -314,8 +362,8 @@ mod kept { use crate::attic; }
     fn production_code_is_read_and_tests_comments_and_texts_are_not() {
         let names =
             ["attic", "block", "cellar", "comment", "floor", "inner", "lamps", "near", "of_tests", "quoted"];
-        let rooms: BTreeSet<_> =
-            words(&names).into_iter().chain(words(&["raw", "roof", "not_a_comment"])).collect();
+        let rooms =
+            Rooms(words(&names).into_iter().chain(words(&["raw", "roof", "not_a_comment"])).collect());
         let re_exports = BTreeMap::from([("Lamp".to_owned(), "lamps".to_owned())]);
         let file = File::read(words(&["floor", "corner"]), TEXT);
         let found: Vec<_> =
@@ -335,9 +383,21 @@ mod kept { use crate::attic; }
     }
 
     #[test]
+    fn a_room_within_a_room_is_a_room_of_its_own() {
+        const TEXT: &str = "use super::super::chest::Lid; use super::own; use super::super::Rafter;
+use crate::attic::{Beam, corner::Web, chest::Lid}; use crate::{attic::chest, cellar};";
+        let rooms = Rooms(words(&["attic", "attic/chest", "attic/corner", "cellar"]).into_iter().collect());
+        let uses = File::read(words(&["attic", "corner", "web"]), TEXT).uses(&rooms, &BTreeMap::new());
+        let found: Vec<_> =
+            uses.iter().map(|used| (used.room.as_str(), used.line, used.names.as_str())).collect();
+        let expected = [(1, "attic/chest"), (1, "attic"), (2, "attic"), (2, "attic/chest"), (2, "cellar")];
+        assert_eq!(found, expected.map(|(line, names)| ("attic/corner", line, names)));
+    }
+
+    #[test]
     fn what_the_root_gives_out_belongs_to_its_room() {
         let lib = File::read(words(&["lib"]), "pub mod lamps; pub use lamps::{Bulb, Lamp}; use std::fmt;");
-        let rooms = words(&["lamps"]).into_iter().collect();
+        let rooms = Rooms(words(&["lamps"]).into_iter().collect());
         assert_eq!(
             lib.re_exports(&rooms),
             [("Bulb".to_owned(), "lamps".to_owned()), ("Lamp".to_owned(), "lamps".to_owned())]

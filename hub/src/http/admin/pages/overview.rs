@@ -181,7 +181,7 @@ fn words(outcome: &str) -> &str {
         "blocked_ip" => "Address not allowed",
         "connection" => "No connection",
         "not_sent" => "Not sent: no file descriptor",
-        "held_back" => "Held back: not confirmed there",
+        "unconfirmed" => "Not sent: unconfirmed address",
         other => other,
     }
 }

@@ -1,0 +1,179 @@
+//! An active subscription: how far it is, and what it waits for.
+
+use std::time::{Duration, Instant};
+
+use resync_core::datetime::DateTime;
+
+use crate::store::{FailureClass, Laggard, Offset, SubscriptionId, TopicId};
+
+/// A subscription that is being served. An idle one needs no more than its entry in the table.
+#[derive(Debug)]
+pub(super) struct ActiveSubscription {
+    /// It is done through here.
+    pub(super) cursor: Offset,
+    /// Failed attempts since something was delivered or given up: the longer the streak, the longer the pauses.
+    pub(super) attempts: u16,
+    /// Failed attempts at the next notification. Where only the newest version counts, these may be fewer.
+    pub(super) tries: u16,
+    /// How many of the last ones in a row may be for what was sent.
+    pub(super) faults: u16,
+    /// How often its host had answered when it failed last.
+    pub(super) answers: u32,
+    pub(super) failing: Option<FailingSince>,
+    /// How many times in a row nothing was sent, since its name leads to an unconfirmed address.
+    pub(super) unconfirmed_times: u16,
+    pub(super) class: FailureClass,
+    pub(super) phase: Phase,
+    /// The next notification may be the cause of the failures: the one after it is tried.
+    pub(super) suspect: Option<Poison>,
+    /// It has a record of its own.
+    pub(super) saved: bool,
+    /// In which checkpoint interval it was taken up.
+    pub(super) joined: u32,
+}
+
+/// Since when there are only failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FailingSince {
+    /// When it began, by the wall clock.
+    pub(super) since: DateTime,
+    /// How long it had lasted …
+    pub(super) before: Duration,
+    /// … at this moment. A wall clock that is set makes no streak longer.
+    pub(super) counted: Instant,
+}
+
+impl FailingSince {
+    /// From now on.
+    pub(super) fn new(wall: DateTime, monotonic: Instant) -> Self {
+        Self { since: wall, before: Duration::ZERO, counted: monotonic }
+    }
+
+    /// How long it has lasted.
+    pub(super) fn lasts(&self, now: Instant) -> Duration {
+        self.before + now.saturating_duration_since(self.counted)
+    }
+}
+
+/// A notification that a server failed at again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Poison {
+    pub(super) class: FailureClass,
+    pub(super) status: Option<u16>,
+    /// When it failed last …
+    pub(super) failed: Instant,
+    /// … and when it would be tried again.
+    pub(super) due: Instant,
+}
+
+/// What an active subscription waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A permit of its host.
+    Waiting,
+    /// An answer.
+    InFlight,
+    /// The next attempt's time.
+    Backoff(Instant),
+    /// The end of the sweep: it is at the target already.
+    Parked,
+    /// A notification that it is owed, and this moment. It is ahead of the sweep, or nothing has succeeded since it failed:
+    /// that must be remembered.
+    Remembered(Instant),
+}
+
+impl ActiveSubscription {
+    /// One that is done through here and has not failed; since which checkpoint it is active.
+    pub(super) fn waiting(cursor: Offset, joined: u32) -> Self {
+        Self {
+            cursor,
+            attempts: 0,
+            tries: 0,
+            faults: 0,
+            answers: 0,
+            failing: None,
+            unconfirmed_times: 0,
+            class: FailureClass::Slow,
+            phase: Phase::Waiting,
+            suspect: None,
+            saved: false,
+            joined,
+        }
+    }
+
+    /// It has got what stands at this offset.
+    pub(super) fn delivered(&mut self, offset: Offset) {
+        self.passed(offset);
+        self.failing = None;
+        self.class = FailureClass::Slow;
+    }
+
+    /// It goes on after this offset, which it has got or never will.
+    pub(super) fn passed(&mut self, offset: Offset) {
+        self.cursor = offset;
+        self.attempts = 0;
+        self.tries = 0;
+        self.faults = 0;
+        self.unconfirmed_times = 0;
+    }
+
+    /// Its subscriber has confirmed it: a 410 is the first one again.
+    pub(super) fn confirmed(&mut self) {
+        if self.class == FailureClass::Gone {
+            self.attempts = 0;
+            self.tries = 0;
+            self.failing = None;
+            self.class = FailureClass::Slow;
+        }
+    }
+
+    /// It gets what comes after this offset once more. An answer to a request that is under way counts no more.
+    pub(super) fn rewind(&mut self, to: Offset) {
+        self.passed(to);
+        self.suspect = None;
+        if self.phase != Phase::InFlight {
+            self.phase = Phase::Waiting;
+        }
+    }
+
+    /// Whether it is owed nothing and yet remembered.
+    pub(super) fn is_remembered(&self) -> bool {
+        matches!(self.phase, Phase::Remembered(_))
+    }
+
+    /// Whether its last attempt failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing.is_some()
+    }
+
+    /// Whether its next attempt is a retry, which goes behind first attempts.
+    pub(super) fn is_retry(&self) -> bool {
+        self.is_failing() || self.unconfirmed_times > 0
+    }
+
+    pub(super) fn laggard(
+        &self,
+        topic: TopicId,
+        subscription: SubscriptionId,
+        now: Instant,
+        wall: DateTime,
+    ) -> Laggard {
+        let next_attempt = match self.phase {
+            Phase::Backoff(due) | Phase::Remembered(due) => later(wall, due.saturating_duration_since(now)),
+            Phase::Waiting | Phase::InFlight | Phase::Parked => wall,
+        };
+        Laggard {
+            topic,
+            subscription,
+            cursor: self.cursor,
+            attempts: self.attempts,
+            next_attempt,
+            failing_since: self.failing.map(|failing| failing.since),
+            class: self.class,
+        }
+    }
+}
+
+fn later(wall: DateTime, pause: Duration) -> DateTime {
+    DateTime::from_system_time(wall.to_system_time() + pause)
+}

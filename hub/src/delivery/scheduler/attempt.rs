@@ -1,0 +1,163 @@
+//! A request that the scheduler wants to be made, and what became of it.
+
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+
+use super::breaker::Sign;
+use super::host::{HostId, Permit};
+#[cfg(test)]
+use super::lanes::Lane;
+use super::schedule::Outcome;
+use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
+
+/// A request to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// The topic.
+    pub(crate) topic: TopicId,
+    /// Who gets it.
+    pub(crate) subscription: SubscriptionId,
+    /// The notification.
+    pub(crate) offset: Offset,
+    /// The newest fetched version: older ones that are fetched too need not be sent.
+    pub(crate) latest: Offset,
+    /// Nothing but fetched versions is owed.
+    pub(crate) newest_only: bool,
+    /// How many times this has been tried, this one included.
+    pub(crate) number: u16,
+    /// Its concurrency permit.
+    pub(crate) permit: Permit,
+    /// The notification before it has failed a moment ago: does the subscriber refuse everything, or that one only?
+    pub(crate) probe: bool,
+    /// The last attempt for this subscription was delivered.
+    pub(crate) was_delivered: bool,
+    /// Who is taken up next.
+    pub(crate) ahead: Ahead,
+    /// Whether the subscription is needed again soon.
+    pub(crate) keep: Keep,
+    /// Its host.
+    pub(crate) host: HostId,
+    /// How often that had confirmed anything when the attempt began.
+    pub(crate) confirmations: u32,
+    /// The end of its subscription's lease, which each yes of the subscriber puts off.
+    pub(crate) lease_end: DateTime,
+}
+
+/// What to do with a notification that the log has for an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Find {
+    /// It is the one to send.
+    Send,
+    /// Retention has removed what was sought.
+    Gap,
+    /// It is superseded: the next one is to be looked for.
+    Pass,
+    /// What was sought is superseded and gone; there may be posted ones before this.
+    Later,
+}
+
+impl Attempt {
+    /// Where to look first: at the next notification, or at the newest version where only that counts.
+    pub(crate) fn sought(&self) -> Offset {
+        if self.newest_only { self.latest } else { self.offset }
+    }
+
+    /// What the first notification at or after `sought` is to this attempt. Only where posted and fetched content are mixed are
+    /// there versions to be passed one by one.
+    pub(crate) fn judge(&self, sought: Offset, found: Offset, rule: Rule) -> Find {
+        if self.newest_only {
+            if found == sought { Find::Send } else { Find::Later }
+        } else if found > sought {
+            Find::Gap
+        } else if rule == Rule::Every || found >= self.latest {
+            Find::Send
+        } else {
+            Find::Pass
+        }
+    }
+}
+
+/// What became of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Finished {
+    /// A request was made for this offset (the attempt's, or a newer version's).
+    Answered {
+        /// What was sent.
+        offset: Offset,
+        /// How that ended.
+        outcome: Outcome,
+    },
+    /// The log no longer holds what is owed, from the first of these to before the second.
+    Gap {
+        /// The first that is missing.
+        from: Offset,
+        /// Where to go on.
+        next: Offset,
+    },
+    /// There never was anything to send before this one.
+    Passed {
+        /// Where to go on.
+        next: Offset,
+    },
+    /// The version that was to be sent is superseded and no longer in the log: the next sweep is about what came after it.
+    Superseded,
+    /// The store could not be read: nothing was tried.
+    Postponed,
+    /// The subscription's record is damaged: nothing can be sent until the store is repaired.
+    Unreadable,
+    /// The name leads to an unconfirmed address, whose rate limit is used up: nothing was sent, and nothing may be for so long.
+    RateLimited(Duration),
+    /// The name leads to an unconfirmed address, and re-verification is not over: nothing was sent.
+    Reverifying,
+    /// The subscription has ended meanwhile.
+    SubscriptionEnded,
+}
+
+impl Finished {
+    /// What it says about the host.
+    pub(super) fn sign(&self) -> Sign {
+        match self {
+            Self::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
+                FailureClass::Trouble if failure.status.is_none() => Sign::Silent,
+                FailureClass::Trouble => Sign::Trouble,
+                FailureClass::Slow | FailureClass::Refused | FailureClass::Gone | FailureClass::Unsent => {
+                    Sign::Alive
+                }
+            },
+            Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
+            Self::Gap { .. }
+            | Self::Passed { .. }
+            | Self::Superseded
+            | Self::Postponed
+            | Self::Unreadable
+            | Self::RateLimited(_)
+            | Self::Reverifying
+            | Self::SubscriptionEnded => Sign::None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Attempt {
+    /// A first attempt in a topic of posted notifications.
+    pub(crate) fn first(topic: TopicId, offset: Offset) -> Self {
+        let begun = std::time::Instant::now();
+        Self {
+            topic,
+            subscription: SubscriptionId(7),
+            offset,
+            latest: Offset(0),
+            newest_only: false,
+            number: 1,
+            permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, begun },
+            probe: false,
+            was_delivered: false,
+            ahead: Ahead::Topic,
+            keep: Keep::Ready,
+            host: HostId::new(0),
+            confirmations: 0,
+            lease_end: DateTime::now(),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a checkpoint saves of a shard.
+
+use super::Scheduler;
+use super::clock::Now;
+use super::topic::TopicState;
+use crate::store::Checkpoint;
+
+impl Scheduler {
+    /// The progress since the last checkpoint, to be saved as a whole.
+    pub(crate) fn checkpoint(&mut self, now: Now) -> Checkpoint {
+        let (skips, gaps) = (std::mem::take(&mut self.skips), std::mem::take(&mut self.gaps));
+        let replayed = std::mem::take(&mut self.replayed);
+        let mut checkpoint = Checkpoint { skips, gaps, replayed, ..Checkpoint::default() };
+        let number = self.checkpoints;
+        self.checkpoints = self.checkpoints.wrapping_add(1);
+        for id in std::mem::take(&mut self.touched) {
+            let Some(topic) = self.topics.get_mut(&id) else { continue };
+            let part = topic.checkpoint(number, now.monotonic, now.wall);
+            checkpoint.watermarks.extend(part.watermark.map(|mark| (id, mark)));
+            checkpoint.laggards.extend(part.laggards);
+            checkpoint.caught_up.extend(part.caught_up.into_iter().map(|subscription| (id, subscription)));
+            self.settle_quietly(id);
+            match self.topics.get(&id) {
+                Some(topic) if topic.is_unused() => drop(self.topics.remove(&id)),
+                Some(topic) if topic.is_unsaved() => drop(self.touched.insert(id)),
+                Some(_) | None => {}
+            }
+        }
+        checkpoint
+    }
+
+    /// Before the last checkpoint of this life: what is still active becomes a laggard. What a sweep has delivered behind it would be
+    /// delivered again in the next life.
+    pub(crate) fn detach_all(&mut self) {
+        let topics: Vec<_> = self.topics.keys().copied().collect();
+        for id in topics {
+            self.topics.get_mut(&id).map(TopicState::detach_all);
+            self.settle(id);
+        }
+    }
+
+    /// Whether there is progress to save.
+    pub(crate) fn has_progress(&self) -> bool {
+        !(self.touched.is_empty()
+            && self.skips.is_empty()
+            && self.gaps.is_empty()
+            && self.replayed.is_empty())
+    }
+}

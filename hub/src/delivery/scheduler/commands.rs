@@ -1,0 +1,132 @@
+//! What an operator may do with the deliveries of a shard: retry, skip, replay.
+
+use super::Scheduler;
+use super::active::Phase;
+use super::clock::Now;
+use super::schedule::GivenUp;
+use super::wait_queue::LastAttempt;
+use crate::store::{Offset, Replayed, Skip, SubscriptionId, TopicId};
+
+/// What the operator wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Subscriptions that wait for another attempt get it now, and open circuit breakers let a probe through.
+    Retry(Target),
+    /// The next notification is given up for this subscription and recorded as skipped. Not while it is on its way.
+    Skip(SubscriptionId),
+    /// Notifications from this offset on are delivered once more, as far as the log still holds them and they are younger than
+    /// the subscription.
+    Replay {
+        /// The topic.
+        topic: TopicId,
+        /// One of its subscriptions; `None`: all of them.
+        subscription: Option<SubscriptionId>,
+        /// The first one.
+        from: Offset,
+    },
+}
+
+/// Whom a retry is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// All late subscriptions of a topic.
+    Topic(TopicId),
+    /// This one.
+    Subscription(SubscriptionId),
+    /// All late subscriptions with this origin.
+    Host(String),
+}
+
+impl Scheduler {
+    /// Carries out a command; returns how many subscriptions of this shard that concerns.
+    pub(crate) fn execute(&mut self, command: &Command, now: Now) -> usize {
+        match command {
+            Command::Retry(target) => self.retry(target),
+            Command::Skip(id) => {
+                self.topic_of(*id).map_or(0, |topic| usize::from(self.give_up(topic, *id, now)))
+            }
+            Command::Replay { topic, subscription: Some(id), from } => {
+                usize::from(self.replay(*topic, *id, *from, now))
+            }
+            Command::Replay { topic, subscription: None, from } => self.replay_topic(*topic, *from, now),
+        }
+    }
+
+    fn retry(&mut self, target: &Target) -> usize {
+        let host = match target {
+            Target::Host(origin) => self.hosts.find(origin),
+            Target::Topic(_) | Target::Subscription(_) => None,
+        };
+        let (mut concerned, mut open) = (Vec::new(), Vec::new());
+        for (topic, state) in &mut self.topics {
+            let chosen = |id, of| match target {
+                Target::Host(_) => Some(of) == host,
+                Target::Topic(wanted) => wanted == topic,
+                Target::Subscription(wanted) => *wanted == id,
+            };
+            let (ended, waiting) = state.end_pauses(chosen);
+            concerned.extend(ended.into_iter().map(|(of, id)| (of, (*topic, id))));
+            open.extend(waiting.into_iter().filter(|of| self.hosts.is_open(*of)));
+        }
+        if let Some(host) = host {
+            self.hosts.probe_now(host);
+        }
+        for (of, waiter) in &concerned {
+            self.hosts.wait(*of, *waiter, LastAttempt::Failed);
+            self.hosts.probe_now(*of);
+            self.touched.insert(waiter.0);
+        }
+        for of in &open {
+            self.hosts.probe_now(*of);
+        }
+        concerned.len() + open.len()
+    }
+
+    fn give_up(&mut self, topic: TopicId, id: SubscriptionId, now: Now) -> bool {
+        let Some(state) = self.topics.get_mut(&topic) else { return false };
+        let goal = state.goal();
+        let Some(active) = state.active_mut(id) else { return false };
+        if active.phase == Phase::InFlight || active.cursor >= goal {
+            return false;
+        }
+        let offset = active.cursor.next();
+        let class = active.class;
+        active.passed(offset);
+        active.suspect = None;
+        let skip = Skip { topic, subscription: id, offset, at: now.wall, class, status: None };
+        self.skip(skip, GivenUp::Operator);
+        self.go_on(topic, id, now);
+        true
+    }
+
+    fn replay(&mut self, topic: TopicId, id: SubscriptionId, from: Offset, now: Now) -> bool {
+        let Some(state) = self.topics.get_mut(&topic) else { return false };
+        let Some(slot) = state.entry(id).copied().filter(|slot| slot.lease_end > now.wall) else {
+            return false;
+        };
+        let rewound = state.rewind(id, from);
+        if rewound {
+            self.owe_again(Replayed { topic, subscription: Some(id), from });
+            self.hosts.wait(slot.host, (topic, id), LastAttempt::Failed);
+            self.settle(topic);
+        }
+        rewound
+    }
+
+    /// What was given up is owed again.
+    fn owe_again(&mut self, replayed: Replayed) {
+        self.skips.retain(|skip| !replayed.covers(skip));
+        self.replayed.push(replayed);
+    }
+
+    fn replay_topic(&mut self, topic: TopicId, from: Offset, now: Now) -> usize {
+        let Some(state) = self.topics.get_mut(&topic).filter(|state| from <= state.head()) else { return 0 };
+        for (host, id) in state.rewind_all(from) {
+            self.hosts.wait(host, (topic, id), LastAttempt::Failed);
+        }
+        let concerned = state.entries().filter(|(_, slot)| slot.lease_end > now.wall).count();
+        self.owe_again(Replayed { topic, subscription: None, from });
+        self.settle(topic);
+        concerned
+    }
+}

@@ -1,0 +1,306 @@
+//! One callback origin of a shard: what waits for it, what it has under way, and how it has answered.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::lanes::Lane;
+use super::networks::Network;
+use super::slowness::ResponseTime;
+use super::wait_queue::{LastAttempt, WaitQueue};
+use crate::store::{SubscriptionId, TopicId};
+
+/// An origin, as a small number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HostId(u32);
+
+impl HostId {
+    pub(super) fn new(index: usize) -> Self {
+        Self(u32::try_from(index).expect("fewer than 2^32 origins fit into memory"))
+    }
+
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A subscription that waits for its host.
+pub(super) type Waiter = (TopicId, SubscriptionId);
+
+/// A concurrency permit, as it is taken and given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Permit {
+    /// Whose share of the requests under way it is of.
+    pub(crate) lane: Lane,
+    /// Whether it is for a subscription whose last attempt was delivered.
+    pub(super) is_proven: bool,
+    /// Whether the host is known to take long for an answer.
+    pub(super) takes_long: bool,
+    /// When it was taken.
+    pub(super) begun: Instant,
+}
+
+impl Permit {
+    /// When it was taken, if that may keep the worker busy: while an answer is known to take long, the worker does something else.
+    pub(crate) fn busy_from(self) -> Option<Instant> {
+        (!self.takes_long).then_some(self.begun)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) origin: Arc<str>,
+    /// Where requests to it went last, or where it has confirmed.
+    pub(super) address: Option<IpAddr>,
+    /// Its requests under way are counted there too.
+    pub(super) network: Arc<Network>,
+    /// Subscriptions with this origin.
+    pub(super) subscriptions: u32,
+    pub(super) in_flight: u32,
+    /// So many of these are for subscriptions whose last attempt was not delivered.
+    pub(super) unproven: u32,
+    /// So many of these have a permit of each lane.
+    pub(super) in_lanes: [u32; Lane::ALL.len()],
+    /// So many of these have been under way for longer than a quick answer takes …
+    pub(super) hanging: u32,
+    /// … and so many of those are for subscriptions whose last attempt was not delivered.
+    pub(super) unproven_hanging: u32,
+    /// How often it has confirmed anything.
+    pub(super) confirmations: u32,
+    /// Who waits for a first attempt.
+    pub(super) first: WaitQueue,
+    /// Who waits for another attempt after a failure.
+    pub(super) retries: WaitQueue,
+    /// The queues of hosts that it stands in.
+    pub(super) in_ready: [bool; 3],
+    /// It has been slow, and is until so many more answers have come quickly, one after the other.
+    pub(super) quick_owed: u32,
+    pub(super) response_time: ResponseTime,
+    /// It has a breaker.
+    pub(super) in_trouble: bool,
+    next_is_retry: bool,
+    /// Of first attempts, and of retries: how many preferred ones were served since the last one in turn.
+    preferred: [u8; 2],
+    /// How often it has answered, be it with a refusal.
+    pub(super) answers: u32,
+    /// To whom something was delivered last …
+    last_delivered: Option<RecentDelivery>,
+    /// … and in other topics before: one tenant alone must not make the host forget the others.
+    delivered_before: Vec<RecentDelivery>,
+}
+
+/// How many of other topics are remembered.
+const DELIVERED_BEFORE: usize = 3;
+
+/// A subscription to which something was delivered.
+#[derive(Clone, Copy, Debug)]
+struct RecentDelivery {
+    who: Waiter,
+    /// Whether it waits, and if so for a retry.
+    waits: Option<bool>,
+}
+
+/// Who may be served at a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Candidates {
+    /// Whose turn it is.
+    InTurn,
+    /// A proven one, whose last attempt was delivered, else whose turn it is.
+    ProvenFirst,
+    /// One of those to which something was delivered last, then a proven one, then whose turn it is: no backlog keeps the others out.
+    RecentlyDeliveredFirst,
+    /// One of those to which something was delivered last.
+    RecentlyDelivered,
+    /// One of these, else a proven one.
+    Proven,
+    /// One of these, else one that has not failed.
+    NotFailing,
+    /// One of these, else anybody.
+    Anybody,
+}
+
+/// What kind of subscription was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    /// One of those to which something was delivered last.
+    RecentlyDelivered,
+    /// Its last attempt was delivered.
+    Proven,
+    /// Has not failed.
+    NotFailing,
+    /// Has failed before.
+    Failing,
+}
+
+impl Chosen {
+    /// The lower, the better a choice where not all may be sent something.
+    fn rank(self) -> u8 {
+        match self {
+            Self::RecentlyDelivered => 0,
+            Self::Proven => 1,
+            Self::NotFailing | Self::Failing => 2,
+        }
+    }
+}
+
+impl Host {
+    pub(super) fn new(origin: Arc<str>, address: Option<IpAddr>, network: Arc<Network>) -> Self {
+        Self {
+            origin,
+            address,
+            network,
+            subscriptions: 0,
+            in_flight: 0,
+            unproven: 0,
+            in_lanes: Default::default(),
+            hanging: 0,
+            unproven_hanging: 0,
+            confirmations: 0,
+            first: WaitQueue::new(),
+            retries: WaitQueue::new(),
+            in_ready: [false; 3],
+            quick_owed: 0,
+            response_time: ResponseTime::default(),
+            in_trouble: false,
+            next_is_retry: false,
+            preferred: [0; 2],
+            answers: 0,
+            last_delivered: None,
+            delivered_before: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        self.subscriptions == 0 && self.in_flight == 0 && self.in_ready == [false; 3]
+    }
+
+    /// Whether it is slow by itself, or far above its peers; `bound` says what that is, where others find no permit.
+    pub(super) fn is_slow(&self, bound: Option<u32>) -> bool {
+        self.quick_owed > 0
+            || self.hanging > 0
+            || bound.is_some_and(|bound| self.response_time.is_above(bound))
+    }
+
+    /// Puts a subscription behind those of its topic: for a retry, if its last attempt failed.
+    pub(super) fn wait(&mut self, waiter: Waiter, last: LastAttempt, now: Instant) {
+        let is_retry = last == LastAttempt::Failed;
+        self.queue(is_retry).push(waiter, last, now);
+        self.set_waits(waiter, Some(is_retry));
+    }
+
+    fn queue(&mut self, is_retry: bool) -> &mut WaitQueue {
+        if is_retry { &mut self.retries } else { &mut self.first }
+    }
+
+    fn set_waits(&mut self, waiter: Waiter, waits: Option<bool>) {
+        let known = self.last_delivered.iter_mut().chain(&mut self.delivered_before);
+        known.filter(|known| known.who == waiter).for_each(|known| known.waits = waits);
+    }
+
+    /// Something was delivered to this one, which waits for nothing now.
+    pub(super) fn delivered(&mut self, who: Waiter) {
+        let Some(last) = self.last_delivered.replace(RecentDelivery { who, waits: None }) else { return };
+        if last.who.0 != who.0 {
+            self.delivered_before.retain(|before| before.who.0 != who.0);
+            self.delivered_before.truncate(DELIVERED_BEFORE - 1);
+            self.delivered_before.insert(0, last);
+        }
+    }
+
+    /// The lanes in which one of these waits.
+    pub(super) fn lanes(&self, candidates: Candidates, is_slow: bool) -> [bool; 3] {
+        let [first, retry] = [false, true].map(|is_retry| self.choice(candidates, is_retry).is_some());
+        if is_slow { [false, false, first || retry] } else { [first, retry, false] }
+    }
+
+    /// The one that waits there of those to which something was delivered last.
+    fn recently_delivered(&self, is_retry: bool) -> Option<Waiter> {
+        let mut known = self.last_delivered.iter().chain(&self.delivered_before);
+        known.find(|known| known.waits == Some(is_retry)).map(|known| known.who)
+    }
+
+    /// The best of these among those that wait for a retry, or for a first attempt.
+    fn choice(&self, candidates: Candidates, is_retry: bool) -> Option<Chosen> {
+        let in_turn = matches!(candidates, Candidates::InTurn | Candidates::ProvenFirst);
+        let alternates = candidates == Candidates::RecentlyDeliveredFirst;
+        let preferred = if alternates { self.preferred[usize::from(is_retry)] } else { 0 };
+        if !in_turn && preferred == 0 && self.recently_delivered(is_retry).is_some() {
+            return Some(Chosen::RecentlyDelivered);
+        }
+        let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::RecentlyDelivered);
+        if may_be_proven && preferred < 2 && !is_retry && self.first.has_delivered() {
+            return Some(Chosen::Proven);
+        }
+        let (queue, chosen) =
+            if is_retry { (&self.retries, Chosen::Failing) } else { (&self.first, Chosen::NotFailing) };
+        let may_be = match candidates {
+            Candidates::InTurn | Candidates::ProvenFirst | Candidates::RecentlyDeliveredFirst => true,
+            Candidates::RecentlyDelivered | Candidates::Proven => false,
+            Candidates::NotFailing => !is_retry,
+            Candidates::Anybody => !is_retry || self.first.is_empty(),
+        };
+        (may_be && !queue.is_empty()).then_some(chosen)
+    }
+
+    /// The next one of these in a lane. A host may have become slow, or quick again, since it got into its queue.
+    pub(super) fn choose(
+        &mut self,
+        candidates: Candidates,
+        lane: Lane,
+        is_slow: bool,
+    ) -> Option<(Waiter, Chosen, LastAttempt)> {
+        let is_retry = match lane {
+            Lane::First | Lane::Retry if is_slow => return None,
+            Lane::First => false,
+            Lane::Retry => true,
+            Lane::Slow if !is_slow => return None,
+            Lane::Slow => self.is_next_retry(candidates),
+        };
+        let chosen = self.choice(candidates, is_retry)?;
+        if candidates == Candidates::RecentlyDeliveredFirst {
+            self.preferred[usize::from(is_retry)] = match chosen {
+                Chosen::RecentlyDelivered => 1,
+                Chosen::Proven => 2,
+                Chosen::NotFailing | Chosen::Failing => 0,
+            };
+        }
+        let is_recent = chosen == Chosen::RecentlyDelivered;
+        let recent = if is_recent { self.recently_delivered(is_retry) } else { None };
+        let queue = self.queue(is_retry);
+        let next = match recent {
+            Some(recent) => queue.remove(recent).map(|last| (recent, last)),
+            None if chosen == Chosen::Proven => queue.pop_delivered(),
+            None => queue.pop(),
+        };
+        // A subscription that waited and was removed meanwhile waits no more either.
+        if let Some(waiter) = recent.or(next.map(|(waiter, _)| waiter)) {
+            self.set_waits(waiter, None);
+        }
+        let (waiter, last) = next?;
+        Some((waiter, chosen, last))
+    }
+
+    /// At a slow host both kinds wait for the same permits: in turn, unless one is the better choice.
+    fn is_next_retry(&mut self, candidates: Candidates) -> bool {
+        let [first, retry] = [false, true].map(|is_retry| self.choice(candidates, is_retry));
+        match (first, retry) {
+            (None, _) => true,
+            (_, None) => false,
+            (Some(first), Some(retry)) if first.rank() != retry.rank() => retry.rank() < first.rank(),
+            (Some(_), Some(_)) => {
+                self.next_is_retry = !self.next_is_retry;
+                self.next_is_retry
+            }
+        }
+    }
+
+    /// Lets it be on another network, together with its requests under way.
+    pub(super) fn moves(&mut self, network: Arc<Network>) {
+        for lane in Lane::ALL {
+            let requests = self.in_lanes[lane as usize] as usize;
+            network.add(lane, requests);
+            self.network.subtract(lane, requests);
+        }
+        self.network = network;
+    }
+}

@@ -1,0 +1,252 @@
+//! Which request to make next.
+
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+use super::Scheduler;
+use super::active::Phase;
+use super::attempt::Attempt;
+use super::clock::Now;
+use super::host::{HostId, Permit};
+use super::lanes::{Lane, OpenLanes};
+use super::subscription_table::SubscriptionEntry;
+use super::topic::{Step, TopicState};
+use super::wait_queue::LastAttempt;
+use crate::store::{Ahead, Ended, Keep, SubscriptionId, TopicId};
+
+/// How long a subscription waits whose lease is over by a clock that is in doubt.
+const WITHHELD: Duration = Duration::from_secs(30);
+/// How long permits count as scarce after they were.
+const SCARCE: Duration = Duration::from_secs(5);
+
+/// How long after a failure the next notification shows whether the failure was for what was sent. Later than this the host may have been
+/// down, and up again: what failed then is as good as any other.
+const MOMENT: Duration = Duration::from_secs(5);
+
+/// A subscription that could be served and was not for longer than this is past due.
+const PAST_DUE: Duration = Duration::from_secs(60);
+
+/// Subscriptions that are looked at in one call to find some that may have one of the last permits.
+const SPARES: usize = 32;
+
+/// More subscriptions than this are not kept ready for the next notification: as many again, in each shard, are what the
+/// recipients of smaller topics take.
+pub(super) const MANY: usize = 2_048;
+/// A topic with no more than this is done in a turn or two. Where many topics wait, those whose records stand behind it are soon next.
+const FEW: usize = 32;
+
+impl Scheduler {
+    /// The next request to make, as long as there is one that may be made now in an open lane. There may be one in the next
+    /// call if this one [was interrupted](Self::is_interrupted).
+    pub(crate) fn next(&mut self, now: Now, open: OpenLanes) -> Option<Attempt> {
+        self.interrupted = self.fire_timers(now);
+        self.hosts.wake(now.monotonic);
+        let mut steps = self.limits.steps;
+        // A subscription that is taken up wants a first attempt. Without a permit it would wait here and become a laggard, for nothing but
+        // the hub's own haste.
+        let sweeps = open.has(Lane::First);
+        // Each call takes up something new before it serves what waits, so that neither starves the other.
+        if open.is_scarce() {
+            self.scarce_until = now.monotonic + SCARCE;
+        }
+        self.took_own = false;
+        if sweeps {
+            self.sweep_one(now, &mut steps, None);
+            // Where permits are few, subscriptions that wait for others of their own host must not stand before the rest of their topic.
+            let mut own = SPARES;
+            while std::mem::take(&mut self.took_own) && self.sweep_one(now, &mut own, None) {}
+        }
+        // Nor where the last permits are reserved: only what gets one of them at once is taken up.
+        let mut spares = if open.spare() > 0 { SPARES } else { 0 };
+        for _ in 0..self.limits.steps {
+            let Some((host, permit, (topic, id))) = self.hosts.take(open) else {
+                if sweeps && self.sweep_one(now, &mut steps, None) {
+                    continue;
+                }
+                if self.sweep_one(now, &mut spares, Some(open.spare())) {
+                    continue;
+                }
+                self.interrupted |= steps == 0;
+                return None;
+            };
+            match self.start(host, permit, topic, id, now) {
+                Some(attempt) => return Some(attempt),
+                None => self.hosts.release(host, permit),
+            }
+        }
+        self.interrupted = true;
+        None
+    }
+
+    /// Whether the last call for a request ended because it had taken long, not because there was nothing more to do.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// When the next timer is due, if any.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        let timer = self.timers.peek().map(|Reverse((due, ..))| *due);
+        timer.into_iter().chain(self.hosts.next_wake()).min()
+    }
+
+    /// Lets those whose pause is over wait for their hosts; returns whether there are more of them than it may look at.
+    fn fire_timers(&mut self, now: Now) -> bool {
+        for _ in 0..self.limits.steps {
+            let Some(Reverse((due, topic, id))) = self.timers.peek().copied() else { return false };
+            if due > now.monotonic {
+                return false;
+            }
+            self.timers.pop();
+            let Some(state) = self.topics.get_mut(&topic) else { continue };
+            let Some(host) = state.entry(id).map(|entry| entry.host) else { continue };
+            // A timer may be older than the present pause; only the one that belongs to it counts.
+            let Some(active) = state.active_mut(id).filter(|active| active.phase == Phase::Backoff(due))
+            else {
+                continue;
+            };
+            active.phase = Phase::Waiting;
+            self.hosts.wait(host, (topic, id), state.last_attempt(id));
+        }
+        self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now.monotonic)
+    }
+
+    /// Lets the next topic in turn take up one subscription; returns whether anything moved. `steps` says at how many it may look, and
+    /// `spare` how many permits there are, if they are not for everybody.
+    fn sweep_one(&mut self, now: Now, steps: &mut usize, spare: Option<usize>) -> bool {
+        while *steps > 0
+            && let Some(id) = self.round_robin.next(|id| self.topics.get(&id).map_or(0, TopicState::bytes))
+        {
+            let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
+            let hosts = &self.hosts;
+            let may = |host| {
+                spare.is_none_or(|spare| hosts.may_spare(host, spare) || hosts.waits_for_its_own(host))
+            };
+            let (window, checkpoint) = (self.limits.window, self.checkpoints);
+            match topic.map(|topic| topic.step(window, checkpoint, now.monotonic, steps, may)) {
+                Some(Step::Wait(host, subscription, last)) => {
+                    self.touched.insert(id);
+                    let was_scarce = now.monotonic < self.scarce_until;
+                    self.took_own = was_scarce && self.hosts.waits_for_its_own(host);
+                    if spare.is_some() {
+                        self.hosts.note_no_permit(host);
+                    }
+                    self.hosts.wait(host, (id, subscription), last);
+                    return true;
+                }
+                Some(Step::Retry(host, subscription)) => {
+                    self.hosts.wait(host, (id, subscription), LastAttempt::Failed);
+                    return true;
+                }
+                Some(Step::Later(due, subscription)) => {
+                    self.timers.push(Reverse((due, id, subscription)));
+                    return true;
+                }
+                Some(Step::Interrupted) => {
+                    self.round_robin.pass();
+                    return false;
+                }
+                Some(Step::Busy(host)) => {
+                    self.hosts.note_no_permit(host);
+                    self.round_robin.pass();
+                }
+                Some(Step::Blocked) => {
+                    *steps = steps.saturating_sub(1);
+                    self.round_robin.leave();
+                    self.settle(id);
+                }
+                None => {
+                    *steps = steps.saturating_sub(1);
+                    self.round_robin.leave();
+                }
+            }
+        }
+        false
+    }
+
+    pub(super) fn join_round_robin(&mut self, id: TopicId) {
+        let more = self.topics.get(&id).is_some_and(|topic| topic.has_more(self.limits.window));
+        if more && !self.paused.contains(&id) {
+            self.round_robin.join(id);
+        }
+    }
+
+    fn start(
+        &mut self,
+        host: HostId,
+        permit: Permit,
+        topic: TopicId,
+        id: SubscriptionId,
+        now: Now,
+    ) -> Option<Attempt> {
+        let state = self.topics.get_mut(&topic)?;
+        if self.paused.contains(&topic) {
+            state.hold(id);
+            return None;
+        }
+        let SubscriptionEntry { lease_end, was_delivered, .. } = *state.entry(id)?;
+        if lease_end <= now.wall {
+            if self.clock.look(now) {
+                self.withhold(topic, id, WITHHELD, now);
+            } else {
+                self.end(topic, id, Ended::Expired, now);
+            }
+            return None;
+        }
+        let (goal, latest, posted) = (state.goal(), state.latest(), state.posted());
+        let active = state.active_mut(id).filter(|active| active.phase == Phase::Waiting)?;
+        if active.cursor >= goal {
+            self.go_on(topic, id, now);
+            return None;
+        }
+        if let Some(poison) = active.suspect.take_if(|poison| now.monotonic - poison.failed > MOMENT) {
+            self.back_off(topic, id, poison.due.saturating_duration_since(now.monotonic), now);
+            return None;
+        }
+        active.phase = Phase::InFlight;
+        let probe = active.suspect.is_some();
+        let (offset, number) = if probe {
+            (active.cursor.next().next(), 1)
+        } else {
+            (active.cursor.next(), active.tries.saturating_add(1))
+        };
+        let newest_only = posted < offset && offset <= latest;
+        let number = if newest_only && offset < latest { 1 } else { number };
+        let many_topics = self.round_robin.has_many();
+        // So many are served before this one is again, if it gets all that it is owed now.
+        let between = if many_topics { self.subscriptions } else { state.subscriptions() };
+        let keep =
+            if between > MANY && (newest_only || offset >= goal) { Keep::Nothing } else { Keep::Ready };
+        let ahead = if many_topics && state.subscriptions() <= FEW { Ahead::Shard } else { Ahead::Topic };
+        Some(Attempt {
+            topic,
+            subscription: id,
+            offset,
+            latest,
+            newest_only,
+            number,
+            permit,
+            probe,
+            was_delivered,
+            ahead,
+            keep,
+            host,
+            confirmations: self.hosts.confirmations(host),
+            lease_end,
+        })
+    }
+
+    /// How many subscriptions could have been served for a while and were not: they wait for a permit of a host whose breaker
+    /// is not open, for their turn in a sweep, or for an attempt whose time has come. To be called now and then, since it counts from what
+    /// the call before has seen. Takes time in proportion to hosts and topics, not to subscriptions.
+    pub(crate) fn past_due(&mut self, now: Instant) -> usize {
+        let Some(moment) = now.checked_sub(PAST_DUE) else { return 0 };
+        let paused = &self.paused;
+        let sweeping = self.topics.iter_mut().filter(|(id, _)| !paused.contains(*id));
+        let not_taken_up: usize = sweeping.map(|(_, topic)| topic.not_taken_up_since(moment, now)).sum();
+        let overdue = self.timers.peek().is_some_and(|Reverse((due, ..))| *due < moment);
+        // Only where nothing may be started do timers wait, and then no others matter.
+        let timers =
+            if overdue { self.timers.iter().filter(|Reverse((due, ..))| *due < moment).count() } else { 0 };
+        not_taken_up + timers + self.hosts.waiting_since(moment)
+    }
+}

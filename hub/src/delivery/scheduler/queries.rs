@@ -1,0 +1,211 @@
+//! What an operator sees of the deliveries of a shard: what is late, how far a subscription is, what is owed.
+
+use std::iter::Sum;
+use std::time::{Duration, Instant};
+
+use resync_core::datetime::DateTime;
+
+use super::Scheduler;
+use super::active::Phase;
+use super::hosts::OpenHost;
+use crate::store::{FailureClass, Offset, SubscriptionId, TopicId};
+
+/// A subscription that is behind, or whose last delivery failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateSubscription {
+    /// Its topic.
+    pub topic: TopicId,
+    /// Which one.
+    pub subscription: SubscriptionId,
+    /// Where its deliveries go.
+    pub origin: String,
+    /// It is done through here …
+    pub cursor: Offset,
+    /// … and this is the newest notification.
+    pub head: Offset,
+    /// Failed attempts at the next notification.
+    pub attempts: u16,
+    /// Why the last attempt failed.
+    pub class: FailureClass,
+    /// Since when there are only failures.
+    pub failing_since: Option<DateTime>,
+    /// When it is tried again; `None`: it is under way, or waits for its host.
+    pub next_attempt_in: Option<Duration>,
+    /// Nothing of its topic is delivered for now.
+    pub paused: bool,
+}
+
+/// How far one subscription is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// It is done through here …
+    pub cursor: Offset,
+    /// … and this is the newest notification.
+    pub head: Offset,
+    /// Failed attempts at the next notification.
+    pub attempts: u16,
+    /// Since when there are only failures.
+    pub failing_since: Option<DateTime>,
+    /// Why the last attempt failed.
+    pub class: FailureClass,
+    /// What it waits for.
+    pub waits: WaitsFor,
+    /// The circuit breaker of its host is open for so long.
+    pub breaker_open_for: Option<Duration>,
+    /// Nothing of its topic is delivered for now.
+    pub paused: bool,
+}
+
+/// What a subscription waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// Everything was delivered to it, or given up.
+    Nothing,
+    /// A sweep that has not taken it up yet.
+    Sweep,
+    /// A permit of its host.
+    Host,
+    /// An answer.
+    UnderWay,
+    /// The time of its next attempt.
+    Attempt(Duration),
+}
+
+/// The subscriptions of a topic in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TopicCounts {
+    /// How many are in force.
+    pub subscriptions: usize,
+    /// How many of them are behind the others.
+    pub late: usize,
+}
+
+impl Sum for TopicCounts {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            subscriptions: sum.subscriptions + part.subscriptions,
+            late: sum.late + part.late,
+        })
+    }
+}
+
+/// How many subscriptions have not got everything yet that is in the logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owed {
+    /// Sweeps have still to serve them.
+    pub in_turn: usize,
+    /// Sweeps have passed them by: they wait for another attempt, for their host or for an answer.
+    pub behind: usize,
+    /// So many of both wait for their topic to be resumed.
+    pub paused: usize,
+}
+
+impl Sum for Owed {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            in_turn: sum.in_turn + part.in_turn,
+            behind: sum.behind + part.behind,
+            paused: sum.paused + part.paused,
+        })
+    }
+}
+
+impl Scheduler {
+    /// At most `limit` subscriptions that are behind, in the order of topics and ids.
+    pub(crate) fn late(
+        &self,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+        now: Instant,
+    ) -> Vec<LateSubscription> {
+        let (from, behind) = after.unwrap_or((TopicId(0), SubscriptionId(0)));
+        let late = self.topics.range(from..).flat_map(|(topic, state)| {
+            let behind = if *topic == from { behind } else { SubscriptionId(0) };
+            state.late(behind).filter_map(|(id, active)| {
+                Some(LateSubscription {
+                    topic: *topic,
+                    subscription: id,
+                    origin: self.hosts.origin(state.entry(id)?.host).to_owned(),
+                    cursor: active.cursor,
+                    head: state.head(),
+                    attempts: active.attempts,
+                    class: active.class,
+                    failing_since: active.failing.map(|failing| failing.since),
+                    next_attempt_in: match active.phase {
+                        Phase::Backoff(due) | Phase::Remembered(due) => {
+                            Some(due.saturating_duration_since(now))
+                        }
+                        Phase::Waiting | Phase::InFlight | Phase::Parked => None,
+                    },
+                    paused: self.paused.contains(topic),
+                })
+            })
+        });
+        late.take(limit).collect()
+    }
+
+    /// How far a subscription is.
+    pub(crate) fn progress(&self, topic: TopicId, id: SubscriptionId, now: Instant) -> Option<Progress> {
+        let state = self.topics.get(&topic)?;
+        let entry = state.entry(id)?;
+        let breaker_open_for = self.hosts.open_for(entry.host, now);
+        let (head, paused) = (state.head(), self.paused.contains(&topic));
+        let at = |cursor, waits| Progress {
+            cursor,
+            head,
+            attempts: 0,
+            failing_since: None,
+            class: FailureClass::Slow,
+            waits,
+            breaker_open_for,
+            paused,
+        };
+        let Some(active) = state.active(id) else {
+            let done = state.done_of(id).max(entry.start);
+            return Some(at(done, if done < head { WaitsFor::Sweep } else { WaitsFor::Nothing }));
+        };
+        let waits = match active.phase {
+            Phase::Backoff(due) => WaitsFor::Attempt(due.saturating_duration_since(now)),
+            Phase::InFlight => WaitsFor::UnderWay,
+            Phase::Waiting => WaitsFor::Host,
+            Phase::Parked | Phase::Remembered(_) if active.cursor < head => WaitsFor::Sweep,
+            Phase::Parked | Phase::Remembered(_) => WaitsFor::Nothing,
+        };
+        let (attempts, class) = (active.attempts, active.class);
+        let failing_since = active.failing.map(|failing| failing.since);
+        Some(Progress { attempts, failing_since, class, ..at(active.cursor, waits) })
+    }
+
+    /// The topic of a subscription of this shard.
+    pub(crate) fn topic_of(&self, id: SubscriptionId) -> Option<TopicId> {
+        self.topics.iter().find(|(_, state)| state.entry(id).is_some()).map(|(topic, _)| *topic)
+    }
+
+    /// Whether any subscription has this origin.
+    pub(crate) fn knows_host(&self, origin: &str) -> bool {
+        self.hosts.find(origin).is_some()
+    }
+
+    /// The subscriptions of a topic in numbers.
+    pub(crate) fn topic_counts(&self, topic: TopicId) -> TopicCounts {
+        self.topics.get(&topic).map_or_else(TopicCounts::default, |state| TopicCounts {
+            subscriptions: state.subscriptions(),
+            late: state.late_count(),
+        })
+    }
+
+    /// What is owed to the subscriptions of this shard.
+    pub(crate) fn owed(&self) -> Owed {
+        let topics = self.topics.iter().map(|(topic, state)| {
+            let (in_turn, behind) = state.owed();
+            let paused = if self.paused.contains(topic) { in_turn + behind } else { 0 };
+            Owed { in_turn, behind, paused }
+        });
+        topics.sum()
+    }
+
+    /// The hosts whose circuit breakers are open.
+    pub(crate) fn open_hosts(&self, now: Instant) -> Vec<OpenHost> {
+        self.hosts.open(now)
+    }
+}

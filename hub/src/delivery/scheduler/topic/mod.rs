@@ -1,0 +1,234 @@
+//! One topic in one shard: the watermark, the sweep that moves it, and the laggards that do not hold it back.
+//!
+//! A sweep brings every subscription, in the order of the ids, from the watermark to a target. A subscription is *active* while it is
+//! on its way. An active subscription that is *attached* holds the sweep back. As soon as it fails, or is slower than a checkpoint
+//! interval, or the next sweep waits only for it, it is *detached*: from then on it is a laggard with a record of its own, and the
+//! watermark passes it by. So a healthy sweep leaves a handful of records, whatever its size.
+
+mod checkpoint;
+mod operator;
+mod sweep;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+pub(super) use sweep::Step;
+
+use self::sweep::Sweep;
+use super::active::{ActiveSubscription, FailingSince, Phase};
+use super::host::HostId;
+use super::subscription_table::{SubscriptionEntry, SubscriptionTable};
+use super::wait_queue::LastAttempt;
+use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Topic, TopicId, Watermark};
+
+/// The state of one topic in one shard.
+#[derive(Debug)]
+pub(super) struct TopicState {
+    id: TopicId,
+    head: Offset,
+    /// The newest fetched version.
+    latest: Offset,
+    /// The newest posted notification: everybody gets it, although there are newer ones.
+    posted: Offset,
+    /// Of the newest body; zero until there is one in this life.
+    bytes: u64,
+    /// The watermark: every subscription is done through here, except the laggards.
+    done: Offset,
+    sweep: Option<Sweep>,
+    table: SubscriptionTable,
+    active: BTreeMap<SubscriptionId, ActiveSubscription>,
+    /// Active subscriptions that hold the sweep back.
+    attached: BTreeSet<SubscriptionId>,
+    /// Active subscriptions that are at the target already, or beyond it.
+    parked: BTreeSet<SubscriptionId>,
+    /// Those that the next checkpoint has to look at.
+    changed: BTreeSet<SubscriptionId>,
+    /// Those whose records the next checkpoint removes.
+    caught_up: Vec<SubscriptionId>,
+    /// As counted last.
+    laggards: usize,
+    /// Those that could have been sent something while the topic was paused.
+    held: Vec<SubscriptionId>,
+    /// The watermark as the last checkpoint left it, if this is known.
+    saved: Option<Watermark>,
+}
+
+impl TopicState {
+    /// As its watermark in the store has it.
+    pub(super) fn new(topic: &Topic, mark: Watermark) -> Self {
+        Self { saved: Some(mark), ..Self::at(topic, mark) }
+    }
+
+    /// One that the shard learns of by its first subscription: nothing before that is owed to anybody here. What the store has of it
+    /// may be older.
+    pub(super) fn fresh(topic: &Topic) -> Self {
+        Self::at(topic, Watermark { done: topic.head, sweep: None })
+    }
+
+    fn at(topic: &Topic, mark: Watermark) -> Self {
+        let sweep = mark.sweep.map(|sweep| Sweep::new(sweep.target, sweep.through));
+        Self {
+            id: topic.id,
+            head: topic.head,
+            latest: topic.latest,
+            posted: topic.posted,
+            bytes: 0,
+            done: mark.done,
+            sweep,
+            table: SubscriptionTable::default(),
+            active: BTreeMap::new(),
+            attached: BTreeSet::new(),
+            parked: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            caught_up: Vec::new(),
+            laggards: 0,
+            held: Vec::new(),
+            saved: None,
+        }
+    }
+
+    /// Puts back a laggard of an earlier life, due at `due`.
+    pub(super) fn restore(&mut self, laggard: &Laggard, due: Instant, failing: Option<FailingSince>) {
+        let active = ActiveSubscription {
+            cursor: laggard.cursor,
+            attempts: laggard.attempts,
+            // Of a topic that is fetched, the failures may be of versions that nobody needs any more.
+            tries: if self.latest.0 > 0 { 0 } else { laggard.attempts },
+            faults: 0,
+            answers: 0,
+            failing,
+            unconfirmed_times: u16::from(laggard.class == FailureClass::Unsent),
+            class: laggard.class,
+            phase: Phase::Backoff(due),
+            suspect: None,
+            saved: true,
+            joined: 0,
+        };
+        self.active.insert(laggard.subscription, active);
+        let start = self.table.get(laggard.subscription).map_or(Offset(0), |entry| entry.start);
+        self.set_was_delivered(laggard.subscription, failing.is_none() && laggard.cursor > start);
+    }
+
+    /// To be called before the laggards of an earlier life are restored: all without a record have got what sweeps were about.
+    pub(super) fn assume_delivered(&mut self) {
+        let (done, sweep) = (self.done, self.sweep.as_ref().map(|sweep| (sweep.position, sweep.target)));
+        for (id, entry) in self.table.iter_mut() {
+            let done = sweep.filter(|(position, _)| id <= *position).map_or(done, |(_, target)| target);
+            entry.was_delivered = entry.start < done;
+        }
+    }
+
+    /// Records whether the last attempt for a subscription was delivered.
+    pub(super) fn set_was_delivered(&mut self, id: SubscriptionId, was_delivered: bool) {
+        if let Some(entry) = self.table.get_mut(id) {
+            entry.was_delivered = was_delivered;
+        }
+    }
+
+    /// Returns what it replaces.
+    pub(super) fn put(&mut self, id: SubscriptionId, slot: &Slot, host: HostId) -> Option<SubscriptionEntry> {
+        let was_delivered =
+            self.table.get(id).is_some_and(|before| before.host == host && before.was_delivered);
+        self.table.insert(
+            id,
+            SubscriptionEntry { host, start: slot.start, lease_end: slot.lease_end, was_delivered },
+        )
+    }
+
+    /// Returns what it removes.
+    pub(super) fn remove(&mut self, id: SubscriptionId) -> Option<SubscriptionEntry> {
+        self.deactivate(id);
+        self.table.remove(id)
+    }
+
+    pub(super) fn entry(&self, id: SubscriptionId) -> Option<&SubscriptionEntry> {
+        self.table.get(id)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (SubscriptionId, &SubscriptionEntry)> {
+        self.table.iter()
+    }
+
+    pub(super) fn subscriptions(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        self.table.is_empty() && !self.is_unsaved()
+    }
+
+    pub(super) fn active_mut(&mut self, id: SubscriptionId) -> Option<&mut ActiveSubscription> {
+        self.active.get_mut(&id)
+    }
+
+    /// The active state of a subscription, if it is active.
+    pub(super) fn active(&self, id: SubscriptionId) -> Option<&ActiveSubscription> {
+        self.active.get(&id)
+    }
+
+    /// How the last attempt for a subscription ended.
+    pub(super) fn last_attempt(&self, id: SubscriptionId) -> LastAttempt {
+        if self.active.get(&id).is_some_and(ActiveSubscription::is_retry) {
+            return LastAttempt::Failed;
+        }
+        self.table.get(id).map_or(LastAttempt::None, SubscriptionEntry::last)
+    }
+
+    pub(super) fn head(&self) -> Offset {
+        self.head
+    }
+
+    /// The newest fetched version that the present sweep is about: nothing newer is sent, so that nobody gets ahead of it.
+    pub(super) fn latest(&self) -> Offset {
+        self.latest.min(self.goal())
+    }
+
+    /// The newest posted notification.
+    pub(super) fn posted(&self) -> Offset {
+        self.posted
+    }
+
+    /// How large the newest body is.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether the sweep goes beyond this offset, in a topic of posted notifications only.
+    pub(super) fn has_after(&self, offset: Offset) -> bool {
+        self.latest == Offset(0) && offset < self.goal()
+    }
+
+    /// Where active subscriptions have to get.
+    pub(super) fn goal(&self) -> Offset {
+        self.sweep.as_ref().map_or(self.done, |sweep| sweep.target)
+    }
+
+    /// Through where an idle subscription is done.
+    pub(super) fn done_of(&self, id: SubscriptionId) -> Offset {
+        match &self.sweep {
+            Some(sweep) if id <= sweep.position => sweep.target,
+            Some(_) | None => self.done,
+        }
+    }
+
+    /// Puts a subscription aside until the topic is resumed.
+    pub(super) fn hold(&mut self, id: SubscriptionId) {
+        self.held.push(id);
+    }
+
+    /// Those that were put aside and still wait.
+    pub(super) fn take_held(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        let held = std::mem::take(&mut self.held);
+        held.into_iter().filter_map(|id| Some((self.table.get(id)?.host, id))).collect()
+    }
+
+    /// The subscription is idle from now on.
+    fn deactivate(&mut self, id: SubscriptionId) {
+        self.attached.remove(&id);
+        self.parked.remove(&id);
+        self.changed.remove(&id);
+        if self.active.remove(&id).is_some_and(|active| active.saved) {
+            self.caught_up.push(id);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What an operator sees and does in one topic: what is late, what is owed, retry and replay.
+
+use std::ops::Bound;
+
+use super::TopicState;
+use crate::delivery::scheduler::active::{ActiveSubscription, Phase};
+use crate::delivery::scheduler::host::HostId;
+use crate::store::{Offset, SubscriptionId};
+
+impl TopicState {
+    /// The subscriptions after this one that are behind the watermark or the sweep, and those that fail.
+    pub(in crate::delivery::scheduler) fn late(
+        &self,
+        after: SubscriptionId,
+    ) -> impl Iterator<Item = (SubscriptionId, &ActiveSubscription)> {
+        let on_time = |id: &SubscriptionId| self.attached.contains(id) || self.parked.contains(id);
+        let active = self.active.range((Bound::Excluded(after), Bound::Unbounded));
+        active.filter(move |(id, _)| !on_time(id)).map(|(id, active)| (*id, active))
+    }
+
+    /// How many subscriptions are behind or failing.
+    pub(in crate::delivery::scheduler) fn late_count(&self) -> usize {
+        self.active.len() - self.attached.len() - self.parked.len()
+    }
+
+    /// How many subscriptions were behind or failing when this was asked last, and how many are now.
+    pub(in crate::delivery::scheduler) fn count_laggards(&mut self) -> (usize, usize) {
+        let now = self.late_count();
+        (std::mem::replace(&mut self.laggards, now), now)
+    }
+
+    /// How many subscriptions sweeps still have to serve, the next one too, and how many that were passed by are behind. Nobody is owed
+    /// anything where both are zero.
+    pub(in crate::delivery::scheduler) fn owed(&self) -> (usize, usize) {
+        let owes = |active: &ActiveSubscription| active.cursor < self.head;
+        let behind = self.late(SubscriptionId(0)).filter(|(_, active)| owes(active)).count();
+        if self.sweep.is_none() {
+            return (0, behind);
+        }
+        let on_time = self.attached.union(&self.parked).filter_map(|id| self.active.get(id));
+        let idle = self.table.iter().filter(|(id, entry)| {
+            self.done_of(*id).max(entry.start) < self.head && !self.active.contains_key(id)
+        });
+        (on_time.filter(|active| owes(active)).count() + idle.count(), behind)
+    }
+
+    /// Ends the pauses of the active subscriptions that are chosen by id and host; they wait for their hosts now. Returns them first, and then
+    /// the chosen ones that waited already.
+    pub(in crate::delivery::scheduler) fn end_pauses(
+        &mut self,
+        chosen: impl Fn(SubscriptionId, HostId) -> bool,
+    ) -> (Vec<(HostId, SubscriptionId)>, Vec<HostId>) {
+        let (mut ended, mut waiting) = (Vec::new(), Vec::new());
+        for (id, active) in &mut self.active {
+            let Some(host) = self.table.get(*id).map(|entry| entry.host) else { continue };
+            if !chosen(*id, host) {
+                continue;
+            }
+            if matches!(active.phase, Phase::Backoff(_)) {
+                active.phase = Phase::Waiting;
+                self.changed.insert(*id);
+                ended.push((host, *id));
+            } else if active.phase == Phase::Waiting {
+                waiting.push(host);
+            }
+        }
+        (ended, waiting)
+    }
+
+    /// Ends the pause of this active subscription, if it pauses; it waits for its host now.
+    pub(in crate::delivery::scheduler) fn end_pause(&mut self, id: SubscriptionId) -> bool {
+        let paused = self.active.get_mut(&id).filter(|active| matches!(active.phase, Phase::Backoff(_)));
+        let Some(active) = paused else { return false };
+        active.phase = Phase::Waiting;
+        self.changed.insert(id);
+        true
+    }
+
+    /// Lets a subscription have everything from this offset on once more, as a laggard that waits for its host; false when it
+    /// has none of that yet.
+    pub(in crate::delivery::scheduler) fn rewind(&mut self, id: SubscriptionId, from: Offset) -> bool {
+        let Some(entry) = self.table.get(id) else { return false };
+        let to = Offset(from.0.saturating_sub(1)).max(entry.start);
+        let done = self.done_of(id);
+        if self.active.get(&id).map_or(done, |active| active.cursor) <= to {
+            return false;
+        }
+        self.parked.remove(&id);
+        let active = self.active.entry(id).or_insert(ActiveSubscription::waiting(to, 0));
+        active.rewind(to);
+        self.detach(id);
+        true
+    }
+
+    /// The same for all subscriptions: by a new sweep from there, so that it costs no record for each. What a sweep under
+    /// way has not reached yet gets nothing twice; the others may get a little more than was asked for. Returns which it wakes.
+    pub(in crate::delivery::scheduler) fn rewind_all(
+        &mut self,
+        from: Offset,
+    ) -> Vec<(HostId, SubscriptionId)> {
+        let to = Offset(from.0.saturating_sub(1));
+        let mut woken = Vec::new();
+        for (id, active) in &mut self.active {
+            let Some(entry) = self.table.get(*id) else { continue };
+            let to = to.max(entry.start);
+            let parked = active.phase == Phase::Parked;
+            if active.cursor > to || parked {
+                active.rewind(active.cursor.min(to));
+                woken.push((entry.host, *id));
+            }
+            self.changed.insert(*id);
+        }
+        self.attached.clear();
+        self.parked.retain(|id| self.active.get(id).is_some_and(ActiveSubscription::is_remembered));
+        self.done = self.done.min(to);
+        self.sweep = None;
+        self.begin();
+        woken
+    }
+}

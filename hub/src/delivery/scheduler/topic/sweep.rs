@@ -1,0 +1,242 @@
+//! The sweep of a topic: it takes up one subscription after the other, and ends when none holds it back.
+
+use std::time::Instant;
+
+use super::TopicState;
+use crate::delivery::scheduler::active::{ActiveSubscription, Phase};
+use crate::delivery::scheduler::host::HostId;
+use crate::delivery::scheduler::wait_queue::LastAttempt;
+use crate::store::{Offset, SubscriptionId};
+
+/// So many subscriptions of a topic may wait for their hosts because of others, where permits are reserved for those that are served at once.
+const FEW: usize = 64;
+
+/// The sweep under way.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pub(super) target: Offset,
+    /// Every subscription up to here has been taken up.
+    pub(super) position: SubscriptionId,
+    exhausted: bool,
+    /// It has begun anew once already.
+    renewed: bool,
+    /// When it was seen to be under way for the first time.
+    seen: Option<Instant>,
+}
+
+impl Sweep {
+    pub(super) fn new(target: Offset, position: SubscriptionId) -> Self {
+        Self { target, position, exhausted: false, renewed: false, seen: None }
+    }
+}
+
+/// The next thing that a sweep finds.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::delivery::scheduler) enum Step {
+    /// This subscription is owed something and waits for its host now.
+    Wait(HostId, SubscriptionId, LastAttempt),
+    /// The same for one that has failed before …
+    Retry(HostId, SubscriptionId),
+    /// … which may have to wait until this moment.
+    Later(Instant, SubscriptionId),
+    /// As many were looked at as one call may.
+    Interrupted,
+    /// The next one may not be taken up now, because of its host.
+    Busy(HostId),
+    /// Nothing to take up until active subscriptions move on.
+    Blocked,
+}
+
+impl TopicState {
+    /// The log has grown. A fetched version supersedes a sweep that was about older versions only: nobody needs these any
+    /// more, and everybody needs the new one. Returns active subscriptions that it wakes.
+    pub(in crate::delivery::scheduler) fn appended(
+        &mut self,
+        offset: Offset,
+        newest_only: bool,
+        bytes: u64,
+    ) -> Vec<(HostId, SubscriptionId)> {
+        self.head = self.head.max(offset);
+        self.bytes = bytes;
+        if !newest_only {
+            self.posted = self.posted.max(offset);
+            return Vec::new();
+        }
+        self.latest = self.latest.max(offset);
+        self.begin_anew()
+    }
+
+    /// Lets a sweep that is about fetched versions only begin anew when there is a newer one. Once in each sweep: content that
+    /// changes faster than a sweep takes must not keep the last in line waiting for ever.
+    pub(in crate::delivery::scheduler) fn begin_anew(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        match &mut self.sweep {
+            Some(sweep) if !sweep.renewed && self.done >= self.posted && sweep.target < self.latest => {
+                let seen = sweep.seen;
+                *sweep = Sweep { renewed: true, seen, ..Sweep::new(self.latest, SubscriptionId(0)) };
+                self.wake_parked()
+            }
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    fn wake_parked(&mut self) -> Vec<(HostId, SubscriptionId)> {
+        let mut woken = Vec::new();
+        for id in std::mem::take(&mut self.parked) {
+            let (Some(entry), Some(active)) = (self.table.get(id), self.active.get_mut(&id)) else {
+                continue;
+            };
+            if active.phase != Phase::Parked {
+                // The sweep finds it there.
+                self.parked.insert(id);
+                continue;
+            }
+            active.phase = Phase::Waiting;
+            // It is behind again, and the sweep will pass it by.
+            self.changed.insert(id);
+            woken.push((entry.host, id));
+        }
+        woken
+    }
+
+    /// Begins the next sweep where one is due.
+    pub(super) fn begin(&mut self) {
+        if self.sweep.is_some() || self.head <= self.done {
+            return;
+        }
+        if self.table.is_empty() {
+            self.done = self.head;
+        } else {
+            self.sweep = Some(Sweep::new(self.head, SubscriptionId(0)));
+        }
+    }
+
+    /// How many subscriptions a sweep that was seen before this moment has not taken up yet.
+    pub(in crate::delivery::scheduler) fn not_taken_up_since(
+        &mut self,
+        moment: Instant,
+        now: Instant,
+    ) -> usize {
+        let Some(sweep) = self.sweep.as_mut().filter(|sweep| !sweep.exhausted) else { return 0 };
+        if *sweep.seen.get_or_insert(now) > moment { 0 } else { self.table.count_after(sweep.position) }
+    }
+
+    /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval, and each
+    /// subscription that is looked at is one of the `steps`. What may not be taken up now, because of its host, is left for later.
+    pub(in crate::delivery::scheduler) fn step(
+        &mut self,
+        window: usize,
+        checkpoint: u32,
+        now: Instant,
+        steps: &mut usize,
+        mut may: impl FnMut(HostId) -> bool,
+    ) -> Step {
+        let Some(sweep) = &mut self.sweep else { return Step::Blocked };
+        if self.attached.len() >= window {
+            return Step::Blocked;
+        }
+        for (id, entry) in self.table.after(sweep.position) {
+            if *steps == 0 {
+                return Step::Interrupted;
+            }
+            *steps -= 1;
+            let before = std::mem::replace(&mut sweep.position, id);
+            if entry.start >= sweep.target {
+                continue;
+            }
+            if let Some(active) = self.active.get_mut(&id) {
+                let Phase::Remembered(due) = active.phase else { continue };
+                if active.cursor >= sweep.target {
+                    continue;
+                }
+                self.parked.remove(&id);
+                if due > now {
+                    active.phase = Phase::Backoff(due);
+                    return Step::Later(due, id);
+                }
+                active.phase = Phase::Waiting;
+                return Step::Retry(entry.host, id);
+            }
+            // A few wait for their hosts even so: the next one must not hold up the others of the topic.
+            if self.attached.len() >= FEW && !may(entry.host) {
+                sweep.position = before;
+                return Step::Busy(entry.host);
+            }
+            self.active.insert(id, ActiveSubscription::waiting(self.done.max(entry.start), checkpoint));
+            self.attached.insert(id);
+            return Step::Wait(entry.host, id, entry.last());
+        }
+        sweep.exhausted = true;
+        Step::Blocked
+    }
+
+    /// Whether the sweep could take up more subscriptions.
+    pub(in crate::delivery::scheduler) fn has_more(&self, window: usize) -> bool {
+        self.sweep.as_ref().is_some_and(|sweep| !sweep.exhausted) && self.attached.len() < window
+    }
+
+    /// An active subscription is done through its cursor; returns whether it has further to go.
+    pub(in crate::delivery::scheduler) fn advanced(&mut self, id: SubscriptionId, now: Instant) -> bool {
+        let goal = self.goal();
+        // What finishes before the sweep has come by must not be taken up by it again. That is a laggard that has caught up, or
+        // an active one of a sweep that began anew for a newer version.
+        let early =
+            self.sweep.as_ref().is_some_and(|sweep| id > sweep.position || !self.attached.contains(&id));
+        let Some(active) = self.active.get_mut(&id) else { return false };
+        if active.saved {
+            self.changed.insert(id);
+        }
+        if active.cursor < goal {
+            active.phase = Phase::Waiting;
+            self.parked.remove(&id);
+            return true;
+        }
+        // A sweep that began anew may have been forgotten in a crash, but not what it brought: the next one must not bring that again.
+        let ahead = active.cursor > goal;
+        if active.is_failing() || ahead {
+            active.phase = Phase::Remembered(now);
+            if ahead {
+                self.parked.insert(id);
+            }
+            self.detach(id);
+        } else if early {
+            active.phase = Phase::Parked;
+            self.parked.insert(id);
+            self.detach(id);
+        } else {
+            self.deactivate(id);
+        }
+        false
+    }
+
+    /// Lets the sweep go on without this active subscription, which becomes a laggard.
+    pub(in crate::delivery::scheduler) fn detach(&mut self, id: SubscriptionId) {
+        self.attached.remove(&id);
+        self.changed.insert(id);
+    }
+
+    /// The same for all that hold the sweep back.
+    pub(in crate::delivery::scheduler) fn detach_all(&mut self) {
+        self.changed.append(&mut self.attached);
+    }
+
+    /// Ends the sweep if nothing holds it back any more, and begins the next one if it is due.
+    pub(in crate::delivery::scheduler) fn settle(&mut self) {
+        let Some(sweep) = &self.sweep else { return self.begin() };
+        let target = sweep.target;
+        if !sweep.exhausted || !(self.attached.is_empty() || self.head > target) {
+            return;
+        }
+        // The next sweep is due: what is still active goes on as a laggard instead of holding up all others.
+        self.detach_all();
+        self.done = target;
+        self.sweep = None;
+        for id in std::mem::take(&mut self.parked) {
+            match self.active.get(&id) {
+                Some(active) if active.cursor > target => drop(self.parked.insert(id)),
+                Some(active) if active.is_failing() => {}
+                Some(_) | None => self.deactivate(id),
+            }
+        }
+        self.begin();
+    }
+}

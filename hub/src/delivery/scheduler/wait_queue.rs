@@ -1,0 +1,207 @@
+//! Subscriptions that wait for one host: those of each topic in the order in which they came, and the topics in turn (round-robin).
+//!
+//! A topic of a hundred thousand subscriptions at one host must not hold up another's ten.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::time::Instant;
+
+use super::host::Waiter;
+use crate::store::{SubscriptionId, TopicId};
+
+/// How the last attempt for a subscription ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LastAttempt {
+    /// It was delivered.
+    Delivered,
+    /// There was none yet.
+    None,
+    /// It failed, or nothing could be sent.
+    Failed,
+}
+
+/// A queue that is fair to topics. Where never more than one waits, as at most hosts, it takes no memory but its own.
+#[derive(Debug)]
+pub(super) struct WaitQueue {
+    /// The only one, and since when.
+    alone: Option<(Waiter, Instant)>,
+    /// Where there were more: what waits, and since when. Those whose last attempt was delivered come first. No entry is empty.
+    by_topic: BTreeMap<(LastAttempt, TopicId), VecDeque<(SubscriptionId, Instant)>>,
+    /// Whose turn it was last …
+    turn: TopicId,
+    /// … and how the last attempt for that one had ended.
+    turn_last: LastAttempt,
+    alone_last: LastAttempt,
+}
+
+impl WaitQueue {
+    pub(super) fn new() -> Self {
+        let (turn_last, alone_last) = (LastAttempt::Delivered, LastAttempt::None);
+        Self { alone: None, by_topic: BTreeMap::new(), turn: TopicId(0), turn_last, alone_last }
+    }
+
+    /// Puts a subscription behind the others of its topic whose last attempt ended the same way.
+    pub(super) fn push(&mut self, waiter: Waiter, last: LastAttempt, now: Instant) {
+        if self.is_empty() {
+            self.alone = Some((waiter, now));
+            self.alone_last = last;
+            return;
+        }
+        let alone = self.alone.take().map(|(waiter, since)| (waiter, self.alone_last, since));
+        for ((topic, id), last, since) in alone.into_iter().chain([(waiter, last, now)]) {
+            self.by_topic.entry((last, topic)).or_default().push_back((id, since));
+        }
+    }
+
+    /// The first of the topic whose turn it is, and how the last attempt for it ended.
+    pub(super) fn pop(&mut self) -> Option<(Waiter, LastAttempt)> {
+        if let Some((waiter, _)) = self.alone.take() {
+            (self.turn_last, self.turn) = (self.alone_last, waiter.0);
+            return Some((waiter, self.alone_last));
+        }
+        let turn = (self.turn_last, self.turn);
+        let later = self.by_topic.range((Bound::Excluded(turn), Bound::Unbounded)).next();
+        let key = *later.or_else(|| self.by_topic.first_key_value())?.0;
+        self.pop_from(key)
+    }
+
+    /// The same of those whose last attempt was delivered.
+    pub(super) fn pop_delivered(&mut self) -> Option<(Waiter, LastAttempt)> {
+        if self.alone.is_some() {
+            return if self.has_delivered() { self.pop() } else { None };
+        }
+        let later = (LastAttempt::Delivered, self.turn);
+        let end = (LastAttempt::None, TopicId(0));
+        let later = self.by_topic.range((Bound::Excluded(later), Bound::Excluded(end))).next();
+        let key = *later.or_else(|| self.by_topic.first_key_value())?.0;
+        if key.0 == LastAttempt::Delivered { self.pop_from(key) } else { None }
+    }
+
+    fn pop_from(&mut self, key: (LastAttempt, TopicId)) -> Option<(Waiter, LastAttempt)> {
+        let queue = self.by_topic.get_mut(&key)?;
+        let (id, _) = queue.pop_front()?;
+        if queue.is_empty() {
+            self.by_topic.remove(&key);
+        }
+        (self.turn_last, self.turn) = key;
+        Some(((key.1, id), key.0))
+    }
+
+    /// Whether one waits whose last attempt was delivered.
+    pub(super) fn has_delivered(&self) -> bool {
+        match self.alone {
+            Some(_) => self.alone_last == LastAttempt::Delivered,
+            None => self.by_topic.keys().next().is_some_and(|(last, _)| *last == LastAttempt::Delivered),
+        }
+    }
+
+    /// Takes this one out of the queue, wherever it stands; returns how the last attempt for it ended, if it stood there.
+    pub(super) fn remove(&mut self, waiter: Waiter) -> Option<LastAttempt> {
+        if self.alone.take_if(|(alone, _)| *alone == waiter).is_some() {
+            return Some(self.alone_last);
+        }
+        let kinds = [LastAttempt::Delivered, LastAttempt::None, LastAttempt::Failed];
+        kinds.into_iter().find(|last| self.remove_from((*last, waiter.0), waiter.1))
+    }
+
+    fn remove_from(&mut self, key: (LastAttempt, TopicId), id: SubscriptionId) -> bool {
+        let Some(queue) = self.by_topic.get_mut(&key) else { return false };
+        let index = queue.iter().position(|(waiting, _)| *waiting == id);
+        let removed = index.and_then(|index| queue.remove(index)).is_some();
+        if queue.is_empty() {
+            self.by_topic.remove(&key);
+        }
+        removed
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.alone.is_none() && self.by_topic.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.alone.is_some()) + self.by_topic.values().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// How many have come before this moment and still wait.
+    pub(super) fn since(&self, moment: Instant) -> usize {
+        let before = |queue: &VecDeque<_>| queue.partition_point(|(_, come)| *come < moment);
+        let alone = self.alone.is_some_and(|(_, come)| come < moment);
+        usize::from(alone) + self.by_topic.values().map(before).sum::<usize>()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.alone = None;
+        self.by_topic.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn topics_take_turns_and_each_keeps_its_order() {
+        let (mut queue, now) = (WaitQueue::new(), Instant::now());
+        for id in 1..=5 {
+            queue.push((TopicId(1), SubscriptionId(id)), LastAttempt::None, now);
+        }
+        for id in 6..=7 {
+            queue.push((TopicId(2), SubscriptionId(id)), LastAttempt::None, now);
+        }
+        assert_eq!(queue.len(), 7);
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|((_, id), _)| id.0).collect();
+        assert_eq!(order, [1, 6, 2, 7, 3, 4, 5]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_taken_out_leaves_the_others_in_their_order() {
+        let (mut queue, now) = (WaitQueue::new(), Instant::now());
+        let waiter = |id| (TopicId(1), SubscriptionId(id));
+        queue.push(waiter(1), LastAttempt::None, now);
+        assert_eq!(queue.remove(waiter(2)), None);
+        assert!(queue.remove(waiter(1)).is_some() && queue.is_empty());
+        (1..=3).for_each(|id| queue.push(waiter(id), LastAttempt::None, now));
+        let removed = [queue.remove(waiter(2)), queue.remove(waiter(2))];
+        assert_eq!(removed, [Some(LastAttempt::None), None]);
+        let left: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(waiter, _)| waiter).collect();
+        assert_eq!(left, [waiter(1), waiter(3)]);
+    }
+
+    #[test]
+    fn those_whose_last_attempt_was_delivered_are_found_at_once_and_keep_nobody_else_out() {
+        let (mut queue, now) = (WaitQueue::new(), Instant::now());
+        let waiter = |topic| (TopicId(topic), SubscriptionId(topic));
+        queue.push(waiter(9), LastAttempt::Delivered, now);
+        assert!(queue.has_delivered());
+        let delivered = |topic| Some((waiter(topic), LastAttempt::Delivered));
+        assert_eq!([queue.pop_delivered(), queue.pop_delivered()], [delivered(9), None]);
+        queue.push(waiter(1), LastAttempt::None, now);
+        assert!(!queue.has_delivered());
+        assert_eq!(queue.pop_delivered(), None);
+        (2..=5).for_each(|topic| queue.push(waiter(topic), LastAttempt::None, now));
+        (6..=9).for_each(|topic| queue.push(waiter(topic), LastAttempt::Delivered, now));
+        assert_eq!([queue.pop_delivered(), queue.pop_delivered()], [delivered(6), delivered(7)]);
+        assert_eq!(queue.remove(waiter(8)), Some(LastAttempt::Delivered));
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|((topic, _), _)| topic.0).collect();
+        assert_eq!(order, [9, 1, 2, 3, 4, 5]);
+        assert_eq!(queue.pop_delivered(), None);
+    }
+
+    #[test]
+    fn those_who_have_waited_long_are_counted_and_nobody_else() {
+        let (mut queue, begun) = (WaitQueue::new(), Instant::now());
+        for number in 0..100 {
+            let come = begun + Duration::from_secs(number);
+            queue.push((TopicId(number % 3), SubscriptionId(number)), LastAttempt::None, come);
+        }
+        let late = begun + Duration::from_secs(60);
+        assert_eq!((queue.since(begun), queue.since(late)), (0, 60));
+        for _ in 0..30 {
+            queue.pop().unwrap();
+        }
+        assert_eq!(queue.since(late), 30);
+    }
+}

@@ -1,0 +1,267 @@
+//! Checkpoints: saves the progress of a worker's shards in the store, one save at a time.
+
+use std::collections::VecDeque;
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use resync_core::websub::NotificationId;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+use tracing::{error, info, warn};
+
+use super::counters::Counters;
+use super::losses::Losses;
+use crate::delivery::scheduler::{Now, Scheduler};
+use crate::store::{Checkpoint, Ended, Epoch, Shard, Skip, Store, StoreError, SubscriptionId, TopicId};
+
+/// Half of the interval within which a crash may repeat deliveries: what a crash repeats is younger than two of these.
+pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(125);
+/// The same bound in answers.
+const CHECKPOINT_AFTER: u64 = 2_048;
+/// The pause after a save that failed.
+const SAVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long a save may take before no more requests are started: what is delivered meanwhile may be delivered again.
+const SLOW_SAVE: Duration = Duration::from_secs(1);
+/// Subscriptions that are ended with one save. When many leases are over at once, publishers need room in the store too; nothing
+/// is sent to those that wait for their end.
+const ENDS: usize = 512;
+/// How often a worker that stops tries to save what is left.
+const LAST_SAVES: usize = 5;
+/// The pause before it does so after one that failed.
+const LAST_PAUSE: Duration = Duration::from_millis(300);
+
+/// A shard that this worker owns.
+pub(in crate::delivery) struct Owned {
+    pub(in crate::delivery) shard: Shard,
+    pub(in crate::delivery) epoch: Epoch,
+    pub(in crate::delivery) scheduler: Scheduler,
+}
+
+/// Something that the store has to take before it is forgotten here.
+pub(super) enum Save {
+    Checkpoint(Shard, Epoch, Checkpoint),
+    End(Shard, TopicId, SubscriptionId, Ended),
+}
+
+/// What came of a save.
+pub(super) type Results = Vec<(Save, Result<(), StoreError>)>;
+
+/// A command that was carried out: where to reply, and how many subscriptions it concerned.
+type Executed = (oneshot::Sender<usize>, usize);
+
+/// What is not durable yet.
+pub(super) struct Checkpoints {
+    store: Arc<dyn Store>,
+    unsaved: VecDeque<Save>,
+    /// Commands that were carried out and are not durable yet; the second ones will be with the save under way.
+    executed: Vec<Executed>,
+    being_saved: Vec<Executed>,
+    saving: Option<Pin<Box<dyn Future<Output = Results>>>>,
+    losses: Losses,
+    /// Answers since the last save began.
+    answers: u64,
+    began: Instant,
+    /// The last checkpoint failed: what is delivered now would be delivered again after a restart, so nothing is.
+    has_failed: bool,
+}
+
+impl Checkpoints {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            unsaved: VecDeque::new(),
+            executed: Vec::new(),
+            being_saved: Vec::new(),
+            saving: None,
+            losses: Losses::default(),
+            answers: 0,
+            began: Instant::now(),
+            has_failed: false,
+        }
+    }
+
+    /// A request was answered.
+    pub(super) fn note_answer(&mut self) {
+        self.answers += 1;
+    }
+
+    /// A command was carried out: the reply is sent once that is durable.
+    pub(super) fn note_executed(&mut self, reply: oneshot::Sender<usize>, concerned: usize) {
+        self.executed.push((reply, concerned));
+    }
+
+    /// Whether a checkpoint is due before its time.
+    pub(super) fn is_due(&self) -> bool {
+        self.answers >= CHECKPOINT_AFTER
+    }
+
+    /// Whether the last one failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Whether progress is being saved fast enough to make another request.
+    pub(super) fn are_in_time(&self) -> bool {
+        let slow = self.saving.is_some() && (self.is_due() || self.began.elapsed() > SLOW_SAVE);
+        !self.has_failed && !slow
+    }
+
+    /// Starts saving what has moved, unless a save is under way or has just failed.
+    pub(super) fn save(&mut self, owned: &mut [Owned], counters: &Counters) {
+        let pausing = self.has_failed && self.began.elapsed() < SAVE_AGAIN_AFTER;
+        if self.saving.is_none() && !pausing {
+            self.start(owned, counters);
+        }
+    }
+
+    /// Saves all that is left.
+    pub(super) async fn save_all(&mut self, owned: &mut [Owned], counters: &Counters) {
+        for _ in 0..LAST_SAVES {
+            if let Some(saving) = self.saving.take() {
+                let results = saving.await;
+                self.take(results, owned, counters);
+            }
+            // What had failed before goes first, and alone: then one more save is to come.
+            let last = self.unsaved.is_empty();
+            owned.iter_mut().for_each(|owned| owned.scheduler.detach_all());
+            self.start(owned, counters);
+            let Some(saving) = self.saving.take() else { return };
+            let results = saving.await;
+            self.take(results, owned, counters);
+            if last && self.unsaved.is_empty() {
+                return;
+            }
+            if self.has_failed {
+                sleep(LAST_PAUSE).await;
+            }
+        }
+        warn!("the last progress of delivery is not saved: some deliveries will be repeated");
+    }
+
+    /// What came of the save under way; never returns where there is none.
+    pub(super) async fn results(&mut self) -> Results {
+        match &mut self.saving {
+            Some(saving) => saving.await,
+            None => pending().await,
+        }
+    }
+
+    /// Logs what subscriptions have lost to retention.
+    pub(super) fn log_losses(&mut self) {
+        self.losses.log();
+    }
+
+    pub(super) fn take(&mut self, results: Results, owned: &mut [Owned], counters: &Counters) {
+        self.saving = None;
+        self.has_failed = false;
+        let mut again = VecDeque::new();
+        for (save, result) in results {
+            match result {
+                Ok(()) => self.saved(&save, owned, counters),
+                Err(StoreError::Fenced) => lose(&save, owned, counters),
+                // Trying again mends no damage, and must not hold up everybody else.
+                Err(error @ StoreError::Damaged { .. }) if matches!(save, Save::End(..)) => {
+                    error!(%error, "the end of a subscription cannot be saved and is dropped");
+                }
+                Err(error) => {
+                    error!(%error, "progress of delivery not saved: delivery waits until it is");
+                    self.has_failed |= matches!(save, Save::Checkpoint(..));
+                    again.push_back(save);
+                }
+            }
+        }
+        again.append(&mut self.unsaved);
+        self.unsaved = again;
+        if self.unsaved.is_empty() {
+            self.all_saved(owned, counters);
+        }
+    }
+
+    fn start(&mut self, owned: &mut [Owned], counters: &Counters) {
+        self.began = Instant::now();
+        self.answers = 0;
+        let now = Now::read();
+        let behind = self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(..)));
+        if !behind {
+            self.being_saved.append(&mut self.executed);
+        }
+        let ends = self.unsaved.iter().filter(|save| matches!(save, Save::End(..))).count();
+        let mut ends_left = ENDS.saturating_sub(ends);
+        for Owned { shard, epoch, scheduler } in owned.iter_mut() {
+            // A checkpoint that failed goes first and alone: a newer one beside it might be written before it.
+            let waits =
+                self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(of, ..) if of == shard));
+            if scheduler.has_progress() && !waits {
+                let checkpoint = scheduler.checkpoint(now);
+                if !checkpoint.is_empty() {
+                    self.unsaved.push_back(Save::Checkpoint(*shard, *epoch, checkpoint));
+                }
+            }
+            let ended = scheduler.take_ended(ends_left);
+            ends_left -= ended.len();
+            self.unsaved.extend(ended.into_iter().map(|(topic, id, why)| Save::End(*shard, topic, id, why)));
+            for (origin, pause) in scheduler.take_opened() {
+                warn!(origin, pause = pause.as_secs(), "host in trouble: circuit breaker opened");
+            }
+            counters.add(scheduler.take_counts());
+        }
+        if self.unsaved.is_empty() {
+            self.all_saved(owned, counters);
+        } else {
+            let store = Arc::clone(&self.store);
+            let saves = std::mem::take(&mut self.unsaved);
+            let put_all = async move { join_all(saves.into_iter().map(|save| put(&store, save))).await };
+            self.saving = Some(Box::pin(put_all));
+        }
+    }
+
+    /// What was done before the last save began is durable.
+    fn all_saved(&mut self, owned: &[Owned], counters: &Counters) {
+        let until = self.began.into_std();
+        owned.iter().for_each(|owned| counters.set_saved(owned.shard, until));
+        for (reply, concerned) in self.being_saved.drain(..) {
+            let _ = reply.send(concerned);
+        }
+    }
+
+    fn saved(&mut self, save: &Save, owned: &[Owned], counters: &Counters) {
+        match save {
+            Save::Checkpoint(shard, _, checkpoint) => {
+                for Skip { topic, subscription, offset, class, status, .. } in &checkpoint.skips {
+                    let id = NotificationId { topic: topic.0, offset: offset.0 };
+                    warn!(%id, subscription = subscription.0, ?class, status, "notification given up for this subscription");
+                }
+                checkpoint.gaps.iter().for_each(|gap| self.losses.add(gap));
+                if let Some(owned) = owned.iter().find(|owned| owned.shard == *shard) {
+                    counters.set_gauges(*shard, owned.scheduler.laggards(), owned.scheduler.open_breakers());
+                }
+            }
+            Save::End(_, topic, id, why) => {
+                info!(topic = format!("{:016x}", topic.0), subscription = id.0, ?why, "subscription over");
+            }
+        }
+    }
+}
+
+/// Another owner has taken the shard over: whatever is decided here counts no more.
+fn lose(save: &Save, owned: &mut [Owned], counters: &Counters) {
+    let (Save::Checkpoint(shard, ..) | Save::End(shard, ..)) = save;
+    error!(shard = shard.0, "this shard has a newer owner: delivery for it stops here");
+    if let Some(owned) = owned.iter_mut().find(|owned| owned.shard == *shard) {
+        owned.scheduler.retire();
+        counters.set_subscriptions(owned.shard, 0, 0);
+    }
+}
+
+async fn put(store: &Arc<dyn Store>, save: Save) -> (Save, Result<(), StoreError>) {
+    let result = match &save {
+        Save::Checkpoint(shard, epoch, checkpoint) => {
+            store.checkpoint(*shard, *epoch, checkpoint.clone()).await
+        }
+        Save::End(shard, topic, id, why) => store.end(*shard, *topic, *id, *why).await,
+    };
+    (save, result)
+}

@@ -1,0 +1,180 @@
+//! What delivery counts, for the operator.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::delivery::scheduler::{Counts, GivenUp, Lane};
+use crate::store::Shard;
+
+/// Totals since the start of the process.
+#[derive(Debug)]
+pub struct Counters {
+    delivered: AtomicU64,
+    failed: AtomicU64,
+    given_up: [AtomicU64; GivenUp::ALL.len()],
+    lost_to_retention: AtomicU64,
+    in_flight: [AtomicUsize; Lane::ALL.len()],
+    begun: Instant,
+    shards: Vec<Gauges>,
+}
+
+/// What one shard is like now.
+#[derive(Debug, Default)]
+struct Gauges {
+    subscriptions: AtomicUsize,
+    hosts: AtomicUsize,
+    laggards: AtomicUsize,
+    open_breakers: AtomicUsize,
+    past_due: AtomicUsize,
+    /// Until so many milliseconds after the beginning all progress is durable.
+    saved: AtomicU64,
+}
+
+/// The totals at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Totals {
+    /// Attempts answered with 2xx.
+    pub delivered: u64,
+    /// All other attempts.
+    pub failed: u64,
+    /// Notifications given up for a subscription.
+    pub skipped: u64,
+    /// Notifications that retention removed before a laggard got them.
+    pub lost_to_retention: u64,
+    /// Subscriptions that are behind.
+    pub laggards: usize,
+    /// Hosts whose circuit breakers are open.
+    pub open_breakers: usize,
+    /// Subscriptions that could have been served for longer than a minute and were not.
+    pub past_due: usize,
+}
+
+impl Counters {
+    pub(crate) fn new(shards: u16) -> Self {
+        Self {
+            delivered: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            given_up: Default::default(),
+            lost_to_retention: AtomicU64::new(0),
+            in_flight: Default::default(),
+            begun: Instant::now(),
+            shards: (0..shards).map(|_| Gauges::default()).collect(),
+        }
+    }
+
+    pub(super) fn add(&self, counts: Counts) {
+        self.delivered.fetch_add(counts.delivered, Ordering::Relaxed);
+        self.failed.fetch_add(counts.failed, Ordering::Relaxed);
+        for (total, more) in self.given_up.iter().zip(counts.given_up) {
+            total.fetch_add(more, Ordering::Relaxed);
+        }
+        self.lost_to_retention.fetch_add(counts.lost_to_retention, Ordering::Relaxed);
+    }
+
+    pub(in crate::delivery) fn set_subscriptions(&self, shard: Shard, subscriptions: usize, hosts: usize) {
+        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+            gauges.subscriptions.store(subscriptions, Ordering::Relaxed);
+            gauges.hosts.store(hosts, Ordering::Relaxed);
+        }
+    }
+
+    pub(in crate::delivery) fn set_gauges(&self, shard: Shard, laggards: usize, open_breakers: usize) {
+        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+            gauges.laggards.store(laggards, Ordering::Relaxed);
+            gauges.open_breakers.store(open_breakers, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn set_past_due(&self, shard: Shard, past_due: usize) {
+        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+            gauges.past_due.store(past_due, Ordering::Relaxed);
+        }
+    }
+
+    /// A worker has so many requests of each lane under way, and had reported so many before.
+    pub(super) fn move_in_flight(&self, before: [usize; Lane::ALL.len()], now: [usize; Lane::ALL.len()]) {
+        for ((total, before), now) in self.in_flight.iter().zip(before).zip(now) {
+            total.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+
+    /// All progress of a shard until this moment is durable.
+    pub(super) fn set_saved(&self, shard: Shard, until: Instant) {
+        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+            let since = until.saturating_duration_since(self.begun).as_millis();
+            gauges.saved.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// How many requests are under way, by lane; as of a checkpoint interval ago at most.
+    pub fn in_flight(&self) -> [(&'static str, usize); Lane::ALL.len()] {
+        Lane::ALL.map(|lane| (lane.name(), self.in_flight[lane as usize].load(Ordering::Relaxed)))
+    }
+
+    /// How many notifications were given up for a subscription, by why.
+    pub fn given_up(&self) -> [(&'static str, u64); GivenUp::ALL.len()] {
+        GivenUp::ALL.map(|why| (why.name(), self.given_up[why as usize].load(Ordering::Relaxed)))
+    }
+
+    /// For how long there may have been progress that is not durable yet.
+    pub fn checkpoint_age(&self, now: Instant) -> Duration {
+        let saved = self.shards.iter().map(|gauges| gauges.saved.load(Ordering::Relaxed)).min();
+        now.saturating_duration_since(self.begun + Duration::from_millis(saved.unwrap_or_default()))
+    }
+
+    /// How many subscriptions are in force. Counting them in the store would take time in proportion to their number.
+    pub fn subscriptions(&self) -> usize {
+        self.sum(|gauges| &gauges.subscriptions)
+    }
+
+    /// How many callback origins they have.
+    pub fn hosts(&self) -> usize {
+        self.sum(|gauges| &gauges.hosts)
+    }
+
+    /// The totals now; they trail what happens by up to a checkpoint interval.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            delivered: self.delivered.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            skipped: self.given_up().map(|(_, number)| number).iter().sum(),
+            lost_to_retention: self.lost_to_retention.load(Ordering::Relaxed),
+            laggards: self.sum(|gauges| &gauges.laggards),
+            open_breakers: self.sum(|gauges| &gauges.open_breakers),
+            past_due: self.sum(|gauges| &gauges.past_due),
+        }
+    }
+
+    fn sum(&self, gauge: impl Fn(&Gauges) -> &AtomicUsize) -> usize {
+        self.shards.iter().map(|gauges| gauge(gauges).load(Ordering::Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_as_old_as_that_of_the_shard_that_was_saved_longest_ago() {
+        let counters = Counters::new(2);
+        let at = |seconds| counters.begun + Duration::from_secs(seconds);
+        assert_eq!(counters.checkpoint_age(at(3)), Duration::from_secs(3), "nothing was saved yet");
+        counters.set_saved(Shard(0), at(9));
+        counters.set_saved(Shard(1), at(4));
+        assert_eq!(counters.checkpoint_age(at(10)), Duration::from_secs(6));
+        counters.set_saved(Shard(1), at(9));
+        assert_eq!(counters.checkpoint_age(at(10)), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_requests_of_all_workers_add_up_by_lane() {
+        let counters = Counters::new(1);
+        counters.move_in_flight([0, 0, 0], [5, 1, 0]);
+        counters.move_in_flight([0, 0, 0], [2, 0, 7]);
+        counters.move_in_flight([5, 1, 0], [0, 1, 1]);
+        assert_eq!(counters.in_flight(), [("first", 2), ("retry", 1), ("slow", 8)]);
+    }
+}

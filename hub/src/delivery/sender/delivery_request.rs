@@ -1,0 +1,197 @@
+//! The delivery request (WebSub section 7): header fields, body and signature.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderName, Method, Request};
+use http_body_util::Full;
+use resync_core::websub::{LinkHeader, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID};
+
+use crate::egress;
+use crate::store::{Notification, Offset, TopicId};
+use crate::telemetry::{TRACEPARENT, TraceContext};
+use crate::weighed::Weighed;
+
+/// The header of a signed delivery (W-166).
+const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
+const ATTEMPT: HeaderName = HeaderName::from_static(WEBHOOK_ATTEMPT);
+
+/// Bytes of header fields that are kept: of the usual size those of some thousand notifications, more than are on their way at once.
+const KEPT: usize = 4 * 1024 * 1024;
+/// What those of one notification take beside the links and the content type.
+const ONE: usize = 1_024;
+
+/// The header fields that all requests of a notification share, made once: by topic and offset.
+#[derive(Debug)]
+pub(super) struct SharedHeaders(Mutex<Weighed<(TopicId, Offset), HeaderMap>>);
+
+impl SharedHeaders {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Weighed::new(KEPT)))
+    }
+
+    fn of(&self, notification: &Notification) -> Result<HeaderMap, http::Error> {
+        let key = (notification.topic, notification.offset);
+        // Nothing in here can panic half-way.
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(headers) = made.get(&key) {
+            return Ok(headers.clone());
+        }
+        let headers = shared_headers(notification)?;
+        let texts = headers.values().map(HeaderValue::len).sum::<usize>();
+        made.put(key, headers.clone(), ONE + texts);
+        Ok(headers)
+    }
+
+    /// The request for one attempt, but for its target.
+    pub(super) fn request(
+        &self,
+        Content { notification, body, trace }: Content<'_>,
+        key: Option<&SigningKey>,
+        attempt: u16,
+    ) -> Result<Request<Full<Bytes>>, http::Error> {
+        let mut headers = self.of(notification)?;
+        if let Some(trace) = trace {
+            headers.insert(TRACEPARENT, trace.header());
+        }
+        request(key, headers, body, attempt)
+    }
+}
+
+/// What a subscriber gets with one attempt.
+#[derive(Clone)]
+pub(super) struct Content<'a> {
+    pub(super) notification: &'a Notification,
+    /// Of a feed, what is new to the subscriber.
+    pub(super) body: Bytes,
+    pub(super) trace: Option<TraceContext>,
+}
+
+/// The header fields of a notification, with the identity that lets a Destination recognise repetitions. Those that differ by
+/// request have their slots, so that no copy has to grow.
+fn shared_headers(notification: &Notification) -> Result<HeaderMap, http::Error> {
+    let mut headers = HeaderMap::with_capacity(8);
+    for differs in [HOST, CONTENT_LENGTH, ATTEMPT, SIGNATURE] {
+        headers.insert(differs, HeaderValue::from_static(""));
+    }
+    if notification.trace.is_some() {
+        headers.insert(TRACEPARENT, HeaderValue::from_static(""));
+    }
+    // A copy: what was read from the store is a part of the whole record, which would stay with it.
+    headers.insert(CONTENT_TYPE, HeaderValue::from_bytes(&notification.content_type)?);
+    headers.insert(LINK, HeaderValue::from_maybe_shared(Bytes::from(links(notification).to_string()))?);
+    headers.insert(WEBHOOK_ID, HeaderValue::from_maybe_shared(Bytes::from(notification.id().to_string()))?);
+    headers.insert(USER_AGENT, HeaderValue::from_static(egress::USER_AGENT));
+    Ok(headers)
+}
+
+fn request(
+    key: Option<&SigningKey>,
+    mut headers: HeaderMap,
+    body: Bytes,
+    attempt: u16,
+) -> Result<Request<Full<Bytes>>, http::Error> {
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    headers.insert(ATTEMPT, HeaderValue::from(attempt));
+    match key {
+        Some(key) => {
+            let signature = key.sign(&body).to_string();
+            headers.insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature))?);
+        }
+        None => drop(headers.remove(SIGNATURE)),
+    }
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = Method::POST;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+/// Hubs first, in the order in which the Source gave them (D-12, H-09).
+fn links(notification: &Notification) -> LinkHeader {
+    let links = &notification.links;
+    let header = links.hubs.iter().fold(LinkHeader::default(), |header, hub| header.push(hub, "hub"));
+    let header = header.push(&links.canonical, "self");
+    match &links.resourcesync {
+        Some(capability_list) => header.push(capability_list, "resourcesync"),
+        None => header,
+    }
+}
+
+/// `Retry-After` as seconds or as a date; anything else is ignored.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_core::datetime::DateTime;
+    use resync_core::websub::{Secret, SignatureMethod};
+
+    use super::*;
+    use crate::store::{NotificationLinks, Rule};
+
+    fn notification() -> Notification {
+        Notification {
+            topic: TopicId(0xabc),
+            offset: Offset(5),
+            content_type: Bytes::from_static(b"text/plain;charset=UTF-8"),
+            links: NotificationLinks {
+                hubs: vec!["http://hub.example/websub/".to_owned()],
+                canonical: "http://source.example/framework/".to_owned(),
+                resourcesync: Some("http://source.example/capabilitylist.xml".to_owned()),
+            },
+            body: Bytes::from_static(b"Gr\xc3\xbc\xc3\x9fe\n"),
+            rule: Rule::Every,
+            received_at: DateTime::now(),
+            trace: None,
+        }
+    }
+
+    fn made(secret: Option<&str>, body: Bytes, attempt: u16) -> Request<Full<Bytes>> {
+        let key =
+            secret.map(|secret| SigningKey::new(SignatureMethod::Sha256, &Secret::new(secret).unwrap()));
+        request(key.as_ref(), shared_headers(&notification()).unwrap(), body, attempt).unwrap()
+    }
+
+    #[test]
+    fn w080_w141_w145_w166_a_delivery_is_a_post_with_the_topics_type_links_and_signature() {
+        let request = made(Some("s3cr3t"), notification().body, 2);
+        let header = |name: &str| request.headers().get(name).unwrap().to_str().unwrap();
+        assert_eq!(request.method(), "POST");
+        assert_eq!(header("content-type"), "text/plain;charset=UTF-8");
+        assert_eq!(
+            header("link"),
+            "<http://hub.example/websub/>; rel=\"hub\", <http://source.example/framework/>; rel=\"self\", \
+             <http://source.example/capabilitylist.xml>; rel=\"resourcesync\""
+        );
+        assert_eq!(
+            header("x-hub-signature"),
+            "sha256=a7b730e30c5f1b3f41b47c1c24253616889a65a57a8ca56929106f55ae627bbd"
+        );
+        assert_eq!(header("webhook-id"), "0000000000000abc.5");
+        assert_eq!(header("webhook-attempt"), "2");
+    }
+
+    #[test]
+    fn h10_without_a_secret_there_is_no_signature() {
+        assert!(made(None, Bytes::new(), 1).headers().get("x-hub-signature").is_none());
+    }
+
+    #[test]
+    fn retry_after_is_read_as_seconds_or_as_a_date() {
+        let hint = |value: &str| retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]));
+        assert_eq!(hint("120"), Some(Duration::from_secs(120)));
+        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(90));
+        assert!(
+            hint(&soon)
+                .is_some_and(|pause| pause <= Duration::from_secs(90) && pause > Duration::from_secs(80))
+        );
+        assert_eq!(hint("whenever"), None);
+    }
+}

@@ -1,0 +1,34 @@
+//! The sender: workers that make the requests which the schedulers decide on, and save the progress.
+
+mod attempt_log;
+mod bodies;
+mod checkpoints;
+mod counters;
+mod delivery_request;
+mod feed;
+mod large_bodies;
+mod lookup;
+mod loop_time;
+mod losses;
+mod meters;
+mod operator;
+mod prepared;
+mod reverification;
+mod running_request;
+mod send;
+mod settings;
+mod spans;
+mod thread;
+mod worker;
+
+pub use self::attempt_log::{AttemptLog, AttemptOutcome, RecordedAttempt};
+pub(super) use self::checkpoints::Owned;
+pub use self::counters::{Counters, Totals};
+pub use self::feed::without_known_entries;
+pub(super) use self::large_bodies::LargeBodies;
+pub use self::meters::{Meters, OUTCOMES};
+pub use self::operator::{Operator, Stopped};
+pub(super) use self::send::Observers;
+pub use self::settings::Settings;
+pub(super) use self::thread::WorkerThread;
+pub(super) use self::worker::{Cancellation, Inputs};

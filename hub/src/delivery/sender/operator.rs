@@ -1,0 +1,174 @@
+//! The operator's handle on the running delivery: queries and commands, answered by all workers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::delivery::scheduler::{Command, LateSubscription, OpenHost, Owed, Progress, TopicCounts};
+use crate::store::{SubscriptionId, TopicId};
+use crate::topics::Subscribers;
+
+/// Delivery has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("delivery has stopped")]
+pub struct Stopped;
+
+/// A page of late subscriptions: after this one, at most so many.
+pub(super) type Page = (Option<(TopicId, SubscriptionId)>, usize);
+
+/// A query or a command, with the way back for its answer.
+#[derive(Debug)]
+pub(in crate::delivery) enum WorkerMessage {
+    /// Answered at once.
+    Answer(oneshot::Sender<()>),
+    Late(Page, oneshot::Sender<Vec<LateSubscription>>),
+    Hosts(oneshot::Sender<Vec<OpenHost>>),
+    KnowsHost(String, oneshot::Sender<bool>),
+    TopicOf(SubscriptionId, oneshot::Sender<Option<TopicId>>),
+    Topic(TopicId, oneshot::Sender<TopicCounts>),
+    Progress(TopicId, SubscriptionId, oneshot::Sender<Option<Progress>>),
+    /// Answered with all that was durable before.
+    Owed(oneshot::Sender<Owed>),
+    /// Answered once it is durable.
+    Command(Command, oneshot::Sender<usize>),
+}
+
+/// The operator's handle on the running delivery.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    workers: Arc<[mpsc::UnboundedSender<WorkerMessage>]>,
+}
+
+impl Operator {
+    pub(in crate::delivery) fn new(workers: Vec<mpsc::UnboundedSender<WorkerMessage>>) -> Self {
+        Self { workers: workers.into() }
+    }
+
+    /// Returns when every worker has found time to answer.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn answers(&self) -> Result<(), Stopped> {
+        self.ask(WorkerMessage::Answer).await.map(drop)
+    }
+
+    /// At most `limit` subscriptions that are behind, after this one, in the order of topics and ids.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn late(
+        &self,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<LateSubscription>, Stopped> {
+        let mut found: Vec<_> = self
+            .ask(|reply| WorkerMessage::Late((after, limit), reply))
+            .await?
+            .into_iter()
+            .flatten()
+            .collect();
+        found.sort_unstable_by_key(|late| (late.topic, late.subscription));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// The hosts whose circuit breakers are open, by their origins.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn open_hosts(&self) -> Result<Vec<OpenHost>, Stopped> {
+        let mut found: Vec<_> = self.ask(WorkerMessage::Hosts).await?.into_iter().flatten().collect();
+        found.sort_unstable_by(|one, other| one.origin.cmp(&other.origin));
+        Ok(found)
+    }
+
+    /// Whether any subscription has this origin.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn knows_host(&self, origin: &str) -> Result<bool, Stopped> {
+        let known = self.ask(|reply| WorkerMessage::KnowsHost(origin.to_owned(), reply)).await?;
+        Ok(known.contains(&true))
+    }
+
+    /// The topic of a subscription in force.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn topic_of(&self, id: SubscriptionId) -> Result<Option<TopicId>, Stopped> {
+        Ok(self.ask(|reply| WorkerMessage::TopicOf(id, reply)).await?.into_iter().flatten().next())
+    }
+
+    /// How many subscriptions of this topic are in force.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn subscriptions(&self, topic: TopicId) -> Result<usize, Stopped> {
+        Ok(self.topic(topic).await?.subscriptions)
+    }
+
+    /// The subscriptions of a topic in numbers.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn topic(&self, topic: TopicId) -> Result<TopicCounts, Stopped> {
+        Ok(self.ask(|reply| WorkerMessage::Topic(topic, reply)).await?.into_iter().sum())
+    }
+
+    /// How far a subscription of this topic is; `None` when it is not in force.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn progress(&self, topic: TopicId, id: SubscriptionId) -> Result<Option<Progress>, Stopped> {
+        Ok(self.ask(|reply| WorkerMessage::Progress(topic, id, reply)).await?.into_iter().flatten().next())
+    }
+
+    /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to
+    /// the subscriptions of topics that a sweep is about.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn owed(&self) -> Result<Owed, Stopped> {
+        Ok(self.ask(WorkerMessage::Owed).await?.into_iter().sum())
+    }
+
+    /// Carries out a command; returns, once that is durable, how many subscriptions it concerns.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn execute(&self, command: &Command) -> Result<usize, Stopped> {
+        Ok(self.ask(|reply| WorkerMessage::Command(command.clone(), reply)).await?.into_iter().sum())
+    }
+
+    /// Asks every worker.
+    async fn ask<T>(&self, message: impl Fn(oneshot::Sender<T>) -> WorkerMessage) -> Result<Vec<T>, Stopped> {
+        let mut replies = Vec::with_capacity(self.workers.len());
+        for worker in self.workers.iter() {
+            let (reply, answer) = oneshot::channel();
+            worker.send(message(reply)).map_err(|_| Stopped)?;
+            replies.push(answer);
+        }
+        let mut answers = Vec::with_capacity(replies.len());
+        for reply in replies {
+            answers.push(reply.await.map_err(|_| Stopped)?);
+        }
+        Ok(answers)
+    }
+}
+
+#[async_trait]
+impl Subscribers for Operator {
+    /// When delivery has stopped, so does the hub: then there are none.
+    async fn of(&self, topic: TopicId) -> usize {
+        self.subscriptions(topic).await.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+impl Operator {
+    /// Of a delivery that has stopped.
+    pub(crate) fn of_nobody() -> Self {
+        Self::new(Vec::new())
+    }
+}

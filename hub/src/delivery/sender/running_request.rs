@@ -1,0 +1,61 @@
+//! A request under way, which can be cancelled.
+
+use std::future::{Future, ready};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::delivery::scheduler::{Attempt, Finished};
+
+/// A request under way.
+pub(super) struct RunningRequest {
+    /// Which of the worker's shards it is of.
+    pub(super) index: usize,
+    pub(super) attempt: Attempt,
+    sending: Pin<Box<dyn Future<Output = (Finished, Option<IpAddr>)>>>,
+    waker: Option<Waker>,
+}
+
+/// What became of one.
+pub(super) struct Completed {
+    pub(super) index: usize,
+    pub(super) attempt: Attempt,
+    pub(super) finished: Finished,
+    /// Where it was sent to, if it got that far.
+    pub(super) reached: Option<IpAddr>,
+}
+
+impl RunningRequest {
+    pub(super) fn new(
+        index: usize,
+        attempt: Attempt,
+        sending: impl Future<Output = (Finished, Option<IpAddr>)> + 'static,
+    ) -> Self {
+        Self { index, attempt, sending: Box::pin(sending), waker: None }
+    }
+
+    /// Drops the request, which closes its connection, or its stream where it shares one.
+    pub(super) fn cancel(&mut self) {
+        self.sending = Box::pin(ready((Finished::SubscriptionEnded, None)));
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Future for RunningRequest {
+    type Output = Completed;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.sending.as_mut().poll(context) {
+            Poll::Ready((finished, reached)) => {
+                let (index, attempt) = (self.index, self.attempt);
+                Poll::Ready(Completed { index, attempt, finished, reached })
+            }
+            Poll::Pending => {
+                self.waker.get_or_insert_with(|| context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The thread of one worker, with its own runtime and connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::mpsc;
+
+use super::checkpoints::Owned;
+use super::counters::Counters;
+use super::large_bodies::LargeBodies;
+use super::send::{Observers, Sender};
+use super::settings::Settings;
+use super::worker::{Inputs, Worker};
+use crate::egress::{EgressClient, Guard};
+use crate::store::Store;
+
+/// How long deliveries in flight may take at the end; what is cut off is repeated at the next start.
+const GRACE: Duration = Duration::from_secs(8);
+
+/// What a worker's thread needs to begin.
+pub(in crate::delivery) struct WorkerThread {
+    pub(in crate::delivery) store: Arc<dyn Store>,
+    pub(in crate::delivery) guard: Guard,
+    pub(in crate::delivery) settings: Settings,
+    pub(in crate::delivery) counters: Arc<Counters>,
+    pub(in crate::delivery) observers: Observers,
+    pub(in crate::delivery) large: LargeBodies,
+    pub(in crate::delivery) max_in_flight: usize,
+    pub(in crate::delivery) max_connections: usize,
+    pub(in crate::delivery) owned: Vec<Owned>,
+    pub(in crate::delivery) inputs: Inputs,
+}
+
+impl WorkerThread {
+    /// Delivers until it shall stop.
+    pub(in crate::delivery) fn run(self) {
+        let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::error!(%error, "no runtime for delivery"),
+        };
+        runtime.block_on(async {
+            let Settings { connect_timeout, timeout, per_host, signature, entry_diff, confirmed, .. } =
+                self.settings;
+            let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
+                .heeding(&self.guard, per_host, confirmed.clone())
+                .with_connections(self.max_connections);
+            // At most one for each request under way.
+            let (confirming, confirmations) = mpsc::unbounded_channel();
+            let sender = Sender::new(
+                Arc::clone(&self.store),
+                client,
+                signature,
+                entry_diff,
+                self.observers,
+                confirming,
+                self.large,
+            );
+            let worker =
+                Worker::new(self.store, sender, confirmed, self.counters, self.max_in_flight, self.owned);
+            worker.run(self.inputs, confirmations, timeout.min(GRACE)).await;
+        });
+    }
+}

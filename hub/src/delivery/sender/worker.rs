@@ -1,0 +1,341 @@
+//! One core's share of delivery: a loop that feeds its shards' schedulers, makes their requests and saves their progress.
+
+use std::future::pending;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::yield_now;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tracing::warn;
+
+use super::checkpoints::{CHECKPOINT_EVERY, Checkpoints, Owned};
+use super::counters::Counters;
+use super::loop_time::LoopTimer;
+use super::operator::WorkerMessage;
+use super::running_request::{Completed, RunningRequest};
+use super::send::Sender;
+use crate::delivery::scheduler::{HostId, Lane, Limiter, Now, Scheduler};
+use crate::egress::Confirmed;
+use crate::store::{Shard, Slot, Store, StoreEvent, SubscriptionId};
+
+/// How often leases that are over are looked for, and losses are logged.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How often what is past due is counted.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+/// How often permits that are reserved for networks with few requests are offered to the shards, while there are no others.
+const SPARE_EVERY: Duration = Duration::from_millis(1);
+/// Events and answers taken in at once before new requests are made.
+const BATCH: usize = 256;
+
+/// Asks that nothing is under way any more to a subscription that has ended.
+#[derive(Debug)]
+pub(in crate::delivery) struct Cancellation {
+    pub(in crate::delivery) shard: Shard,
+    pub(in crate::delivery) subscription: SubscriptionId,
+    pub(in crate::delivery) done: oneshot::Sender<()>,
+}
+
+/// What reaches a worker.
+pub(in crate::delivery) struct Inputs {
+    pub(in crate::delivery) events: mpsc::UnboundedReceiver<StoreEvent>,
+    pub(in crate::delivery) messages: mpsc::UnboundedReceiver<WorkerMessage>,
+    pub(in crate::delivery) cancellations: mpsc::UnboundedReceiver<Cancellation>,
+    /// Turns true when the worker shall stop.
+    pub(in crate::delivery) stop: watch::Receiver<bool>,
+}
+
+pub(super) struct Worker {
+    sender: Rc<Sender>,
+    confirmed: Confirmed,
+    counters: Arc<Counters>,
+    limiter: Limiter,
+    loop_timer: LoopTimer,
+    /// The requests under way as last reported.
+    reported: [usize; 3],
+    owned: Vec<Owned>,
+    /// The shard that was asked for a request last.
+    turn: usize,
+    in_flight: FuturesUnordered<RunningRequest>,
+    checkpoints: Checkpoints,
+    /// When the shards were offered the reserved permits last.
+    spared: std::time::Instant,
+}
+
+impl Worker {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        sender: Sender,
+        confirmed: Confirmed,
+        counters: Arc<Counters>,
+        max_in_flight: usize,
+        owned: Vec<Owned>,
+    ) -> Self {
+        Self {
+            sender: Rc::new(sender),
+            confirmed,
+            counters,
+            limiter: Limiter::new(max_in_flight),
+            loop_timer: LoopTimer::default(),
+            reported: [0; 3],
+            owned,
+            turn: 0,
+            in_flight: FuturesUnordered::new(),
+            checkpoints: Checkpoints::new(store),
+            spared: std::time::Instant::now(),
+        }
+    }
+
+    /// Delivers until it shall stop; then finishes what is in flight within `grace` and saves the progress.
+    pub(super) async fn run(
+        mut self,
+        inputs: Inputs,
+        mut confirmations: mpsc::UnboundedReceiver<(Shard, HostId)>,
+        grace: Duration,
+    ) {
+        let Inputs { mut events, mut messages, mut cancellations, mut stop } = inputs;
+        let mut checkpoints = interval(CHECKPOINT_EVERY);
+        checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = interval(LOOK_EVERY);
+        let mut counts = interval(COUNT_EVERY);
+        while !*stop.borrow() {
+            self.start_requests();
+            // A timer that is due and may not start anything would only keep the loop turning.
+            let timer = if self.may_start() { self.next_timer() } else { None };
+            tokio::select! {
+                Some(event) = events.recv() => self.take_events(event, &mut events),
+                Some(message) = messages.recv() => self.answer(message, &mut events),
+                Some(completed) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(completed),
+                Some(cancellation) = cancellations.recv() => self.cancel(cancellation, &mut events),
+                Some((shard, host)) = confirmations.recv() => self.release(shard, host),
+                results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.owned, &self.counters),
+                pass = self.loop_timer.measured() => self.limiter.pressure.take(pass),
+                () = wait_until(timer) => {}
+                _ = checkpoints.tick() => {
+                    self.report_in_flight();
+                    self.save();
+                }
+                _ = looks.tick() => self.look(),
+                _ = counts.tick() => self.count_past_due(),
+                () = yield_now(), if self.is_interrupted() => {}
+                _ = stop.changed() => {}
+            }
+            if self.checkpoints.is_due() {
+                self.save();
+            }
+        }
+        self.finish(grace).await;
+    }
+
+    async fn finish(&mut self, grace: Duration) {
+        let drained = timeout(grace, async {
+            while let Some(completed) = self.in_flight.next().await {
+                self.take_answers(completed);
+            }
+        });
+        if drained.await.is_err() {
+            let in_flight = self.in_flight.len();
+            warn!(in_flight, "deliveries still in flight at shutdown: they will be repeated");
+        }
+        self.checkpoints.save_all(&mut self.owned, &self.counters).await;
+        self.checkpoints.log_losses();
+    }
+
+    fn save(&mut self) {
+        self.checkpoints.save(&mut self.owned, &self.counters);
+    }
+
+    fn take_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+        let more = std::iter::from_fn(|| events.try_recv().ok()).take(BATCH);
+        self.apply(std::iter::once(first).chain(more));
+    }
+
+    /// Takes in everything that was durable before.
+    fn catch_up(&mut self, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+        self.apply(std::iter::from_fn(|| events.try_recv().ok()));
+    }
+
+    fn apply(&mut self, events: impl Iterator<Item = StoreEvent>) {
+        for event in events {
+            if let StoreEvent::Subscribed { shard, slot, .. } = &event {
+                self.note(*shard, slot);
+            }
+            self.owned.iter_mut().for_each(|owned| owned.scheduler.apply(&event));
+        }
+        for owned in &self.owned {
+            let scheduler = &owned.scheduler;
+            self.counters.set_subscriptions(owned.shard, scheduler.subscriptions(), scheduler.hosts());
+        }
+    }
+
+    /// What was confirmed is known to all once the worker of its shard has noted it.
+    fn note(&self, shard: Shard, Slot { origin, address, lease_end, .. }: &Slot) {
+        if self.owned.iter().any(|owned| owned.shard == shard) {
+            self.confirmed.note(origin, *address, *lease_end);
+        }
+    }
+
+    /// The address to which the name of a host leads now was confirmed: what waits for that goes out.
+    fn release(&mut self, shard: Shard, host: HostId) {
+        if let Some(owned) = self.owned.iter_mut().find(|owned| owned.shard == shard) {
+            owned.scheduler.confirmed(host);
+        }
+    }
+
+    /// The subscription has ended, and an event has said so by now: after this nothing is sent to it, and nothing is under way.
+    fn cancel(&mut self, cancellation: Cancellation, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+        self.catch_up(events);
+        let index = self.owned.iter().position(|owned| owned.shard == cancellation.shard);
+        for request in &mut self.in_flight {
+            if Some(request.index) == index && request.attempt.subscription == cancellation.subscription {
+                request.cancel();
+            }
+        }
+        // A caller that waits no longer needs no answer.
+        let _ = cancellation.done.send(());
+    }
+
+    fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+        if matches!(message, WorkerMessage::Owed(_)) {
+            self.catch_up(events);
+        }
+        let now = Now::read();
+        let mut schedulers = self.owned.iter().map(|owned| &owned.scheduler);
+        // A caller that is gone needs no answer.
+        match message {
+            WorkerMessage::Answer(reply) => {
+                let _ = reply.send(());
+            }
+            WorkerMessage::Late((after, limit), reply) => {
+                let _ = reply.send(
+                    schedulers.flat_map(|scheduler| scheduler.late(after, limit, now.monotonic)).collect(),
+                );
+            }
+            WorkerMessage::Hosts(reply) => {
+                let _ = reply
+                    .send(schedulers.flat_map(|scheduler| scheduler.open_hosts(now.monotonic)).collect());
+            }
+            WorkerMessage::KnowsHost(origin, reply) => {
+                let _ = reply.send(schedulers.any(|scheduler| scheduler.knows_host(&origin)));
+            }
+            WorkerMessage::TopicOf(id, reply) => {
+                let _ = reply.send(schedulers.find_map(|scheduler| scheduler.topic_of(id)));
+            }
+            WorkerMessage::Topic(topic, reply) => {
+                let _ = reply.send(schedulers.map(|scheduler| scheduler.topic_counts(topic)).sum());
+            }
+            WorkerMessage::Progress(topic, id, reply) => {
+                let _ =
+                    reply.send(schedulers.find_map(|scheduler| scheduler.progress(topic, id, now.monotonic)));
+            }
+            WorkerMessage::Owed(reply) => {
+                let _ = reply.send(schedulers.map(Scheduler::owed).sum());
+            }
+            WorkerMessage::Command(command, reply) => {
+                let concerned =
+                    self.owned.iter_mut().map(|owned| owned.scheduler.execute(&command, now)).sum();
+                self.checkpoints.note_executed(reply, concerned);
+            }
+        }
+    }
+
+    fn take_answers(&mut self, first: Completed) {
+        let now = Now::read();
+        let mut taken = 0;
+        let mut next = Some(first);
+        while let Some(Completed { index, attempt, finished, reached }) = next {
+            self.checkpoints.note_answer();
+            self.limiter.release(attempt.permit.lane, attempt.permit.busy_from());
+            if let Some(owned) = self.owned.get_mut(index) {
+                owned.scheduler.reached(attempt.host, reached);
+                owned.scheduler.finished(&attempt, finished, now);
+            }
+            taken += 1;
+            next = if taken < BATCH { self.in_flight.next().now_or_never().flatten() } else { None };
+        }
+    }
+
+    /// Makes as many requests as may be in flight, the shards in turn.
+    fn start_requests(&mut self) {
+        let now = Now::read();
+        self.limiter.age(now.monotonic);
+        let mut idle = 0;
+        // To offer the reserved permits with each answer would be in vain nearly always.
+        let spares = now.monotonic.saturating_duration_since(self.spared) >= SPARE_EVERY;
+        while idle < self.owned.len() && self.checkpoints.are_in_time() {
+            let open = self.limiter.open();
+            if !(open.any() || spares && open.spare() > 0) {
+                break;
+            }
+            if !open.any() {
+                self.spared = now.monotonic;
+            }
+            self.turn = (self.turn + 1) % self.owned.len();
+            let index = self.turn;
+            let owned = &mut self.owned[index];
+            match owned.scheduler.next(now, open) {
+                None => idle += 1,
+                Some(attempt) => {
+                    idle = 0;
+                    self.limiter.take(attempt.permit.lane, attempt.permit.busy_from());
+                    let (sender, shard) = (Rc::clone(&self.sender), owned.shard);
+                    let sending = async move { sender.send(shard, &attempt).await };
+                    self.in_flight.push(RunningRequest::new(index, attempt, sending));
+                }
+            }
+        }
+        let open = self.limiter.open();
+        let retries = self.limiter.holds_back_retries(open)
+            && self.owned.iter().any(|owned| owned.scheduler.has_retries());
+        if retries || !open.has(Lane::First) {
+            self.limiter.pressure.missed();
+            self.loop_timer.start();
+        }
+    }
+
+    /// Whether there is a permit for another request, and progress is being saved fast enough to make it.
+    fn may_start(&self) -> bool {
+        self.limiter.open().any() && self.checkpoints.are_in_time()
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.owned.iter().filter_map(|owned| owned.scheduler.next_timer()).min().map(Instant::from_std)
+    }
+
+    fn report_in_flight(&mut self) {
+        let taken = self.limiter.all_taken();
+        self.counters.move_in_flight(self.reported, taken);
+        self.reported = taken;
+    }
+
+    fn count_past_due(&mut self) {
+        let now = Now::read().monotonic;
+        for owned in &mut self.owned {
+            self.counters.set_past_due(owned.shard, owned.scheduler.past_due(now));
+        }
+    }
+
+    /// Whether a shard has more to look at before it knows what may be started.
+    fn is_interrupted(&self) -> bool {
+        self.may_start() && self.owned.iter().any(|owned| owned.scheduler.is_interrupted())
+    }
+
+    fn look(&mut self) {
+        self.checkpoints.log_losses();
+        if self.checkpoints.has_failed() {
+            return;
+        }
+        let now = Now::read();
+        self.owned.iter_mut().for_each(|owned| owned.scheduler.expire(now));
+    }
+}
+
+async fn wait_until(timer: Option<Instant>) {
+    match timer {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}

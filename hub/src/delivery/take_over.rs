@@ -1,0 +1,107 @@
+//! Takes over the shards of the store at the start.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::stream::{self, StreamExt};
+
+use super::scheduler::{self, Clock, Limits, Now, Scheduler, WorkerState};
+use super::sender::{Owned, Settings};
+use crate::store::{Shard, Slot, Store, StoreError};
+
+/// Subscriptions of one topic and shard that a sweep has on their way at once.
+const WINDOW: usize = 1_024;
+
+/// Subscriptions that a shard looks at before the other shards are asked: for some tens of microseconds.
+const STEPS: usize = 256;
+
+/// Until when no lease ends, where the wall clock cannot be believed yet.
+pub(super) async fn doubt_at_start(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
+    let now = Now::read();
+    let until = match store.uptime().await {
+        Ok(Some(uptime)) => scheduler::doubt_at_start(&uptime, now),
+        // A store that is new has nobody whose lease could end.
+        Ok(None) if store.topics().await?.is_empty() => None,
+        Ok(None) | Err(StoreError::Damaged { .. }) => Some(scheduler::doubt(now)),
+        Err(error) => return Err(error),
+    };
+    if let Some(until) = until {
+        let seconds = until.saturating_duration_since(now.monotonic).as_secs();
+        tracing::info!(seconds, "the hub was down, or the clock is wrong: no lease ends for so long");
+    }
+    Ok(until)
+}
+
+/// By worker, what each of them owns. Shards are read on all cores, but not all at once: what is read takes more room than what
+/// is kept of it.
+pub(super) async fn take_over_all(
+    store: &Arc<dyn Store>,
+    settings: &Settings,
+    doubted_until: Option<Instant>,
+    states: &[WorkerState],
+) -> Result<Vec<Vec<Owned>>, StoreError> {
+    let workers = states.len();
+    let mut by_worker: Vec<_> = (0..workers).map(|_| Vec::new()).collect();
+    let mut taken = stream::iter((0..store.shards()).map(Shard))
+        .map(|shard| {
+            let (store, settings) = (Arc::clone(store), settings.clone());
+            let worker = states[usize::from(shard.0) % workers].clone();
+            tokio::spawn(async move { take_over(&store, shard, &settings, doubted_until, worker).await })
+        })
+        .buffered(workers);
+    while let Some(owned) = taken.next().await {
+        let owned = owned.map_err(|error| StoreError::Read(error.to_string()))??;
+        by_worker[usize::from(owned.shard.0) % workers].push(owned);
+    }
+    Ok(by_worker)
+}
+
+async fn take_over(
+    store: &Arc<dyn Store>,
+    shard: Shard,
+    settings: &Settings,
+    doubted_until: Option<Instant>,
+    worker: WorkerState,
+) -> Result<Owned, StoreError> {
+    let epoch = store.claim(shard).await?;
+    let state = store.load_shard(shard).await?;
+    for Slot { origin, address, lease_end, .. } in &state.slots {
+        settings.confirmed.note(origin, *address, *lease_end);
+    }
+    let limits = Limits {
+        per_host: settings.per_host,
+        window: WINDOW,
+        retry: settings.retry.clone(),
+        breaker: settings.breaker,
+        steps: STEPS,
+        worker,
+    };
+    let now = Now::read();
+    Ok(Owned {
+        shard,
+        epoch,
+        scheduler: Scheduler::new(shard, limits, state, Clock::new(now, doubted_until), now),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use resync_core::datetime::DateTime;
+
+    use super::*;
+    use crate::store::{self, Engine, Keyring, Uptime};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_clock_is_in_doubt_where_it_is_not_known_when_the_hub_was_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        assert_eq!(doubt_at_start(store.as_ref()).await.unwrap(), None, "nobody has subscribed");
+        let posted = store::posted(&"https://source.example/t".parse().unwrap(), "");
+        store.append(posted, Duration::ZERO).await.unwrap();
+        assert!(doubt_at_start(store.as_ref()).await.unwrap().is_some(), "it may have been down for days");
+        store.put_uptime(Uptime { seen: DateTime::now(), leaps: Vec::new() }).await.unwrap();
+        assert_eq!(doubt_at_start(store.as_ref()).await.unwrap(), None);
+    }
+}
