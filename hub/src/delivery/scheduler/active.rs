@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 
+use super::clock::Now;
+use super::retry_policy::{Failure, FailureStreak};
 use crate::store::{FailureClass, Laggard, Offset, SubscriptionId, TopicId};
 
 /// A subscription that is being served. An idle one needs no more than its entry in the table.
@@ -106,6 +108,33 @@ impl ActiveSubscription {
         self.passed(offset);
         self.failing = None;
         self.class = FailureClass::Slow;
+    }
+
+    /// An attempt at this offset has failed, and its host has answered so often by now.
+    pub(super) fn failed(
+        &mut self,
+        offset: Offset,
+        failure: &Failure,
+        answers: u32,
+        now: Now,
+    ) -> FailureStreak {
+        // A newer version has all its tries.
+        if offset != self.cursor.next() {
+            self.tries = 0;
+            self.faults = 0;
+        }
+        self.cursor = Offset(offset.0 - 1);
+        let was_gone = self.attempts > 0 && self.class == FailureClass::Gone;
+        self.attempts = self.attempts.saturating_add(1);
+        self.tries = self.tries.saturating_add(1);
+        let is_fault = failure.may_be_the_messages(self.answers != answers);
+        self.faults = if is_fault { self.faults.saturating_add(1) } else { 0 };
+        self.answers = answers;
+        self.class = failure.class;
+        self.unconfirmed_times = 0;
+        let failing = self.failing.get_or_insert_with(|| FailingSince::new(now.wall, now.monotonic));
+        let failing_for = failing.lasts(now.monotonic);
+        FailureStreak { attempts: self.attempts, tries: self.tries, was_gone, failing_for }
     }
 
     /// It goes on after this offset, which it has got or never will.

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Scheduler;
-use super::active::{FailingSince, Phase, Poison};
+use super::active::{Phase, Poison};
 use super::attempt::{Attempt, Finished};
 use super::clock::Now;
 use super::host::HostId;
-use super::schedule::{self, Decision, Failure, FailureStreak, GivenUp, Outcome};
+use super::retry_policy::{self, Decision, Failure, GivenUp, Outcome};
 use super::wait_queue::LastAttempt;
-use crate::store::{Ended, FailureClass, Gap, Offset, Skip, SubscriptionId, TopicId};
+use crate::store::{Ended, Gap, Offset, Skip, SubscriptionId, TopicId};
 
 /// How long a delivery waits when the store could not be read.
 const POSTPONED: Duration = Duration::from_secs(1);
@@ -37,53 +37,51 @@ impl Scheduler {
         if !matches!(finished, Finished::RateLimited(_) | Finished::Reverifying) {
             self.unconfirmed.remove(attempt.host, (attempt.topic, attempt.subscription));
         }
-        let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
-        let goal = topic.goal();
-        let Some(active) = topic.active_mut(attempt.subscription) else { return };
-        let expected =
-            if active.suspect.is_some() { active.cursor.next().next() } else { active.cursor.next() };
+        let (topic, id) = (attempt.topic, attempt.subscription);
+        let Some(state) = self.topics.get_mut(&topic) else { return };
+        let goal = state.goal();
+        let Some(active) = state.active_mut(id) else { return };
+        let next = active.cursor.next();
+        let expected = if active.suspect.is_some() { next.next() } else { next };
         if attempt.offset != expected || attempt.probe != active.suspect.is_some() {
             return self.outdated(attempt, &finished, now);
         }
         if let Some(poison) = active.suspect.take() {
             return self.probed(attempt, poison, &finished, now);
         }
+        let before = |next: Offset| Offset(next.0.saturating_sub(1)).min(goal).max(attempt.offset);
         match finished {
             Finished::Answered { offset, outcome: Outcome::Delivered } => {
                 active.delivered(offset);
                 self.counts.delivered += 1;
-                self.go_on(attempt.topic, attempt.subscription, now);
             }
             Finished::Answered { offset, outcome: Outcome::Failed(failure) } => {
                 self.counts.failed += 1;
-                self.failed(attempt, offset, &failure, now);
+                return self.failed(attempt, offset, &failure, now);
             }
             Finished::Gap { from, next } => {
-                let to = Offset(next.0.saturating_sub(1)).min(goal).max(attempt.offset);
+                let to = before(next);
                 active.passed(to);
                 if from <= to {
-                    let Attempt { topic, subscription, .. } = *attempt;
                     self.counts.lost_to_retention += to.0 - from.0 + 1;
-                    self.gaps.push(Gap { topic, subscription, from, to, at: now.wall });
+                    self.gaps.push(Gap { topic, subscription: id, from, to, at: now.wall });
                 }
-                self.go_on(attempt.topic, attempt.subscription, now);
             }
-            Finished::Passed { next } => {
-                active.passed(Offset(next.0.saturating_sub(1)).min(goal).max(attempt.offset));
-                self.go_on(attempt.topic, attempt.subscription, now);
-            }
-            Finished::Superseded => {
-                active.passed(attempt.latest);
-                self.go_on(attempt.topic, attempt.subscription, now);
-            }
-            Finished::Postponed => self.back_off(attempt.topic, attempt.subscription, POSTPONED, now),
-            Finished::Unreadable => self.back_off(attempt.topic, attempt.subscription, UNREADABLE, now),
+            Finished::Passed { next } => active.passed(before(next)),
+            Finished::Superseded => active.passed(attempt.latest),
+            Finished::Postponed => return self.back_off(topic, id, POSTPONED, now),
+            Finished::Unreadable => return self.back_off(topic, id, UNREADABLE, now),
             Finished::RateLimited(wait) => {
-                self.await_confirmation(attempt, |times| schedule::rate_limited(times, wait), now);
+                return self.await_confirmation(
+                    attempt,
+                    |times| retry_policy::rate_limited(times, wait),
+                    now,
+                );
             }
-            Finished::Reverifying => self.await_confirmation(attempt, schedule::reverifying, now),
-            Finished::SubscriptionEnded => self.remove(attempt.topic, attempt.subscription),
+            Finished::Reverifying => return self.await_confirmation(attempt, retry_policy::reverifying, now),
+            Finished::SubscriptionEnded => return self.remove(topic, id),
         }
+        self.go_on(topic, id, now);
     }
 
     /// A subscription with a delivery is tried before others where its host is in trouble, until it fails.
@@ -99,46 +97,32 @@ impl Scheduler {
     }
 
     fn failed(&mut self, attempt: &Attempt, offset: Offset, failure: &Failure, now: Now) {
+        let (topic, id) = (attempt.topic, attempt.subscription);
         let answers = self.hosts.answers(attempt.host);
-        let Some(topic) = self.topics.get_mut(&attempt.topic) else { return };
-        let another = topic.has_after(offset);
-        let Some(active) = topic.active_mut(attempt.subscription) else { return };
-        if offset != attempt.offset {
-            active.tries = 0;
-            active.faults = 0;
-        }
-        active.cursor = Offset(offset.0 - 1);
-        let was_gone = active.attempts > 0 && active.class == FailureClass::Gone;
-        active.attempts = active.attempts.saturating_add(1);
-        active.tries = active.tries.saturating_add(1);
-        let is_suspected = failure.may_be_the_messages(active.answers != answers);
-        active.faults = if is_suspected { active.faults.saturating_add(1) } else { 0 };
-        active.answers = answers;
-        active.class = failure.class;
-        active.unconfirmed_times = 0;
-        let failing = active.failing.get_or_insert_with(|| FailingSince::new(now.wall, now.monotonic));
-        let failing_for = failing.lasts(now.monotonic);
-        let suspicious = active.faults >= SUSPICIOUS;
-        let streak = FailureStreak { attempts: active.attempts, tries: active.tries, was_gone, failing_for };
+        let Some(state) = self.topics.get_mut(&topic) else { return };
+        let has_next = state.has_after(offset);
+        let Some(active) = state.active_mut(id) else { return };
+        let streak = active.failed(offset, failure, answers, now);
+        let is_suspected = active.faults >= SUSPICIOUS;
+        let Failure { class, status, .. } = *failure;
         match self.limits.retry.decide(failure, &streak) {
-            Decision::Retry(pause) if suspicious && another => {
+            Decision::Retry(pause) if is_suspected && has_next => {
                 let (failed, due) = (now.monotonic, now.monotonic + pause);
-                let poison = Poison { class: failure.class, status: failure.status, failed, due };
-                self.probe_next(attempt.topic, attempt.subscription, poison);
+                self.probe_next(topic, id, Poison { class, status, failed, due });
             }
-            Decision::Retry(pause) => self.back_off(attempt.topic, attempt.subscription, pause, now),
+            Decision::Retry(pause) => self.back_off(topic, id, pause, now),
+            // The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
             Decision::Skip(pause) => {
                 active.passed(offset);
-                let Attempt { topic, subscription, .. } = *attempt;
-                let Failure { class, status, .. } = *failure;
-                let skip = Skip { topic, subscription, offset, at: now.wall, class, status };
+                let skip = Skip { topic, subscription: id, offset, at: now.wall, class, status };
                 self.skip(skip, GivenUp::after(class));
-                self.after_skip(attempt, pause, now);
+                if pause.is_zero() {
+                    self.go_on(topic, id, now);
+                } else {
+                    self.back_off(topic, id, pause, now);
+                }
             }
-            Decision::End => {
-                let gone = Ended::Gone { lease_end: attempt.lease_end };
-                self.end(attempt.topic, attempt.subscription, gone, now);
-            }
+            Decision::End => self.end(topic, id, Ended::Gone { lease_end: attempt.lease_end }, now),
         }
     }
 
@@ -147,14 +131,8 @@ impl Scheduler {
         match finished {
             Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
             Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
-            Finished::Gap { .. }
-            | Finished::Passed { .. }
-            | Finished::Superseded
-            | Finished::Postponed
-            | Finished::Unreadable
-            | Finished::RateLimited(_)
-            | Finished::Reverifying => {}
             Finished::SubscriptionEnded => return self.remove(attempt.topic, attempt.subscription),
+            _ => {}
         }
         self.go_on(attempt.topic, attempt.subscription, now);
     }
@@ -193,31 +171,17 @@ impl Scheduler {
             Finished::RateLimited(wait) => {
                 self.await_confirmation(
                     attempt,
-                    |times| schedule::rate_limited(times, pause.max(*wait)),
+                    |times| retry_policy::rate_limited(times, pause.max(*wait)),
                     now,
                 );
             }
             Finished::Reverifying => {
-                self.await_confirmation(attempt, |times| schedule::reverifying(times).max(pause), now);
+                self.await_confirmation(attempt, |times| retry_policy::reverifying(times).max(pause), now);
             }
-            Finished::Answered { .. }
-            | Finished::Gap { .. }
-            | Finished::Passed { .. }
-            | Finished::Superseded
-            | Finished::Postponed
-            | Finished::Unreadable => {
+            _ => {
                 self.counts.failed += u64::from(matches!(finished, Finished::Answered { .. }));
                 self.back_off(topic, id, pause, now);
             }
-        }
-    }
-
-    /// The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
-    fn after_skip(&mut self, attempt: &Attempt, pause: Duration, now: Now) {
-        if pause.is_zero() {
-            self.go_on(attempt.topic, attempt.subscription, now);
-        } else {
-            self.back_off(attempt.topic, attempt.subscription, pause, now);
         }
     }
 }

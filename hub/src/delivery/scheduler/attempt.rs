@@ -8,7 +8,7 @@ use super::breaker::Sign;
 use super::host::{HostId, Permit};
 #[cfg(test)]
 use super::lanes::Lane;
-use super::schedule::Outcome;
+use super::retry_policy::Outcome;
 use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
 
 /// A request to be made.
@@ -126,14 +126,8 @@ impl Finished {
                 }
             },
             Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
-            Self::Gap { .. }
-            | Self::Passed { .. }
-            | Self::Superseded
-            | Self::Postponed
-            | Self::Unreadable
-            | Self::RateLimited(_)
-            | Self::Reverifying
-            | Self::SubscriptionEnded => Sign::None,
+            // Nothing was sent.
+            _ => Sign::None,
         }
     }
 }

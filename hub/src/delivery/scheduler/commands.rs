@@ -3,7 +3,7 @@
 use super::Scheduler;
 use super::active::Phase;
 use super::clock::Now;
-use super::schedule::GivenUp;
+use super::retry_policy::GivenUp;
 use super::wait_queue::LastAttempt;
 use crate::store::{Offset, Replayed, Skip, SubscriptionId, TopicId};
 

@@ -23,8 +23,8 @@ mod pressure;
 mod queries;
 mod ready;
 mod recent_starts;
+mod retry_policy;
 mod round_robin;
-mod schedule;
 #[cfg(test)]
 mod simulation;
 mod slowness;
@@ -52,9 +52,9 @@ pub(crate) use self::lanes::Lane;
 pub(crate) use self::limiter::Limiter;
 pub(crate) use self::pressure::LONG_PASS;
 pub use self::queries::{LateSubscription, Owed, Progress, TopicCounts, WaitsFor};
+pub use self::retry_policy::RetryPolicy;
+pub(crate) use self::retry_policy::{GivenUp, Outcome};
 use self::round_robin::RoundRobin;
-pub use self::schedule::RetryPolicy;
-pub(crate) use self::schedule::{GivenUp, Outcome};
 use self::topic::TopicState;
 use self::unconfirmed::Unconfirmed;
 use crate::store::{

@@ -126,7 +126,7 @@ impl Networks {
 
     /// One that had found none has got one, and waits for more.
     pub(super) fn wait_on(&self, lane: Lane, network: &Network, now: Instant) {
-        if self.0.waiting[lane as usize].is_this(network, self.millis(now)) {
+        if self.0.waiting[lane as usize].waiting(self.millis(now)) == Some(network.number) {
             self.wait(lane, network, now);
         }
     }
@@ -134,7 +134,9 @@ impl Networks {
     /// Whether this network has its share and hosts of another one wait.
     pub(super) fn gives_way(&self, lane: Lane, network: &Network, now: Instant) -> bool {
         self.has_its_share_of(lane, network)
-            && self.0.waiting[lane as usize].is_another(network, self.millis(now))
+            && self.0.waiting[lane as usize]
+                .waiting(self.millis(now))
+                .is_some_and(|number| number != network.number)
     }
 
     fn millis(&self, moment: Instant) -> u64 {
@@ -148,14 +150,9 @@ impl Waiting {
         self.until.store(until, Ordering::Relaxed);
     }
 
-    /// Whether a host of this network waits.
-    fn is_this(&self, network: &Network, now: u64) -> bool {
-        self.until.load(Ordering::Relaxed) > now && self.network.load(Ordering::Relaxed) == network.number
-    }
-
-    /// Whether a host of another network than this one waits.
-    fn is_another(&self, network: &Network, now: u64) -> bool {
-        self.until.load(Ordering::Relaxed) > now && self.network.load(Ordering::Relaxed) != network.number
+    /// The number of the network with a host that waits, if there is one.
+    fn waiting(&self, now: u64) -> Option<u64> {
+        (self.until.load(Ordering::Relaxed) > now).then(|| self.network.load(Ordering::Relaxed))
     }
 }
 

@@ -63,7 +63,7 @@ impl Default for Meters {
         ];
         let lags = Family::<_, Histogram>::new_with_constructor(lag_times);
         Self {
-            outcomes: Kinds::new("outcome", &OutcomeKind::ALL.map(|kind| (kind, kind.name()))),
+            outcomes: Kinds::new("outcome", &OutcomeKind::ALL),
             reverifications: Kinds::new("result", &results),
             seconds: request_times(),
             first_attempt: lags.get_or_create_owned(&[("until", "first_attempt")]),
@@ -140,36 +140,23 @@ pub(super) fn outcome(answer: &Result<Answer, EgressError>) -> &'static str {
 }
 
 impl OutcomeKind {
-    const ALL: [Self; OUTCOMES] = [
-        Self::Acknowledged,
-        Self::Redirected,
-        Self::Gone,
-        Self::TooMany,
-        Self::Refused,
-        Self::Broken,
-        Self::TimedOut,
-        Self::NoName,
-        Self::Forbidden,
-        Self::Unconnected,
-        Self::NotSent,
-        Self::Unconfirmed,
+    const ALL: [(Self, &'static str); OUTCOMES] = [
+        (Self::Acknowledged, "2xx"),
+        (Self::Redirected, "3xx"),
+        (Self::Gone, "410"),
+        (Self::TooMany, "429"),
+        (Self::Refused, "4xx"),
+        (Self::Broken, "5xx"),
+        (Self::TimedOut, "timeout"),
+        (Self::NoName, "dns"),
+        (Self::Forbidden, "blocked_ip"),
+        (Self::Unconnected, "connection"),
+        (Self::NotSent, "not_sent"),
+        (Self::Unconfirmed, "unconfirmed"),
     ];
 
     fn name(self) -> &'static str {
-        match self {
-            Self::Acknowledged => "2xx",
-            Self::Redirected => "3xx",
-            Self::Gone => "410",
-            Self::TooMany => "429",
-            Self::Refused => "4xx",
-            Self::Broken => "5xx",
-            Self::TimedOut => "timeout",
-            Self::NoName => "dns",
-            Self::Forbidden => "blocked_ip",
-            Self::Unconnected => "connection",
-            Self::NotSent => "not_sent",
-            Self::Unconfirmed => "unconfirmed",
-        }
+        Self::ALL[self as usize].1
     }
 
     fn of(answer: &Result<Answer, EgressError>) -> Self {

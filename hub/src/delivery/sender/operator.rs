@@ -5,7 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::delivery::scheduler::{Command, LateSubscription, OpenHost, Owed, Progress, TopicCounts};
+use super::checkpoints::Owned;
+use crate::delivery::scheduler::{
+    Command, LateSubscription, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
+};
 use crate::store::{SubscriptionId, TopicId};
 use crate::topics::Subscribers;
 
@@ -14,25 +17,18 @@ use crate::topics::Subscribers;
 #[error("delivery has stopped")]
 pub struct Stopped;
 
-/// A page of late subscriptions: after this one, at most so many.
-pub(super) type Page = (Option<(TopicId, SubscriptionId)>, usize);
-
-/// A query or a command, with the way back for its answer.
-#[derive(Debug)]
+/// What an operator asks of a worker.
 pub(in crate::delivery) enum WorkerMessage {
-    /// Answered at once.
-    Answer(oneshot::Sender<()>),
-    Late(Page, oneshot::Sender<Vec<LateSubscription>>),
-    Hosts(oneshot::Sender<Vec<OpenHost>>),
-    KnowsHost(String, oneshot::Sender<bool>),
-    TopicOf(SubscriptionId, oneshot::Sender<Option<TopicId>>),
-    Topic(TopicId, oneshot::Sender<TopicCounts>),
-    Progress(TopicId, SubscriptionId, oneshot::Sender<Option<Progress>>),
-    /// Answered with all that was durable before.
-    Owed(oneshot::Sender<Owed>),
-    /// Answered once it is durable.
+    /// To be answered at once.
+    Query(Query),
+    /// To be answered with all that was durable before.
+    UpToDateQuery(Query),
+    /// To be answered once it is durable, with the number of subscriptions that it concerns.
     Command(Command, oneshot::Sender<usize>),
 }
+
+/// Looks at the shards of a worker and answers.
+type Query = Box<dyn FnOnce(&[Owned]) + Send>;
 
 /// The operator's handle on the running delivery.
 #[derive(Clone, Debug)]
@@ -50,7 +46,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn answers(&self) -> Result<(), Stopped> {
-        self.ask(WorkerMessage::Answer).await.map(drop)
+        self.query(|_, _| ()).await.map(drop)
     }
 
     /// At most `limit` subscriptions that are behind, after this one, in the order of topics and ids.
@@ -62,12 +58,8 @@ impl Operator {
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
     ) -> Result<Vec<LateSubscription>, Stopped> {
-        let mut found: Vec<_> = self
-            .ask(|reply| WorkerMessage::Late((after, limit), reply))
-            .await?
-            .into_iter()
-            .flatten()
-            .collect();
+        let late = self.query(move |shard, now| shard.late(after, limit, now.monotonic)).await?;
+        let mut found: Vec<_> = late.into_iter().flatten().collect();
         found.sort_unstable_by_key(|late| (late.topic, late.subscription));
         found.truncate(limit);
         Ok(found)
@@ -78,7 +70,8 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn open_hosts(&self) -> Result<Vec<OpenHost>, Stopped> {
-        let mut found: Vec<_> = self.ask(WorkerMessage::Hosts).await?.into_iter().flatten().collect();
+        let mut found: Vec<_> =
+            self.query(|shard, now| shard.open_hosts(now.monotonic)).await?.into_iter().flatten().collect();
         found.sort_unstable_by(|one, other| one.origin.cmp(&other.origin));
         Ok(found)
     }
@@ -88,7 +81,8 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn knows_host(&self, origin: &str) -> Result<bool, Stopped> {
-        let known = self.ask(|reply| WorkerMessage::KnowsHost(origin.to_owned(), reply)).await?;
+        let origin = origin.to_owned();
+        let known = self.query(move |shard, _| shard.knows_host(&origin)).await?;
         Ok(known.contains(&true))
     }
 
@@ -97,7 +91,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn topic_of(&self, id: SubscriptionId) -> Result<Option<TopicId>, Stopped> {
-        Ok(self.ask(|reply| WorkerMessage::TopicOf(id, reply)).await?.into_iter().flatten().next())
+        Ok(self.query(move |shard, _| shard.topic_of(id)).await?.into_iter().flatten().next())
     }
 
     /// How many subscriptions of this topic are in force.
@@ -113,7 +107,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn topic(&self, topic: TopicId) -> Result<TopicCounts, Stopped> {
-        Ok(self.ask(|reply| WorkerMessage::Topic(topic, reply)).await?.into_iter().sum())
+        Ok(self.query(move |shard, _| shard.topic_counts(topic)).await?.into_iter().sum())
     }
 
     /// How far a subscription of this topic is; `None` when it is not in force.
@@ -121,7 +115,12 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn progress(&self, topic: TopicId, id: SubscriptionId) -> Result<Option<Progress>, Stopped> {
-        Ok(self.ask(|reply| WorkerMessage::Progress(topic, id, reply)).await?.into_iter().flatten().next())
+        Ok(self
+            .query(move |shard, now| shard.progress(topic, id, now.monotonic))
+            .await?
+            .into_iter()
+            .flatten()
+            .next())
     }
 
     /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to
@@ -130,7 +129,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn owed(&self) -> Result<Owed, Stopped> {
-        Ok(self.ask(WorkerMessage::Owed).await?.into_iter().sum())
+        Ok(self.query_by(WorkerMessage::UpToDateQuery, |shard, _| shard.owed()).await?.into_iter().sum())
     }
 
     /// Carries out a command; returns, once that is durable, how many subscriptions it concerns.
@@ -139,6 +138,30 @@ impl Operator {
     /// [`Stopped`]
     pub async fn execute(&self, command: &Command) -> Result<usize, Stopped> {
         Ok(self.ask(|reply| WorkerMessage::Command(command.clone(), reply)).await?.into_iter().sum())
+    }
+
+    /// The answers of all shards.
+    async fn query<T: Send + 'static>(
+        &self,
+        answer: impl Fn(&Scheduler, Now) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Stopped> {
+        self.query_by(WorkerMessage::Query, answer).await
+    }
+
+    async fn query_by<T: Send + 'static>(
+        &self,
+        message: fn(Query) -> WorkerMessage,
+        answer: impl Fn(&Scheduler, Now) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Stopped> {
+        let query = move |reply: oneshot::Sender<Vec<T>>| {
+            let answer = answer.clone();
+            message(Box::new(move |owned: &[Owned]| {
+                let now = Now::read();
+                // A caller that is gone needs no answer.
+                let _ = reply.send(owned.iter().map(|owned| answer(&owned.scheduler, now)).collect());
+            }))
+        };
+        Ok(self.ask(query).await?.into_iter().flatten().collect())
     }
 
     /// Asks every worker.

@@ -18,7 +18,7 @@ use super::loop_time::LoopTimer;
 use super::operator::WorkerMessage;
 use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
-use crate::delivery::scheduler::{HostId, Lane, Limiter, Now, Scheduler};
+use crate::delivery::scheduler::{HostId, Lane, Limiter, Now};
 use crate::egress::Confirmed;
 use crate::store::{Shard, Slot, Store, StoreEvent, SubscriptionId};
 
@@ -199,44 +199,16 @@ impl Worker {
     }
 
     fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
-        if matches!(message, WorkerMessage::Owed(_)) {
-            self.catch_up(events);
-        }
-        let now = Now::read();
-        let mut schedulers = self.owned.iter().map(|owned| &owned.scheduler);
-        // A caller that is gone needs no answer.
         match message {
-            WorkerMessage::Answer(reply) => {
-                let _ = reply.send(());
-            }
-            WorkerMessage::Late((after, limit), reply) => {
-                let _ = reply.send(
-                    schedulers.flat_map(|scheduler| scheduler.late(after, limit, now.monotonic)).collect(),
-                );
-            }
-            WorkerMessage::Hosts(reply) => {
-                let _ = reply
-                    .send(schedulers.flat_map(|scheduler| scheduler.open_hosts(now.monotonic)).collect());
-            }
-            WorkerMessage::KnowsHost(origin, reply) => {
-                let _ = reply.send(schedulers.any(|scheduler| scheduler.knows_host(&origin)));
-            }
-            WorkerMessage::TopicOf(id, reply) => {
-                let _ = reply.send(schedulers.find_map(|scheduler| scheduler.topic_of(id)));
-            }
-            WorkerMessage::Topic(topic, reply) => {
-                let _ = reply.send(schedulers.map(|scheduler| scheduler.topic_counts(topic)).sum());
-            }
-            WorkerMessage::Progress(topic, id, reply) => {
-                let _ =
-                    reply.send(schedulers.find_map(|scheduler| scheduler.progress(topic, id, now.monotonic)));
-            }
-            WorkerMessage::Owed(reply) => {
-                let _ = reply.send(schedulers.map(Scheduler::owed).sum());
+            WorkerMessage::Query(query) => query(&self.owned),
+            WorkerMessage::UpToDateQuery(query) => {
+                self.catch_up(events);
+                query(&self.owned);
             }
             WorkerMessage::Command(command, reply) => {
-                let concerned =
-                    self.owned.iter_mut().map(|owned| owned.scheduler.execute(&command, now)).sum();
+                let now = Now::read();
+                let shards = self.owned.iter_mut();
+                let concerned = shards.map(|owned| owned.scheduler.execute(&command, now)).sum();
                 self.checkpoints.note_executed(reply, concerned);
             }
         }

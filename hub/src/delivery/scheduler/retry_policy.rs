@@ -128,12 +128,16 @@ impl Outcome {
 
     /// No answer at all.
     pub(crate) fn unreachable() -> Self {
-        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None, cut: false })
+        Self::unanswered(false)
     }
 
     /// No answer, although the request was sent and not waited for in vain.
     pub(crate) fn cut() -> Self {
-        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None, cut: true })
+        Self::unanswered(true)
+    }
+
+    fn unanswered(cut: bool) -> Self {
+        Self::Failed(Failure { class: FailureClass::Trouble, status: None, retry_after: None, cut })
     }
 }
 
