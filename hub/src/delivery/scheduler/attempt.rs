@@ -144,7 +144,7 @@ impl Attempt {
             latest: Offset(0),
             newest_only: false,
             number: 1,
-            permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, begun },
+            permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun },
             probe: false,
             was_delivered: false,
             ahead: Ahead::Topic,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::breaker::{Breaker, BreakerPolicy, Change, Sign};
+use super::breaker::{Breaker, BreakerPolicy, Change, Sent, Sign};
 use super::host::{Chosen, HostId};
 
 /// Breakers by host.
@@ -34,31 +34,33 @@ impl Breakers {
         self.by_host.remove(&id);
     }
 
-    /// A request that the breaker of this host let through is on its way.
-    pub(super) fn sent(&mut self, id: HostId, chosen: Chosen, now: Instant) {
-        if let Some(from) = self.by_host.get_mut(&id).and_then(|breaker| breaker.sent(chosen, now)) {
-            self.wakes.push(Reverse((from, id)));
+    /// A request that the breaker of this host let through is on its way; returns whether it is the probe.
+    pub(super) fn sent(&mut self, id: HostId, chosen: Chosen, now: Instant) -> bool {
+        let sent = self.by_host.get_mut(&id).map_or(Sent::Other, |breaker| breaker.sent(chosen, now));
+        if let Sent::Trial { next } = sent {
+            self.wakes.push(Reverse((next, id)));
         }
+        sent == Sent::Probe
     }
 
-    /// A request to this host that began at this moment has come to its end, whatever it says.
-    pub(super) fn returned(&mut self, id: HostId, begun: Instant) {
+    /// A request to this host has come to its end: the probe that began at this moment, if it is one.
+    pub(super) fn returned(&mut self, id: HostId, probe: Option<Instant>) {
         if let Some(breaker) = self.by_host.get_mut(&id) {
-            breaker.returned(begun);
+            breaker.returned(probe);
         }
     }
 
-    /// Takes in how a request ended that began at this moment; returns whether the host needs a breaker from now on.
+    /// Takes in how a request ended: the probe that began at this moment, if it is one. Returns whether the host needs a breaker from now on.
     pub(super) fn record(
         &mut self,
         id: HostId,
         origin: &str,
         sign: Sign,
-        begun: Instant,
+        probe: Option<Instant>,
         now: Instant,
     ) -> bool {
         let breaker = self.by_host.entry(id).or_insert_with(|| Breaker::new(now));
-        match breaker.record(sign, begun, self.limit, &self.policy, now) {
+        match breaker.record(sign, probe, self.limit, &self.policy, now) {
             Change::Nothing => true,
             Change::Recovered => {
                 self.by_host.remove(&id);

@@ -36,6 +36,8 @@ pub(crate) struct Permit {
     pub(super) is_proven: bool,
     /// Whether the host is known to take long for an answer.
     pub(super) takes_long: bool,
+    /// Whether it is for the probe of the host's breaker.
+    pub(super) is_probe: bool,
     /// When it was taken.
     pub(super) begun: Instant,
 }
@@ -44,6 +46,11 @@ impl Permit {
     /// When it was taken, if that may keep the worker busy: while an answer is known to take long, the worker does something else.
     pub(crate) fn busy_from(self) -> Option<Instant> {
         (!self.takes_long).then_some(self.begun)
+    }
+
+    /// When it was taken, if it is for the probe.
+    pub(super) fn probe(self) -> Option<Instant> {
+        self.is_probe.then_some(self.begun)
     }
 }
 
@@ -113,10 +120,14 @@ pub(super) enum Candidates {
     RecentlyDelivered,
     /// One of these, else a proven one.
     Proven,
-    /// One of these, else one that has not failed.
+    /// A proven one, and no other.
+    OnlyProven,
+    /// As `Proven`, else one that has not failed.
     NotFailing,
-    /// One of these, else anybody.
+    /// As `Proven`, else anybody: first one that has not failed.
     Anybody,
+    /// The same, but first one that has failed: untried ones without end must not keep these out.
+    FailingFirst,
 }
 
 /// What kind of subscription was chosen.
@@ -224,7 +235,8 @@ impl Host {
         let in_turn = matches!(candidates, Candidates::InTurn | Candidates::ProvenFirst);
         let alternates = candidates == Candidates::RecentlyDeliveredFirst;
         let preferred = if alternates { self.preferred[usize::from(is_retry)] } else { 0 };
-        if !in_turn && preferred == 0 && self.recently_delivered(is_retry).is_some() {
+        let may_be_recent = !in_turn && candidates != Candidates::OnlyProven;
+        if may_be_recent && preferred == 0 && self.recently_delivered(is_retry).is_some() {
             return Some(Chosen::RecentlyDelivered);
         }
         let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::RecentlyDelivered);
@@ -235,9 +247,10 @@ impl Host {
             if is_retry { (&self.retries, Chosen::Failing) } else { (&self.first, Chosen::NotFailing) };
         let may_be = match candidates {
             Candidates::InTurn | Candidates::ProvenFirst | Candidates::RecentlyDeliveredFirst => true,
-            Candidates::RecentlyDelivered | Candidates::Proven => false,
+            Candidates::RecentlyDelivered | Candidates::Proven | Candidates::OnlyProven => false,
             Candidates::NotFailing => !is_retry,
             Candidates::Anybody => !is_retry || self.first.is_empty(),
+            Candidates::FailingFirst => is_retry || self.retries.is_empty(),
         };
         (may_be && !queue.is_empty()).then_some(chosen)
     }

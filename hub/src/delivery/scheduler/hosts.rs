@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::breaker::{BreakerPolicy, InFlightCounts, Sign};
 use super::breakers::Breakers;
 use super::host::{Candidates, Host, HostId, Permit, Waiter};
-use super::in_flight::{Begun, InFlight};
+use super::in_flight::{Begun, InFlight, lessen};
 use super::lanes::{Lane, OpenLanes};
 use super::networks::Networks;
 use super::ready::ReadyHosts;
@@ -172,9 +172,9 @@ impl Hosts {
             }
             while let Some(id) = self.next_ready(lane, spare) {
                 self.host(id).in_ready[index] = false;
-                if let Some((waiter, is_proven)) = self.pop(id, lane) {
+                if let Some((waiter, is_proven, is_probe)) = self.pop(id, lane) {
                     self.turn = (index + 1) % Lane::ALL.len();
-                    return Some((id, self.begin(id, lane, is_proven), waiter));
+                    return Some((id, self.begin(id, lane, is_proven, is_probe), waiter));
                 }
                 // It may have become slow, or quick again, since it came here.
                 self.mark_ready(id);
@@ -185,14 +185,15 @@ impl Hosts {
     }
 
     /// A request to this host begins.
-    fn begin(&mut self, id: HostId, lane: Lane, is_proven: bool) -> Permit {
+    fn begin(&mut self, id: HostId, lane: Lane, is_proven: bool, is_probe: bool) -> Permit {
         let now = self.now;
         let host = self.host(id);
         host.in_flight += 1;
         host.unproven += u32::from(!is_proven);
         host.in_lanes[lane as usize] += 1;
         host.network.add(lane, 1);
-        let permit = Permit { lane, is_proven, takes_long: host.response_time.takes_long(), begun: now };
+        let takes_long = host.response_time.takes_long();
+        let permit = Permit { lane, is_proven, takes_long, is_probe, begun: now };
         self.in_flight.begin(id, is_proven, now);
         self.mark_ready(id);
         let host = &self.states[id.index()];
@@ -216,15 +217,14 @@ impl Hosts {
         !gives_way && self.has_room(id, spare)
     }
 
-    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool)> {
+    /// The next one in this lane, whether its last attempt was delivered, and whether its request is the breaker's probe.
+    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool, bool)> {
         let candidates = self.permits(id)?;
         let host = &mut self.states[id.index()];
         let is_slow = host.is_slow(self.bound);
         let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
-        if host.in_trouble {
-            self.breakers.sent(id, chosen, self.now);
-        }
-        Some((waiter, last == LastAttempt::Delivered))
+        let is_probe = host.in_trouble && self.breakers.sent(id, chosen, self.now);
+        Some((waiter, last == LastAttempt::Delivered, is_probe))
     }
 
     /// Whether its network may have one more permit: one of `spare`, where no others are left.
@@ -317,16 +317,16 @@ impl Hosts {
         let unproven = u32::from(!is_proven);
         let has_hung = self.in_flight.end(id, is_proven, begun);
         let host = self.host(id);
-        host.in_flight = host.in_flight.saturating_sub(1);
-        host.unproven = host.unproven.saturating_sub(unproven);
-        host.in_lanes[lane as usize] = host.in_lanes[lane as usize].saturating_sub(1);
+        lessen(&mut host.in_flight, 1);
+        lessen(&mut host.unproven, unproven);
+        lessen(&mut host.in_lanes[lane as usize], 1);
         host.network.subtract(lane, 1);
         if has_hung {
-            host.hanging = host.hanging.saturating_sub(1);
-            host.unproven_hanging = host.unproven_hanging.saturating_sub(unproven);
+            lessen(&mut host.hanging, 1);
+            lessen(&mut host.unproven_hanging, unproven);
         }
         if host.in_trouble {
-            self.breakers.returned(id, begun);
+            self.breakers.returned(id, permit.probe());
         }
         self.mark_ready(id);
         self.forget_if_unused(id);
@@ -346,12 +346,12 @@ impl Hosts {
             let host = self.host(id);
             host.response_time.answered(took, bound);
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
-            self.record(id, sign, permit.begun, now);
+            self.record(id, sign, permit.probe(), now);
         }
         self.release(id, permit);
     }
 
-    fn record(&mut self, id: HostId, sign: Sign, begun: Instant, now: Instant) {
+    fn record(&mut self, id: HostId, sign: Sign, probe: Option<Instant>, now: Instant) {
         let host = &mut self.states[id.index()];
         if sign == Sign::Alive {
             host.answers = host.answers.wrapping_add(1);
@@ -359,7 +359,7 @@ impl Hosts {
                 return;
             }
         }
-        host.in_trouble = self.breakers.record(id, &host.origin, sign, begun, now);
+        host.in_trouble = self.breakers.record(id, &host.origin, sign, probe, now);
     }
 
     /// Lets breakers whose pause is over have a probe, and finds hosts that let requests hang.
@@ -471,7 +471,7 @@ impl Hosts {
         let permits =
             breaker.map_or(Candidates::InTurn, |breaker| breaker.permits(under_way, self.limit, self.now));
         if is_full {
-            return Some(if permits == Candidates::RecentlyDelivered { permits } else { Candidates::Proven });
+            return (permits != Candidates::RecentlyDelivered).then_some(Candidates::OnlyProven);
         }
         // Where requests hang, tenants that answer must not wait behind those that let them hang.
         let hangs = permits == Candidates::InTurn && host.is_slow(None);
@@ -534,15 +534,16 @@ mod tests {
 
     /// One of a first attempt.
     fn permit(begun: Instant) -> Permit {
-        Permit { lane: Lane::First, is_proven: false, takes_long: false, begun }
+        Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun }
     }
 
     /// What began when the hosts were woken last ends so, after so many seconds.
     fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) {
         let begun = hosts.now;
-        let taken = hosts.states[host.index()].in_lanes;
-        let lane = Lane::ALL.into_iter().find(|lane| taken[*lane as usize] > 0).unwrap();
-        let permit = Permit { lane, ..permit(begun) };
+        let state = &hosts.states[host.index()];
+        let lane = Lane::ALL.into_iter().find(|lane| state.in_lanes[*lane as usize] > 0).unwrap();
+        let is_proven = state.unproven == 0;
+        let permit = Permit { lane, is_proven, is_probe: true, ..permit(begun) };
         hosts.answered(host, permit, sign, begun + Duration::from_secs(seconds));
     }
 
@@ -657,12 +658,16 @@ mod tests {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
         let of_topic = |topic| (TopicId(topic), SubscriptionId(topic));
-        let last = |topic| if topic == 4 { LastAttempt::Failed } else { LastAttempt::None };
-        for topic in 1..=4 {
+        let last = |topic| match topic {
+            4 => LastAttempt::Failed,
+            5.. => LastAttempt::Delivered,
+            _ => LastAttempt::None,
+        };
+        for topic in 1..=6 {
             hosts.wait(host, of_topic(topic), last(topic));
         }
-        let mut served = [0; 5];
-        for _ in 0..40 {
+        let mut served = [0; 7];
+        for _ in 0..60 {
             let (_, permit, waiter) = hosts.take(OpenLanes::ALL).unwrap();
             served[usize::try_from(waiter.0.0).unwrap()] += 1;
             hosts.delivered(host, waiter);
@@ -692,7 +697,12 @@ mod tests {
         hosts.answered(host, permit(later), Sign::Trouble, later);
         assert!(!hosts.is_open(host), "the probe is under way still");
         assert_eq!(next(&mut hosts), None, "and there is no second one");
-        hosts.answered(host, Permit { lane: Lane::Retry, ..permit(until) }, Sign::Trouble, later);
+        hosts.answered(
+            host,
+            Permit { lane: Lane::Retry, is_probe: true, ..permit(until) },
+            Sign::Trouble,
+            later,
+        );
         assert!(hosts.is_open(host) && begun < later);
     }
 
