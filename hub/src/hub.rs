@@ -163,9 +163,8 @@ impl Hub {
         let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
         let parts = Parts { config, store: &store, guard: &guard, stopped: &stopped };
-        let (cancellations, policy) = (delivery.cancellations(), topic_policy(config, &guard, &url));
-        let (requests, denials, verifying) =
-            parts.start_verification(cancellations, policy, &mut tasks).await?;
+        let (cancel, policy) = (delivery.cancellations(), topic_policy(config, &guard, &url));
+        let (requests, denials, verifying) = parts.start_verification(cancel, policy, &mut tasks).await?;
         let fetching = FetchingParts {
             authority: authority.clone(),
             hub_url: Arc::clone(&url),
@@ -338,7 +337,7 @@ struct FetchingParts {
 impl Parts<'_> {
     async fn start_verification(
         &self,
-        cancellations: Cancellations,
+        cancel: Cancellations,
         policy: Arc<dyn TopicPolicy>,
         tasks: &mut JoinSet<()>,
     ) -> Result<(Requests, Denials, VerificationMeters), StoreError> {
@@ -361,7 +360,7 @@ impl Parts<'_> {
         let (deny, to_tell) = mpsc::unbounded_channel();
         queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
         tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
-        let denials = Denials::new(Arc::clone(store), Arc::new(cancellations), deny);
+        let denials = Denials::new(Arc::clone(store), Arc::new(cancel), deny);
         let (sender, receiver) = mpsc::unbounded_channel();
         // What waits is read before anything new can come in, so that nothing is verified twice.
         queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));

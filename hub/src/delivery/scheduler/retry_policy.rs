@@ -1,4 +1,4 @@
-//! When a failed delivery is tried again, and when its notification is given up (DESIGN: failure classes).
+//! When a failed delivery is tried again, and when its notification is given up.
 
 use std::time::Duration;
 

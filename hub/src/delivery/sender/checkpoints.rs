@@ -126,7 +126,9 @@ impl Checkpoints {
             }
             // What had failed before goes first, and alone: then one more save is to come.
             let last = self.unsaved.is_empty();
-            owned.iter_mut().for_each(|owned| owned.scheduler.detach_all());
+            for Owned { scheduler, .. } in owned.iter_mut() {
+                scheduler.detach_all();
+            }
             self.start(owned, counters);
             let Some(saving) = self.saving.take() else { return };
             let results = saving.await;
@@ -221,7 +223,9 @@ impl Checkpoints {
     /// What was done before the last save began is durable.
     fn all_saved(&mut self, owned: &[Owned], counters: &Counters) {
         let until = self.began.into_std();
-        owned.iter().for_each(|owned| counters.set_saved(owned.shard, until));
+        for Owned { shard, .. } in owned {
+            counters.set_saved(*shard, until);
+        }
         for (reply, concerned) in self.being_saved.drain(..) {
             let _ = reply.send(concerned);
         }

@@ -273,7 +273,7 @@ mod tests {
             client,
             method,
             Prefixes::default(),
-            Default::default(),
+            Observers::default(),
             confirmations,
             LargeBodies::default(),
         )

@@ -133,7 +133,8 @@ impl File {
         let step = |at: usize, word: &str| {
             (self.is(at, word) && self.is(at + 1, ":") && self.is(at + 2, ":")).then_some(at + 3)
         };
-        if at >= 1 && self.is(at - 1, ":") {
+        let is_visibility = at >= 3 && self.is(at - 3, "pub") && self.is(at - 1, "in");
+        if is_visibility || at >= 1 && self.is(at - 1, ":") {
             return None;
         }
         if let Some(behind) = step(at, "crate") {
@@ -385,7 +386,7 @@ mod kept { use crate::attic; }
     #[test]
     fn a_room_within_a_room_is_a_room_of_its_own() {
         const TEXT: &str = "use super::super::chest::Lid; use super::own; use super::super::Rafter;
-use crate::attic::{Beam, corner::Web, chest::Lid}; use crate::{attic::chest, cellar};";
+pub(in crate::attic) use crate::attic::{Beam, corner::Web, chest::Lid}; use crate::{attic::chest, cellar};";
         let rooms = Rooms(words(&["attic", "attic/chest", "attic/corner", "cellar"]).into_iter().collect());
         let uses = File::read(words(&["attic", "corner", "web"]), TEXT).uses(&rooms, &BTreeMap::new());
         let found: Vec<_> =
