@@ -64,7 +64,7 @@ impl Scheduler {
                 active.passed(to);
                 if from <= to {
                     self.counts.lost_to_retention += to.0 - from.0 + 1;
-                    self.gaps.push(Gap { topic, subscription: id, from, to, at: now.wall });
+                    self.unsaved.gaps.push(Gap { topic, subscription: id, from, to, at: now.wall });
                 }
             }
             Finished::Passed { next } => active.passed(before(next)),
@@ -141,7 +141,7 @@ impl Scheduler {
     /// first is given up instead of blocking the others for the whole schedule.
     fn probe_next(&mut self, topic: TopicId, id: SubscriptionId, poison: Poison) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
-        let host = state.entry(id).map(|entry| entry.host);
+        let host = state.table.get(id).map(|entry| entry.host);
         if let (Some(host), Some(active)) = (host, state.active_mut(id)) {
             active.suspect = Some(poison);
             active.phase = Phase::Waiting;

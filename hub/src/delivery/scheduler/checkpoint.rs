@@ -8,9 +8,7 @@ use crate::store::Checkpoint;
 impl Scheduler {
     /// The progress since the last checkpoint, to be saved as a whole.
     pub(crate) fn checkpoint(&mut self, now: Now) -> Checkpoint {
-        let (skips, gaps) = (std::mem::take(&mut self.skips), std::mem::take(&mut self.gaps));
-        let replayed = std::mem::take(&mut self.replayed);
-        let mut checkpoint = Checkpoint { skips, gaps, replayed, ..Checkpoint::default() };
+        let mut checkpoint = std::mem::take(&mut self.unsaved);
         let number = self.checkpoints;
         self.checkpoints = self.checkpoints.wrapping_add(1);
         for id in std::mem::take(&mut self.touched) {
@@ -41,9 +39,6 @@ impl Scheduler {
 
     /// Whether there is progress to save.
     pub(crate) fn has_progress(&self) -> bool {
-        !(self.touched.is_empty()
-            && self.skips.is_empty()
-            && self.gaps.is_empty()
-            && self.replayed.is_empty())
+        !(self.touched.is_empty() && self.unsaved.is_empty())
     }
 }

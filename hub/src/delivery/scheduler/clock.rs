@@ -29,6 +29,11 @@ impl Now {
     }
 }
 
+/// How many milliseconds after `begun` this moment is.
+pub(crate) fn millis(begun: Instant, moment: Instant) -> u64 {
+    u64::try_from(moment.saturating_duration_since(begun).as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The wall clock, looked at beside the monotonic one.
 #[derive(Debug)]
 pub(crate) struct Clock {

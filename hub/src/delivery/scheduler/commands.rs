@@ -101,13 +101,13 @@ impl Scheduler {
 
     fn replay(&mut self, topic: TopicId, id: SubscriptionId, from: Offset, now: Now) -> bool {
         let Some(state) = self.topics.get_mut(&topic) else { return false };
-        let Some(slot) = state.entry(id).copied().filter(|slot| slot.lease_end > now.wall) else {
+        let Some(entry) = state.table.get(id).copied().filter(|entry| entry.lease_end > now.wall) else {
             return false;
         };
         let rewound = state.rewind(id, from);
         if rewound {
             self.owe_again(Replayed { topic, subscription: Some(id), from });
-            self.hosts.wait(slot.host, (topic, id), LastAttempt::Failed);
+            self.hosts.wait(entry.host, (topic, id), LastAttempt::Failed);
             self.settle(topic);
         }
         rewound
@@ -115,16 +115,16 @@ impl Scheduler {
 
     /// What was given up is owed again.
     fn owe_again(&mut self, replayed: Replayed) {
-        self.skips.retain(|skip| !replayed.covers(skip));
-        self.replayed.push(replayed);
+        self.unsaved.skips.retain(|skip| !replayed.covers(skip));
+        self.unsaved.replayed.push(replayed);
     }
 
     fn replay_topic(&mut self, topic: TopicId, from: Offset, now: Now) -> usize {
-        let Some(state) = self.topics.get_mut(&topic).filter(|state| from <= state.head()) else { return 0 };
+        let Some(state) = self.topics.get_mut(&topic).filter(|state| from <= state.head) else { return 0 };
         for (host, id) in state.rewind_all(from) {
             self.hosts.wait(host, (topic, id), LastAttempt::Failed);
         }
-        let concerned = state.entries().filter(|(_, slot)| slot.lease_end > now.wall).count();
+        let concerned = state.table.iter().filter(|(_, entry)| entry.lease_end > now.wall).count();
         self.owe_again(Replayed { topic, subscription: None, from });
         self.settle(topic);
         concerned

@@ -21,7 +21,11 @@ impl Scheduler {
             .topics
             .iter()
             .flat_map(|(topic, state)| {
-                state.entries().filter(|(_, entry)| entry.lease_end <= now.wall).map(|(id, _)| (*topic, id))
+                state
+                    .table
+                    .iter()
+                    .filter(|(_, entry)| entry.lease_end <= now.wall)
+                    .map(|(id, _)| (*topic, id))
             })
             .collect();
         self.ended.extend(over.into_iter().map(|key| (key, Ended::Expired)));

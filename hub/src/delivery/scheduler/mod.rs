@@ -42,7 +42,7 @@ use resync_core::datetime::DateTime;
 use self::active::{FailingSince, Phase};
 pub(crate) use self::attempt::{Attempt, Find, Finished};
 pub use self::breaker::BreakerPolicy;
-pub(crate) use self::clock::{Clock, Now, doubt, doubt_at_start};
+pub(crate) use self::clock::{Clock, Now, doubt, doubt_at_start, millis};
 pub use self::commands::{Command, Target};
 pub(crate) use self::host::HostId;
 use self::hosts::Hosts;
@@ -58,8 +58,7 @@ use self::round_robin::RoundRobin;
 use self::topic::TopicState;
 use self::unconfirmed::Unconfirmed;
 use crate::store::{
-    Ended, FailureClass, Gap, Replayed, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId,
-    TopicId,
+    Checkpoint, Ended, FailureClass, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
 };
 
 /// Limits of one shard.
@@ -107,9 +106,8 @@ pub(crate) struct Scheduler {
     touched: BTreeSet<TopicId>,
     subscriptions: usize,
     laggards: usize,
-    skips: Vec<Skip>,
-    gaps: Vec<Gap>,
-    replayed: Vec<Replayed>,
+    /// What the next checkpoint saves beside the progress of topics.
+    unsaved: Checkpoint,
     ended: BTreeMap<(TopicId, SubscriptionId), Ended>,
     checkpoints: u32,
     counts: Counts,
@@ -139,9 +137,7 @@ impl Scheduler {
             touched: BTreeSet::new(),
             subscriptions: 0,
             laggards: 0,
-            skips: Vec::new(),
-            gaps: Vec::new(),
-            replayed: Vec::new(),
+            unsaved: Checkpoint::default(),
             ended: BTreeMap::new(),
             checkpoints: 1,
             counts: Counts::default(),
@@ -168,7 +164,7 @@ impl Scheduler {
         self.topics.values_mut().for_each(TopicState::assume_delivered);
         for laggard in &state.laggards {
             let Some(topic) = self.topics.get_mut(&laggard.topic) else { continue };
-            let Some(entry) = topic.entry(laggard.subscription) else { continue };
+            let Some(entry) = topic.table.get(laggard.subscription) else { continue };
             if laggard.class == FailureClass::Unsent {
                 self.unconfirmed.insert(entry.host, (laggard.topic, laggard.subscription));
             }
@@ -270,9 +266,7 @@ impl Scheduler {
         self.touched.clear();
         self.subscriptions = 0;
         self.laggards = 0;
-        self.skips.clear();
-        self.gaps.clear();
-        self.replayed.clear();
+        self.unsaved = Checkpoint::default();
         self.ended.clear();
         self.unconfirmed.clear();
     }
@@ -308,7 +302,7 @@ impl Scheduler {
 
     fn skip(&mut self, skip: Skip, why: GivenUp) {
         self.counts.given_up[why as usize] += 1;
-        self.skips.push(skip);
+        self.unsaved.skips.push(skip);
     }
 
     fn back_off(&mut self, topic: TopicId, id: SubscriptionId, pause: Duration, now: Now) {
@@ -326,7 +320,7 @@ impl Scheduler {
     fn go_on(&mut self, topic: TopicId, id: SubscriptionId, now: Now) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
         if state.advanced(id, now.monotonic)
-            && let Some(entry) = state.entry(id)
+            && let Some(entry) = state.table.get(id)
         {
             self.hosts.wait(entry.host, (topic, id), state.last_attempt(id));
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
+use super::clock::millis;
 use super::lanes::Lane;
 use crate::egress::network;
 
@@ -120,13 +121,13 @@ impl Networks {
     /// has less than its share.
     pub(super) fn wait(&self, lane: Lane, network: &Network, now: Instant) {
         if !self.has_its_share_of(lane, network) {
-            self.0.waiting[lane as usize].note(network, self.millis(now + WAITS));
+            self.0.waiting[lane as usize].note(network, millis(self.0.begun, now + WAITS));
         }
     }
 
     /// One that had found none has got one, and waits for more.
     pub(super) fn wait_on(&self, lane: Lane, network: &Network, now: Instant) {
-        if self.0.waiting[lane as usize].waiting(self.millis(now)) == Some(network.number) {
+        if self.0.waiting[lane as usize].waiting(millis(self.0.begun, now)) == Some(network.number) {
             self.wait(lane, network, now);
         }
     }
@@ -135,12 +136,8 @@ impl Networks {
     pub(super) fn gives_way(&self, lane: Lane, network: &Network, now: Instant) -> bool {
         self.has_its_share_of(lane, network)
             && self.0.waiting[lane as usize]
-                .waiting(self.millis(now))
+                .waiting(millis(self.0.begun, now))
                 .is_some_and(|number| number != network.number)
-    }
-
-    fn millis(&self, moment: Instant) -> u64 {
-        u64::try_from(moment.saturating_duration_since(self.0.begun).as_millis()).unwrap_or(u64::MAX)
     }
 }
 

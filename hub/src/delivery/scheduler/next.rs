@@ -98,7 +98,7 @@ impl Scheduler {
             }
             self.timers.pop();
             let Some(state) = self.topics.get_mut(&topic) else { continue };
-            let Some(host) = state.entry(id).map(|entry| entry.host) else { continue };
+            let Some(host) = state.table.get(id).map(|entry| entry.host) else { continue };
             // A timer may be older than the present pause; only the one that belongs to it counts.
             let Some(active) = state.active_mut(id).filter(|active| active.phase == Phase::Backoff(due))
             else {
@@ -114,7 +114,7 @@ impl Scheduler {
     /// `spare` how many permits there are, if they are not for everybody.
     fn sweep_one(&mut self, now: Now, steps: &mut usize, spare: Option<usize>) -> bool {
         while *steps > 0
-            && let Some(id) = self.round_robin.next(|id| self.topics.get(&id).map_or(0, TopicState::bytes))
+            && let Some(id) = self.round_robin.next(|id| self.topics.get(&id).map_or(0, |topic| topic.bytes))
         {
             let topic = self.topics.get_mut(&id).filter(|_| !self.paused.contains(&id));
             let hosts = &self.hosts;
@@ -183,7 +183,7 @@ impl Scheduler {
             state.hold(id);
             return None;
         }
-        let SubscriptionEntry { lease_end, was_delivered, .. } = *state.entry(id)?;
+        let SubscriptionEntry { lease_end, was_delivered, .. } = *state.table.get(id)?;
         if lease_end <= now.wall {
             if self.clock.look(now) {
                 self.withhold(topic, id, WITHHELD, now);
@@ -192,7 +192,7 @@ impl Scheduler {
             }
             return None;
         }
-        let (goal, latest, posted) = (state.goal(), state.latest(), state.posted());
+        let (goal, latest, posted) = (state.goal(), state.latest(), state.posted);
         let active = state.active_mut(id).filter(|active| active.phase == Phase::Waiting)?;
         if active.cursor >= goal {
             self.go_on(topic, id, now);
@@ -213,10 +213,10 @@ impl Scheduler {
         let number = if newest_only && offset < latest { 1 } else { number };
         let many_topics = self.round_robin.has_many();
         // So many are served before this one is again, if it gets all that it is owed now.
-        let between = if many_topics { self.subscriptions } else { state.subscriptions() };
+        let between = if many_topics { self.subscriptions } else { state.table.len() };
         let keep =
             if between > MANY && (newest_only || offset >= goal) { Keep::Nothing } else { Keep::Ready };
-        let ahead = if many_topics && state.subscriptions() <= FEW { Ahead::Shard } else { Ahead::Topic };
+        let ahead = if many_topics && state.table.len() <= FEW { Ahead::Shard } else { Ahead::Topic };
         Some(Attempt {
             topic,
             subscription: id,

@@ -125,9 +125,9 @@ impl Scheduler {
                 Some(LateSubscription {
                     topic: *topic,
                     subscription: id,
-                    origin: self.hosts.origin(state.entry(id)?.host).to_owned(),
+                    origin: self.hosts.origin(state.table.get(id)?.host).to_owned(),
                     cursor: active.cursor,
-                    head: state.head(),
+                    head: state.head,
                     attempts: active.attempts,
                     class: active.class,
                     failing_since: active.failing.map(|failing| failing.since),
@@ -147,9 +147,9 @@ impl Scheduler {
     /// How far a subscription is.
     pub(crate) fn progress(&self, topic: TopicId, id: SubscriptionId, now: Instant) -> Option<Progress> {
         let state = self.topics.get(&topic)?;
-        let entry = state.entry(id)?;
+        let entry = state.table.get(id)?;
         let breaker_open_for = self.hosts.open_for(entry.host, now);
-        let (head, paused) = (state.head(), self.paused.contains(&topic));
+        let (head, paused) = (state.head, self.paused.contains(&topic));
         let at = |cursor, waits| Progress {
             cursor,
             head,
@@ -160,7 +160,7 @@ impl Scheduler {
             breaker_open_for,
             paused,
         };
-        let Some(active) = state.active(id) else {
+        let Some(active) = state.active.get(&id) else {
             let done = state.done_of(id).max(entry.start);
             return Some(at(done, if done < head { WaitsFor::Sweep } else { WaitsFor::Nothing }));
         };
@@ -178,7 +178,7 @@ impl Scheduler {
 
     /// The topic of a subscription of this shard.
     pub(crate) fn topic_of(&self, id: SubscriptionId) -> Option<TopicId> {
-        self.topics.iter().find(|(_, state)| state.entry(id).is_some()).map(|(topic, _)| *topic)
+        self.topics.iter().find(|(_, state)| state.table.get(id).is_some()).map(|(topic, _)| *topic)
     }
 
     /// Whether any subscription has this origin.
@@ -189,7 +189,7 @@ impl Scheduler {
     /// The subscriptions of a topic in numbers.
     pub(crate) fn topic_counts(&self, topic: TopicId) -> TopicCounts {
         self.topics.get(&topic).map_or_else(TopicCounts::default, |state| TopicCounts {
-            subscriptions: state.subscriptions(),
+            subscriptions: state.table.len(),
             late: state.late_count(),
         })
     }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::clock::millis;
+
 /// A host whose answers take longer than this, or will, is a slow one whatever the others do.
 pub(super) const SLOW: Duration = Duration::from_secs(3);
 /// One is far above its peers when it takes so many times as long as the quickest of them …
@@ -92,16 +94,12 @@ impl Peers {
 
     /// A host that is not slow finds no permit.
     pub(super) fn note_scarcity(&self, now: Instant) {
-        self.0.scarce_until.store(self.millis(now + SCARCE), Ordering::Relaxed);
+        self.0.scarce_until.store(millis(self.0.begun, now + SCARCE), Ordering::Relaxed);
     }
 
     /// The bound, while hosts that are above it stand in the way of others.
     pub(super) fn bound_while_scarce(&self, now: Instant) -> Option<u32> {
-        (self.0.scarce_until.load(Ordering::Relaxed) > self.millis(now)).then(|| self.bound())
-    }
-
-    fn millis(&self, moment: Instant) -> u64 {
-        u64::try_from(moment.saturating_duration_since(self.0.begun).as_millis()).unwrap_or(u64::MAX)
+        (self.0.scarce_until.load(Ordering::Relaxed) > millis(self.0.begun, now)).then(|| self.bound())
     }
 }
 

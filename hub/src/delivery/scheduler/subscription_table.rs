@@ -81,22 +81,25 @@ impl SubscriptionTable {
     }
 
     pub(super) fn get(&self, id: SubscriptionId) -> Option<&SubscriptionEntry> {
-        let block = self.blocks.get(self.block_of(id))?;
-        let index = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        Some(&block[index].1)
+        let (block, index) = self.find(id)?;
+        Some(&self.blocks[block][index].1)
     }
 
     pub(super) fn get_mut(&mut self, id: SubscriptionId) -> Option<&mut SubscriptionEntry> {
-        let of = self.block_of(id);
-        let block = self.blocks.get_mut(of)?;
-        let index = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        Some(&mut block[index].1)
+        let (block, index) = self.find(id)?;
+        Some(&mut self.blocks[block][index].1)
+    }
+
+    /// The block of an entry, and where it is in there.
+    fn find(&self, id: SubscriptionId) -> Option<(usize, usize)> {
+        let block = self.block_of(id);
+        let index = self.blocks.get(block)?.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some((block, index))
     }
 
     pub(super) fn remove(&mut self, id: SubscriptionId) -> Option<SubscriptionEntry> {
-        let of = self.block_of(id);
-        let block = self.blocks.get_mut(of)?;
-        let index = block.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        let (of, index) = self.find(id)?;
+        let block = &mut self.blocks[of];
         let (_, entry) = block.remove(index);
         self.len -= 1;
         give_back(block);

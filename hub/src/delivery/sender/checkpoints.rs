@@ -34,10 +34,10 @@ const LAST_SAVES: usize = 5;
 const LAST_PAUSE: Duration = Duration::from_millis(300);
 
 /// A shard that this worker owns.
-pub(in crate::delivery) struct Owned {
-    pub(in crate::delivery) shard: Shard,
-    pub(in crate::delivery) epoch: Epoch,
-    pub(in crate::delivery) scheduler: Scheduler,
+pub(crate) struct Owned {
+    pub(crate) shard: Shard,
+    pub(crate) epoch: Epoch,
+    pub(crate) scheduler: Scheduler,
 }
 
 /// Something that the store has to take before it is forgotten here.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::delivery::scheduler::{Counts, GivenUp, Lane};
+use crate::delivery::scheduler::{Counts, GivenUp, Lane, millis};
 use crate::store::Shard;
 
 /// Totals since the start of the process.
@@ -74,14 +74,14 @@ impl Counters {
         self.lost_to_retention.fetch_add(counts.lost_to_retention, Ordering::Relaxed);
     }
 
-    pub(in crate::delivery) fn set_subscriptions(&self, shard: Shard, subscriptions: usize, hosts: usize) {
+    pub(crate) fn set_subscriptions(&self, shard: Shard, subscriptions: usize, hosts: usize) {
         if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
             gauges.subscriptions.store(subscriptions, Ordering::Relaxed);
             gauges.hosts.store(hosts, Ordering::Relaxed);
         }
     }
 
-    pub(in crate::delivery) fn set_gauges(&self, shard: Shard, laggards: usize, open_breakers: usize) {
+    pub(crate) fn set_gauges(&self, shard: Shard, laggards: usize, open_breakers: usize) {
         if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
             gauges.laggards.store(laggards, Ordering::Relaxed);
             gauges.open_breakers.store(open_breakers, Ordering::Relaxed);
@@ -104,8 +104,7 @@ impl Counters {
     /// All progress of a shard until this moment is durable.
     pub(super) fn set_saved(&self, shard: Shard, until: Instant) {
         if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
-            let since = until.saturating_duration_since(self.begun).as_millis();
-            gauges.saved.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
+            gauges.saved.store(millis(self.begun, until), Ordering::Relaxed);
         }
     }
 

@@ -24,7 +24,7 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("4096 is not ze
 
 /// The large notifications of all workers. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(in crate::delivery) struct LargeBodies(Arc<Mutex<Table>>);
+pub(crate) struct LargeBodies(Arc<Mutex<Table>>);
 
 #[derive(Debug)]
 struct Table {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use tokio::sync::{mpsc, oneshot};
 
 use super::checkpoints::Owned;
@@ -18,7 +19,7 @@ use crate::topics::Subscribers;
 pub struct Stopped;
 
 /// What an operator asks of a worker.
-pub(in crate::delivery) enum WorkerMessage {
+pub(crate) enum WorkerMessage {
     /// To be answered at once.
     Query(Query),
     /// To be answered with all that was durable before.
@@ -37,7 +38,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    pub(in crate::delivery) fn new(workers: Vec<mpsc::UnboundedSender<WorkerMessage>>) -> Self {
+    pub(crate) fn new(workers: Vec<mpsc::UnboundedSender<WorkerMessage>>) -> Self {
         Self { workers: workers.into() }
     }
 
@@ -166,17 +167,16 @@ impl Operator {
 
     /// Asks every worker.
     async fn ask<T>(&self, message: impl Fn(oneshot::Sender<T>) -> WorkerMessage) -> Result<Vec<T>, Stopped> {
-        let mut replies = Vec::with_capacity(self.workers.len());
-        for worker in self.workers.iter() {
-            let (reply, answer) = oneshot::channel();
-            worker.send(message(reply)).map_err(|_| Stopped)?;
-            replies.push(answer);
-        }
-        let mut answers = Vec::with_capacity(replies.len());
-        for reply in replies {
-            answers.push(reply.await.map_err(|_| Stopped)?);
-        }
-        Ok(answers)
+        let sent: Result<Vec<_>, Stopped> = self
+            .workers
+            .iter()
+            .map(|worker| {
+                let (reply, answer) = oneshot::channel();
+                worker.send(message(reply)).map_err(|_| Stopped)?;
+                Ok(answer)
+            })
+            .collect();
+        try_join_all(sent?).await.map_err(|_| Stopped)
     }
 }
 

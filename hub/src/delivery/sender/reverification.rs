@@ -43,24 +43,14 @@ pub(super) enum Reverified {
 /// Re-verifies callbacks.
 #[derive(Debug)]
 pub(super) struct Reverification {
-    store: Arc<dyn Store>,
-    client: EgressClient,
-    method: SignatureMethod,
-    meters: Meters,
-    confirmations: Confirmations,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) client: EgressClient,
+    pub(super) method: SignatureMethod,
+    pub(super) meters: Meters,
+    pub(super) confirmations: Confirmations,
 }
 
 impl Reverification {
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        client: EgressClient,
-        method: SignatureMethod,
-        meters: Meters,
-        confirmations: Confirmations,
-    ) -> Self {
-        Self { store, client, method, meters, confirmations }
-    }
-
     /// Asks for the subscription of this attempt. Where the answer is the challenge, what waits for its host's confirmation goes out.
     pub(super) async fn verify(&self, shard: Shard, attempt: &Attempt, question: Question) -> Reverified {
         let found = self.store.subscription(shard, attempt.topic, attempt.subscription).await;

@@ -49,10 +49,10 @@ pub(super) struct Sender {
 
 /// What all workers' senders share: where attempts are counted, recorded and traced.
 #[derive(Clone, Debug, Default)]
-pub(in crate::delivery) struct Observers {
-    pub(in crate::delivery) meters: Meters,
-    pub(in crate::delivery) log: AttemptLog,
-    pub(in crate::delivery) tracer: Tracer,
+pub(crate) struct Observers {
+    pub(crate) meters: Meters,
+    pub(crate) log: AttemptLog,
+    pub(crate) tracer: Tracer,
 }
 
 impl Sender {
@@ -65,8 +65,13 @@ impl Sender {
         confirmations: Confirmations,
         large: LargeBodies,
     ) -> Self {
-        let reverification =
-            Reverification::new(Arc::clone(&store), client.clone(), method, meters.clone(), confirmations);
+        let reverification = Reverification {
+            store: Arc::clone(&store),
+            client: client.clone(),
+            method,
+            meters: meters.clone(),
+            confirmations,
+        };
         Self {
             lookup: Lookup::new(Arc::clone(&store)),
             store,

@@ -19,22 +19,22 @@ use crate::store::Store;
 const GRACE: Duration = Duration::from_secs(8);
 
 /// What a worker's thread needs to begin.
-pub(in crate::delivery) struct WorkerThread {
-    pub(in crate::delivery) store: Arc<dyn Store>,
-    pub(in crate::delivery) guard: Guard,
-    pub(in crate::delivery) settings: Settings,
-    pub(in crate::delivery) counters: Arc<Counters>,
-    pub(in crate::delivery) observers: Observers,
-    pub(in crate::delivery) large: LargeBodies,
-    pub(in crate::delivery) max_in_flight: usize,
-    pub(in crate::delivery) max_connections: usize,
-    pub(in crate::delivery) owned: Vec<Owned>,
-    pub(in crate::delivery) inputs: Inputs,
+pub(crate) struct WorkerThread {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) guard: Guard,
+    pub(crate) settings: Settings,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) observers: Observers,
+    pub(crate) large: LargeBodies,
+    pub(crate) max_in_flight: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) owned: Vec<Owned>,
+    pub(crate) inputs: Inputs,
 }
 
 impl WorkerThread {
     /// Delivers until it shall stop.
-    pub(in crate::delivery) fn run(self) {
+    pub(crate) fn run(self) {
         let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => return tracing::error!(%error, "no runtime for delivery"),

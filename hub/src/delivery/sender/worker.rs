@@ -33,19 +33,19 @@ const BATCH: usize = 256;
 
 /// Asks that nothing is under way any more to a subscription that has ended.
 #[derive(Debug)]
-pub(in crate::delivery) struct Cancellation {
-    pub(in crate::delivery) shard: Shard,
-    pub(in crate::delivery) subscription: SubscriptionId,
-    pub(in crate::delivery) done: oneshot::Sender<()>,
+pub(crate) struct Cancellation {
+    pub(crate) shard: Shard,
+    pub(crate) subscription: SubscriptionId,
+    pub(crate) done: oneshot::Sender<()>,
 }
 
 /// What reaches a worker.
-pub(in crate::delivery) struct Inputs {
-    pub(in crate::delivery) events: mpsc::UnboundedReceiver<StoreEvent>,
-    pub(in crate::delivery) messages: mpsc::UnboundedReceiver<WorkerMessage>,
-    pub(in crate::delivery) cancellations: mpsc::UnboundedReceiver<Cancellation>,
+pub(crate) struct Inputs {
+    pub(crate) events: mpsc::UnboundedReceiver<StoreEvent>,
+    pub(crate) messages: mpsc::UnboundedReceiver<WorkerMessage>,
+    pub(crate) cancellations: mpsc::UnboundedReceiver<Cancellation>,
     /// Turns true when the worker shall stop.
-    pub(in crate::delivery) stop: watch::Receiver<bool>,
+    pub(crate) stop: watch::Receiver<bool>,
 }
 
 pub(super) struct Worker {

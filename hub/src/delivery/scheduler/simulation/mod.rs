@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::lanes::OpenLanes;
 use super::*;
-use crate::store::{Checkpoint, Laggard, Offset, Topic, Uptime, Watermark};
+use crate::store::{Gap, Laggard, Offset, Topic, Uptime, Watermark};
 
 mod adversaries;
 mod clock;
@@ -382,7 +382,7 @@ impl World {
         let rule = |offset: Offset| log[usize::try_from(offset.0).unwrap() - 1];
         assert!(offset > slot.start, "{attempt:?} is older than its subscription");
         let excused = |offset: Offset| {
-            let skips = self.durable.skips.iter().chain(&self.scheduler.skips);
+            let skips = self.durable.skips.iter().chain(&self.scheduler.unsaved.skips);
             let mut skips = skips.chain(self.unsaved.iter().flat_map(|checkpoint| &checkpoint.skips));
             // What a probe leaves behind is given up at once.
             let suspected = attempt.probe && offset.next() == attempt.offset;

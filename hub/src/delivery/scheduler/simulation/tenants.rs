@@ -270,7 +270,7 @@ fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
         ..ShardState::default()
     };
     world.scheduler = Scheduler::new(Shard(0), limits(), state, Clock::new(world.now, None), world.now);
-    let known = world.scheduler.topics[&topic].entries().map(|(id, entry)| (id.0, entry.was_delivered));
+    let known = world.scheduler.topics[&topic].table.iter().map(|(id, entry)| (id.0, entry.was_delivered));
     assert_eq!(known.collect::<Vec<_>>(), [(1, true), (2, false), (3, false), (4, true), (5, false)]);
 }
 

@@ -11,15 +11,15 @@ use crate::store::{Laggard, SubscriptionId, Sweep, Watermark};
 
 /// What one topic adds to a checkpoint.
 #[derive(Debug)]
-pub(in crate::delivery::scheduler) struct TopicCheckpoint {
-    pub(in crate::delivery::scheduler) watermark: Option<Watermark>,
-    pub(in crate::delivery::scheduler) laggards: Vec<Laggard>,
-    pub(in crate::delivery::scheduler) caught_up: Vec<SubscriptionId>,
+pub(crate) struct TopicCheckpoint {
+    pub(crate) watermark: Option<Watermark>,
+    pub(crate) laggards: Vec<Laggard>,
+    pub(crate) caught_up: Vec<SubscriptionId>,
 }
 
 impl TopicState {
     /// Whether the next checkpoint has to look at it.
-    pub(in crate::delivery::scheduler) fn is_unsaved(&self) -> bool {
+    pub(crate) fn is_unsaved(&self) -> bool {
         !(self.attached.is_empty() && self.changed.is_empty() && self.caught_up.is_empty())
             || self.unsaved_mark().is_some()
     }
@@ -46,12 +46,7 @@ impl TopicState {
     }
 
     /// What has changed since the last checkpoint. Active subscriptions that were attached during the whole interval are detached.
-    pub(in crate::delivery::scheduler) fn checkpoint(
-        &mut self,
-        number: u32,
-        now: Instant,
-        wall: DateTime,
-    ) -> TopicCheckpoint {
+    pub(crate) fn checkpoint(&mut self, number: u32, now: Instant, wall: DateTime) -> TopicCheckpoint {
         let slow: Vec<_> = self
             .attached
             .iter()

@@ -25,18 +25,20 @@ use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Topic, T
 #[derive(Debug)]
 pub(super) struct TopicState {
     id: TopicId,
-    head: Offset,
+    /// The newest notification.
+    pub(super) head: Offset,
     /// The newest fetched version.
     latest: Offset,
     /// The newest posted notification: everybody gets it, although there are newer ones.
-    posted: Offset,
+    pub(super) posted: Offset,
     /// Of the newest body; zero until there is one in this life.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// The watermark: every subscription is done through here, except the laggards.
     done: Offset,
     sweep: Option<Sweep>,
-    table: SubscriptionTable,
-    active: BTreeMap<SubscriptionId, ActiveSubscription>,
+    /// All subscriptions.
+    pub(super) table: SubscriptionTable,
+    pub(super) active: BTreeMap<SubscriptionId, ActiveSubscription>,
     /// Active subscriptions that hold the sweep back.
     attached: BTreeSet<SubscriptionId>,
     /// Active subscriptions that are at the target already, or beyond it.
@@ -90,19 +92,15 @@ impl TopicState {
     /// Puts back a laggard of an earlier life, due at `due`.
     pub(super) fn restore(&mut self, laggard: &Laggard, due: Instant, failing: Option<FailingSince>) {
         let active = ActiveSubscription {
-            cursor: laggard.cursor,
             attempts: laggard.attempts,
             // Of a topic that is fetched, the failures may be of versions that nobody needs any more.
             tries: if self.latest.0 > 0 { 0 } else { laggard.attempts },
-            faults: 0,
-            answers: 0,
             failing,
             unconfirmed_times: u16::from(laggard.class == FailureClass::Unsent),
             class: laggard.class,
             phase: Phase::Backoff(due),
-            suspect: None,
             saved: true,
-            joined: 0,
+            ..ActiveSubscription::waiting(laggard.cursor, 0)
         };
         self.active.insert(laggard.subscription, active);
         let start = self.table.get(laggard.subscription).map_or(Offset(0), |entry| entry.start);
@@ -141,29 +139,12 @@ impl TopicState {
         self.table.remove(id)
     }
 
-    pub(super) fn entry(&self, id: SubscriptionId) -> Option<&SubscriptionEntry> {
-        self.table.get(id)
-    }
-
-    pub(super) fn entries(&self) -> impl Iterator<Item = (SubscriptionId, &SubscriptionEntry)> {
-        self.table.iter()
-    }
-
-    pub(super) fn subscriptions(&self) -> usize {
-        self.table.len()
-    }
-
     pub(super) fn is_unused(&self) -> bool {
         self.table.is_empty() && !self.is_unsaved()
     }
 
     pub(super) fn active_mut(&mut self, id: SubscriptionId) -> Option<&mut ActiveSubscription> {
         self.active.get_mut(&id)
-    }
-
-    /// The active state of a subscription, if it is active.
-    pub(super) fn active(&self, id: SubscriptionId) -> Option<&ActiveSubscription> {
-        self.active.get(&id)
     }
 
     /// How the last attempt for a subscription ended.
@@ -174,23 +155,9 @@ impl TopicState {
         self.table.get(id).map_or(LastAttempt::None, SubscriptionEntry::last)
     }
 
-    pub(super) fn head(&self) -> Offset {
-        self.head
-    }
-
     /// The newest fetched version that the present sweep is about: nothing newer is sent, so that nobody gets ahead of it.
     pub(super) fn latest(&self) -> Offset {
         self.latest.min(self.goal())
-    }
-
-    /// The newest posted notification.
-    pub(super) fn posted(&self) -> Offset {
-        self.posted
-    }
-
-    /// How large the newest body is.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Whether the sweep goes beyond this offset, in a topic of posted notifications only.

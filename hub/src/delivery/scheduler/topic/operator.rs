@@ -9,7 +9,7 @@ use crate::store::{Offset, SubscriptionId};
 
 impl TopicState {
     /// The subscriptions after this one that are behind the watermark or the sweep, and those that fail.
-    pub(in crate::delivery::scheduler) fn late(
+    pub(crate) fn late(
         &self,
         after: SubscriptionId,
     ) -> impl Iterator<Item = (SubscriptionId, &ActiveSubscription)> {
@@ -19,19 +19,19 @@ impl TopicState {
     }
 
     /// How many subscriptions are behind or failing.
-    pub(in crate::delivery::scheduler) fn late_count(&self) -> usize {
+    pub(crate) fn late_count(&self) -> usize {
         self.active.len() - self.attached.len() - self.parked.len()
     }
 
     /// How many subscriptions were behind or failing when this was asked last, and how many are now.
-    pub(in crate::delivery::scheduler) fn count_laggards(&mut self) -> (usize, usize) {
+    pub(crate) fn count_laggards(&mut self) -> (usize, usize) {
         let now = self.late_count();
         (std::mem::replace(&mut self.laggards, now), now)
     }
 
     /// How many subscriptions sweeps still have to serve, the next one too, and how many that were passed by are behind. Nobody is owed
     /// anything where both are zero.
-    pub(in crate::delivery::scheduler) fn owed(&self) -> (usize, usize) {
+    pub(crate) fn owed(&self) -> (usize, usize) {
         let owes = |active: &ActiveSubscription| active.cursor < self.head;
         let behind = self.late(SubscriptionId(0)).filter(|(_, active)| owes(active)).count();
         if self.sweep.is_none() {
@@ -46,7 +46,7 @@ impl TopicState {
 
     /// Ends the pauses of the active subscriptions that are chosen by id and host; they wait for their hosts now. Returns them first, and then
     /// the chosen ones that waited already.
-    pub(in crate::delivery::scheduler) fn end_pauses(
+    pub(crate) fn end_pauses(
         &mut self,
         chosen: impl Fn(SubscriptionId, HostId) -> bool,
     ) -> (Vec<(HostId, SubscriptionId)>, Vec<HostId>) {
@@ -68,7 +68,7 @@ impl TopicState {
     }
 
     /// Ends the pause of this active subscription, if it pauses; it waits for its host now.
-    pub(in crate::delivery::scheduler) fn end_pause(&mut self, id: SubscriptionId) -> bool {
+    pub(crate) fn end_pause(&mut self, id: SubscriptionId) -> bool {
         let paused = self.active.get_mut(&id).filter(|active| matches!(active.phase, Phase::Backoff(_)));
         let Some(active) = paused else { return false };
         active.phase = Phase::Waiting;
@@ -78,7 +78,7 @@ impl TopicState {
 
     /// Lets a subscription have everything from this offset on once more, as a laggard that waits for its host; false when it
     /// has none of that yet.
-    pub(in crate::delivery::scheduler) fn rewind(&mut self, id: SubscriptionId, from: Offset) -> bool {
+    pub(crate) fn rewind(&mut self, id: SubscriptionId, from: Offset) -> bool {
         let Some(entry) = self.table.get(id) else { return false };
         let to = Offset(from.0.saturating_sub(1)).max(entry.start);
         let done = self.done_of(id);
@@ -94,10 +94,7 @@ impl TopicState {
 
     /// The same for all subscriptions: by a new sweep from there, so that it costs no record for each. What a sweep under
     /// way has not reached yet gets nothing twice; the others may get a little more than was asked for. Returns which it wakes.
-    pub(in crate::delivery::scheduler) fn rewind_all(
-        &mut self,
-        from: Offset,
-    ) -> Vec<(HostId, SubscriptionId)> {
+    pub(crate) fn rewind_all(&mut self, from: Offset) -> Vec<(HostId, SubscriptionId)> {
         let to = Offset(from.0.saturating_sub(1));
         let mut woken = Vec::new();
         for (id, active) in &mut self.active {

@@ -32,7 +32,7 @@ impl Sweep {
 
 /// The next thing that a sweep finds.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::delivery::scheduler) enum Step {
+pub(crate) enum Step {
     /// This subscription is owed something and waits for its host now.
     Wait(HostId, SubscriptionId, LastAttempt),
     /// The same for one that has failed before …
@@ -50,7 +50,7 @@ pub(in crate::delivery::scheduler) enum Step {
 impl TopicState {
     /// The log has grown. A fetched version supersedes a sweep that was about older versions only: nobody needs these any
     /// more, and everybody needs the new one. Returns active subscriptions that it wakes.
-    pub(in crate::delivery::scheduler) fn appended(
+    pub(crate) fn appended(
         &mut self,
         offset: Offset,
         newest_only: bool,
@@ -68,7 +68,7 @@ impl TopicState {
 
     /// Lets a sweep that is about fetched versions only begin anew when there is a newer one. Once in each sweep: content that
     /// changes faster than a sweep takes must not keep the last in line waiting for ever.
-    pub(in crate::delivery::scheduler) fn begin_anew(&mut self) -> Vec<(HostId, SubscriptionId)> {
+    pub(crate) fn begin_anew(&mut self) -> Vec<(HostId, SubscriptionId)> {
         match &mut self.sweep {
             Some(sweep) if !sweep.renewed && self.done >= self.posted && sweep.target < self.latest => {
                 let seen = sweep.seen;
@@ -111,18 +111,14 @@ impl TopicState {
     }
 
     /// How many subscriptions a sweep that was seen before this moment has not taken up yet.
-    pub(in crate::delivery::scheduler) fn not_taken_up_since(
-        &mut self,
-        moment: Instant,
-        now: Instant,
-    ) -> usize {
+    pub(crate) fn not_taken_up_since(&mut self, moment: Instant, now: Instant) -> usize {
         let Some(sweep) = self.sweep.as_mut().filter(|sweep| !sweep.exhausted) else { return 0 };
         if *sweep.seen.get_or_insert(now) > moment { 0 } else { self.table.count_after(sweep.position) }
     }
 
     /// Takes up the next subscription; at most `window` may be attached at once. `checkpoint` numbers the present interval, and each
     /// subscription that is looked at is one of the `steps`. What may not be taken up now, because of its host, is left for later.
-    pub(in crate::delivery::scheduler) fn step(
+    pub(crate) fn step(
         &mut self,
         window: usize,
         checkpoint: u32,
@@ -170,12 +166,12 @@ impl TopicState {
     }
 
     /// Whether the sweep could take up more subscriptions.
-    pub(in crate::delivery::scheduler) fn has_more(&self, window: usize) -> bool {
+    pub(crate) fn has_more(&self, window: usize) -> bool {
         self.sweep.as_ref().is_some_and(|sweep| !sweep.exhausted) && self.attached.len() < window
     }
 
     /// An active subscription is done through its cursor; returns whether it has further to go.
-    pub(in crate::delivery::scheduler) fn advanced(&mut self, id: SubscriptionId, now: Instant) -> bool {
+    pub(crate) fn advanced(&mut self, id: SubscriptionId, now: Instant) -> bool {
         let goal = self.goal();
         // What finishes before the sweep has come by must not be taken up by it again. That is a laggard that has caught up, or
         // an active one of a sweep that began anew for a newer version.
@@ -209,18 +205,18 @@ impl TopicState {
     }
 
     /// Lets the sweep go on without this active subscription, which becomes a laggard.
-    pub(in crate::delivery::scheduler) fn detach(&mut self, id: SubscriptionId) {
+    pub(crate) fn detach(&mut self, id: SubscriptionId) {
         self.attached.remove(&id);
         self.changed.insert(id);
     }
 
     /// The same for all that hold the sweep back.
-    pub(in crate::delivery::scheduler) fn detach_all(&mut self) {
+    pub(crate) fn detach_all(&mut self) {
         self.changed.append(&mut self.attached);
     }
 
     /// Ends the sweep if nothing holds it back any more, and begins the next one if it is due.
-    pub(in crate::delivery::scheduler) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let Some(sweep) = &self.sweep else { return self.begin() };
         let target = sweep.target;
         if !sweep.exhausted || !(self.attached.is_empty() || self.head > target) {
