@@ -247,6 +247,12 @@ impl Connection {
         self.peer
     }
 
+    /// Where it leads, unless nobody has confirmed there.
+    pub(super) fn confirmed_peer(&self) -> Option<IpAddr> {
+        let may = self.unconfirmed.as_ref().is_none_or(|there| there.has_confirmed());
+        may.then_some(self.peer)
+    }
+
     /// Notes whether what was sent was taken. What came to nothing was not.
     pub(super) fn answered(&mut self, taken: bool) {
         if let Some(admitted) = self.admitted.take()

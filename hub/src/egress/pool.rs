@@ -84,7 +84,8 @@ impl Pool {
     }
 
     /// Sends the request over a connection that stands, or over a new one, until this moment. A connection that turns out to be
-    /// closed before anything was sent is passed over. `reached` becomes where it leads.
+    /// closed before anything was sent is passed over. `reached` becomes where it leads, if the
+    /// name has confirmed there: nobody's requests count for a network to which a name was merely turned.
     pub(super) async fn send(
         &self,
         target: &Target,
@@ -104,7 +105,7 @@ impl Pool {
                 break;
             }
             let mut connection = idle.connection;
-            *reached = Some(connection.peer());
+            *reached = connection.confirmed_peer();
             let unsent = match connection.try_send(request, deadline).await {
                 Ok(response) => return Ok((response, connection)),
                 Err(unsent) => unsent,
@@ -124,7 +125,7 @@ impl Pool {
             }
             (failed, _) => failed,
         })?;
-        *reached = Some(connection.peer());
+        *reached = connection.confirmed_peer();
         self.offer(target, &connection);
         let sent = Box::pin(connection.send(request, deadline)).await;
         let response = sent.inspect_err(|_| self.forget(target, &connection))?;
