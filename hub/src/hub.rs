@@ -20,7 +20,7 @@ use tracing::{info, warn};
 pub use self::config_files::check_files;
 use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Sources, Trends};
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, BreakerPolicy, Cancellations, Delivery, RetryPolicy, Totals};
+use crate::delivery::{self, BreakerPolicy, Delivery, Operator, RetryPolicy, Totals};
 use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
 use crate::http::{
     self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, Ingress, Limits, Pace,
@@ -163,8 +163,8 @@ impl Hub {
         let budgets = Budgets::new(config.publish.body_memory);
         let mut tasks = JoinSet::new();
         let parts = Parts { config, store: &store, guard: &guard, stopped: &stopped };
-        let (cancel, policy) = (delivery.cancellations(), topic_policy(config, &guard, &url));
-        let (requests, denials, verifying) = parts.start_verification(cancel, policy, &mut tasks).await?;
+        let (operator, policy) = (delivery.operator(), topic_policy(config, &guard, &url));
+        let (requests, denials, verifying) = parts.start_verification(operator, policy, &mut tasks).await?;
         let fetching = FetchingParts {
             authority: authority.clone(),
             hub_url: Arc::clone(&url),
@@ -337,7 +337,7 @@ struct FetchingParts {
 impl Parts<'_> {
     async fn start_verification(
         &self,
-        cancel: Cancellations,
+        operator: Operator,
         policy: Arc<dyn TopicPolicy>,
         tasks: &mut JoinSet<()>,
     ) -> Result<(Requests, Denials, VerificationMeters), StoreError> {
@@ -360,7 +360,7 @@ impl Parts<'_> {
         let (deny, to_tell) = mpsc::unbounded_channel();
         queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
         tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
-        let denials = Denials::new(Arc::clone(store), Arc::new(cancel), deny);
+        let denials = Denials::new(Arc::clone(store), Arc::new(operator), deny);
         let (sender, receiver) = mpsc::unbounded_channel();
         // What waits is read before anything new can come in, so that nothing is verified twice.
         queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));

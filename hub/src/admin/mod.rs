@@ -157,11 +157,7 @@ impl AdminService {
             counters,
             notes: AttemptLog::default(),
             operator: Operator::of_nobody(),
-            denials: Denials::new(
-                Arc::clone(&store),
-                Arc::new(crate::delivery::Cancellations::default()),
-                telling,
-            ),
+            denials: Denials::new(Arc::clone(&store), Arc::new(Operator::of_nobody()), telling),
             store,
             trends: Trends::new(sources),
             audit: Audit::open(&folder.join("audit.jsonl")).unwrap(),

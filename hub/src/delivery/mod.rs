@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use self::scheduler::WorkerState;
 pub use self::scheduler::{
@@ -24,11 +23,10 @@ pub use self::sender::{
     AttemptLog, AttemptOutcome, Counters, Meters, OUTCOMES, Operator, RecordedAttempt, Settings, Stopped,
     Totals, without_known_entries,
 };
-use self::sender::{Cancellation, Inputs, LargeBodies, Observers, Owned, WorkerThread};
+use self::sender::{Inputs, LargeBodies, Observers, Owned, WorkerThread};
 use self::take_over::{doubt_at_start, take_over_all};
 use crate::egress::Guard;
-use crate::store::{Shard, Store, StoreError, SubscriptionId};
-use crate::subscriptions::StopDeliveries;
+use crate::store::{Store, StoreError};
 
 /// How often it is checked that the workers are alive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -41,23 +39,6 @@ pub struct Delivery {
     operator: Operator,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
-    cancellations: Cancellations,
-}
-
-/// Cancels requests that are under way to subscriptions that have ended.
-#[derive(Clone, Debug, Default)]
-pub struct Cancellations(Vec<mpsc::UnboundedSender<Cancellation>>);
-
-#[async_trait]
-impl StopDeliveries for Cancellations {
-    async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
-        let Some(worker) = self.0.get(usize::from(shard.0) % self.0.len().max(1)) else { return };
-        let (done, cancelled) = oneshot::channel();
-        if worker.send(Cancellation { shard, subscription, done }).is_ok() {
-            // A worker that ends takes what was under way with it.
-            let _ = cancelled.await;
-        }
-    }
 }
 
 impl Delivery {
@@ -70,8 +51,7 @@ impl Delivery {
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
-        let (mut workers, mut operator, mut cancellations) =
-            (Vec::new(), Vec::new(), Cancellations::default());
+        let (mut workers, mut to_workers) = (Vec::new(), Vec::new());
         // Before the shards are read, so that nothing is missed.
         let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
         let doubted_until = doubt_at_start(store.as_ref()).await?;
@@ -85,11 +65,9 @@ impl Delivery {
                 counters.set_gauges(*shard, scheduler.laggards(), 0);
                 counters.set_subscriptions(*shard, scheduler.subscriptions(), scheduler.hosts());
             }
-            // Who sends waits for the answer: no more wait than commands of operators, denials, fetches and pages are under way.
-            let (cancel, to_cancel) = mpsc::unbounded_channel();
-            cancellations.0.push(cancel);
-            let (ask, messages) = mpsc::unbounded_channel();
-            operator.push(ask);
+            // A caller waits for the answer: there are no more messages than commands, denials, fetches and pages under way.
+            let (to_worker, messages) = mpsc::unbounded_channel();
+            to_workers.push(to_worker);
             let worker = WorkerThread {
                 store: Arc::clone(&store),
                 guard: guard.clone(),
@@ -100,13 +78,13 @@ impl Delivery {
                 max_in_flight,
                 max_connections: settings.max_connections.div_ceil(count),
                 owned,
-                inputs: Inputs { events, messages, cancellations: to_cancel, stop: stopped.clone() },
+                inputs: Inputs { events, messages, stop: stopped.clone() },
             };
             let worker = thread::Builder::new().name(format!("delivery-{index}")).spawn(move || worker.run());
             workers
                 .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
         }
-        Ok(Self { counters, observers, operator: Operator::new(operator), stop, workers, cancellations })
+        Ok(Self { counters, observers, operator: Operator::new(to_workers), stop, workers })
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.
@@ -134,12 +112,7 @@ impl Delivery {
         self.observers.log.clone()
     }
 
-    /// The way to cancel requests under way.
-    pub fn cancellations(&self) -> Cancellations {
-        self.cancellations.clone()
-    }
-
-    /// What an operator may see and do.
+    /// Queries and commands.
     pub fn operator(&self) -> Operator {
         self.operator.clone()
     }

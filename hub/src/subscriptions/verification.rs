@@ -598,7 +598,7 @@ mod tests {
     use super::super::queues::{OF_ONE_CLIENT, WAITING, WAITING_AT_ONE_HOST};
     use super::*;
     use crate::config::{self, LeaseConfig, LimitsConfig};
-    use crate::delivery::Cancellations;
+    use crate::delivery::Operator;
     use crate::egress::{Crowds, Guard};
     use crate::places::Asker;
     use crate::store::{self, Engine, Keyring, NewRequest};
@@ -658,7 +658,7 @@ mod tests {
                 Verification::new(Arc::clone(&store), ways, leases, resting, policy, bounds, true);
             verification.pause = Duration::from_millis(1);
             let (telling, to_tell) = mpsc::unbounded_channel();
-            let denials = Denials::new(Arc::clone(&store), Arc::new(Cancellations::default()), telling);
+            let denials = Denials::new(Arc::clone(&store), Arc::new(Operator::of_nobody()), telling);
             Self { verification, store, denials, to_tell }
         }
 

@@ -10,7 +10,7 @@ use super::clock::Now;
 use super::host::{HostId, Permit};
 use super::lanes::{Lane, OpenLanes};
 use super::subscription_table::SubscriptionEntry;
-use super::topic::{Step, TopicState};
+use super::topic::Step;
 use super::wait_queue::LastAttempt;
 use crate::store::{Ahead, Ended, Keep, SubscriptionId, TopicId};
 

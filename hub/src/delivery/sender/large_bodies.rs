@@ -59,7 +59,7 @@ pub(super) struct Reservation {
 }
 
 impl LargeBodies {
-    /// Reservation for a notification that goes out in this lane; `None` where others have taken it all.
+    /// Memory for a notification that goes out in this lane; `None` where others have taken it all.
     pub(super) fn reserve(&self, notification: &Notification, lane: Lane) -> Option<Reservation> {
         let weight = notification.weight();
         if weight <= SMALL {

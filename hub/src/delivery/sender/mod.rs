@@ -31,4 +31,4 @@ pub use self::operator::{Operator, Stopped};
 pub(super) use self::send::Observers;
 pub use self::settings::Settings;
 pub(super) use self::thread::WorkerThread;
-pub(super) use self::worker::{Cancellation, Inputs};
+pub(super) use self::worker::Inputs;

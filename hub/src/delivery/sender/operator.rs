@@ -10,7 +10,8 @@ use super::checkpoints::Owned;
 use crate::delivery::scheduler::{
     Command, LateSubscription, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
 };
-use crate::store::{SubscriptionId, TopicId};
+use crate::store::{Shard, SubscriptionId, TopicId};
+use crate::subscriptions::StopDeliveries;
 use crate::topics::Subscribers;
 
 /// Delivery has stopped.
@@ -18,7 +19,7 @@ use crate::topics::Subscribers;
 #[error("delivery has stopped")]
 pub struct Stopped;
 
-/// What an operator asks of a worker.
+/// What a worker is asked for.
 pub(crate) enum WorkerMessage {
     /// To be answered at once.
     Query(Query),
@@ -26,6 +27,8 @@ pub(crate) enum WorkerMessage {
     UpToDateQuery(Query),
     /// To be answered once it is durable, with the number of subscriptions that it concerns.
     Command(Command, oneshot::Sender<usize>),
+    /// To be answered once nothing is under way to this subscription, which has ended.
+    Cancel(Shard, SubscriptionId, oneshot::Sender<()>),
 }
 
 /// Looks at the shards of a worker and answers.
@@ -177,6 +180,18 @@ impl Operator {
             })
             .collect();
         try_join_all(sent?).await.map_err(|_| Stopped)
+    }
+}
+
+#[async_trait]
+impl StopDeliveries for Operator {
+    async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
+        let Some(worker) = self.workers.get(usize::from(shard.0) % self.workers.len().max(1)) else { return };
+        let (reply, cancelled) = oneshot::channel();
+        if worker.send(WorkerMessage::Cancel(shard, subscription, reply)).is_ok() {
+            // A worker that ends takes what was under way with it.
+            let _ = cancelled.await;
+        }
     }
 }
 

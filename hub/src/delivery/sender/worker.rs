@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
@@ -31,19 +31,10 @@ const SPARE_EVERY: Duration = Duration::from_millis(1);
 /// Events and answers taken in at once before new requests are made.
 const BATCH: usize = 256;
 
-/// Asks that nothing is under way any more to a subscription that has ended.
-#[derive(Debug)]
-pub(crate) struct Cancellation {
-    pub(crate) shard: Shard,
-    pub(crate) subscription: SubscriptionId,
-    pub(crate) done: oneshot::Sender<()>,
-}
-
 /// What reaches a worker.
 pub(crate) struct Inputs {
     pub(crate) events: mpsc::UnboundedReceiver<StoreEvent>,
     pub(crate) messages: mpsc::UnboundedReceiver<WorkerMessage>,
-    pub(crate) cancellations: mpsc::UnboundedReceiver<Cancellation>,
     /// Turns true when the worker shall stop.
     pub(crate) stop: watch::Receiver<bool>,
 }
@@ -96,7 +87,7 @@ impl Worker {
         mut confirmations: mpsc::UnboundedReceiver<(Shard, HostId)>,
         grace: Duration,
     ) {
-        let Inputs { mut events, mut messages, mut cancellations, mut stop } = inputs;
+        let Inputs { mut events, mut messages, mut stop } = inputs;
         let mut checkpoints = interval(CHECKPOINT_EVERY);
         checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = interval(LOOK_EVERY);
@@ -109,7 +100,6 @@ impl Worker {
                 Some(event) = events.recv() => self.take_events(event, &mut events),
                 Some(message) = messages.recv() => self.answer(message, &mut events),
                 Some(completed) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(completed),
-                Some(cancellation) = cancellations.recv() => self.cancel(cancellation, &mut events),
                 Some((shard, host)) = confirmations.recv() => self.release(shard, host),
                 results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.owned, &self.counters),
                 pass = self.loop_timer.measured() => self.limiter.pressure.take(pass),
@@ -186,16 +176,19 @@ impl Worker {
     }
 
     /// The subscription has ended, and an event has said so by now: after this nothing is sent to it, and nothing is under way.
-    fn cancel(&mut self, cancellation: Cancellation, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+    fn cancel(
+        &mut self,
+        shard: Shard,
+        subscription: SubscriptionId,
+        events: &mut mpsc::UnboundedReceiver<StoreEvent>,
+    ) {
         self.catch_up(events);
-        let index = self.owned.iter().position(|owned| owned.shard == cancellation.shard);
+        let index = self.owned.iter().position(|owned| owned.shard == shard);
         for request in &mut self.in_flight {
-            if Some(request.index) == index && request.attempt.subscription == cancellation.subscription {
+            if Some(request.index) == index && request.attempt.subscription == subscription {
                 request.cancel();
             }
         }
-        // A caller that waits no longer needs no answer.
-        let _ = cancellation.done.send(());
     }
 
     fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
@@ -210,6 +203,11 @@ impl Worker {
                 let shards = self.owned.iter_mut();
                 let concerned = shards.map(|owned| owned.scheduler.execute(&command, now)).sum();
                 self.checkpoints.note_executed(reply, concerned);
+            }
+            WorkerMessage::Cancel(shard, subscription, reply) => {
+                self.cancel(shard, subscription, events);
+                // A caller that is gone needs no answer.
+                let _ = reply.send(());
             }
         }
     }
