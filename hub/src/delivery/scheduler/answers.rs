@@ -43,11 +43,11 @@ impl Scheduler {
         let Some(active) = state.active_mut(id) else { return };
         let next = active.cursor.next();
         let expected = if active.suspect.is_some() { next.next() } else { next };
-        if attempt.offset != expected || attempt.probe != active.suspect.is_some() {
+        if attempt.offset != expected || attempt.past_suspect != active.suspect.is_some() {
             return self.outdated(attempt, &finished, now);
         }
         if let Some(poison) = active.suspect.take() {
-            return self.probed(attempt, poison, &finished, now);
+            return self.tried_past_suspect(attempt, poison, &finished, now);
         }
         let before = |next: Offset| Offset(next.0.saturating_sub(1)).min(goal).max(attempt.offset);
         match finished {
@@ -108,7 +108,7 @@ impl Scheduler {
         match self.limits.retry.decide(failure, &streak) {
             Decision::Retry(pause) if is_suspected && has_next => {
                 let (failed, due) = (now.monotonic, now.monotonic + pause);
-                self.probe_next(topic, id, Poison { class, status, failed, due });
+                self.try_past_suspect(topic, id, Poison { class, status, failed, due });
             }
             Decision::Retry(pause) => self.back_off(topic, id, pause, now),
             // The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
@@ -139,7 +139,7 @@ impl Scheduler {
 
     /// A server fails at one notification again and again: is it this one only? If the next one is taken a moment later, the
     /// first is given up instead of blocking the others for the whole schedule.
-    fn probe_next(&mut self, topic: TopicId, id: SubscriptionId, poison: Poison) {
+    fn try_past_suspect(&mut self, topic: TopicId, id: SubscriptionId, poison: Poison) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
         let host = state.table.get(id).map(|entry| entry.host);
         if let (Some(host), Some(active)) = (host, state.active_mut(id)) {
@@ -151,7 +151,7 @@ impl Scheduler {
         self.settle(topic);
     }
 
-    fn probed(&mut self, attempt: &Attempt, poison: Poison, finished: &Finished, now: Now) {
+    fn tried_past_suspect(&mut self, attempt: &Attempt, poison: Poison, finished: &Finished, now: Now) {
         let (topic, id) = (attempt.topic, attempt.subscription);
         let pause = poison.due.saturating_duration_since(now.monotonic);
         match finished {

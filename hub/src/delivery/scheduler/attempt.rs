@@ -16,7 +16,7 @@ use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, Topi
 pub(crate) struct Attempt {
     /// The topic.
     pub(crate) topic: TopicId,
-    /// Who gets it.
+    /// The subscription that gets it.
     pub(crate) subscription: SubscriptionId,
     /// The notification.
     pub(crate) offset: Offset,
@@ -28,11 +28,11 @@ pub(crate) struct Attempt {
     pub(crate) number: u16,
     /// Its concurrency permit.
     pub(crate) permit: Permit,
-    /// The notification before it has failed a moment ago: does the subscriber refuse everything, or that one only?
-    pub(crate) probe: bool,
+    /// The notification before it is suspected to be the cause of failures: does the subscriber refuse everything, or that one only?
+    pub(crate) past_suspect: bool,
     /// The last attempt for this subscription was delivered.
     pub(crate) was_delivered: bool,
-    /// Who is taken up next.
+    /// Which recipients are read next.
     pub(crate) ahead: Ahead,
     /// Whether the subscription is needed again soon.
     pub(crate) keep: Keep,
@@ -40,7 +40,7 @@ pub(crate) struct Attempt {
     pub(crate) host: HostId,
     /// How often that had confirmed anything when the attempt began.
     pub(crate) confirmations: u32,
-    /// The end of its subscription's lease, which each yes of the subscriber puts off.
+    /// The end of its subscription's lease, which each confirmation puts off.
     pub(crate) lease_end: DateTime,
 }
 
@@ -145,7 +145,7 @@ impl Attempt {
             newest_only: false,
             number: 1,
             permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun },
-            probe: false,
+            past_suspect: false,
             was_delivered: false,
             ahead: Ahead::Topic,
             keep: Keep::Ready,

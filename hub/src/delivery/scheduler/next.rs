@@ -203,8 +203,8 @@ impl Scheduler {
             return None;
         }
         active.phase = Phase::InFlight;
-        let probe = active.suspect.is_some();
-        let (offset, number) = if probe {
+        let past_suspect = active.suspect.is_some();
+        let (offset, number) = if past_suspect {
             (active.cursor.next().next(), 1)
         } else {
             (active.cursor.next(), active.tries.saturating_add(1))
@@ -225,7 +225,7 @@ impl Scheduler {
             newest_only,
             number,
             permit,
-            probe,
+            past_suspect,
             was_delivered,
             ahead,
             keep,

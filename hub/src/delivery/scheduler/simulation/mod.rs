@@ -55,7 +55,7 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct Seen {
     breakers: usize,
-    probes: usize,
+    suspects: usize,
     replays: usize,
     held: usize,
     interruptions: usize,
@@ -76,7 +76,7 @@ struct World {
     /// How many requests that were sent since their subscriber said yes last it has answered with 410.
     gone: HashMap<SubscriptionId, u32>,
     /// Whose request was under way when it said yes.
-    asked_before: HashSet<SubscriptionId>,
+    sent_before_yes: HashSet<SubscriptionId>,
     /// Ends on their way to the store.
     ending: Vec<(TopicId, SubscriptionId, Ended)>,
     /// Requests that were under way when the operator sent their subscriptions back.
@@ -118,7 +118,7 @@ impl World {
             inboxes: BTreeMap::new(),
             poison: HashSet::new(),
             gone: HashMap::new(),
-            asked_before: HashSet::new(),
+            sent_before_yes: HashSet::new(),
             ending: Vec::new(),
             outdated: HashSet::new(),
             seen: Seen::default(),
@@ -258,7 +258,7 @@ impl World {
         let lease_end = self.some_lease();
         let slot = self.renewed(id, lease_end);
         if self.in_flight.iter().any(|attempt| attempt.subscription == id) {
-            self.asked_before.insert(id);
+            self.sent_before_yes.insert(id);
         }
         let topic = Box::new(self.topic(slot.topic));
         self.scheduler.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
@@ -302,7 +302,7 @@ impl World {
                         !self.durable.paused.contains(&attempt.topic),
                         "{attempt:?} although it is paused"
                     );
-                    self.seen.probes += usize::from(attempt.probe);
+                    self.seen.suspects += usize::from(attempt.past_suspect);
                     if let Some(slot) = self.durable.slots.get(&attempt.subscription) {
                         assert!(
                             slot.lease_end > self.now.wall,
@@ -337,7 +337,7 @@ impl World {
         }
         let at = self.rng.usize(0..self.in_flight.len());
         let attempt = self.in_flight.swap_remove(at);
-        let asked_before = self.asked_before.remove(&attempt.subscription);
+        let sent_before_yes = self.sent_before_yes.remove(&attempt.subscription);
         let offset = match self.owed(&attempt) {
             Ok(offset) => offset,
             Err(without) => return self.scheduler.finished(&attempt, without, self.now),
@@ -356,7 +356,7 @@ impl World {
                 _ => Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None),
             },
             Some(status) => {
-                if status == 410 && !asked_before {
+                if status == 410 && !sent_before_yes {
                     self.count_gone(&attempt);
                 }
                 let hint = (self.rng.u8(0..3) == 0).then(|| Duration::from_secs(self.rng.u64(0..7_200)));
@@ -384,8 +384,8 @@ impl World {
         let excused = |offset: Offset| {
             let skips = self.durable.skips.iter().chain(&self.scheduler.unsaved.skips);
             let mut skips = skips.chain(self.unsaved.iter().flat_map(|checkpoint| &checkpoint.skips));
-            // What a probe leaves behind is given up at once.
-            let suspected = attempt.probe && offset.next() == attempt.offset;
+            // A suspect is given up at once when the next one is taken.
+            let suspected = attempt.past_suspect && offset.next() == attempt.offset;
             offset < first
                 || suspected
                 || skips.any(|s| s.subscription == attempt.subscription && s.offset == offset)
@@ -491,7 +491,7 @@ impl World {
         }
         self.unsaved = None;
         self.ending.clear();
-        self.asked_before.clear();
+        self.sent_before_yes.clear();
         self.outdated.clear();
         for learned in self.inboxes.values_mut().flat_map(|inbox| inbox.got.values_mut()) {
             *learned = learned.filter(|interval| *interval < forgotten);
@@ -724,14 +724,14 @@ fn seeds() -> u64 {
 fn nothing_owed_is_lost_or_out_of_order_whatever_happens() {
     let mut all = Seen::default();
     for seed in 0..seeds() {
-        let Seen { breakers, probes, replays, held, interruptions, emptied } = run(seed);
+        let Seen { breakers, suspects, replays, held, interruptions, emptied } = run(seed);
         all.breakers += breakers;
-        all.probes += probes;
+        all.suspects += suspects;
         all.replays += replays;
         all.held += held;
         all.interruptions += interruptions;
         all.emptied += emptied;
     }
-    assert!(all.breakers > 100 && all.probes > 20 && all.replays > 100 && all.held > 100, "{all:?}");
+    assert!(all.breakers > 100 && all.suspects > 20 && all.replays > 100 && all.held > 100, "{all:?}");
     assert!(all.interruptions > 1_000 && all.emptied > 100, "{all:?}");
 }
