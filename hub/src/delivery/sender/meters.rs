@@ -152,7 +152,7 @@ impl OutcomeKind {
         (Self::Forbidden, "blocked_ip"),
         (Self::Unconnected, "connection"),
         (Self::NotSent, "not_sent"),
-        (Self::Unconfirmed, "unconfirmed"),
+        (Self::Unconfirmed, "unconfirmed_address"),
     ];
 
     fn name(self) -> &'static str {

@@ -247,7 +247,7 @@ fn log(
         Ok(answer) => {
             warn!(%id, subscription = subscriber, attempt = number, status = answer.status.as_u16(), "delivery refused");
         }
-        // An attacker who rebinds names causes many of these: they are counted (`unconfirmed`).
+        // An attacker who rebinds names causes many of these: they are counted (`unconfirmed_address`).
         Err(error @ EgressError::Unconfirmed(_)) => {
             debug!(%id, subscription = subscriber, attempt = number, %error, "delivery held back: unconfirmed address");
         }

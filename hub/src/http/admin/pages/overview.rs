@@ -181,7 +181,7 @@ fn words(outcome: &str) -> &str {
         "blocked_ip" => "Address not allowed",
         "connection" => "No connection",
         "not_sent" => "Not sent: no file descriptor",
-        "unconfirmed" => "Not sent: unconfirmed address",
+        "unconfirmed_address" => "Not sent: unconfirmed address",
         other => other,
     }
 }
