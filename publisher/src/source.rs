@@ -539,7 +539,7 @@ mod tests {
         assert_eq!(set.list(|| Ok(listed(&["a"]).into_iter())).unwrap().resources, 1);
     }
 
-    /// What the Change Notifications tell, in their order.
+    /// The changes in the Change Notifications, in their order.
     fn notified(set: &Set) -> Vec<(Change, String)> {
         let folder = set.out().join(".resync-source/outbox").read_dir().unwrap();
         let mut paths: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
@@ -559,7 +559,7 @@ mod tests {
         changes.map(|(change, name)| (change, name.to_owned())).into()
     }
 
-    /// Fails the disk after each act of `run` in turn, and after that runs to the end; all that is told then must be these changes.
+    /// Interrupts `run` after each step in turn, and then runs to the end. Exactly these changes must be published.
     fn tells_each_once_wherever_it_fails<T>(
         run: impl Fn(&Set) -> Result<T, Error>,
         expected: &[(Change, String)],

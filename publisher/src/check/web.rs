@@ -64,22 +64,22 @@ impl Web {
         url: &str,
         fetched: &mut u64,
     ) -> Result<Option<std::fs::File>, FetchFailure> {
-        let kept = |error: std::io::Error| FetchFailure::new(format!("it cannot be stored: {error}"));
+        let failed = |error: std::io::Error| FetchFailure::new(format!("it cannot be stored: {error}"));
         // The deadline of the check is the only one that a long package has.
         let request = self.client.get(url).timeout(self.allowed);
         let mut response = successful(request.send().await)?;
         if response.content_length().is_some_and(|length| length > self.packages) {
             return Ok(None);
         }
-        let mut file = tempfile::tempfile().map_err(kept)?;
+        let mut file = tempfile::tempfile().map_err(failed)?;
         while let Some(chunk) = response.chunk().await.map_err(failure)? {
             *fetched += chunk.len() as u64;
             if *fetched > self.packages {
                 return Ok(None);
             }
-            file.write_all(&chunk).map_err(kept)?;
+            file.write_all(&chunk).map_err(failed)?;
         }
-        file.rewind().map_err(kept)?;
+        file.rewind().map_err(failed)?;
         Ok(Some(file))
     }
 

@@ -1,10 +1,9 @@
-//! What the other rooms need of the file system: steps of a run that tests can interrupt, and comparing two versions of a file.
+//! What the other rooms need of the file system. Tests can interrupt each step that changes it.
 
 use std::{
-    fs::{self, File, Metadata},
+    fs::{self, File},
     io::{self, BufReader},
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 use resync_core::{
@@ -12,20 +11,6 @@ use resync_core::{
     durable::{self, folder_of, sync_folder},
 };
 use serde::Serialize;
-
-/// What differs between two versions of a file, found without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    pub(crate) length: u64,
-    pub(crate) modified: SystemTime,
-    number: u64,
-}
-
-impl Version {
-    pub(crate) fn of(metadata: &Metadata) -> io::Result<Self> {
-        Ok(Self { length: metadata.len(), modified: metadata.modified()?, number: file_number(metadata) })
-    }
-}
 
 /// The SHA-256 digest of what is left to read of a file.
 pub(crate) fn digest_of(file: File) -> io::Result<Digest> {
@@ -112,19 +97,11 @@ pub(crate) fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()
     replace(path, &bytes)
 }
 
-#[cfg(unix)]
-fn file_number(metadata: &Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(metadata)
-}
-
-#[cfg(not(unix))]
-fn file_number(_: &Metadata) -> u64 {
-    0
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::cell::Cell;
+    use std::{cell::Cell, time::SystemTime};
+
+    use resync_core::build::Stamp;
 
     use super::*;
 
@@ -147,7 +124,7 @@ pub(crate) mod tests {
     fn a_replaced_file_is_another_version_even_with_length_and_time_alike() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
-        let version = || Version::of(&fs::metadata(&path).unwrap()).unwrap();
+        let version = || Stamp::of(&fs::metadata(&path).unwrap()).unwrap();
         let write = |text: &[u8]| {
             replace(&path, text).unwrap();
             File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();

@@ -42,37 +42,11 @@ pub(super) fn settle(
     }
     let lock = Lock::acquire(out)?;
     let mut state = State::load(out)?;
+    let newest = state.outbox;
     let Some(record) = state.hubs.get_mut(&update.hub).filter(|record| record.topic == update.topic) else {
         return Ok(());
     };
-    let refused = posted.failed.as_ref().filter(|error| error.is_final());
-    let failed = match outcome {
-        Outcome::Failed(error) => refused.or(Some(error)),
-        _ => posted.failed.as_ref(),
-    };
-    let broken = posted.broken.as_ref().map(ToString::to_string);
-    let reason = broken.or_else(|| failed.map(ToString::to_string));
-    let Range { start: next, end } = update.still_waiting(posted);
-    // A build may have omitted some meanwhile.
-    let first = next.max(record.sent + 1);
-    let kept = match reason {
-        Some(_) => outbox::first_to_keep(out, first..end),
-        None => first,
-    };
-    if !update.leaving {
-        record.sent = record.sent.max(kept - 1);
-    }
-    let is_behind = record.sent < state.outbox;
-    record.trouble = if let Some(reason) = reason {
-        let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
-        trouble.refused = refused.map(|_| next).filter(|number| *number >= kept);
-        trouble.left_out += kept - first;
-        Some(trouble)
-    } else {
-        // It accepts them, and more were omitted because it is slow.
-        let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
-        before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
-    };
+    settle_changes(out, record, newest, update, posted, outcome);
     let given_up = match (outcome, &update.message) {
         (Outcome::NothingChanged, _) | (_, None) => false,
         (Outcome::Accepted { status }, Some(message)) => {
@@ -101,6 +75,45 @@ pub(super) fn settle(
         state.hubs.remove(&update.hub);
     }
     save_and_sweep(lock, state)
+}
+
+/// Records which Change Notifications were accepted or omitted, and why others were not accepted.
+fn settle_changes(
+    out: &Path,
+    record: &mut HubRecord,
+    newest: u64,
+    update: &HubUpdate,
+    posted: &Posted,
+    outcome: &Outcome,
+) {
+    let refused = posted.failed.as_ref().filter(|error| error.is_final());
+    let failed = match outcome {
+        Outcome::Failed(error) => refused.or(Some(error)),
+        _ => posted.failed.as_ref(),
+    };
+    let broken = posted.broken.as_ref().map(ToString::to_string);
+    let reason = broken.or_else(|| failed.map(ToString::to_string));
+    let Range { start: next, end } = update.still_waiting(posted);
+    // A build may have omitted some meanwhile.
+    let first = next.max(record.sent + 1);
+    let kept = match reason {
+        Some(_) => outbox::first_to_keep(out, first..end),
+        None => first,
+    };
+    if !update.leaving {
+        record.sent = record.sent.max(kept - 1);
+    }
+    let is_behind = record.sent < newest;
+    record.trouble = if let Some(reason) = reason {
+        let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
+        trouble.refused = refused.map(|_| next).filter(|number| *number >= kept);
+        trouble.left_out += kept - first;
+        Some(trouble)
+    } else {
+        // It accepts them, and more were omitted because it is slow.
+        let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
+        before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
+    };
 }
 
 /// Saves the state and removes the Change Notifications that every hub has accepted by then, in steps between which others may change the site.
@@ -140,7 +153,7 @@ pub(super) fn record_sent(
         files::replace(&path, body).map_err(Error::cannot("write", &path))?;
         state.changes_on = Some(change_topic);
     }
-    Ok(state.save(&lock)?)
+    state.save(&lock)
 }
 
 /// Omits a Change Notification that hubs of the site in `out` have refused, so that those after it are posted; returns these hubs. Destinations see that

@@ -150,7 +150,7 @@ impl Content {
     /// As of the state `before`, under its lock: files that are opened now are read later, even if they are replaced.
     fn of(what: Dump, out: &Path, before: &State, dump_staging: &DumpStaging) -> Result<Self, Error> {
         let Some(series) = &before.series else {
-            return Err(Error::NotBuilt { out: out.to_owned() }.into());
+            return Err(Error::NotBuilt { out: out.to_owned() });
         };
         let documents = documents_of_set(&before.settings);
         Ok(match what {

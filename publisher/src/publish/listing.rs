@@ -38,8 +38,11 @@ pub(super) struct Listing {
     batches: Option<SyncSender<Batch>>,
     /// Gets a message when every entry is accepted.
     accepted: Receiver<()>,
-    thread: Option<JoinHandle<Result<(Staging, StagedLists<Staging>), BuildError>>>,
+    thread: Option<JoinHandle<Result<Staged, BuildError>>>,
 }
+
+/// A list that is written but not published, and where.
+type Staged = (Staging, StagedLists<Staging>);
 
 /// Some resources of a snapshot.
 struct Batch {
@@ -137,7 +140,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(self) -> Result<(Staging, StagedLists<Staging>), BuildError> {
+    fn write(self) -> Result<Staged, BuildError> {
         let Self { mut staging, documents, archives, linker, batches, accept } = self;
         let Batch { started, items, mut is_last } = batches.recv().map_err(|_| BuildError::BrokenOff)?;
         let mut items = items.into_iter();

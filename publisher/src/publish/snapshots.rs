@@ -92,10 +92,8 @@ impl Archive {
     ) -> Result<Self, BuildError> {
         let what = Snapshots::Lists;
         let copy = match current.filter(|_| most > 0) {
-            Some(current) => header_of(documents, current)?.and_then(|header| {
-                let Metadata { at, completed, .. } = header.metadata;
-                Some(Archived { name: what.stem_at(at?) + ".xml", at, completed })
-            }),
+            Some(current) => archived(documents, current)?
+                .and_then(|list| Some(Archived { name: what.stem_at(list.at?) + ".xml", ..list })),
             None => None,
         };
         Self::with(documents, site, what, copy, what.stem(), most)

@@ -99,7 +99,7 @@ impl Place {
         paths
     }
 
-    /// All that the Change Lists tell, in their order.
+    /// All changes in the Change Lists, in their order.
     fn published(&self) -> Vec<(Change, String)> {
         let mut published = Vec::new();
         for path in self.series("changelist") {
@@ -271,7 +271,7 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
             failures.dedup();
             let all =
                 [Maintenance::Archives, Maintenance::Dump(Dump::Resources), Maintenance::Dump(Dump::Changes)];
-            assert_eq!(failures, all, "what keeps no list from being published");
+            assert_eq!(failures, all, "the lists are published all the same");
             return;
         };
         failures.push(first.what);
@@ -410,7 +410,10 @@ fn an_archiving_that_fails_is_named_and_in_the_way_of_neither_lists_nor_hubs_and
         assert!(built.failures.iter().all(|failures| failures.what == Maintenance::Archives));
         assert!(!Plan::exists(&place.out()));
         let state = State::load(&place.out()).unwrap();
-        assert!(state.documents.iter().all(|record| is_in_place(&place.out(), record)), "hubs can be told");
+        assert!(
+            state.documents.iter().all(|record| is_in_place(&place.out(), record)),
+            "hubs can be notified"
+        );
     }
     fs::remove_dir(&in_the_way).unwrap();
     assert_eq!(place.build().unwrap().failures.len(), 0);
@@ -536,23 +539,23 @@ fn documents_that_only_got_another_time_are_read_once_and_not_each_time() {
 }
 
 #[test]
-fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one() {
+fn a_quick_build_publishes_changes_and_leaves_the_resource_list_to_a_full_one() {
     let place = Place::new();
     place.put("a", "1");
     place.build().unwrap();
     place.put("a", "22");
     let is_listed =
         |built: &Built| built.written.iter().any(|document| document.capability == Capability::ResourceList);
-    let swift = place.build_paths(&["a"], BuildMode::Quick);
-    assert_eq!((swift.changes.updated, is_listed(&swift), swift.list_is_due), (1, false, true));
+    let quick = place.build_paths(&["a"], BuildMode::Quick);
+    assert_eq!((quick.changes.updated, is_listed(&quick), quick.list_is_due), (1, false, true));
     assert_eq!(place.followed(), place.expected());
-    let thorough = place.build_paths(&[], BuildMode::Full);
-    assert_eq!((thorough.changes.total(), is_listed(&thorough), thorough.list_is_due), (0, true, false));
+    let full = place.build_paths(&[], BuildMode::Full);
+    assert_eq!((full.changes.total(), is_listed(&full), full.list_is_due), (0, true, false));
     assert_eq!((place.followed(), place.published().len()), (place.expected(), 1));
 }
 
 #[test]
-fn a_swift_build_leaves_dumps_that_are_due_to_a_thorough_one() {
+fn a_quick_build_leaves_due_dumps_to_a_full_one() {
     let place = Place::with_upkeep();
     place.put("a", "1");
     place.build().unwrap();
@@ -563,10 +566,10 @@ fn a_swift_build_leaves_dumps_that_are_due_to_a_thorough_one() {
         });
         of_dumps.count()
     };
-    let swift = place.build_paths(&["a"], BuildMode::Quick);
-    assert_eq!((swift.changes.updated, dumps(&swift), swift.dump_is_due), (1, 0, true));
-    let thorough = place.build_paths(&[], BuildMode::Full);
-    assert_eq!((thorough.changes.total(), dumps(&thorough), thorough.dump_is_due), (0, 2, false));
+    let quick = place.build_paths(&["a"], BuildMode::Quick);
+    assert_eq!((quick.changes.updated, dumps(&quick), quick.dump_is_due), (1, 0, true));
+    let full = place.build_paths(&[], BuildMode::Full);
+    assert_eq!((full.changes.total(), dumps(&full), full.dump_is_due), (0, 2, false));
     assert!(!place.build_paths(&[], BuildMode::Quick).dump_is_due);
 }
 
@@ -731,7 +734,7 @@ fn it_is_known_when_a_dump_comes_due_or_may_be_tried_again_though_nothing_change
     let place = Place::with(Rules { resource_dump_seconds: Some(hour.as_secs()), ..Rules::default() });
     place.put("a", "1");
     let built = place.build().unwrap();
-    assert_eq!((built.dump_is_due, built.next_dump), (false, None), "the dump holds all that is told");
+    assert_eq!((built.dump_is_due, built.next_dump), (false, None), "the dump has all changes");
     place.put("a", "22");
     let before = Instant::now();
     let built = place.build_paths(&["a"], BuildMode::Quick);

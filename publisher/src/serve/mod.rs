@@ -27,7 +27,7 @@ use http::{
 };
 use resync_common::server::{self, Limits};
 use resync_core::{
-    build::{Folder, LocateError},
+    build::{Folder, LocateError, Stamp},
     document::Capability,
     websub::XML_CONTENT_TYPE,
     websub::link_header::LinkHeader,
@@ -36,7 +36,7 @@ use tower_http::services::ServeFile;
 
 use crate::{
     error::Error,
-    helpers::{files::Version, url_path},
+    helpers::url_path,
     inventory::{PATCH_FOLDER, PATCH_TYPE, collection},
     settings::HubUrl,
     site::{CHANGES_PATH, DOCUMENT_FOLDER, SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
@@ -127,7 +127,8 @@ struct Server {
 
 /// What is served now.
 struct Current {
-    version: Option<Version>,
+    /// The state file as it was read.
+    stamp: Option<Stamp>,
     /// `None` until the state could be read once.
     view: Option<Arc<View>>,
 }
@@ -168,20 +169,20 @@ enum Target {
 
 impl Server {
     fn open(out: PathBuf) -> (Self, Option<Error>) {
-        let version = state_version(&out);
+        let stamp = state_stamp(&out);
         let (view, error) = match View::of(&out) {
             Ok(view) => (Some(Arc::new(view)), None),
             Err(error) => (None, Some(error)),
         };
-        (Self { current: Mutex::new(Current { version, view }), out }, error)
+        (Self { current: Mutex::new(Current { stamp, view }), out }, error)
     }
 
     /// The newest view; while the state cannot be read, the last one that could.
     fn view(&self) -> Option<Arc<View>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = state_version(&self.out);
-        if version != current.version {
-            current.version = version;
+        let stamp = state_stamp(&self.out);
+        if stamp != current.stamp {
+            current.stamp = stamp;
             match View::of(&self.out) {
                 Ok(view) => current.view = Some(Arc::new(view)),
                 Err(error) => {
@@ -290,8 +291,8 @@ fn was_document(out: &Path, wanted: &Path) -> bool {
     is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER)) && out.join(wanted).is_file()
 }
 
-fn state_version(out: &Path) -> Option<Version> {
-    Version::of(&fs::metadata(state::path(out)).ok()?).ok()
+fn state_stamp(out: &Path) -> Option<Stamp> {
+    Stamp::of(&fs::metadata(state::path(out)).ok()?).ok()
 }
 
 fn header(links: &LinkHeader) -> Result<HeaderValue, Error> {

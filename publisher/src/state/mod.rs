@@ -335,17 +335,17 @@ pub fn set_folders(out: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(all.filter(|folder| path(folder).is_file()).collect())
 }
 
-/// Where the state of the site in `out` is kept.
+/// The file of the state of the site in `out`.
 pub fn path(out: &Path) -> PathBuf {
     out.join(FOLDER).join("state.json")
 }
 
-/// Where the most recent notification is kept, for readers of the topic URI (FN-032).
+/// The file of the last Framework Notification, for readers of the topic URI (FN-032).
 pub(crate) fn notification_path(out: &Path) -> PathBuf {
     out.join(FOLDER).join("notification.xml")
 }
 
-/// Where the most recent Change Notification is kept.
+/// The file of the last Change Notification, for readers of its topic URI.
 pub(crate) fn change_notification_path(out: &Path) -> PathBuf {
     out.join(FOLDER).join("change-notification.xml")
 }

@@ -78,7 +78,7 @@ struct FolderWatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     path: PathBuf,
-    /// Its device and number there, on systems that tell.
+    /// Its device and number, on systems that have them.
     number: (u64, u64),
 }
 

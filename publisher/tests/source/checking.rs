@@ -671,7 +671,7 @@ fn the_json_has_the_documented_keys() {
 
 /// What a person sees: the output on a terminal, made by Python.
 fn on_terminal(arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let binary = support::program(arguments);
+    let binary = crate::support::program(arguments);
     let mut python = std::process::Command::new("python3");
     python.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
     python
