@@ -12,7 +12,7 @@
 //! in an outbox until each hub accepted them. A Framework Notification says which documents changed. [`notify()`] posts both. [`serve`] serves a site over
 //! HTTP, [`check`] checks it against the rules, and [`status()`] shows its state.
 //!
-//! The way of the data, by module: [`settings`] (or a file, [`config`]) → inventory → [`publish`] → outbox → [`notify`].
+//! The way of the data, by module: [`settings`] (or a file, [`config`]) → inventory → [`publish`] → outbox → [`mod@notify`].
 //!
 //! # Example: from a folder to a site
 //!
