@@ -1,4 +1,4 @@
-//! A Source whose resources are rows of a database, here of `SQLite`: what the database knows is listed once, and from then on each change is told.
+//! A Source whose resources are rows of a database, here of `SQLite`: its records are listed once, and from then on each change is reported.
 //!
 //! ```text
 //! cargo run -p resync-publisher --example sqlite -- FOLDER
@@ -25,9 +25,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;
     let repository = Repository::open(folder)?;
-    // What nobody has told is found here: the first time everything, after a crash what was under way.
+    // This finds unreported changes: the first time everything, after a crash what was under way.
     let listed = repository.list()?;
-    println!("{} records, {} changes that nobody had told", listed.resources, listed.changes.total());
+    println!("{} records, {} unreported changes", listed.resources, listed.changes.total());
 
     repository.put(listed.resources + 1, "new")?;
     repository.put(1, &format!("one of {} records", listed.resources + 1))?;
@@ -58,7 +58,7 @@ impl Repository {
         Ok(Self { database, set: source.set("records")? })
     }
 
-    /// Lists all records. `SQLite` compares texts byte by byte, which is the order of an inventory; rows stream by and are never held.
+    /// Lists all records. `SQLite` compares texts byte by byte, which is the order of an inventory; rows are never held in memory together.
     fn list(&self) -> Result<Built, Box<dyn Error>> {
         let mut rows = self.database.prepare("SELECT uri, content FROM records ORDER BY uri")?;
         let listed = self.set.list(|| {
@@ -68,7 +68,7 @@ impl Repository {
         Ok(listed?)
     }
 
-    /// Puts a record, and tells it after that: a crash in between is found by the next `list`.
+    /// Puts a record, and reports it after that: if a crash comes between, the next `list` finds the change.
     fn put(&self, number: u64, content: &str) -> Result<(), Box<dyn Error>> {
         let uri = uri(number);
         let is_new = 0

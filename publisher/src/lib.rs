@@ -1,17 +1,18 @@
-//! What a ResourceSync Source runs: documents that list its resources and their changes, and notifications that tell its hubs of both.
+//! What a ResourceSync Source runs: it writes documents that list resources and their changes, and notifies hubs of both.
 //!
-//! A *site* is a folder OUT with the documents of one or several *sets* of resources, each with a Capability List, a Resource List, Change Lists, and
-//! dumps and archives where they are wanted, under one Source Description; and with the state that remembers what each hub was told. There are two ways to
-//! keep one:
+//! A *site* is a folder OUT with the documents of one or several *sets* of resources. Each set has a Capability List, a Resource List, Change Lists, and dumps
+//! and archives if they are wanted; one Source Description lists all sets. The site also holds its state, such as what each hub acknowledged. There are two
+//! ways to make one:
 //!
-//! * from the files of a folder: [`build`] brings the documents in step with them, [`publish::dump`] packs dumps, and [`watch::watch`] does all of it and
-//!   tells the hubs, again and again, as files change;
-//! * from a system whose resources are no files: [`source::Source`] lists what a database has and hears what changes in it.
+//! * from the files of a folder: [`build`] updates the documents, [`publish::dump`] packs dumps, and [`watch::watch`] does all of it and notifies the hubs
+//!   whenever files change;
+//! * from a system whose resources are not files: [`source::Source`] lists what a database has and is called with its changes.
 //!
-//! Either way the hubs of a set hear of it on two channels, each with a topic of its own: Change Notifications say which resources changed, and wait in an
-//! outbox from the moment in which the Change List tells the same until a hub takes them; a Framework Notification says which documents changed.
-//! [`notify()`] sends what a hub is not known to know. [`serve`] answers for a site over HTTP, [`check`] holds it against the rules, and [`status()`] says how
-//! it stands.
+//! Either way the hubs of a set get notifications on two channels, each with a topic of its own. Change Notifications say which resources changed; they wait
+//! in an outbox until each hub accepted them. A Framework Notification says which documents changed. [`notify()`] posts both. [`serve`] serves a site over
+//! HTTP, [`check`] checks it against the rules, and [`status()`] shows its state.
+//!
+//! The way of the data, by module: [`settings`] (or a file, [`config`]) → inventory → [`publish`] → outbox → [`mod@notify`].
 //!
 //! # Example: from a folder to a site
 //!
@@ -32,7 +33,7 @@
 //! let list = xml::read(&std::fs::read(out.join("resync/resourcelist.xml"))?)?.into_document()?;
 //! assert_eq!(list.entries()[0].loc, "https://example.org/data/hello%20world.txt");
 //!
-//! // Nothing changed, so nothing is written, and no hub would be told.
+//! // Nothing changed, so nothing is written, and no hub would be notified.
 //! assert!(build(&settings, &out)?.written.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -42,23 +43,13 @@
 //! has an example of the other way.
 #![deny(missing_docs)]
 
-#[doc(hidden)]
-pub mod blocking;
-pub mod changes;
 pub mod check;
-mod client;
-mod collection;
 pub mod config;
-pub mod documents;
-mod files;
+mod error;
+mod helpers;
 mod inventory;
-pub use inventory::Changes;
-mod debounce;
-pub mod links;
-mod lock;
 pub mod notify;
 mod outbox;
-mod plan;
 pub mod publish;
 pub mod serve;
 pub mod settings;
@@ -66,10 +57,12 @@ pub mod site;
 pub mod source;
 pub mod state;
 pub mod status;
-mod stored;
-mod url_path;
 pub mod watch;
 
+pub use error::Error;
+#[doc(hidden)]
+pub use helpers::blocking;
+pub use inventory::Changes;
 pub use notify::notify;
 pub use publish::build;
 pub use settings::{BaseUrl, HubUrl, PageUrl, Settings, UrlError};

@@ -1,10 +1,10 @@
-//! Change Notifications that wait to be posted: one file each, numbered in the order in which hubs take them.
+//! Change Notifications that wait to be posted: one file each, numbered in the order in which hubs get them.
 //!
-//! A run writes them before the state tells of it, so a hub hears of a change only when the documents do, and a run that was cut short writes
-//! the same ones again. Each covers the time since the one before (CN-008); without changes there is none, and the next covers that time too
-//! (CN-015). The numbers have no gaps, so nobody has to look through the folder.
+//! A run writes them before it saves the state, so a hub is notified of a change only when the documents have it, and a run that completes an interrupted
+//! one writes the same bytes again. Each covers the time since the one before (CN-008). Without changes there is none, and the next covers that time too
+//! (CN-015). The numbers have no gaps, so nobody has to read the folder.
 //!
-//! They wait for a week at most, and only so many: those that are left out for a hub are the oldest, and its Destinations find them in the Change List.
+//! They wait for a week at most, and their number is bounded. The oldest are omitted for a hub; its Destinations find these changes in the Change List.
 
 use std::{
     fs, io,
@@ -18,124 +18,113 @@ use resync_core::{
     datetime::DateTime,
     document::{ChangeNotification, ResourceChange},
     durable::sync_folder,
-    rules::Violations,
     xml,
 };
 
 use crate::{
-    files,
-    state::{FOLDER, State, Trouble},
+    error::Error,
+    helpers::files,
+    inventory::MOST_BYTES,
+    state::{FOLDER, HubRecord, State, Trouble},
 };
 
-/// Why notifications could not be written.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OutboxError {
-    #[error(transparent)]
-    Changes(#[from] BuildError),
-    #[error(transparent)]
-    Notification(#[from] Violations),
-    #[error("cannot write `{}`: {source}", path.display())]
-    Write { path: PathBuf, source: io::Error },
-}
-
-/// Most bytes of a notification that tells of several moments. A hub takes 1 MiB, and one moment stays below that.
-pub(crate) const MOST: usize = 512 * 1024;
-
-/// How long a notification waits for a hub that cannot be told.
+/// How long a notification waits for a hub that cannot be reached.
 pub(crate) const WAITING: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How many wait at most, and of about how many bytes: a hub may take them more slowly than they come, or never be told.
-const MOST_WAITING: u64 = 10_000;
-const MOST_BYTES: u64 = 1024 * 1024 * 1024;
+/// How many wait at most, and about how many bytes they have: a hub may be slow for ever.
+const BOUNDS: Bounds = Bounds { notifications: 10_000, bytes: 1024 * 1024 * 1024 };
 
-/// Why some were left out for a hub that has not failed.
+/// Why some were omitted for a hub that has not failed.
 pub(crate) const BEHIND: &str =
     "notifications come faster than the hub accepts them; only the newest are kept for it";
 
-/// How many are removed at one go, before others may change the site.
+/// How many are removed before others may change the site.
 const STEP: u64 = 1_000;
+
+/// How much may wait.
+#[derive(Clone, Copy)]
+struct Bounds {
+    notifications: u64,
+    bytes: u64,
+}
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Filled {
-    /// The number of the last one now.
+    /// The number of the last notification now.
     pub(crate) last: u64,
-    /// How long those that are new are together.
+    /// The length of all new ones together.
     pub(crate) bytes: u64,
 }
 
-/// Writes what `events` are told as, after number `last`. The first covers the time from `from` on.
-///
-/// Changes of one moment stay together (CN-014), which is why they are few; as many moments are told at once as are not too long.
-pub(crate) fn fill(
-    out: &Path,
-    last: u64,
-    from: DateTime,
-    up: &str,
-    events: impl Iterator<Item = Result<Event, BuildError>>,
-) -> Result<Filled, OutboxError> {
-    fill_with(out, last, from, up, events, MOST)
-}
-
-fn fill_with(
-    out: &Path,
-    last: u64,
-    from: DateTime,
-    up: &str,
-    events: impl Iterator<Item = Result<Event, BuildError>>,
-    most: usize,
-) -> Result<Filled, OutboxError> {
-    let mut filling = Filling { out, up, filled: Filled { last, bytes: 0 }, from, pending: None };
-    let mut events = events.peekable();
-    while let Some(first) = events.next().transpose()? {
-        let until = first.moment;
-        let mut of_moment = vec![ResourceChange::from(first)];
-        let is_of_the_moment =
-            |event: &Result<Event, BuildError>| event.as_ref().map_or(true, |event| event.moment == until);
-        while let Some(event) = events.next_if(is_of_the_moment).transpose()? {
-            of_moment.push(event.into());
-        }
-        filling.take(until, of_moment, most)?;
-    }
-    filling.write()?;
-    Ok(filling.filled)
-}
-
-/// Notifications while moments come in.
-struct Filling<'a> {
+/// Writes the notifications of some changes.
+pub(crate) struct Outbox<'a> {
     out: &'a Path,
+    /// The URL of the Capability List.
     up: &'a str,
     filled: Filled,
-    /// Up to when the notifications that are written tell all.
+    /// The notifications so far have all changes up to this time.
     from: DateTime,
-    /// The one that is not: up to when, with what, and about how long it is.
-    pending: Option<(DateTime, Vec<ResourceChange>, usize)>,
+    /// The one that is not yet written.
+    pending: Option<Pending>,
+    /// Several moments share a notification of at most this length.
+    most: usize,
 }
 
-impl Filling<'_> {
-    fn take(
-        &mut self,
-        until: DateTime,
-        changes: Vec<ResourceChange>,
-        most: usize,
-    ) -> Result<(), OutboxError> {
+struct Pending {
+    until: DateTime,
+    changes: Vec<ResourceChange>,
+    /// About how many bytes it has.
+    length: usize,
+}
+
+impl<'a> Outbox<'a> {
+    /// After the notification of number `last`, which has all changes up to `from`.
+    pub(crate) fn after(out: &'a Path, last: u64, from: DateTime, up: &'a str) -> Self {
+        Self { out, up, filled: Filled { last, bytes: 0 }, from, pending: None, most: MOST_BYTES }
+    }
+
+    /// Writes the notifications of these changes.
+    ///
+    /// Changes of one moment stay together (CN-014), which is why they are few. Moments share a notification while that is short enough.
+    pub(crate) fn fill(
+        mut self,
+        events: impl Iterator<Item = Result<Event, BuildError>>,
+    ) -> Result<Filled, Error> {
+        let mut events = events.peekable();
+        while let Some(first) = events.next().transpose()? {
+            let until = first.moment;
+            let mut of_moment = vec![ResourceChange::from(first)];
+            let is_of_the_moment = |event: &Result<Event, BuildError>| {
+                event.as_ref().map_or(true, |event| event.moment == until)
+            };
+            while let Some(event) = events.next_if(is_of_the_moment).transpose()? {
+                of_moment.push(event.into());
+            }
+            self.add(until, of_moment)?;
+        }
+        self.write()?;
+        Ok(self.filled)
+    }
+
+    fn add(&mut self, until: DateTime, changes: Vec<ResourceChange>) -> Result<(), Error> {
         let length = xml::write(&self.notification(until, changes.clone()).build()?).len();
-        if self.pending.as_ref().is_some_and(|(.., before)| before + length > most) {
+        if self.pending.as_ref().is_some_and(|pending| pending.length + length > self.most) {
             self.write()?;
         }
-        let (until_now, all, before) = self.pending.get_or_insert_with(|| (until, Vec::new(), 0));
-        *until_now = until;
-        all.extend(changes);
-        *before += length;
+        let pending = self.pending.get_or_insert_with(|| Pending { until, changes: Vec::new(), length: 0 });
+        pending.until = until;
+        pending.changes.extend(changes);
+        pending.length += length;
         Ok(())
     }
 
-    fn write(&mut self) -> Result<(), OutboxError> {
-        let Some((until, changes, _)) = self.pending.take() else { return Ok(()) };
+    fn write(&mut self) -> Result<(), Error> {
+        let Some(Pending { until, changes, .. }) = self.pending.take() else { return Ok(()) };
         let last = self.filled.last + 1;
         let path = path(self.out, last);
         let bytes = xml::write(&self.notification(until, changes).build()?);
-        files::replace(&path, &bytes).map_err(|source| OutboxError::Write { path, source })?;
+        files::replace(&path, &bytes).map_err(Error::cannot("write", &path))?;
         self.filled = Filled { last, bytes: self.filled.bytes + bytes.len() as u64 };
         self.from = until;
         Ok(())
@@ -160,99 +149,81 @@ fn length(out: &Path, number: u64) -> u64 {
     fs::metadata(path(out, number)).map_or(0, |metadata| metadata.len())
 }
 
-/// Leaves out the oldest where too many wait, and notes it for the hubs that have not taken them. They are removed by a [`sweep`].
+/// Omits the oldest if too many wait, and records that for the hubs that have not accepted them. [`sweep`] removes the files.
 pub(crate) fn keep_within_bounds(out: &Path, state: &mut State) {
-    leave_out_beyond(out, state, (MOST_WAITING, MOST_BYTES));
+    omit_beyond(out, state, BOUNDS);
 }
 
-fn leave_out_beyond(out: &Path, state: &mut State, most: (u64, u64)) {
-    let up_to = last_beyond(out, state, most);
-    let swept = state.swept.unwrap_or_default();
-    for (hub, record) in state.hubs.iter_mut().filter(|(_, record)| record.left.is_none()) {
-        let left_out = up_to.saturating_sub(record.sent.max(swept));
-        if left_out == 0 {
-            continue;
+fn omit_beyond(out: &Path, state: &mut State, bounds: Bounds) {
+    let up_to = last_beyond(out, state, bounds);
+    let swept = state.swept;
+    for (hub, record) in state.hubs.iter_mut().filter(|(_, record)| record.removed.is_none()) {
+        let omitted = up_to.saturating_sub(record.sent.max(swept));
+        if omitted > 0 {
+            omit(hub, record, up_to, omitted);
         }
-        record.sent = up_to;
-        let before = record.trouble.take();
-        if before.as_ref().is_none_or(|before| before.left_out == 0) {
-            tracing::warn!(%hub, left_out, "too many Change Notifications wait for a hub; dropping the oldest");
-        }
-        let reason = before.as_ref().map_or_else(|| BEHIND.to_owned(), |before| before.reason.clone());
-        let mut trouble = Trouble::after(before.as_ref(), reason);
-        trouble.refused = before.and_then(|before| before.refused).filter(|number| *number > up_to);
-        trouble.left_out += left_out;
-        record.trouble = Some(trouble);
     }
 }
 
-/// Up to this number they are more than so many, or than so many bytes.
-fn last_beyond(out: &Path, state: &State, (most, most_bytes): (u64, u64)) -> u64 {
-    let mut last = state.swept.unwrap_or_default();
-    let mut excess = state.outbox_bytes.saturating_sub(most_bytes);
+fn omit(hub: &impl std::fmt::Display, record: &mut HubRecord, up_to: u64, omitted: u64) {
+    record.sent = up_to;
+    let before = record.trouble.take();
+    if before.as_ref().is_none_or(|before| before.left_out == 0) {
+        tracing::warn!(%hub, omitted, "too many Change Notifications wait for a hub; dropping the oldest");
+    }
+    let reason = before.as_ref().map_or_else(|| BEHIND.to_owned(), |before| before.reason.clone());
+    let mut trouble = Trouble::after(before.as_ref(), reason);
+    trouble.refused = before.and_then(|before| before.refused).filter(|number| *number > up_to);
+    trouble.left_out += omitted;
+    record.trouble = Some(trouble);
+}
+
+/// The number of the last one that the bounds leave no room for.
+fn last_beyond(out: &Path, state: &State, bounds: Bounds) -> u64 {
+    let mut last = state.swept;
+    let mut excess = state.outbox_bytes.saturating_sub(bounds.bytes);
     while excess > 0 && last < state.outbox {
         last += 1;
         excess = excess.saturating_sub(length(out, last));
     }
-    last.max(state.outbox.saturating_sub(most))
+    last.max(state.outbox.saturating_sub(bounds.notifications))
 }
 
-/// What a sweep has come to.
+/// What a sweep removed.
 pub(crate) struct Swept {
-    /// Up to this number all are gone.
+    /// All up to this number are removed.
     up_to: u64,
-    /// How long those that were removed were together.
+    /// The length of the removed ones together.
     bytes: u64,
-    /// Whether nothing is left that every hub has taken.
-    pub(crate) is_through: bool,
+    /// Whether nothing is left that every hub has accepted.
+    pub(crate) is_complete: bool,
 }
 
 impl Swept {
-    /// Has the state keep it.
-    pub(crate) fn note(&self, state: &mut State) {
-        state.swept = Some(self.up_to);
-        // After a crash some are gone of which nobody knows how long they were.
+    /// Records it in the state.
+    pub(crate) fn record(&self, state: &mut State) {
+        state.swept = self.up_to;
+        // A crash may have removed some without subtracting their length.
         state.outbox_bytes =
             if self.up_to == state.outbox { 0 } else { state.outbox_bytes.saturating_sub(self.bytes) };
     }
 }
 
-/// Removes what every hub has taken, as much of it as is done soon.
+/// Removes a limited number of the notifications that every hub has accepted.
 pub(crate) fn sweep(out: &Path, state: &State) -> io::Result<Swept> {
-    let staying = state.hubs.values().filter(|record| record.left.is_none());
-    let taken = staying.map(|record| record.sent).min().unwrap_or(u64::MAX).min(state.outbox);
-    let gone = match state.swept {
-        Some(swept) => swept,
-        None => before_the_first(out)?.min(taken),
-    };
-    let up_to = taken.min(gone + STEP);
-    if up_to <= gone {
-        return Ok(Swept { up_to: gone, bytes: 0, is_through: true });
+    let hubs = state.hubs.values().filter(|record| record.removed.is_none());
+    let accepted = hubs.map(|record| record.sent).min().unwrap_or(u64::MAX).min(state.outbox);
+    let up_to = accepted.min(state.swept + STEP);
+    if up_to <= state.swept {
+        return Ok(Swept { up_to: state.swept, bytes: 0, is_complete: true });
     }
     let mut bytes = 0;
-    for number in gone + 1..=up_to {
+    for number in state.swept + 1..=up_to {
         bytes += length(out, number);
-        files::remove_for_now(&path(out, number))?;
+        files::remove_unsynced(&path(out, number))?;
     }
-    match sync_folder(&folder(out)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(Swept { up_to, bytes, is_through: up_to == taken }),
-    }
-}
-
-/// The number before the first one of which there is a file, found by looking through the folder: of a site of an older program nothing else is known.
-fn before_the_first(out: &Path) -> io::Result<u64> {
-    let mut before = u64::MAX;
-    let entries = match fs::read_dir(folder(out)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(before),
-        entries => entries?,
-    };
-    for entry in entries {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".xml")?.parse::<u64>().ok());
-        before = number.map_or(before, |number| before.min(number.saturating_sub(1)));
-    }
-    Ok(before)
+    files::if_there(sync_folder(&folder(out)))?;
+    Ok(Swept { up_to, bytes, is_complete: up_to == accepted })
 }
 
 /// The first of these that has not waited for too long.
@@ -260,13 +231,12 @@ pub(crate) fn first_to_keep(out: &Path, waiting: Range<u64>) -> u64 {
     let now = SystemTime::now();
     let is_outdated = |number| {
         let written = fs::metadata(path(out, number)).and_then(|metadata| metadata.modified());
-        // One that is not there waits for nothing.
         written.map_or_else(
             |error| error.kind() == io::ErrorKind::NotFound,
             |written| now.duration_since(written).is_ok_and(|age| age > WAITING),
         )
     };
-    // They were written in their order. Mostly it is the very first.
+    // A binary search, since they were written in their order. Mostly it is the very first.
     let Range { start: mut first, mut end } = waiting;
     let mut middle = first;
     while first < end {
@@ -289,7 +259,7 @@ mod tests {
     use super::*;
     use crate::{
         settings::{BaseUrl, HubUrl, Settings},
-        state::HubRecord,
+        state::Totals,
     };
 
     fn moment(second: u8) -> DateTime {
@@ -305,7 +275,8 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let events = || [event(5, "a"), event(5, "b"), event(7, "c"), event(9, "a")].into_iter().map(Ok);
         let fill_at_most = |most| {
-            fill_with(out.path(), 2, moment(1), "http://example.org/cl.xml", events(), most).unwrap().last
+            let outbox = Outbox::after(out.path(), 2, moment(1), "http://example.org/cl.xml");
+            Outbox { most, ..outbox }.fill(events()).unwrap().last
         };
         let fill = || fill_at_most(1);
         assert_eq!(fill(), 5);
@@ -322,13 +293,13 @@ mod tests {
         assert_eq!(intervals, expected.map(|(from, until, len)| (moment(from), moment(until), len)));
         let first = bytes(3);
         assert_eq!(fill(), 5);
-        assert_eq!(bytes(3), first, "a run that is completed says the same");
+        assert_eq!(bytes(3), first, "a run that is completed writes the same");
         let two = bytes(3).len() + bytes(4).len();
-        assert_eq!(fill_at_most(two), 4, "two moments are told at once, and the third is not");
-        assert_eq!(fill_at_most(MOST), 3);
+        assert_eq!(fill_at_most(two), 4, "two moments share a notification, and the third has its own");
+        assert_eq!(fill_at_most(MOST_BYTES), 3);
     }
 
-    /// A site of which one hub has taken so many of so many.
+    /// A site with `all` notifications, of which its hub has accepted `sent`.
     fn site(sent: u64, all: u64) -> (tempfile::TempDir, State) {
         let out = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder(out.path())).unwrap();
@@ -338,7 +309,7 @@ mod tests {
         let hub = HubUrl::parse("http://hub.example.org/websub/").unwrap();
         let record = HubRecord { sent, ..HubRecord::new("http://example.org/resync/framework/") };
         let settings = Settings::new("/x", BaseUrl::parse("http://example.org/").unwrap());
-        let mut state = State::new(settings, (0, 0), Vec::new(), BTreeMap::from([(hub, record)]));
+        let mut state = State::new(settings, Totals::default(), Vec::new(), BTreeMap::from([(hub, record)]));
         (state.outbox, state.outbox_bytes) = (all, 100 * all);
         (out, state)
     }
@@ -348,41 +319,29 @@ mod tests {
     }
 
     #[test]
-    fn what_every_hub_has_taken_is_removed_in_steps_and_what_waits_stays() {
+    fn what_every_hub_has_accepted_is_removed_in_steps_and_what_waits_stays() {
         let (out, mut state) = site(2_300, 2_500);
         let mut steps = Vec::new();
         loop {
             let swept = sweep(out.path(), &state).unwrap();
-            swept.note(&mut state);
+            swept.record(&mut state);
             steps.push((swept.up_to, left(out.path()), state.outbox_bytes));
-            if swept.is_through {
+            if swept.is_complete {
                 break;
             }
         }
         assert_eq!(steps, [(1_000, 1_500, 150_000), (2_000, 500, 50_000), (2_300, 200, 20_000)]);
-        // Nobody looks at what lies there besides.
+        // Nobody reads the folder for other files.
         fs::write(path(out.path(), 7), "").unwrap();
-        assert!(sweep(out.path(), &state).unwrap().is_through);
+        assert!(sweep(out.path(), &state).unwrap().is_complete);
         assert_eq!(left(out.path()), 201);
     }
 
     #[test]
-    fn in_a_site_of_an_older_program_the_first_that_is_there_is_looked_for() {
-        let (out, state) = site(2_300, 2_500);
-        for number in 1..2_200 {
-            fs::remove_file(path(out.path(), number)).unwrap();
-        }
-        let swept = sweep(out.path(), &state).unwrap();
-        assert_eq!((swept.up_to, swept.is_through, left(out.path())), (2_300, true, 200));
-        let (out, state) = site(0, 0);
-        assert!(sweep(out.path(), &state).unwrap().is_through);
-    }
-
-    #[test]
-    fn of_too_many_or_too_long_ones_the_oldest_are_left_out_for_who_has_not_taken_them() {
-        let left_out = |sent, most| {
+    fn of_too_many_or_too_long_ones_the_oldest_are_omitted_for_hubs_that_have_not_accepted_them() {
+        let left_out = |sent, (notifications, bytes)| {
             let (out, mut state) = site(sent, 10);
-            leave_out_beyond(out.path(), &mut state, most);
+            omit_beyond(out.path(), &mut state, Bounds { notifications, bytes });
             let record = state.hubs.values().next().unwrap();
             (record.sent, record.trouble.as_ref().map_or(0, |trouble| trouble.left_out))
         };
@@ -394,12 +353,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_added_to_what_was_and_a_refusal_of_it_is_no_trouble_any_more() {
+    fn what_is_omitted_is_added_to_what_was_and_its_refusal_is_forgotten() {
         let (out, mut state) = site(3, 10);
         let refused = Trouble { refused: Some(4), ..Trouble::after(None, "413".to_owned()) };
         state.hubs.values_mut().next().unwrap().trouble = Some(refused.clone());
         for (most, expected) in [(7, (Some(4), 0)), (6, (None, 1)), (2, (None, 5))] {
-            leave_out_beyond(out.path(), &mut state, (most, 1_000));
+            omit_beyond(out.path(), &mut state, Bounds { notifications: most, bytes: 1_000 });
             let trouble = state.hubs.values().next().unwrap().trouble.clone().unwrap();
             assert_eq!((trouble.refused, trouble.left_out), expected);
             assert_eq!((trouble.since, trouble.reason), (refused.since, refused.reason.clone()));

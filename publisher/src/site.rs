@@ -1,17 +1,7 @@
-//! Where everything on the site lives: one path under OUT and one URL for each document, and the topic.
+//! The layout of a site: a path under OUT and a URL for each document, and the topics.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
-
-use crate::{
-    settings::{BaseUrl, Root, Settings},
-    state,
-};
-
-/// The folder of the documents, under the base URL and under OUT. A collection cannot publish resources below it.
-pub const DOCUMENT_FOLDER: &str = "resync";
+pub use crate::settings::DOCUMENT_FOLDER;
+use crate::settings::{BaseUrl, Root, Settings};
 
 /// Path of the framework channel's topic, under the base URL.
 pub const TOPIC_PATH: &str = "resync/framework/";
@@ -54,7 +44,7 @@ impl Site {
         }
     }
 
-    /// The part of a site of several sets that one of them has.
+    /// The part of a site of several sets that belongs to one of them.
     pub(crate) fn of_set(root: &Root) -> Self {
         Self { base: root.base_url.below(&root.name), root: Some(root.base_url.clone()) }
     }
@@ -105,31 +95,8 @@ impl Site {
         format!("{}{CHANGES_PATH}", self.base.as_str())
     }
 
-    /// What lies at a path below OUT.
+    /// A path below OUT and its URL.
     pub fn place(&self, path: &str) -> Location {
         Location { path: path.to_owned(), url: format!("{}{path}", self.base.as_str()) }
     }
-}
-
-/// The folders under which the sets of the site in `out` have their documents and state: `out` itself, or one for each set, in the order of
-/// their names. Empty before the first build.
-pub fn outs(out: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    if state::path(out).is_file() {
-        found.push(out.to_owned());
-    }
-    let entries = match fs::read_dir(out) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
-        entries => entries?,
-    };
-    let mut sets = Vec::new();
-    for entry in entries {
-        let folder = entry?.path();
-        if state::path(&folder).is_file() {
-            sets.push(folder);
-        }
-    }
-    sets.sort();
-    found.extend(sets);
-    Ok(found)
 }

@@ -1,4 +1,4 @@
-//! For systems whose resources are no files: they list what they have, tell what changes, and keep the bytes where they are.
+//! For systems whose resources are not files: they list what they have, report what changes, and keep the content themselves.
 
 use std::{
     cell::Cell,
@@ -15,14 +15,15 @@ use resync_core::{
 };
 
 use crate::{
-    debounce::Debounce,
+    error::Error,
+    helpers::debounce::Debounce,
     inventory,
-    notify::{HubReport, NotifyError, Token, notify},
-    publish::{self, BuildError, BuildMode, Built, DumpBackoff},
+    notify::{HubReport, Token, notify},
+    publish::{self, Build, BuildMode, Built, DumpBackoff},
     settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings},
 };
 
-/// A site whose sets of resources a system of its own tells of.
+/// A site whose resources a system reports itself.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ use crate::{
 /// let published = set.publish()?.expect("there are changes");
 /// assert_eq!((published.changes.updated, published.changes.deleted, published.resources), (1, 1, 1));
 ///
-/// // Should a crash have lost what was not published yet, the next list finds it.
+/// // If a crash lost unpublished changes, the next list finds them.
 /// assert_eq!(set.list(|| Ok(database.iter().map(item)))?.changes.total(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -64,7 +65,7 @@ impl Source {
         Self { out: out.into(), base_url, hubs: Vec::new(), rules: Rules::default(), described_by: None }
     }
 
-    /// When lists of each set are closed, written anew, and archived. Dumps are of files only: there are none here, whatever the rules say.
+    /// When lists of each set are closed, written anew, and archived. There are no dumps here, whatever the rules say: these contain files only.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = Rules { resource_dump_seconds: None, change_dump_seconds: None, ..rules };
         self
@@ -91,44 +92,44 @@ impl Source {
         let settings =
             Settings { root: Some(root), rules, described_by, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
-        let (changes, turn, backoff, lists) = Default::default();
-        Ok(Set { out, settings, changes, turn, backoff, lists })
+        let (changes, publishing, backoff, lists) = Default::default();
+        Ok(Set { out, settings, changes, publishing, backoff, lists })
     }
 }
 
-/// A set of resources that a system tells of.
+/// A set of resources that a system reports.
 ///
-/// Changes are collected in memory until [`publish`](Self::publish) tells of all of them at once: call it every second or so.
+/// Changes are collected in memory until [`publish`](Self::publish) publishes all of them at once: call it every second or so.
 #[derive(Debug)]
 pub struct Set {
     out: PathBuf,
     settings: Settings,
     changes: Mutex<Vec<(Change, Item)>>,
-    /// Held by who lists or publishes, so that changes stay in their order.
-    turn: Mutex<()>,
+    /// Locked while a list or changes are published, so that changes stay in their order.
+    publishing: Mutex<()>,
     backoff: Mutex<DumpBackoff>,
     lists: Mutex<Lists>,
 }
 
-/// When Resource Lists are written that changes make due.
+/// When a Resource List is written that changes made due.
 #[derive(Debug, Default)]
 struct Lists {
     debounce: Option<Debounce>,
-    /// When changes were last told together with all that was due.
-    thorough: Option<Instant>,
-    /// Whether it is known what a process before this one has put off.
+    /// When the last full build was.
+    last_full: Option<Instant>,
+    /// Whether it is known if an earlier process left a Resource List due.
     is_known: bool,
 }
 
 impl Lists {
-    /// Whether there is one for which the changes have waited long enough.
+    /// Whether a list is due that need not wait any longer.
     fn is_due(&self, now: Instant) -> bool {
         self.debounce.is_some_and(|debounce| debounce.due() <= now)
     }
 
-    /// How much a run does that tells of changes now. Who publishes seldom has nothing put off.
+    /// The mode of the next build. If builds are rare, none of them postpones anything.
     fn mode(&self, now: Instant) -> BuildMode {
-        let is_soon = self.thorough.is_some_and(|last| now < last + Debounce::LATEST);
+        let is_soon = self.last_full.is_some_and(|last| now < last + Debounce::LATEST);
         let waits = if self.debounce.is_some() { !self.is_due(now) } else { is_soon };
         if waits { BuildMode::Quick } else { BuildMode::Full }
     }
@@ -136,7 +137,7 @@ impl Lists {
     fn note_build(&mut self, mode: BuildMode, built: &Built, now: Instant) {
         self.is_known = true;
         if mode == BuildMode::Full {
-            self.thorough = Some(now);
+            self.last_full = Some(now);
         }
         self.debounce = built.list_is_due.then(|| Debounce::after(self.debounce, now));
     }
@@ -148,23 +149,25 @@ impl Set {
         &self.out
     }
 
-    /// Lists all resources, in ascending order of their URIs. The first time this makes the set; later it tells what nobody has told: changes are found by
-    /// digests where both sides have one, else by length and `lastmod`.
+    /// Lists all resources, in ascending order of their URIs. The first time this makes the set. Later it finds changes that were not reported: by digests if
+    /// both sides have one, else by length and `lastmod`.
     ///
-    /// `open` begins the listing: the transaction, the cursor, the query. It is called once nothing can be published any more until the list is
-    /// through, so call a change after it is committed, and begin nothing before `open` that sees the records as they were then. Thus:
+    /// `open` begins the listing: the transaction, the cursor, the query. From its call until the end of the list nothing else is published. So report a
+    /// change after it is committed, and open no snapshot of the records before `open` is called. Then:
     ///
-    /// * changes that were collected before `open` is called are part of the list, which tells them, and they are forgotten when it is kept on the
-    ///   disk; if it fails before that, they stay collected;
-    /// * those that come later stay collected for [`publish`](Self::publish), which may tell once more what the list has told already.
+    /// * changes that were collected before the call are part of the list, which publishes them. They are forgotten when the plan is on disk; if the list
+    ///   fails before that, they stay collected;
+    /// * later ones stay collected for [`publish`](Self::publish), which may publish once more what the list has published already.
     pub fn list<I: Inventory>(
         &self,
         open: impl FnOnce() -> Result<I, build::BuildError>,
-    ) -> Result<Built, BuildError> {
+    ) -> Result<Built, Error> {
         let aside = self.set_aside();
-        let built =
-            publish::build_from(&self.settings, &self.out, open, &mut self.backoff(), &|| aside.keep())?;
-        aside.keep();
+        let built = Build::new(&self.settings, &self.out)
+            .backoff(&mut self.backoff())
+            .on_plan(&|| aside.forget())
+            .list(open)?;
+        aside.forget();
         let mut lists = self.lists();
         (lists.debounce, lists.is_known) = (None, true);
         drop(lists);
@@ -172,7 +175,7 @@ impl Set {
         Ok(built)
     }
 
-    /// A resource is new. What no document may tell of, such as a URI that is not absolute (RS-047), is refused and not collected.
+    /// A resource is new. Refuses what no document may list, such as a URI that is not absolute (RS-047).
     pub fn created(&self, uri: impl Into<String>, metadata: Metadata) -> Result<(), Violations> {
         self.change(Change::Created, item(uri.into(), metadata))
     }
@@ -182,49 +185,52 @@ impl Set {
         self.change(Change::Updated, item(uri.into(), metadata))
     }
 
-    /// A resource is gone. Refuses the same as [`created`](Self::created).
+    /// A resource was deleted. Refuses the same as [`created`](Self::created).
     pub fn deleted(&self, uri: impl Into<String>) -> Result<(), Violations> {
         self.change(Change::Deleted, Item::new(uri))
     }
 
-    /// A change of a resource of which more is known: its time, its links. Refuses the same as [`created`](Self::created).
+    /// A change of a resource with more metadata, such as its time and links. Refuses the same as [`created`](Self::created).
     pub fn change(&self, change: Change, item: Item) -> Result<(), Violations> {
         inventory::length(build::Event::new(change, DateTime::now(), item.clone()))?;
         self.collected().push((change, item));
         Ok(())
     }
 
-    /// Tells the changes that were collected, in their order; `None` when there is nothing to be done. What cannot be told now stays collected, or is kept on
-    /// the disk by then: the next call, with or without new changes, tells it, each change once.
+    /// Publishes the collected changes, in their order; `None` if there is nothing to do. If it fails, they stay collected, or are in a plan on disk: the next
+    /// call, with or without new changes, publishes each of them once.
     ///
-    /// A Resource List that the changes make due is written at once if that was last done more than 30 s ago, and else by a later call, with or without new
-    /// changes: when none came for 2 s, or 30 s after the first of them. One that an earlier process has left due is written by the first call.
-    pub fn publish(&self) -> Result<Option<Built>, BuildError> {
+    /// A Resource List that the changes make due is written at once if the last one is older than 30 s. Else a later call writes it, with or without new
+    /// changes: when none came for 2 s, or 30 s after the first of them. The first call writes one that an earlier process left due.
+    pub fn publish(&self) -> Result<Option<Built>, Error> {
         let aside = self.set_aside();
-        let was_cut_short = publish::is_cut_short(&self.out);
+        let was_interrupted = publish::is_interrupted(&self.out);
         let (mut lists, now) = (self.lists(), Instant::now());
-        let has_changes = !aside.changes.is_empty() || was_cut_short;
+        let has_changes = !aside.changes.is_empty() || was_interrupted;
         if !has_changes && !lists.is_due(now) && !self.was_left_due(&mut lists)? {
             return Ok(None);
         }
-        let (mode, keep) = (lists.mode(now), || aside.keep());
-        let built =
-            publish::record(&self.settings, &self.out, &aside.changes, mode, &mut self.backoff(), &keep)?;
+        let mode = lists.mode(now);
+        let built = Build::new(&self.settings, &self.out)
+            .mode(mode)
+            .backoff(&mut self.backoff())
+            .on_plan(&|| aside.forget())
+            .record(&aside.changes)?;
         lists.note_build(mode, &built, now);
-        if was_cut_short {
+        if was_interrupted {
             // It may have been the first list.
             publish::describe(&self.out)?;
         }
         Ok(Some(built))
     }
 
-    /// Tells the hubs what was published; see [`notify()`].
-    pub async fn notify(&self, tokens: &[Token]) -> Result<Vec<HubReport>, NotifyError> {
+    /// Notifies the hubs of what was published; see [`notify()`].
+    pub async fn notify(&self, tokens: &[Token]) -> Result<Vec<HubReport>, Error> {
         notify(&self.out, tokens).await
     }
 
-    /// Whether a process before this one has put off a Resource List; it is asked until it is known.
-    fn was_left_due(&self, lists: &mut Lists) -> Result<bool, BuildError> {
+    /// Whether an earlier process left a Resource List due.
+    fn was_left_due(&self, lists: &mut Lists) -> Result<bool, Error> {
         if lists.is_known {
             return Ok(false);
         }
@@ -246,29 +252,29 @@ impl Set {
     }
 
     fn set_aside(&self) -> Aside<'_> {
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = std::mem::take(&mut *self.collected());
-        Aside { set: self, changes, is_kept: Cell::new(false), _turn: turn }
+        Aside { set: self, changes, is_published: Cell::new(false), _publishing: publishing }
     }
 }
 
-/// The changes that a run is to tell. They are collected again, before all others, unless it has kept them.
+/// The changes that a run is to publish. Unless its plan has them, they are collected again, before all others.
 struct Aside<'a> {
     set: &'a Set,
     changes: Vec<(Change, Item)>,
-    is_kept: Cell<bool>,
-    _turn: MutexGuard<'a, ()>,
+    is_published: Cell<bool>,
+    _publishing: MutexGuard<'a, ()>,
 }
 
 impl Aside<'_> {
-    fn keep(&self) {
-        self.is_kept.set(true);
+    fn forget(&self) {
+        self.is_published.set(true);
     }
 }
 
 impl Drop for Aside<'_> {
     fn drop(&mut self) {
-        if !self.is_kept.get() {
+        if !self.is_published.get() {
             self.set.collected().splice(0..0, self.changes.drain(..));
         }
     }
@@ -291,7 +297,7 @@ mod tests {
 
     use super::*;
     use crate::check;
-    use crate::files::tests::cut_short_after;
+    use crate::helpers::files::tests::interrupt_after;
 
     fn metadata(content: &str) -> Metadata {
         let hash = Digest::of(Algorithm::Sha256, content.as_bytes()).into();
@@ -310,7 +316,7 @@ mod tests {
         Source::new(out, BaseUrl::parse("http://example.org/").unwrap()).hub(hub).set("one").unwrap()
     }
 
-    fn told(set: &Set) -> Vec<(Change, String)> {
+    fn published(set: &Set) -> Vec<(Change, String)> {
         let bytes = fs::read(set.out().join("resync/changelist-1.xml")).unwrap();
         let list = xml::read(&bytes).unwrap().into_document().unwrap();
         list.entries()
@@ -334,7 +340,7 @@ mod tests {
         let built = set.publish().unwrap().unwrap();
         assert_eq!((built.resources, built.changes.total()), (2, 3));
         let expected = [(Change::Created, "b"), (Change::Updated, "b"), (Change::Deleted, "c")];
-        assert_eq!(told(&set), expected.map(|(change, name)| (change, name.to_owned())));
+        assert_eq!(published(&set), expected.map(|(change, name)| (change, name.to_owned())));
         assert_eq!(listed(&["a", "b"]).changes.total(), 0, "the inventory has followed");
         assert_eq!(listed(&["a"]).changes.deleted, 1);
         assert!(set.out().join(".resync-source/outbox").read_dir().unwrap().count() == 2);
@@ -471,7 +477,7 @@ mod tests {
         assert_eq!(names_in(&names_in("resourcelist-archive.xml")[0]), parts[2]);
         let site = check::Target::parse(out.path().as_os_str()).unwrap();
         let findings = check::check(&[site], &check::Options::default(), |_| ()).await.unwrap();
-        assert!(findings.conforming, "{}", findings.text(false));
+        assert!(findings.conforming, "{findings:?}");
     }
 
     #[test]
@@ -529,11 +535,11 @@ mod tests {
         fs::write(set.out().join("resync/changelist-1.xml"), "<oops/>").unwrap();
         set.deleted("http://example.org/a").unwrap();
         let error = set.publish().unwrap_err();
-        assert!(matches!(error, BuildError::NotListed { .. }), "{error}");
+        assert!(matches!(error, Error::NotListed { .. }), "{error}");
         assert_eq!(set.list(|| Ok(listed(&["a"]).into_iter())).unwrap().resources, 1);
     }
 
-    /// What the Change Notifications tell, in their order.
+    /// The changes in the Change Notifications, in their order.
     fn notified(set: &Set) -> Vec<(Change, String)> {
         let folder = set.out().join(".resync-source/outbox").read_dir().unwrap();
         let mut paths: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
@@ -553,9 +559,9 @@ mod tests {
         changes.map(|(change, name)| (change, name.to_owned())).into()
     }
 
-    /// Fails the disk after each act of `run` in turn, and after that runs to the end; all that is told then must be these changes.
+    /// Interrupts `run` after each step in turn, and then runs to the end. Exactly these changes must be published.
     fn tells_each_once_wherever_it_fails<T>(
-        run: impl Fn(&Set) -> Result<T, BuildError>,
+        run: impl Fn(&Set) -> Result<T, Error>,
         expected: &[(Change, String)],
     ) {
         for acts in 0.. {
@@ -563,12 +569,12 @@ mod tests {
             set.list(|| Ok(listed(&["a", "c"]).into_iter())).unwrap();
             set.created("http://example.org/b", metadata("b")).unwrap();
             set.deleted("http://example.org/c").unwrap();
-            cut_short_after(Some(acts));
+            interrupt_after(Some(acts));
             let cut = run(&set);
-            cut_short_after(None);
+            interrupt_after(None);
             set.publish().unwrap();
             assert_eq!(
-                (told(&set), notified(&set)),
+                (published(&set), notified(&set)),
                 (expected.to_vec(), expected.to_vec()),
                 "after {acts} acts"
             );
@@ -604,7 +610,7 @@ mod tests {
         assert!(set.list(|| Err::<std::vec::IntoIter<_>, _>(broken())).is_err());
         set.deleted("http://example.org/a").unwrap();
         set.publish().unwrap();
-        assert_eq!(told(&set), changes([(Change::Created, "b"), (Change::Deleted, "a")]));
+        assert_eq!(published(&set), changes([(Change::Created, "b"), (Change::Deleted, "a")]));
     }
 
     #[test]
@@ -618,9 +624,9 @@ mod tests {
             Ok(snapshot.into_iter())
         };
         assert_eq!(set.list(open).unwrap().changes.created, 1);
-        assert_eq!(told(&set), changes([(Change::Created, "b")]));
+        assert_eq!(published(&set), changes([(Change::Created, "b")]));
         set.publish().unwrap();
-        assert_eq!(told(&set), changes([(Change::Created, "b"), (Change::Created, "c")]));
+        assert_eq!(published(&set), changes([(Change::Created, "b"), (Change::Created, "c")]));
     }
 
     #[test]
@@ -636,6 +642,6 @@ mod tests {
             };
             set.list(open).unwrap();
         });
-        assert_eq!(told(&set), changes([(Change::Created, "b")]), "and not that it is deleted");
+        assert_eq!(published(&set), changes([(Change::Created, "b")]), "and not that it is deleted");
     }
 }

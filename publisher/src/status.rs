@@ -1,16 +1,17 @@
-//! How a site stands: what was built, and what each hub does not know yet.
+//! The status of a site: what was built, and what each hub has not acknowledged.
 
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::{
-    changes,
+    error::Error,
+    notify::unacknowledged,
     site::Site,
-    state::{HubRecord, Part, State, StateError},
+    state::{HubRecord, Part, State, Totals, Trouble},
 };
 
-/// The standing of a site. Its JSON form is what `status --json` prints; names are stable, new ones may be added.
+/// The status of a site, as `status --json` prints it. Names are stable, new ones may be added.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// The name of the set, in a site of several.
@@ -23,13 +24,12 @@ pub struct Status {
     pub topic: String,
     /// The topic URI of the Change Notifications.
     pub change_topic: String,
-    /// Number of resources.
-    pub resources: u64,
-    /// Sum of their lengths in bytes.
-    pub bytes: u64,
+    /// The resources.
+    #[serde(flatten)]
+    pub totals: Totals,
     /// The documents of the site.
     pub documents: Vec<DocumentStatus>,
-    /// The hubs, and after them those that the site has left and that have not been told so yet.
+    /// The hubs, and after them former ones that are still to be notified.
     pub hubs: Vec<HubStatus>,
 }
 
@@ -42,7 +42,7 @@ pub struct DocumentStatus {
     pub capability: String,
     /// Whether it is an index of others.
     pub index: bool,
-    /// When it last said something new.
+    /// When its content last changed.
     pub changed: String,
 }
 
@@ -51,34 +51,21 @@ pub struct DocumentStatus {
 pub struct HubStatus {
     /// The hub.
     pub url: String,
-    /// Whether the site has left it, and it is told for the last time.
+    /// Whether it is a former hub of the site, which is notified for the last time.
     pub leaving: bool,
-    /// When it last took a notification.
+    /// When it last accepted a notification.
     pub notified_at: Option<String>,
     /// The status of that answer.
     pub answer: Option<u16>,
-    /// The changes of documents that it does not know yet.
+    /// The changes of documents that it has not acknowledged.
     pub pending: Vec<PendingChange>,
     /// How many Change Notifications wait for it.
     pub waiting: u64,
-    /// Why it was not told the last time.
-    pub trouble: Option<HubTrouble>,
+    /// Why the last attempt to notify it failed.
+    pub trouble: Option<Trouble>,
 }
 
-/// Why a hub was not told.
-#[derive(Clone, Debug, Serialize)]
-pub struct HubTrouble {
-    /// Since when it has been tried in vain.
-    pub since: String,
-    /// What came of it the last time.
-    pub reason: String,
-    /// The number of the Change Notification that it refused, and will refuse again: those after it wait.
-    pub refused: Option<u64>,
-    /// How many Change Notifications were left out since then, because they had waited for a week, or too many waited.
-    pub left_out: u64,
-}
-
-/// A change that a hub does not know yet.
+/// A change that a hub has not acknowledged.
 #[derive(Clone, Debug, Serialize)]
 pub struct PendingChange {
     /// `created`, `updated` or `deleted`.
@@ -89,8 +76,8 @@ pub struct PendingChange {
     pub url: String,
 }
 
-/// Reads how the site in `out` stands. Takes no lock and sends nothing.
-pub fn status(out: &Path) -> Result<Status, StateError> {
+/// Reads the status of the site in `out`. Takes no lock and sends nothing.
+pub fn status(out: &Path) -> Result<Status, Error> {
     let state = State::load(out)?;
     let site = Site::of(&state.settings);
     let documents = state.documents.iter().map(|record| DocumentStatus {
@@ -105,8 +92,7 @@ pub fn status(out: &Path) -> Result<Status, StateError> {
         base_url: state.settings.base_url.to_string(),
         topic: site.topic(),
         change_topic: site.change_topic(),
-        resources: state.resources,
-        bytes: state.bytes,
+        totals: state.totals,
         documents: documents.collect(),
         hubs: hubs(&state),
     })
@@ -114,32 +100,22 @@ pub fn status(out: &Path) -> Result<Status, StateError> {
 
 fn hubs(state: &State) -> Vec<HubStatus> {
     let unknown = HubRecord::new(Site::of(&state.settings).topic());
-    let standing = |hub| {
+    let status = |hub| {
         let record = state.hubs.get(hub).unwrap_or(&unknown);
-        let pending =
-            changes::since_known(&state.documents, record).into_iter().map(|change| PendingChange {
-                change: change.change.token().to_owned(),
-                capability: change.capability.to_string(),
-                url: change.loc,
-            });
+        let pending = unacknowledged(&state.documents, record).into_iter().map(|change| PendingChange {
+            change: change.change.token().to_owned(),
+            capability: change.capability.to_string(),
+            url: change.loc,
+        });
         HubStatus {
             url: String::from(hub.clone()),
-            leaving: record.left.is_some(),
+            leaving: record.removed.is_some(),
             notified_at: record.last.as_ref().map(|last| last.at.to_string()),
             answer: record.last.as_ref().map(|last| last.status),
             pending: pending.collect(),
-            waiting: if record.left.is_some() {
-                0
-            } else {
-                state.outbox.saturating_sub(state.gone_for(record))
-            },
-            trouble: record.trouble.as_ref().map(|trouble| HubTrouble {
-                since: trouble.since.to_string(),
-                reason: trouble.reason.clone(),
-                refused: trouble.refused,
-                left_out: trouble.left_out,
-            }),
+            waiting: state.waiting_for(record).count() as u64,
+            trouble: record.trouble.clone(),
         }
     };
-    state.hubs_to_notify().map(standing).collect()
+    state.hubs_to_notify().map(status).collect()
 }

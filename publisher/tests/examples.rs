@@ -21,9 +21,9 @@ fn example(folder: &Path) -> String {
 fn a_database_is_a_source_whose_changes_are_told_and_whose_site_conforms() {
     let place = tempfile::tempdir().unwrap();
     let run = || example(place.path());
-    assert_eq!(run(), "0 records, 0 changes that nobody had told\n2 changes published, 1 records\n");
-    assert_eq!(run(), "1 records, 0 changes that nobody had told\n2 changes published, 2 records\n");
-    assert_eq!(run(), "2 records, 0 changes that nobody had told\n3 changes published, 2 records\n");
+    assert_eq!(run(), "0 records, 0 unreported changes\n2 changes published, 1 records\n");
+    assert_eq!(run(), "1 records, 0 unreported changes\n2 changes published, 2 records\n");
+    assert_eq!(run(), "2 records, 0 unreported changes\n3 changes published, 2 records\n");
     let list = std::fs::read(place.path().join("site/records/resync/changelist-1.xml")).unwrap();
     let list = xml::read(&list).unwrap().into_document().unwrap();
     let told = list.entries().iter().map(|entry| {
@@ -33,10 +33,10 @@ fn a_database_is_a_source_whose_changes_are_told_and_whose_site_conforms() {
     let expected = [(C, "1"), (U, "1"), (C, "2"), (U, "1"), (C, "3"), (U, "1"), (D, "2")];
     assert!(told.eq(expected.map(|(change, number)| (change, number.to_owned()))), "{list:?}");
 
-    // A change that the program did not come to tell, as after a crash.
+    // A change that the program did not report, as after a crash.
     let database = rusqlite::Connection::open(place.path().join("records.db")).unwrap();
     database.execute("UPDATE records SET content = 'silent' WHERE uri LIKE '%3'", []).unwrap();
-    assert!(run().starts_with("2 records, 1 changes that nobody had told\n"));
+    assert!(run().starts_with("2 records, 1 unreported changes\n"));
 
     let checked = Command::new(env!("CARGO_BIN_EXE_resync-source"))
         .arg("check")

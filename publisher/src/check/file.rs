@@ -1,4 +1,4 @@
-//! Files as a web server would give them.
+//! Files as a web server would send them.
 
 use std::{
     fs::{self, File},
@@ -11,9 +11,9 @@ use resync_core::{
     xml::MAX_BYTES,
 };
 
-use super::CheckError;
+use crate::error::Error;
 
-/// What a web server is to say of a document (RS-052).
+/// The media type that a web server is to give a document (RS-052).
 const CONTENT_TYPE: &str = "application/xml";
 
 /// Files by their paths.
@@ -30,16 +30,16 @@ impl Fetch for Paths {
 }
 
 /// Refuses what cannot be a document before anything is checked.
-pub(super) fn probe(path: &Path) -> Result<(), CheckError> {
-    let failed = |source| CheckError::Io { path: path.to_owned(), source };
-    if !fs::metadata(path).map_err(failed)?.is_file() {
+pub(super) fn probe(path: &Path) -> Result<(), Error> {
+    let failed = Error::cannot("read", path);
+    if !fs::metadata(path).map_err(&failed)?.is_file() {
         let reason = no_file().to_string();
-        return Err(CheckError::NoDocument { path: path.to_owned(), reason });
+        return Err(Error::NoDocument { path: path.to_owned(), reason });
     }
     File::open(path).map_err(failed)?;
     if path.to_str().is_none() {
         let reason = "its path is not in UTF-8; rename it".to_owned();
-        return Err(CheckError::NoDocument { path: path.to_owned(), reason });
+        return Err(Error::NoDocument { path: path.to_owned(), reason });
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ pub(super) fn read(path: &Path) -> io::Result<Result<Vec<u8>, FetchFailure>> {
     Ok(if bytes.len() as u64 > MAX_BYTES { Err(too_long()) } else { Ok(bytes) })
 }
 
-/// A regular file. Its kind is asked first: opening a pipe would wait for somebody to write to it.
+/// A regular file. Its kind is checked first: opening a pipe would wait for a writer.
 pub(super) fn open(path: &Path) -> io::Result<Result<File, FetchFailure>> {
     if path.metadata()?.is_file() { File::open(path).map(Ok) } else { Ok(Err(no_file())) }
 }

@@ -1,4 +1,4 @@
-//! What a check found, in the shape that scripts read.
+//! What a check found, in the form that scripts read.
 
 use resync_core::{
     document::Root,
@@ -7,12 +7,12 @@ use resync_core::{
 };
 use serde::Serialize;
 
-use super::{Options, Text};
+use super::Options;
 
 /// Everything that a check found. As JSON its fields are stable: later versions add to them only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Findings {
-    /// Whether everything was looked at and there is no error.
+    /// Whether the check is complete and there is no error.
     pub conforming: bool,
     /// How many rules are broken, counted each time.
     pub errors: usize,
@@ -20,28 +20,28 @@ pub struct Findings {
     pub warnings: usize,
     /// How many links were not followed because there were too many documents.
     pub links_not_followed: usize,
-    /// How many packages were not looked into.
+    /// How many packages were not examined.
     pub packages_not_examined: usize,
-    /// The rules that were not judged, or not everywhere, because of what was not looked at, such as `RS-055 DocumentUnlisted`.
+    /// The rules that were not checked everywhere, because something was not examined, such as `RS-055 DocumentUnlisted`.
     pub rules_not_judged: Vec<String>,
-    /// Why not everything was looked at that should have been.
+    /// Why the check is not complete.
     pub ended_early: Option<String>,
-    /// How many documents nothing leads to.
+    /// How many documents nothing links to.
     pub unreached: usize,
-    /// Every document that was come to, in this order.
+    /// Every document, in the order of the check.
     pub documents: Vec<DocumentFindings>,
 }
 
 /// What was found in one document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DocumentFindings {
-    /// Its URL, or the path of a file that was looked at alone.
+    /// Its URL, or the path of a file that was checked alone.
     pub url: String,
-    /// The document that led to it first.
+    /// The document that linked to it first.
     pub linked_from: Option<String>,
-    /// Whether something leads to it, or the check started from it.
+    /// Whether something links to it, or the check started from it.
     pub reached: bool,
-    /// What it is, such as `Resource List Index`, where that could be read.
+    /// What it is, such as `Resource List Index`, if that could be read.
     pub kind: Option<String>,
     /// Its capability; none of a plain Sitemap.
     pub capability: Option<String>,
@@ -95,14 +95,9 @@ impl Findings {
             documents: report.documents.into_iter().map(DocumentFindings::new).collect(),
         }
     }
-
-    /// What was found in words for a person, in colour or not.
-    pub fn text(&self, is_coloured: bool) -> Text<'_> {
-        Text::new(self, is_coloured)
-    }
 }
 
-/// What kept a check from looking at everything; that no package is fetched where none may be is no reason.
+/// Why a check is not complete. It is complete without packages if none may be fetched.
 fn reason(report: &Report, limits: &Options) -> Option<String> {
     match &report.stopped {
         Some(stopped @ Stopped::Requests(_)) => Some(format!("{stopped}; allow more with --max-requests")),

@@ -1,4 +1,4 @@
-//! A folder as the web sees it: which file answers for a URL, and which URL the folder has.
+//! A folder under its URL: which file has which URL, and which URL the folder has.
 
 use std::{
     fs::File,
@@ -14,13 +14,10 @@ use resync_core::{
 use url::Url;
 use walkdir::{DirEntry, WalkDir};
 
-use super::{
-    CheckError,
-    file::{open, read, served},
-};
-use crate::{BaseUrl, url_path};
+use super::file::{open, read, served};
+use crate::{error::Error, helpers::url_path, settings::BaseUrl};
 
-/// How many entries of a Source Description are tried in search of one that is a file of the folder.
+/// How many entries of a Source Description are compared with the files of the folder.
 const TRIED: usize = 1_000;
 /// How much of a file that is not well-formed is searched for the namespace of documents.
 const SEARCHED: u64 = 4_096;
@@ -68,14 +65,13 @@ fn cannot_read(path: &Path, error: &io::Error) -> FetchFailure {
 }
 
 /// The URL of a folder, by the first entry of its Source Description whose path ends like that of a file there.
-pub(super) fn base_url(root: &Path, source_description: &Path) -> Result<BaseUrl, CheckError> {
-    let failed = |source| CheckError::Io { path: source_description.to_owned(), source };
-    let file = File::open(source_description).map_err(failed)?;
+pub(super) fn base_url(root: &Path, source_description: &Path) -> Result<BaseUrl, Error> {
+    let file = File::open(source_description).map_err(Error::cannot("read", source_description))?;
     let entries = Reader::new(BufReader::new(file)).ok().into_iter().flatten().take(TRIED);
     entries
         .map_while(Result::ok)
         .find_map(|entry| base_of(root, &Url::parse(&entry.loc).ok()?))
-        .ok_or_else(|| CheckError::NoBaseUrl { folder: root.to_owned() })
+        .ok_or_else(|| Error::NoBaseUrl { folder: root.to_owned() })
 }
 
 /// What stands before the longest end of a URL's path that is a file below the root.
@@ -95,14 +91,14 @@ fn base_of(root: &Path, url: &Url) -> Option<BaseUrl> {
 /// Which files count as documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Sitemaps, too, and whatever might be a damaged document.
+    /// Also Sitemaps, and what may be a damaged document.
     All,
-    /// What says that it is a document of ResourceSync; the folder may hold other XML, Sitemaps for instance.
+    /// Documents of ResourceSync only; the folder may hold other XML, such as Sitemaps.
     Own,
 }
 
-/// The files of a folder that are documents, by name. Hidden ones are no part of a site.
-pub(super) fn documents(root: &Path, wanted: Wanted) -> Result<Vec<PathBuf>, CheckError> {
+/// The files of a folder that are documents, by name. Hidden files do not belong to a site.
+pub(super) fn documents(root: &Path, wanted: Wanted) -> Result<Vec<PathBuf>, Error> {
     let is_hidden = |entry: &DirEntry| {
         entry.depth() > 0
             && entry.file_name().as_encoded_bytes().starts_with(b".")
@@ -110,9 +106,9 @@ pub(super) fn documents(root: &Path, wanted: Wanted) -> Result<Vec<PathBuf>, Che
     };
     let mut found = Vec::new();
     for entry in WalkDir::new(root).sort_by_file_name().into_iter().filter_entry(|entry| !is_hidden(entry)) {
-        let entry = entry.map_err(|error| CheckError::Io {
-            path: error.path().unwrap_or(root).to_owned(),
-            source: error.into(),
+        let entry = entry.map_err(|error| {
+            let path = error.path().unwrap_or(root).to_owned();
+            Error::File { action: "read", path, source: error.into() }
         })?;
         if entry.path().is_file() && is_document(entry.path(), wanted) {
             found.push(entry.into_path());
@@ -121,7 +117,7 @@ pub(super) fn documents(root: &Path, wanted: Wanted) -> Result<Vec<PathBuf>, Che
     Ok(found)
 }
 
-/// By its name and its beginning. What cannot be opened may be one, and the check will say what is wrong.
+/// By its name and its beginning. A file that cannot be opened counts as one, and the check names the reason.
 fn is_document(path: &Path, wanted: Wanted) -> bool {
     let ends_in =
         |path: &Path, end: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(end));

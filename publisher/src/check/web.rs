@@ -1,4 +1,4 @@
-//! Documents from the web, as much of each and for as long as a check can bear.
+//! Fetches documents from the web, within the limits of a check.
 
 use std::{
     io::{BufReader, Seek as _, Write as _},
@@ -14,15 +14,15 @@ use resync_core::{
 };
 use tokio::{runtime::Handle, time::Instant};
 
-use super::{CheckError, file::too_long};
-use crate::client;
+use super::file::too_long;
+use crate::{error::Error, helpers::http_client};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one document, redirects included.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const REDIRECTS: usize = 5;
 
-/// A web client for code that is not async. Packages are kept in temporary files, one at a time.
+/// An HTTP client for code that is not async. Packages are stored in temporary files, one at a time.
 #[derive(Debug)]
 pub(super) struct Web {
     client: reqwest::Client,
@@ -34,13 +34,13 @@ pub(super) struct Web {
 }
 
 impl Web {
-    /// A client whose requests run on `runtime`, from now on for as long as `allowed`; to be used on threads outside of it. It takes
+    /// A client whose requests run on `runtime`, for the time `allowed` from now on; to be used on threads outside of it. It fetches
     /// at most `packages` bytes of packages.
-    pub(super) fn new(runtime: Handle, allowed: Duration, packages: u64) -> Result<Self, CheckError> {
-        let client = client::client(Policy::limited(REDIRECTS), CONNECT_TIMEOUT, TIMEOUT);
+    pub(super) fn new(runtime: Handle, allowed: Duration, packages: u64) -> Result<Self, Error> {
+        let client = http_client::client(Policy::limited(REDIRECTS), CONNECT_TIMEOUT, TIMEOUT);
         let now = Instant::now();
         let deadline = now.checked_add(allowed).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
-        Ok(Self { client: client.map_err(CheckError::Client)?, runtime, deadline, allowed, packages })
+        Ok(Self { client: client.map_err(Error::Client)?, runtime, deadline, allowed, packages })
     }
 
     /// Runs a request unless time is up, and until it is.
@@ -58,29 +58,28 @@ impl Web {
         successful(self.client.request(method, url).send().await)
     }
 
-    /// A package in a temporary file; none where the bytes that may be fetched are not enough. `fetched` is how many were, in any case.
+    /// A package in a temporary file; `None` if that exceeds the bytes that may be fetched. `fetched` counts them in any case.
     async fn load_package(
         &self,
         url: &str,
         fetched: &mut u64,
     ) -> Result<Option<std::fs::File>, FetchFailure> {
-        let kept =
-            |error: std::io::Error| FetchFailure::new(format!("it cannot be kept for a look: {error}"));
+        let failed = |error: std::io::Error| FetchFailure::new(format!("it cannot be stored: {error}"));
         // The deadline of the check is the only one that a long package has.
         let request = self.client.get(url).timeout(self.allowed);
         let mut response = successful(request.send().await)?;
         if response.content_length().is_some_and(|length| length > self.packages) {
             return Ok(None);
         }
-        let mut file = tempfile::tempfile().map_err(kept)?;
+        let mut file = tempfile::tempfile().map_err(failed)?;
         while let Some(chunk) = response.chunk().await.map_err(failure)? {
             *fetched += chunk.len() as u64;
             if *fetched > self.packages {
                 return Ok(None);
             }
-            file.write_all(&chunk).map_err(kept)?;
+            file.write_all(&chunk).map_err(failed)?;
         }
-        file.rewind().map_err(kept)?;
+        file.rewind().map_err(failed)?;
         Ok(Some(file))
     }
 
@@ -97,7 +96,7 @@ impl Web {
         Ok(Fetched { bytes, content_type, last_url })
     }
 
-    /// Only the head of the answer; the connection ends with its body unread.
+    /// Only the head of the answer; its body is not read.
     async fn ask(&self, method: http::Method, url: &str) -> Result<TopicAnswer, FetchFailure> {
         let response = self.send(method, url).await?;
         let links = LinkHeader::parse(response.headers().get_all(LINK)).resolve(response.url());
@@ -150,5 +149,5 @@ fn content_type(response: &Response) -> Option<String> {
 }
 
 fn failure(error: reqwest::Error) -> FetchFailure {
-    FetchFailure::new(client::reason(error))
+    FetchFailure::new(http_client::reason(error))
 }

@@ -1,4 +1,4 @@
-//! When changes are told to have happened: at one moment as many as a hub takes in one notification, and not more (CN-014).
+//! The moments of changes: at one moment as many as fit in one notification (CN-014).
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use resync_core::{
     xml,
 };
 
-use crate::{links::Linker, outbox, settings::Settings};
+use super::linker::Linker;
+use crate::settings::Settings;
 
-/// Changes that are told to have happened at one moment,
+/// Most changes of one moment,
 const MOST_CHANGES: u64 = 250;
-/// unless so many bytes tell of less.
-const MOST_BYTES: usize = outbox::MOST;
+/// and most bytes of a notification of them. A hub accepts 1 MiB, and one moment stays below that.
+pub(crate) const MOST_BYTES: usize = 512 * 1024;
 
-/// The moments of changes, as these come.
+/// Gives each change its moment.
 pub(super) struct Moments {
     linker: Linker,
     moment: DateTime,
@@ -26,17 +27,17 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Changes are told to have happened at this moment, and then at later ones.
+    /// From this moment on.
     pub(super) fn new(first: DateTime, settings: &Settings) -> Self {
         Self { linker: Linker::of(settings), moment: first, changes: 0, bytes: 0 }
     }
 
-    /// That of the last change, or the first one.
+    /// The moment of the last change, or the first moment.
     pub(super) fn last(&self) -> DateTime {
         self.moment
     }
 
-    /// That of the next change.
+    /// The moment of the next change.
     pub(super) fn next(&mut self, change: Change, item: &Item) -> Result<DateTime, BuildError> {
         let bytes = self.length(change, item)?;
         if self.changes == MOST_CHANGES || self.changes > 0 && self.bytes + bytes > MOST_BYTES {
@@ -58,14 +59,14 @@ impl Moments {
     }
 }
 
-/// How long a notification is that tells of nothing else. What no document may tell is refused: once a run has its plan, it is too late for that.
+/// The length of a notification of this change alone. Refuses what no document may list: once a run has its plan, it is too late for that.
 pub(crate) fn length(event: Event) -> Result<usize, Violations> {
     let moment = event.moment;
     let notification = ChangeNotification::new(moment, moment).change(event.into()).build()?;
     Ok(xml::write(&notification).len())
 }
 
-/// So many milliseconds after a moment.
+/// Some milliseconds after a moment.
 pub(super) fn later(moment: DateTime, milliseconds: u64) -> DateTime {
     DateTime::from_system_time(moment.to_system_time() + Duration::from_millis(milliseconds))
 }
@@ -73,7 +74,7 @@ pub(super) fn later(moment: DateTime, milliseconds: u64) -> DateTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BaseUrl, links::LinkTemplate};
+    use crate::{BaseUrl, settings::LinkTemplate};
 
     fn moments(links: Vec<LinkTemplate>, length: usize) -> Vec<DateTime> {
         let base_url = BaseUrl::parse("http://example.org/").unwrap();

@@ -1,7 +1,7 @@
 //! JSON Patches from one version of a JSON file to the next (RS-174, RS-176, RFC 6902).
 //!
-//! The last version that was seen of each file is kept beside the inventory. A patch is made only between bytes whose digests are those that
-//! were told and those that are being told, so whatever a crash leaves here can be missing, but never wrong.
+//! The last version of each file is stored beside the inventory. A patch is made only between bytes whose digests are in the last and in the next
+//! inventory. So after a crash a patch can be missing, but never wrong.
 
 use std::{
     fs, io,
@@ -15,12 +15,12 @@ use resync_core::{
 };
 use serde_json::{Number, Value};
 
-use crate::{files, settings::Settings, site::Site, state::FOLDER};
+use crate::{helpers::files, settings::Settings, site::Site, state::FOLDER};
 
 /// The folder of the patches, under OUT and under the base URL.
 pub(crate) const PATCH_FOLDER: &str = "resync/patches";
 
-/// What the patches are (RS-176).
+/// The media type of the patches (RS-176).
 pub(crate) const PATCH_TYPE: &str = "application/json-patch+json";
 
 /// Longer files get no patches.
@@ -52,12 +52,12 @@ impl Patches {
         Self(None)
     }
 
-    /// Whether the settings ask for them; then versions are kept even where nothing is told.
+    /// Whether the settings ask for them; then versions are stored even where no change is recorded.
     pub(super) fn are_wanted(&self) -> bool {
         self.0.is_some()
     }
 
-    /// What is told of a resource that is there: its change, and what it is now, with a patch where there is one.
+    /// The change of a resource that exists, and what it is now, with its patch if there is one.
     pub(super) fn change(
         &mut self,
         before: Option<&Known>,
@@ -77,17 +77,17 @@ impl Patches {
         Ok(Some((change, item)))
     }
 
-    /// A resource is gone.
+    /// A resource was deleted.
     pub(super) fn forget(&mut self, item: &Item) {
         if let Some(work) = &self.0 {
-            // What stays takes some room, and nothing else.
+            // A file that stays does no harm.
             fs::remove_file(work.version(item)).ok();
         }
     }
 }
 
 impl Work {
-    /// Keeps the new version, and gives the way to it from the one before.
+    /// Stores the new version, and makes a patch from the one before.
     fn patch(&self, before: Option<&Known>, after: &Item) -> io::Result<Option<Link>> {
         let Some(path) = after.loc.strip_prefix(&self.base).and_then(path_of) else { return Ok(None) };
         let is_json = after.media_type.as_deref() == Some("application/json");
@@ -121,12 +121,12 @@ impl Work {
     }
 }
 
-/// A name of a file that stands for a text.
+/// A file name for a text.
 fn name_of(text: &str) -> String {
     Digest::of(Algorithm::Sha256, text.as_bytes()).to_string().replace("sha-256:", "")
 }
 
-/// The way from one text of JSON to another, where there is one that is shorter than that.
+/// The patch from one JSON text to another, if it is shorter than that text.
 fn between(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     let [old, new] = [before, after].map(|text| serde_json::from_slice::<Value>(text).ok());
     let difference = json_patch::diff(&old?, &new?);
@@ -176,7 +176,7 @@ fn is_exact(number: &[u8]) -> bool {
     })
 }
 
-/// A number of JSON as it is written, but for zeros that say nothing.
+/// A number of JSON as it is written, without insignificant zeros.
 #[derive(Debug, PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -207,7 +207,7 @@ impl Decimal {
     }
 }
 
-/// Whether these are the bytes that are told of.
+/// Whether these are the bytes of the item's digests.
 fn is_of(bytes: &[u8], item: &Item) -> bool {
     let mut hasher = Hasher::new(item.hashes.iter().map(Digest::algorithm));
     hasher.update(bytes);

@@ -1,4 +1,4 @@
-//! Where something may have changed: what is looked at by a run that leaves everything else as it was.
+//! The files that a run looks at when the caller knows that nothing else changed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -7,10 +7,10 @@ use std::{
 
 use resync_core::build::{BuildError, Known};
 
-use super::kept::Kept;
+use super::stored::StoredInventory;
 use crate::settings::BaseUrl;
 
-/// Files, and folders with all in them, by their paths below the collection.
+/// Files, and folders with all that is in them, by their paths below the collection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
     named: HashSet<PathBuf>,
@@ -24,13 +24,13 @@ impl Scope {
         Self { named, above }
     }
 
-    /// Whether a path has to be looked at, if only to come to one that is named.
+    /// Whether a path is in the scope, or leads to one that is.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.above.contains(path) || path.ancestors().any(|path| self.named.contains(path))
     }
 
-    /// What the last inventory knows of it.
-    pub(super) fn known(&self, last: &Kept, base: &BaseUrl) -> Result<Vec<Known>, BuildError> {
+    /// What the last inventory says of it.
+    pub(super) fn known(&self, last: &StoredInventory, base: &BaseUrl) -> Result<Vec<Known>, BuildError> {
         let mut known = BTreeMap::new();
         let mut finder = last.finder()?;
         let locs: BTreeSet<_> = self.named.iter().map(|path| base.join(path)).collect();

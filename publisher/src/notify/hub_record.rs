@@ -1,22 +1,22 @@
-//! What the state keeps of telling a hub: what it took, what was in the way, what was left out for it, and when it is given up.
+//! What the state records of a hub: what it accepted, why it failed, what was omitted for it, and when it is given up.
 
 use std::{ops::Range, path::Path, time::Duration};
 
 use resync_core::{datetime::DateTime, document::Capability};
 
-use super::{HubUpdate, LEAVING, NotifyError, Outcome, Posted};
+use super::{HubUpdate, LEAVING, Outcome, Posted};
 use crate::{
-    files,
-    lock::{Lock, lock_hub},
+    error::Error,
+    helpers::files,
     outbox,
     settings::HubUrl,
-    state::{self, Acknowledgement, HubRecord, State, Trouble},
+    state::{self, Acknowledgement, HubRecord, Lock, State, Trouble, lock_hub},
 };
 
-/// Keeps why a hub cannot be told, for `status`.
-pub(super) fn record_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
+/// Records why a hub cannot be notified, for `status`.
+pub(super) fn record_trouble(lock: &Lock, hub: &HubUrl, error: &Error) {
     let reason = error.to_string();
-    let noted = State::load(lock.out()).and_then(|mut state| {
+    let recorded = State::load(lock.out()).and_then(|mut state| {
         let Some(record) = state.hubs.get_mut(hub) else { return Ok(()) };
         if record.trouble.as_ref().is_some_and(|trouble| trouble.reason == reason) {
             return Ok(());
@@ -25,64 +25,38 @@ pub(super) fn record_trouble(lock: &Lock, hub: &HubUrl, error: &NotifyError) {
         record.trouble = Some(Trouble { refused, ..Trouble::after(record.trouble.as_ref(), reason) });
         state.save(lock)
     });
-    if let Err(error) = noted {
+    if let Err(error) = recorded {
         tracing::debug!(%error, %hub, "cannot save why a hub was not notified");
     }
 }
 
-/// Notes what came of telling a hub, in the state as it is by now: builds may have changed it meanwhile, other tellings have not.
+/// Records how the notification of a hub ended, in the state as it is by now: builds may have changed it meanwhile.
 pub(super) fn settle(
     out: &Path,
     update: &HubUpdate,
     posted: &Posted,
     outcome: &Outcome,
-) -> Result<(), NotifyError> {
+) -> Result<(), Error> {
     if update.message.is_none() && update.waiting.is_empty() {
         return Ok(());
     }
     let lock = Lock::acquire(out)?;
     let mut state = State::load(out)?;
+    let newest = state.outbox;
     let Some(record) = state.hubs.get_mut(&update.hub).filter(|record| record.topic == update.topic) else {
         return Ok(());
     };
-    let refused = posted.failed.as_ref().filter(|error| error.is_final());
-    let failed = match outcome {
-        Outcome::Failed(error) => refused.or(Some(error)),
-        _ => posted.failed.as_ref(),
-    };
-    let broken = posted.broken.as_ref().map(ToString::to_string);
-    let reason = broken.or_else(|| failed.map(ToString::to_string));
-    let Range { start: next, end } = update.still_waiting(posted);
-    // A build may have left some out meanwhile.
-    let first = next.max(record.sent + 1);
-    let kept = match reason {
-        Some(_) => outbox::first_to_keep(out, first..end),
-        None => first,
-    };
-    if !update.leaving {
-        record.sent = record.sent.max(kept - 1);
-    }
-    let is_behind = record.sent < state.outbox;
-    record.trouble = if let Some(reason) = reason {
-        let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
-        trouble.refused = refused.map(|_| next).filter(|number| *number >= kept);
-        trouble.left_out += kept - first;
-        Some(trouble)
-    } else {
-        // It takes them, and more was left out than it could take.
-        let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
-        before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
-    };
+    settle_changes(out, record, newest, update, posted, outcome);
     let given_up = match (outcome, &update.message) {
         (Outcome::NothingChanged, _) | (_, None) => false,
         (Outcome::Accepted { status }, Some(message)) => {
-            record.known.clone_from(&update.known);
+            record.acknowledged.clone_from(&update.documents);
             record.unconfirmed.clear();
             let key = message.key.clone();
             record.last = Some(Acknowledgement { at: DateTime::now(), status: *status, key });
             if is_newest(&state, update) {
                 let path = state::notification_path(out);
-                files::replace(&path, &message.body).map_err(|source| NotifyError::Write { path, source })?;
+                files::replace(&path, &message.body).map_err(Error::cannot("write", &path))?;
                 state.notified_on = Some(message.topic.clone());
             }
             false
@@ -91,28 +65,67 @@ pub(super) fn settle(
             if !error.is_unanswered() {
                 record.unconfirmed.clone_from(&update.unconfirmed_before);
             }
-            record.left.is_some_and(|left| has_passed(LEAVING, left))
+            record.removed.is_some_and(|removed| has_passed(LEAVING, removed))
         }
     };
     if given_up {
-        tracing::warn!(hub = %update.hub, "gave up notifying a former hub; its subscribers do not learn that the site left it");
+        tracing::warn!(hub = %update.hub, "gave up notifying a former hub; its subscribers do not learn that the site no longer uses it");
     }
-    if given_up || has_taken_leave(&state, &update.hub) {
+    if given_up || knows_of_removal(&state, &update.hub) {
         state.hubs.remove(&update.hub);
     }
     save_and_sweep(lock, state)
 }
 
-/// Saves the state and removes the Change Notifications that every hub has taken by then, in steps between which others may change the site.
-fn save_and_sweep(mut lock: Lock, mut state: State) -> Result<(), NotifyError> {
+/// Records which Change Notifications were accepted or omitted, and why others were not accepted.
+fn settle_changes(
+    out: &Path,
+    record: &mut HubRecord,
+    newest: u64,
+    update: &HubUpdate,
+    posted: &Posted,
+    outcome: &Outcome,
+) {
+    let refused = posted.failed.as_ref().filter(|error| error.is_final());
+    let failed = match outcome {
+        Outcome::Failed(error) => refused.or(Some(error)),
+        _ => posted.failed.as_ref(),
+    };
+    let broken = posted.broken.as_ref().map(ToString::to_string);
+    let reason = broken.or_else(|| failed.map(ToString::to_string));
+    let Range { start: next, end } = update.still_waiting(posted);
+    // A build may have omitted some meanwhile.
+    let first = next.max(record.sent + 1);
+    let kept = match reason {
+        Some(_) => outbox::first_to_keep(out, first..end),
+        None => first,
+    };
+    if !update.leaving {
+        record.sent = record.sent.max(kept - 1);
+    }
+    let is_behind = record.sent < newest;
+    record.trouble = if let Some(reason) = reason {
+        let mut trouble = Trouble::after(record.trouble.as_ref(), reason);
+        trouble.refused = refused.map(|_| next).filter(|number| *number >= kept);
+        trouble.left_out += kept - first;
+        Some(trouble)
+    } else {
+        // It accepts them, and more were omitted because it is slow.
+        let before = record.trouble.take().filter(|before| is_behind && before.left_out > 0);
+        before.map(|before| Trouble { reason: outbox::BEHIND.to_owned(), refused: None, ..before })
+    };
+}
+
+/// Saves the state and removes the Change Notifications that every hub has accepted by then, in steps between which others may change the site.
+fn save_and_sweep(mut lock: Lock, mut state: State) -> Result<(), Error> {
     let out = lock.out().to_owned();
     loop {
         let swept = outbox::sweep(&out, &state);
         if let Ok(swept) = &swept {
-            swept.note(&mut state);
+            swept.record(&mut state);
         }
         state.save(&lock)?;
-        if swept.map_err(|source| NotifyError::Write { path: out.clone(), source })?.is_through {
+        if swept.map_err(Error::cannot("write", &out))?.is_complete {
             return Ok(());
         }
         drop(lock);
@@ -121,7 +134,7 @@ fn save_and_sweep(mut lock: Lock, mut state: State) -> Result<(), NotifyError> {
     }
 }
 
-/// Notes that a hub took a Change Notification, before the next one is posted.
+/// Records that a hub accepted a Change Notification, before the next one is posted.
 pub(super) fn record_sent(
     out: &Path,
     hub: &HubUrl,
@@ -129,23 +142,23 @@ pub(super) fn record_sent(
     change_topic: String,
     number: u64,
     body: &[u8],
-) -> Result<(), NotifyError> {
+) -> Result<(), Error> {
     let lock = Lock::acquire(out)?;
     let mut state = State::load(out)?;
     let Some(record) = state.hubs.get_mut(hub).filter(|record| record.topic == topic) else { return Ok(()) };
     record.sent = record.sent.max(number);
-    // Who reads the topic finds the newest one, and another hub may have taken it long ago.
+    // Readers of the topic get the newest one, which another hub may have accepted long ago.
     if state.hubs.values().all(|record| record.sent <= number) {
         let path = state::change_notification_path(out);
-        files::replace(&path, body).map_err(|source| NotifyError::Write { path, source })?;
+        files::replace(&path, body).map_err(Error::cannot("write", &path))?;
         state.changes_on = Some(change_topic);
     }
-    Ok(state.save(&lock)?)
+    state.save(&lock)
 }
 
-/// Leaves out a Change Notification that hubs of the site in `out` have refused, so that those after it are posted; gives these hubs. Destinations see
-/// that the interval after it does not follow (CN-008), and look at the Change List.
-pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, NotifyError> {
+/// Omits a Change Notification that hubs of the site in `out` have refused, so that those after it are posted; returns these hubs. Destinations see that
+/// the next interval does not follow (CN-008), and read the Change List.
+pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, Error> {
     let has_refused =
         |record: &HubRecord| record.trouble.as_ref().is_some_and(|trouble| trouble.refused == Some(number));
     let hubs: Vec<_> = State::load(out)?.hubs.into_iter().filter(|(_, record)| has_refused(record)).collect();
@@ -164,27 +177,28 @@ pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, NotifyError> {
     Ok(skipped)
 }
 
-/// Whether no other hub knows of a newer version of a document.
+/// Whether no other hub acknowledged a newer version of a document.
 fn is_newest(state: &State, update: &HubUpdate) -> bool {
     let others =
         state.hubs.iter().filter(|(hub, record)| **hub != update.hub && record.topic == update.topic);
     others.into_iter().all(|(_, record)| {
         record
-            .known
+            .acknowledged
             .iter()
-            .all(|(url, known)| update.known.get(url).is_none_or(|sent| sent.version >= known.version))
+            .all(|(url, newest)| update.documents.get(url).is_none_or(|sent| sent.version >= newest.version))
     })
 }
 
-/// Whether a hub that the site has left was told of the present Capability List, which says so.
-fn has_taken_leave(state: &State, hub: &HubUrl) -> bool {
-    let Some(record) = state.hubs.get(hub).filter(|record| record.left.is_some()) else { return false };
+/// Whether a former hub acknowledged the present Capability List, which no longer names it.
+fn knows_of_removal(state: &State, hub: &HubUrl) -> bool {
+    let Some(record) = state.hubs.get(hub).filter(|record| record.removed.is_some()) else {
+        return false;
+    };
     match state.document(&Capability::CapabilityList) {
-        Some(list) => record.known.get(&list.url).is_some_and(|known| known.version == list.version),
-        // The set itself is left, and with it its list.
-        None if state.left.is_some() => {
-            let mut heard = record.known.values().chain(record.unconfirmed.values());
-            heard.all(|known| known.capability != Capability::CapabilityList)
+        Some(list) => record.acknowledged.get(&list.url).is_some_and(|known| known.version == list.version),
+        // The set itself is retired, and with it its list.
+        None if state.retired.is_some() => {
+            record.notified().all(|(_, document)| document.capability != Capability::CapabilityList)
         }
         None => false,
     }
@@ -203,6 +217,7 @@ mod tests {
     use crate::{
         notify::{PostError, message::Message},
         settings::{BaseUrl, Settings},
+        state::Totals,
     };
 
     const TOPIC: &str = "http://example.org/resync/framework/";
@@ -211,10 +226,11 @@ mod tests {
         HubUrl::parse("http://hub.example.org/websub/").unwrap()
     }
 
-    /// A site with this record of its hub, of so many Change Notifications.
+    /// A site with this record of its hub, and this number of Change Notifications.
     fn save(out: &Path, record: HubRecord, outbox: u64) {
         let settings = Settings::new("/x", BaseUrl::parse("http://example.org/").unwrap());
-        let mut state = State::new(settings, (0, 0), Vec::new(), BTreeMap::from([(hub(), record)]));
+        let mut state =
+            State::new(settings, Totals::default(), Vec::new(), BTreeMap::from([(hub(), record)]));
         state.outbox = outbox;
         state.save(&Lock::acquire(out).unwrap()).unwrap();
     }
@@ -230,13 +246,13 @@ mod tests {
             change_topic: String::new(),
             change_links: String::new(),
             message: None,
-            known: BTreeMap::new(),
+            documents: BTreeMap::new(),
             unconfirmed_before: BTreeMap::new(),
         }
     }
 
     #[test]
-    fn what_was_left_out_for_a_hub_that_is_too_slow_is_said_until_it_has_caught_up() {
+    fn what_was_omitted_for_a_slow_hub_is_shown_until_it_has_caught_up() {
         let out = tempfile::tempdir().unwrap();
         let trouble = Trouble { left_out: 3, ..Trouble::after(None, "it was away".to_owned()) };
         save(out.path(), HubRecord { sent: 3, trouble: Some(trouble), ..HubRecord::new(TOPIC) }, 6);
@@ -251,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_build_left_out_while_a_hub_was_told_is_not_counted_twice() {
+    fn what_a_build_omitted_while_a_hub_was_notified_is_not_counted_twice() {
         let out = tempfile::tempdir().unwrap();
         let trouble = Trouble { left_out: 4, ..Trouble::after(None, "it was away".to_owned()) };
         save(out.path(), HubRecord { sent: 7, trouble: Some(trouble), ..HubRecord::new(TOPIC) }, 9);
@@ -272,10 +288,10 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_that_was_left_and_stays_away_is_given_up_after_a_week_and_not_before() {
+    fn a_former_hub_that_stays_unreachable_is_given_up_after_a_week_and_not_before() {
         let out = tempfile::tempdir().unwrap();
-        let after = |left: DateTime| {
-            save(out.path(), HubRecord { left: Some(left), ..HubRecord::new(TOPIC) }, 0);
+        let after = |removed: DateTime| {
+            save(out.path(), HubRecord { removed: Some(removed), ..HubRecord::new(TOPIC) }, 0);
             let (links, key, body) = (String::new(), String::new(), Vec::new());
             let message = Some(Message { topic: TOPIC.into(), links, key, body });
             let update = HubUpdate { leaving: true, message, ..update(0..0) };

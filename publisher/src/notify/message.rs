@@ -1,4 +1,4 @@
-//! What a hub is told: the notification's bytes, the `Link` header, and the key by which a repeat is recognised.
+//! What a hub gets: the notification's bytes, the `Link` header, and the key by which it recognises a repetition.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use resync_core::{
 
 use crate::{
     settings::HubUrl,
-    state::{KnownDocument, State},
+    state::{NotifiedDocument, State},
 };
 
 /// One notification for one hub. It depends on the documents alone, not on the clock.
@@ -25,26 +25,27 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// A Change Notification from the outbox. A number is given twice under one topic only where the state was lost; the body then has another interval.
+    /// A Change Notification from the outbox. A number comes twice under one topic only if the state was lost; the body then has
+    /// another interval.
     pub(super) fn of_changes(topic: &str, links: &str, number: u64, body: Vec<u8>) -> Self {
         let mut content = format!("{topic} {number}\n").into_bytes();
         content.extend_from_slice(&body);
         Self { topic: topic.to_owned(), links: links.to_owned(), key: key_of(&content), body }
     }
 
-    /// The news of `changes` for `hub`, after which it knows `known`.
+    /// A Framework Notification of `changes` for `hub`, which acknowledges `documents`.
     pub(super) fn new(
         state: &State,
         topic: &str,
         hub: &HubUrl,
         changes: &[FrameworkChange],
-        known: &BTreeMap<String, KnownDocument>,
+        documents: &BTreeMap<String, NotifiedDocument>,
     ) -> Result<Self, Violations> {
         let body = notification(state, changes)?;
         Ok(Self {
             topic: topic.to_owned(),
             links: links(state, topic, hub),
-            key: key(topic, known, &body),
+            key: key(topic, documents, &body),
             body,
         })
     }
@@ -61,7 +62,8 @@ fn notification(state: &State, changes: &[FrameworkChange]) -> Result<Vec<u8>, V
     Ok(xml::write(&notification.build()?))
 }
 
-/// The Capability List for news of its own documents, the Source Description for news of the Capability List, and none where that would be ambiguous (FN-022, FN-026).
+/// The Capability List for changes of its own documents, the Source Description for changes of the Capability List, and none where that would be ambiguous
+/// (FN-022, FN-026).
 fn up(state: &State, changes: &[FrameworkChange]) -> Option<String> {
     let only = |kind: &Capability| changes.iter().all(|change| &change.capability == kind);
     let has = |kind: &Capability| changes.iter().any(|change| &change.capability == kind);
@@ -84,11 +86,11 @@ pub(super) fn links(state: &State, topic: &str, hub: &HubUrl) -> String {
     }
 }
 
-/// The same for a repetition, another for other versions, even should the clock have been set back and the bytes be those of earlier news.
-fn key(topic: &str, known: &BTreeMap<String, KnownDocument>, body: &[u8]) -> String {
+/// Equal for a repetition, and different for other versions, even if the clock was set back and the bytes are those of an earlier notification.
+fn key(topic: &str, documents: &BTreeMap<String, NotifiedDocument>, body: &[u8]) -> String {
     let mut content = format!("{topic}\n").into_bytes();
-    for (url, known) in known {
-        content.extend(format!("{url} {}\n", known.version).bytes());
+    for (url, document) in documents {
+        content.extend(format!("{url} {}\n", document.version).bytes());
     }
     content.extend_from_slice(body);
     key_of(&content)
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn the_key_depends_on_topic_versions_and_content_alone() {
         let known = |version| {
-            let known = KnownDocument { capability: Capability::ResourceList, part: Part::Whole, version };
+            let known = NotifiedDocument { capability: Capability::ResourceList, part: Part::Whole, version };
             BTreeMap::from([("http://example.org/rl.xml".to_owned(), known)])
         };
         let first = key("http://t/", &known(1), b"<a/>");

@@ -9,8 +9,8 @@ use http::{
 use reqwest::redirect::Policy;
 use resync_core::websub::XML_CONTENT_TYPE;
 
-use super::{NotifyError, message::Message};
-use crate::{client, settings::HubUrl};
+use super::message::Message;
+use crate::{error::Error, helpers::http_client, settings::HubUrl};
 
 /// How long a hub may take to accept a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,11 +24,11 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// How much of a hub's answer is shown.
 const SHOWN_OF_AN_ANSWER: usize = 2 * 1024;
 
-/// Why a hub did not take a notification.
+/// Why a hub did not accept a notification.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostError {
-    /// It heard nothing.
+    /// No connection.
     #[error(
         "cannot reach the hub ({reason}); nothing is lost: a watch or the next `resync-source notify` retries"
     )]
@@ -36,7 +36,7 @@ pub enum PostError {
         /// The chain of causes.
         reason: String,
     },
-    /// It was reached and did not answer.
+    /// A connection, but no answer.
     #[error(
         "no answer from the hub ({reason}); a watch or the next `resync-source notify` repeats the notification"
     )]
@@ -44,7 +44,7 @@ pub enum PostError {
         /// The chain of causes.
         reason: String,
     },
-    /// It wants to know who publishes.
+    /// The token is missing or not accepted.
     #[error("the hub answered {status}: {text}; give --token a token that may publish to `{topic}`")]
     Unauthorised {
         /// 401 or 403.
@@ -54,7 +54,7 @@ pub enum PostError {
         /// The topic.
         topic: String,
     },
-    /// It takes nothing so long (413).
+    /// The notification is too long for it (413).
     #[error(
         "the hub answered {status}: {text}; it refuses a notification of {length} bytes. Its operator must allow 1 MiB (`publish.max_body` of resync-hub). Nothing is lost: the notification waits, and the Change List has the same changes"
     )]
@@ -79,7 +79,7 @@ pub enum PostError {
 }
 
 impl PostError {
-    /// Whether the hub will say the same of the same notification again: it is too long for it, say.
+    /// Whether the hub will refuse the same notification again, for example because of its length.
     pub fn is_final(&self) -> bool {
         let may_pass = [
             StatusCode::REQUEST_TIMEOUT,
@@ -94,7 +94,7 @@ impl PostError {
         }
     }
 
-    /// Whether the hub may have taken the notification all the same.
+    /// Whether the hub may have accepted the notification all the same.
     pub fn is_unanswered(&self) -> bool {
         match self {
             Self::NoAnswer { .. } => true,
@@ -104,7 +104,7 @@ impl PostError {
     }
 }
 
-/// Posts a message; gives the status of a 2xx (FN-036).
+/// Posts a message; returns the status of a 2xx (FN-036).
 pub(super) async fn post(
     client: &reqwest::Client,
     hub: &HubUrl,
@@ -124,9 +124,9 @@ pub(super) async fn post(
     match request.send().await {
         Ok(response) => judge(response, message.topic, length).await,
         Err(error) => {
-            let unheard = error.is_connect() || error.is_builder();
-            let reason = client::reason(error);
-            Err(if unheard { PostError::Unreachable { reason } } else { PostError::NoAnswer { reason } })
+            let is_unsent = error.is_connect() || error.is_builder();
+            let reason = http_client::reason(error);
+            Err(if is_unsent { PostError::Unreachable { reason } } else { PostError::NoAnswer { reason } })
         }
     }
 }
@@ -156,7 +156,7 @@ async fn judge(
     })
 }
 
-/// A hub's words on one line, without characters that could steer a terminal.
+/// A hub's answer on one line, without characters that could steer a terminal.
 fn printable(text: &[u8]) -> String {
     let text: String =
         String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -167,8 +167,8 @@ fn printable(text: &[u8]) -> String {
 }
 
 /// One client for all hubs; redirects are not followed.
-pub(crate) fn client() -> Result<reqwest::Client, NotifyError> {
-    client::client(Policy::none(), CONNECT_TIMEOUT, TIMEOUT).map_err(NotifyError::Client)
+pub(crate) fn client() -> Result<reqwest::Client, Error> {
+    http_client::client(Policy::none(), CONNECT_TIMEOUT, TIMEOUT).map_err(Error::Client)
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
 
 use http::HeaderValue;
 
-use super::NotifyError;
-use crate::{settings::HubUrl, state::State};
+use crate::{error::Error, settings::HubUrl, state::State};
 
 /// A bearer token for a hub: `TOKEN`, or `HUB_URL=TOKEN` where there are several hubs. Never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,13 +24,13 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The same tokens for the sets in `outs`, each named with its hub: one without a URL is for the only hub of them all, or else for the only one that
-/// is leaving. With more than one it is refused, so that it reaches none that it is not meant for. Of a set without a state nobody is told.
-pub fn tokens_for(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Token>, NotifyError> {
+/// Adds the URL of its hub to each token that has none: the only hub of the sets in `outs`, or else their only former hub. With several hubs such a token
+/// is refused, so that it reaches no other hub than its own.
+pub fn tokens_for(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Token>, Error> {
     let mut hubs = Hubs::default();
     for out in outs {
         if let Ok(state) = State::load(out) {
-            hubs.staying.extend(state.settings.hubs.iter().cloned());
+            hubs.current.extend(state.settings.hubs.iter().cloned());
             hubs.all.extend(state.hubs_to_notify().cloned());
         }
     }
@@ -42,18 +41,18 @@ pub fn tokens_for(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Token>, Noti
 #[derive(Default)]
 pub(crate) struct Hubs {
     /// Those of the settings.
-    pub(crate) staying: BTreeSet<HubUrl>,
-    /// And those that are leaving.
+    pub(crate) current: BTreeSet<HubUrl>,
+    /// These and former ones.
     pub(crate) all: BTreeSet<HubUrl>,
 }
 
 impl Hubs {
-    /// Tokens with the names of their hubs; where nobody is to be told, as they are.
-    pub(crate) fn name(&self, tokens: &[Token]) -> Result<Vec<Token>, NotifyError> {
-        let meant = if self.staying.is_empty() { &self.all } else { &self.staying };
+    /// Tokens with the URLs of their hubs; unchanged if there is no hub.
+    pub(crate) fn name(&self, tokens: &[Token]) -> Result<Vec<Token>, Error> {
+        let meant = if self.current.is_empty() { &self.all } else { &self.current };
         let name = |token: &Token| match (meant.first(), meant.len()) {
             (Some(hub), 1) if token.is_bare() => Ok(Token(format!("{hub}={}", token.0))),
-            (Some(_), hubs) if token.is_bare() => Err(NotifyError::WhoseToken { hubs }),
+            (Some(_), hubs) if token.is_bare() => Err(Error::WhoseToken { hubs }),
             _ => Ok(token.clone()),
         };
         tokens.iter().filter(|token| !token.0.is_empty()).map(name).collect()
@@ -61,44 +60,43 @@ impl Hubs {
 }
 
 impl Token {
-    /// Whether it says no hub.
+    /// Whether it names no hub.
     fn is_bare(&self) -> bool {
         !self.0.starts_with("http://") && !self.0.starts_with("https://")
     }
 }
 
-/// The hubs of a site that may have something to hear, each with what its `Authorization` header says. A token without a URL is for the only hub
-/// of the settings, or else for the only one that is leaving.
+/// The hubs of a site that may have to be notified, each with its `Authorization` header. A token without a URL is for the only hub of the settings, or
+/// else for the only former hub.
 pub(super) fn credentials(
     state: &State,
     tokens: &[Token],
-) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, NotifyError> {
+) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, Error> {
     let hubs: Vec<HubUrl> = state.hubs_to_notify().cloned().collect();
-    let staying = state.settings.hubs.len();
-    assign(&hubs, if staying > 0 { staying } else { hubs.len() }, tokens)
+    let current = state.settings.hubs.len();
+    assign(&hubs, if current > 0 { current } else { hubs.len() }, tokens)
 }
 
-/// `meant` of the hubs, the first ones, may be meant by a token without a URL.
+/// A token without a URL can only mean one of the first `meant` hubs.
 fn assign(
     hubs: &[HubUrl],
     meant: usize,
     tokens: &[Token],
-) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, NotifyError> {
+) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, Error> {
     let mut credentials: Vec<_> = hubs.iter().map(|hub| (hub.clone(), None)).collect();
     for token in tokens.iter().filter(|token| !token.0.is_empty()) {
         let named = |hub: &HubUrl| token.0.strip_prefix(hub.as_str()).and_then(|rest| rest.strip_prefix('='));
         let (position, secret) = match hubs.iter().position(|hub| named(hub).is_some()) {
             Some(position) => (position, named(&hubs[position]).unwrap_or_default()),
-            // A hub that has taken its leave may still be named in a timer's settings: the others are told all the same.
+            // The settings of a timer may still name a former hub.
             None if !token.is_bare() => {
                 tracing::warn!("ignored a token that matches no hub of the site");
                 continue;
             }
-            None if meant > 1 => return Err(NotifyError::WhoseToken { hubs: meant }),
+            None if meant > 1 => return Err(Error::WhoseToken { hubs: meant }),
             None => (0, token.0.as_str()),
         };
-        let mut value =
-            HeaderValue::from_str(&format!("Bearer {secret}")).map_err(|_| NotifyError::BadToken)?;
+        let mut value = HeaderValue::from_str(&format!("Bearer {secret}")).map_err(|_| Error::BadToken)?;
         value.set_sensitive(true);
         credentials[position].1 = Some(value);
     }
@@ -113,7 +111,7 @@ mod tests {
         urls.iter().map(|url| HubUrl::parse(url).unwrap()).collect()
     }
 
-    fn sent(hubs: &[HubUrl], tokens: &[&str]) -> Result<Vec<Option<String>>, NotifyError> {
+    fn sent(hubs: &[HubUrl], tokens: &[&str]) -> Result<Vec<Option<String>>, Error> {
         let tokens: Vec<Token> = tokens.iter().map(|token| token.parse().unwrap()).collect();
         let credentials = assign(hubs, hubs.len(), &tokens)?;
         let text = |value: Option<HeaderValue>| value.map(|value| value.to_str().unwrap().to_owned());
@@ -125,10 +123,10 @@ mod tests {
         let two = hubs(&["http://a.example/hub", "http://b.example/hub"]);
         let named = sent(&two, &["http://b.example/hub=s3cret=="]).unwrap();
         assert_eq!(named, [None, Some("Bearer s3cret==".to_owned())]);
-        assert!(matches!(sent(&two, &["s3cret"]), Err(NotifyError::WhoseToken { hubs: 2 })));
+        assert!(matches!(sent(&two, &["s3cret"]), Err(Error::WhoseToken { hubs: 2 })));
         assert_eq!(sent(&two, &["http://c.example/=s3cret"]).unwrap(), [None, None]);
         assert_eq!(sent(&two[..1], &["s3cret"]).unwrap(), [Some("Bearer s3cret".to_owned())]);
-        assert!(matches!(sent(&two[..1], &["a\nb"]), Err(NotifyError::BadToken)));
+        assert!(matches!(sent(&two[..1], &["a\nb"]), Err(Error::BadToken)));
     }
 
     #[test]
@@ -139,13 +137,13 @@ mod tests {
             let of = |hubs: &[&HubUrl]| hubs.iter().map(|hub| (*hub).clone()).collect::<BTreeSet<_>>();
             let (staying, leaving) = (of(staying), of(leaving));
             let all = staying.union(&leaving).cloned().collect();
-            let tokens = Hubs { staying, all }.name(&["s3cret".parse().unwrap()])?;
-            Ok::<_, NotifyError>(tokens.into_iter().map(|token| token.0).collect::<Vec<_>>())
+            let tokens = Hubs { current: staying, all }.name(&["s3cret".parse().unwrap()])?;
+            Ok::<_, Error>(tokens.into_iter().map(|token| token.0).collect::<Vec<_>>())
         };
-        assert!(matches!(named(&[&first, &second], &[]), Err(NotifyError::WhoseToken { hubs: 2 })));
+        assert!(matches!(named(&[&first, &second], &[]), Err(Error::WhoseToken { hubs: 2 })));
         assert_eq!(named(&[&first, &first], &[&left]).unwrap(), ["http://a.example/hub=s3cret"]);
         assert_eq!(named(&[], &[&left]).unwrap(), ["http://c.example/hub=s3cret"]);
-        assert!(matches!(named(&[], &[&left, &first]), Err(NotifyError::WhoseToken { hubs: 2 })));
+        assert!(matches!(named(&[], &[&left, &first]), Err(Error::WhoseToken { hubs: 2 })));
         assert_eq!(named(&[], &[]).unwrap(), ["s3cret"]);
     }
 

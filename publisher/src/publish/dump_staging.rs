@@ -1,8 +1,8 @@
-//! Where a dump is made while builds go on: its documents and packages get their names in a hidden folder beside those that are published, and come to these in
-//! the end, in the same order. What a dump that was cut short has left there is of no use, and goes.
+//! A hidden folder in which a dump is made while builds go on. In the end its documents and packages move among the published ones, in the order in which they
+//! were made. What an interrupted dump leaves there is removed.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -10,9 +10,9 @@ use std::{
 use resync_core::build::{BuildError, Documents, FolderDocuments, FolderDraft, FolderSink, Sink, StagedFile};
 
 use super::staging::Staging;
-use crate::{lock::DumpLock, site::DOCUMENT_FOLDER};
+use crate::{helpers::files, site::DOCUMENT_FOLDER, state::DumpLock};
 
-/// The folder, among the published documents: they are on the same file system, so that nothing has to be copied.
+/// Its name. It lies in the folder of the documents, on the same file system, so that nothing has to be copied.
 const FOLDER: &str = ".dump";
 
 /// The published documents as they will be.
@@ -31,16 +31,16 @@ enum Step {
 }
 
 impl DumpStaging {
-    /// An empty one, for who makes a dump of the site in `out`.
+    /// An empty one, for a dump of the site in `out`.
     pub(super) fn open(out: &Path, _: &DumpLock) -> Result<Self, BuildError> {
         let documents = out.join(DOCUMENT_FOLDER);
         let folder = documents.join(FOLDER);
-        clear(&folder)?;
+        files::remove_folder(&folder)?;
         let made = FolderSink::open(&folder)?;
         Ok(Self { folder, made, published: FolderSink::read(documents), steps: Vec::new() })
     }
 
-    /// Does with the published documents what was done here. New ones, to which nothing leads yet, are made durable together before the first that replaces another.
+    /// Repeats with the published documents what was done here. New ones, to which nothing links yet, are synced together before the first that replaces another.
     pub(super) fn carry_out(self, staging: &mut Staging) -> Result<(), BuildError> {
         let mut are_durable = true;
         for step in &self.steps {
@@ -70,27 +70,20 @@ impl DumpStaging {
 
 impl Drop for DumpStaging {
     fn drop(&mut self) {
-        // What stays takes room until the next run.
-        let _ = clear(&self.folder);
+        // The next run tries again.
+        let _ = files::remove_folder(&self.folder);
     }
 }
 
-/// Removes what a dump that was cut short has left; nothing while another is being made.
+/// Removes what an interrupted dump left, unless another is being made.
 pub(super) fn sweep(out: &Path) -> io::Result<()> {
     let folder = out.join(DOCUMENT_FOLDER).join(FOLDER);
     if !folder.exists() {
         return Ok(());
     }
     match DumpLock::try_acquire(out)? {
-        Some(_turn) => clear(&folder),
+        Some(_lock) => files::remove_folder(&folder),
         None => Ok(()),
-    }
-}
-
-fn clear(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
     }
 }
 
@@ -128,7 +121,7 @@ impl Sink for DumpStaging {
     fn publish(&mut self, staged: StagedFile) -> io::Result<()> {
         let name = staged.target().strip_prefix(&self.folder).ok().and_then(Path::to_str);
         let name = name.ok_or_else(|| io::Error::other("a document of another folder"))?.to_owned();
-        // Names need not last before they are those of published documents.
+        // Names need not be durable before they are those of published documents.
         self.made.publish_for_now(staged)?;
         self.steps.push(Step::Publish(name));
         Ok(())
@@ -151,7 +144,7 @@ impl Sink for DumpStaging {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::{fs, io::Write as _};
 
     use super::*;
 
@@ -185,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_is_swept_once_nobody_is_at_work() {
+    fn what_was_left_is_removed_once_no_dump_is_under_way() {
         let out = tempfile::tempdir().unwrap();
         let left = out.path().join(DOCUMENT_FOLDER).join(FOLDER).join("left.zip");
         fs::create_dir_all(left.parent().unwrap()).unwrap();

@@ -1,7 +1,7 @@
 //! Dumps on request: packages with every resource, or with every change since the last such dump.
 //!
-//! They tell what the lists tell, as of the build before (RS-007). A dump that was cut short is made anew by the next. Builds go on while one is packed: what
-//! changes meanwhile is packed as it is then, and the manifest says so, or is left out, as with every dump of files.
+//! They contain what the lists have as of the last build (RS-007). An interrupted dump is made anew by the next. Builds go on while one is packed: what changes
+//! meanwhile is packed as it is then, and the manifest says so, or is left out.
 
 use std::{
     fs::File,
@@ -20,20 +20,20 @@ use resync_core::{
 };
 
 use super::{
-    BuildError, Claim, Progress, Work, Written, complete,
+    Claim, Progress, Work, Written,
     dump_staging::DumpStaging,
+    execution,
     listing::documents_of as documents_of_set,
-    run,
+    planning,
     snapshots::{Archive, Snapshots},
     staging::Staging,
 };
 use crate::{
-    collection, files,
-    inventory::{Kept, PATCH_FOLDER},
-    links::Linker,
-    lock::{DumpLock, Lock},
+    error::Error,
+    helpers::files,
+    inventory::{Linker, PATCH_FOLDER, StoredInventory, collection},
     site::{DOCUMENT_FOLDER, Site},
-    state::{DocumentRecord, FOLDER, Part, Series, State, StateError},
+    state::{DumpLock, FOLDER, Lock, Part, Series, State},
 };
 
 /// What is packed.
@@ -60,96 +60,97 @@ impl Dump {
 pub struct Dumped {
     /// Number of packages that were added.
     pub packages: u64,
-    /// How many resources or changes it does not tell of, because their bytes are gone.
+    /// How many resources or changes it does not contain, because their bytes are gone.
     pub gone: u64,
     /// The documents that were written, in that order.
     pub written: Vec<Written>,
 }
 
-/// Packs the resources, or the changes, that the last build of the set in `out` told of. Build first, so that the dump is of now.
+/// Packs the resources, or the changes, that the last build of the set in `out` listed. Build first, so that the dump is up to date.
 ///
-/// The site is locked while it is found out what the dump holds, and while its documents come to their places, and not while it is packed: builds go on.
-pub fn dump(out: &Path, what: Dump) -> Result<Dumped, BuildError> {
-    dump_with_progress(out, what, &|_| ())
+/// Reports progress now and then. The site is locked while the content of the dump is determined, and while its documents are published, but not while it
+/// is packed: builds go on.
+pub fn dump(out: &Path, what: Dump, progress: &dyn Fn(Progress)) -> Result<Dumped, Error> {
+    let lock = DumpLock::acquire(out)?;
+    let task = DumpTask { lock: &lock, out, claim: None, what, progress };
+    Ok(task.make(&|_| true)?.unwrap_or_default())
 }
 
-/// As [`dump`], with progress reports.
-pub fn dump_with_progress(out: &Path, what: Dump, tell: &dyn Fn(Progress)) -> Result<Dumped, BuildError> {
-    let turn = DumpLock::acquire(out)?;
-    Ok(make(&turn, (out, None), what, &|_| true, tell)?.unwrap_or_default())
+/// A dump to be made.
+pub(super) struct DumpTask<'a> {
+    pub(super) lock: &'a DumpLock,
+    pub(super) out: &'a Path,
+    pub(super) claim: Option<&'a Claim>,
+    pub(super) what: Dump,
+    pub(super) progress: &'a dyn Fn(Progress),
 }
 
-/// The same for a site that was claimed, where the dump is still wanted of the site as it is once that is locked.
-pub(super) fn make(
-    turn: &DumpLock,
-    (out, claim): (&Path, Option<&Claim>),
-    what: Dump,
-    is_wanted: &dyn Fn(&State) -> bool,
-    tell: &dyn Fn(Progress),
-) -> Result<Option<Dumped>, BuildError> {
-    let lock = settled(out, claim)?;
-    let before = State::load(out)?;
-    if !is_wanted(&before) {
-        return Ok(None);
+impl DumpTask<'_> {
+    /// Makes it, if the site still needs it once that is locked.
+    pub(super) fn make(&self, is_needed: &dyn Fn(&State) -> bool) -> Result<Option<Dumped>, Error> {
+        let Self { out, claim, what, .. } = *self;
+        let lock = settled(out, claim)?;
+        let before = State::load(out)?;
+        if !is_needed(&before) {
+            return Ok(None);
+        }
+        let mut dump_staging = DumpStaging::open(out, self.lock)?;
+        let content = Content::of(what, out, &before, &dump_staging)?;
+        drop(lock);
+        let published = content.pack(out, &before, &mut dump_staging, self.progress)?;
+        let lock = settled(out, claim)?;
+        let state = State::load(out)?;
+        if is_overtaken(what, &before, &state) {
+            return Err(Error::Overtaken { out: out.to_owned() });
+        }
+        let was_interrupted = is_under_way(out);
+        let mut staging = Staging::open(out.join(DOCUMENT_FOLDER))?;
+        let carried_out = announce(what, out, &before, &mut staging)
+            .and_then(|()| Ok(dump_staging.carry_out(&mut staging)?));
+        if carried_out.is_err() && !was_interrupted && !staging.has_published() {
+            // All documents agree. The error to return is the one before.
+            let _ = complete(out);
+        }
+        carried_out?;
+        drop(staging);
+        let documents = documents_of(what, &Site::of(&before.settings), &published);
+        let until = before.series.map(|series| series.until);
+        let written = execution::record_dump(&lock, state, what, until, documents)?;
+        if what == Dump::Changes {
+            complete(out)?;
+        }
+        Ok(Some(Dumped { packages: published.entries, gone: published.gone, written }))
     }
-    let mut dump_staging = DumpStaging::open(out, turn)?;
-    let task = Task::of(what, out, &before, &dump_staging)?;
-    drop(lock);
-    let published = task.pack((out, &before), &mut dump_staging, tell)?;
-    let lock = settled(out, claim)?;
-    let state = State::load(out)?;
-    if is_overtaken(what, &before, &state) {
-        return Err(BuildError::Overtaken { out: out.to_owned() });
-    }
-    let was_cut_short = is_under_way(out);
-    let mut staging = Staging::open(out.join(DOCUMENT_FOLDER))?;
-    let carried_out =
-        announce(what, out, &before, &mut staging).and_then(|()| Ok(dump_staging.carry_out(&mut staging)?));
-    if carried_out.is_err() && !was_cut_short && !staging.has_published() {
-        // All documents agree. The failure to tell is the one before.
-        let _ = through(out);
-    }
-    carried_out?;
-    drop(staging);
-    let documents = documents_of(what, &Site::of(&before.settings), &published);
-    let until = before.series.map(|series| series.until);
-    let written = run::note_dump(&lock, state, (what, until), documents)?;
-    if what == Dump::Changes {
-        through(out)?;
-    }
-    Ok(Some(Dumped { packages: published.entries, gone: published.gone, written }))
 }
 
-/// The right to change a site, on which nothing is left to be done.
-fn settled(out: &Path, claim: Option<&Claim>) -> Result<Lock, BuildError> {
+/// Locks a site and completes an interrupted run.
+fn settled(out: &Path, claim: Option<&Claim>) -> Result<Lock, Error> {
     let lock = Lock::acquire(out)?;
     claim.map_or(Ok(()), Claim::check)?;
-    complete(&lock)?;
+    planning::complete(&lock)?;
     Ok(lock)
 }
 
-/// Whether the dumps that were gone on from are not what they were, or the site is another one, or tells its changes anew (RS-143).
+/// Whether the dumps to be continued have changed, or the site is another one, or its Change Lists started anew (RS-143).
 fn is_overtaken(what: Dump, before: &State, now: &State) -> bool {
-    fn dumps(state: &State, what: Dump) -> impl Iterator<Item = &DocumentRecord> {
-        state.documents.iter().filter(move |record| record.capability == what.capability())
-    }
-    let is_same_site = before.settings.base_url == now.settings.base_url && now.left.is_none();
+    let capability = what.capability();
+    let is_same_site = before.settings.base_url == now.settings.base_url && now.retired.is_none();
     let begun = |state: &State| state.series.as_ref().map(|series| series.begun);
     let is_same_series = what == Dump::Resources || begun(before) == begun(now);
-    !is_same_site || !is_same_series || !dumps(before, what).eq(dumps(now, what))
+    !is_same_site || !is_same_series || !before.of_kind(&capability).eq(now.of_kind(&capability))
 }
 
-/// What a dump holds, and how it is made.
-enum Task {
+/// What a dump will contain.
+enum Content {
     Resources(ResourceDumps, Box<dyn Iterator<Item = Result<Known, build::BuildError>>>),
     Changes(ChangeDumps, Recorded),
 }
 
-impl Task {
-    /// As of the state `before`, under its lock: what is opened now is read later, whatever replaces it.
-    fn of(what: Dump, out: &Path, before: &State, dump_staging: &DumpStaging) -> Result<Self, BuildError> {
+impl Content {
+    /// As of the state `before`, under its lock: files that are opened now are read later, even if they are replaced.
+    fn of(what: Dump, out: &Path, before: &State, dump_staging: &DumpStaging) -> Result<Self, Error> {
         let Some(series) = &before.series else {
-            return Err(StateError::NotBuilt { out: out.to_owned() }.into());
+            return Err(Error::NotBuilt { out: out.to_owned() });
         };
         let documents = documents_of_set(&before.settings);
         Ok(match what {
@@ -159,10 +160,10 @@ impl Task {
                     ResourceDumps::new(&documents, series.until).completed(Completed::Now).stem(&stem);
                 let archive = Archive::of_dumps(dump_staging, &documents, current(before), &stem, most)?;
                 let dumps = archive.url(&documents).into_iter().fold(dumps, ResourceDumps::archives);
-                Self::Resources(dumps, Box::new(Kept::last(out).resources()?))
+                Self::Resources(dumps, Box::new(StoredInventory::last(out).resources()?))
             }
             Dump::Changes => {
-                // One that is of an age for the archive has to be closed first.
+                // A dump that is old enough for the archive has to be closed first.
                 let rotation = Rotation { age: before.settings.rules.archive_age(), ..Rotation::default() };
                 let dumps = ChangeDumps::new(&documents).rotation(rotation);
                 let end = dumps.end(dump_staging)?;
@@ -174,17 +175,18 @@ impl Task {
 
     fn pack(
         self,
-        (out, before): (&Path, &State),
+        out: &Path,
+        before: &State,
         dump_staging: &mut DumpStaging,
-        tell: &dyn Fn(Progress),
-    ) -> Result<Published, BuildError> {
+        progress: &dyn Fn(Progress),
+    ) -> Result<Published, Error> {
         let collection = collection::open(&before.settings, out)?;
         let contents = FileInventory::below(collection, before.settings.base_url.as_str()).contents();
         Ok(match self {
             Self::Resources(dumps, resources) => {
                 let linker = Linker::of(&before.settings);
                 let items = resources.zip(1..).map(|(known, done)| {
-                    tell(Progress { work: Work::Packing, done, all: Some(before.resources) });
+                    progress(Progress { work: Work::Packing, done, all: Some(before.totals.resources) });
                     known.map(|known| linker.item(known.item))
                 });
                 dumps.write(items, contents, dump_staging)?
@@ -192,7 +194,7 @@ impl Task {
             Self::Changes(dumps, Recorded { from, until, events }) => {
                 let all = u64::try_from(events.len()).ok();
                 let events = events.into_iter().zip(1..).map(|(event, done)| {
-                    tell(Progress { work: Work::PackingChanges, done, all });
+                    progress(Progress { work: Work::PackingChanges, done, all });
                     Ok(event)
                 });
                 let versions = Present { contents, out, url: Site::of(&before.settings).place("").url };
@@ -202,23 +204,20 @@ impl Task {
     }
 }
 
-/// What the names of the next Resource Dump begin with, and how many of those before stay.
+/// The beginning of the names of the next Resource Dump, and how many earlier ones stay.
 fn naming(state: &State, at: DateTime) -> (String, usize) {
     let most = state.settings.rules.resource_dumps_kept.saturating_sub(1);
     (if most > 0 { Snapshots::Dumps.stem_at(at) } else { Snapshots::Dumps.stem().to_owned() }, most)
 }
 
-/// The name of the Resource Dump that there is.
+/// The name of the present Resource Dump.
 fn current(state: &State) -> Option<&str> {
-    let is_top = |record: &&DocumentRecord| {
-        record.capability == Capability::ResourceDump && !matches!(record.part, Part::Component { .. })
-    };
-    state.documents.iter().find(is_top).and_then(|record| record.path.rsplit('/').next())
+    let top = state.of_kind(&Capability::ResourceDump).find(|record| record.is_top());
+    top.and_then(|record| record.path.rsplit('/').next())
 }
 
-/// Comes before anybody sees the first document of a dump: the one before is archived where it is to stay, and who checks the site is told that an index
-/// may be late.
-fn announce(what: Dump, out: &Path, before: &State, staging: &mut Staging) -> Result<(), BuildError> {
+/// Is called before the first document of a dump is published: archives the dump before if it is to stay, and marks that an index may be late.
+fn announce(what: Dump, out: &Path, before: &State, staging: &mut Staging) -> Result<(), Error> {
     match (what, &before.series) {
         (Dump::Resources, Some(series)) => {
             let (stem, most) = naming(before, series.until);
@@ -227,22 +226,22 @@ fn announce(what: Dump, out: &Path, before: &State, staging: &mut Staging) -> Re
             Ok(archive.write(staging, &documents, DateTime::now())?)
         }
         (Dump::Resources, None) => Ok(()),
-        (Dump::Changes, _) => under_way(out),
+        (Dump::Changes, _) => mark_under_way(out),
     }
 }
 
-/// Says that a Change Dump is being made, so that a check knows why its index may be late. It needs no plan: one that was cut short is made anew.
-fn under_way(out: &Path) -> Result<(), BuildError> {
+/// Marks that a Change Dump is being published, so that a check knows why its index may be late. It needs no plan: an interrupted one is made anew.
+fn mark_under_way(out: &Path) -> Result<(), Error> {
     let path = mark(out);
-    files::replace(&path, b"").map_err(|source| BuildError::Write { path, source })
+    files::replace(&path, b"").map_err(Error::cannot("write", &path))
 }
 
-fn through(out: &Path) -> Result<(), BuildError> {
+fn complete(out: &Path) -> Result<(), Error> {
     let path = mark(out);
-    files::remove(&path).map_err(|source| BuildError::Write { path, source })
+    files::remove(&path).map_err(Error::cannot("write", &path))
 }
 
-/// Whether a Change Dump is being made, or was cut short.
+/// Whether a Change Dump is being published, or was interrupted.
 pub(super) fn is_under_way(out: &Path) -> bool {
     mark(out).exists()
 }
@@ -271,7 +270,7 @@ impl Versions for Present<'_> {
     }
 }
 
-/// The documents to note, with their places among each other.
+/// The documents to record, with their parts.
 fn documents_of(what: Dump, site: &Site, published: &Published) -> Vec<(String, Capability, Part)> {
     let index = |name: &str| site.place(&format!("{DOCUMENT_FOLDER}/{name}")).url;
     let names: Vec<String> = match what {
@@ -303,16 +302,11 @@ struct Recorded {
     events: Vec<Event>,
 }
 
-/// What the Change Lists tell after a moment, oldest first; all of it without one.
-fn recorded(
-    out: &Path,
-    site: &Site,
-    series: &Series,
-    after: Option<DateTime>,
-) -> Result<Recorded, BuildError> {
+/// The changes in the Change Lists after a moment, oldest first; all without one.
+fn recorded(out: &Path, site: &Site, series: &Series, after: Option<DateTime>) -> Result<Recorded, Error> {
     let mut lists = Vec::new();
     let mut from = None;
-    // Closed lists that end before the moment have nothing to add, and neither have those before them.
+    // Closed lists that end before the moment add nothing, and neither do earlier ones.
     for number in (1..=series.position.document).rev() {
         let name = site.change_list_component(number).path;
         let unreadable = |source| build::BuildError::Published { name: name.clone(), source };

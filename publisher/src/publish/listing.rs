@@ -1,6 +1,6 @@
-//! A Resource List that is written beside the taking of its inventory, for a run of which it is certain that it lists all resources anew.
+//! A Resource List that is written while its inventory is taken, for a run that certainly lists all resources anew.
 //!
-//! Nothing of it is published before the run has its plan; a run that does not come to that leaves nothing of it.
+//! Nothing of it is published before the plan is saved, and a run that fails before that leaves nothing of it.
 
 use std::{
     path::Path,
@@ -15,127 +15,153 @@ use resync_core::{
 };
 
 use super::{
-    run::is_in_place,
+    execution::is_in_place,
     snapshots::{Archive, Snapshots},
     staging::Staging,
 };
 use crate::{
-    links::Linker,
-    lock::Lock,
+    inventory::Linker,
     settings::Settings,
     site::{DOCUMENT_FOLDER, Site},
-    state::{Part, State},
+    state::{Lock, State},
 };
 
-/// Resources that change hands at one go, and how often before the one who takes the inventory waits.
+/// Resources that are handed over at once, and how many such batches may wait.
 const BATCH: usize = 256;
 const AHEAD: usize = 8;
 
-/// What a Resource List is written from, while it comes.
+/// A Resource List that a thread writes while the inventory is taken.
 pub(super) struct Listing {
-    staging: Option<Staging>,
-    documents: build::Site,
-    /// The URL of the archive, where there is one.
+    /// The URL of the archive, if there will be one.
     archives: Option<String>,
-    linker: Option<Linker>,
     batch: Vec<Item>,
-    writing: Option<Writing>,
-}
-
-/// The other thread.
-struct Writing {
-    items: SyncSender<Batch>,
-    /// Hears when every entry is accepted.
+    batches: Option<SyncSender<Batch>>,
+    /// Gets a message when every entry is accepted.
     accepted: Receiver<()>,
-    thread: JoinHandle<Result<(Staging, StagedLists<Staging>), BuildError>>,
+    thread: Option<JoinHandle<Result<Staged, BuildError>>>,
 }
 
-/// None after the last one.
-type Batch = Option<Vec<Item>>;
+/// A list that is written but not published, and where.
+type Staged = (Staging, StagedLists<Staging>);
+
+/// Some resources of a snapshot.
+struct Batch {
+    started: DateTime,
+    items: Vec<Item>,
+    is_last: bool,
+}
 
 /// The list, and where it is published.
 pub(super) struct Listed {
     pub(super) staging: Staging,
     pub(super) lists: StagedLists<Staging>,
-    /// The URL of the archive that it tells of.
+    /// The URL of the archive that it links to.
     pub(super) archives: Option<String>,
 }
 
 impl Listing {
-    /// Of a site that `is_new` nobody sees the list before the run is through.
-    pub(super) fn new(
+    /// If the site `is_new`, nobody reads the list before the run is complete.
+    pub(super) fn start(
         settings: &Settings,
         lock: &Lock,
         archives: Option<String>,
         is_new: bool,
     ) -> Result<Self, BuildError> {
-        let documents = documents_of(settings);
-        let staging = Staging::open(lock.out().join(DOCUMENT_FOLDER))?.digesting().for_now(is_new);
-        let linker = Some(Linker::of(settings));
-        Ok(Self {
-            staging: Some(staging),
-            documents,
-            archives,
-            linker,
-            batch: Vec::with_capacity(BATCH),
-            writing: None,
-        })
+        let staging = Staging::open(lock.out().join(DOCUMENT_FOLDER))?.digesting().unsynced(is_new);
+        let (batches, received) = sync_channel(AHEAD);
+        let (accept, accepted) = sync_channel(1);
+        let writer = Writer {
+            staging,
+            documents: documents_of(settings),
+            archives: archives.clone(),
+            linker: Linker::of(settings),
+            batches: received,
+            accept,
+        };
+        let thread = thread::Builder::new().name("resource-list".to_owned()).spawn(|| writer.write())?;
+        let (batch, batches, thread) = (Vec::with_capacity(BATCH), Some(batches), Some(thread));
+        Ok(Self { archives, batch, batches, accepted, thread })
     }
 
-    /// Hears of the next resource of a snapshot that was begun at this moment, or that it is through.
-    pub(super) fn hear(&mut self, started: DateTime, item: Option<Item>) -> Result<(), BuildError> {
-        let is_through = item.is_none();
+    /// Adds the next resource of a snapshot that was begun at this moment; `None` after the last one.
+    pub(super) fn add(&mut self, started: DateTime, item: Option<Item>) -> Result<(), BuildError> {
+        let is_last = item.is_none();
         self.batch.extend(item);
-        if is_through || self.batch.len() >= BATCH {
-            let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-            self.hand_over(started, Some(batch))?;
+        if !is_last && self.batch.len() < BATCH {
+            return Ok(());
         }
-        if is_through { self.hand_over(started, None) } else { Ok(()) }
+        let items = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        let sent =
+            self.batches.as_ref().map(|batches| batches.send(Batch { started, items, is_last }).is_ok());
+        if sent == Some(true) { Ok(()) } else { Err(self.failure()) }
     }
 
-    /// Waits until it is certain that no resource keeps the list from being written. What is left to be done is up to the disk.
+    /// Waits until the list has accepted every resource. Then only the disk can make it fail.
     pub(super) fn accepted(&mut self) -> Result<(), BuildError> {
-        match self.writing.take() {
-            Some(writing) if writing.accepted.recv().is_ok() => {
-                self.writing = Some(writing);
-                Ok(())
-            }
-            Some(writing) => Err(listing_error(writing)),
-            None => Err(BuildError::BrokenOff),
-        }
+        self.accepted.recv().map_err(|_| self.failure())
     }
 
-    /// The whole of it.
+    /// The complete list.
     pub(super) fn finish(mut self) -> Result<Listed, BuildError> {
-        let Some(Writing { thread, .. }) = self.writing.take() else { return Err(BuildError::BrokenOff) };
+        let thread = self.thread.take().ok_or(BuildError::BrokenOff)?;
         let (staging, lists) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(Listed { staging, lists, archives: self.archives.take() })
     }
 
-    fn hand_over(&mut self, started: DateTime, batch: Batch) -> Result<(), BuildError> {
-        if let (Some(staging), Some(linker)) = (self.staging.take(), self.linker.take()) {
-            let lists = ResourceLists::new(&self.documents, started).completed(Completed::Now);
-            let lists = self.archives.clone().into_iter().fold(lists, ResourceLists::archives);
-            let (items, batches) = sync_channel(AHEAD);
-            let (accept, accepted) = sync_channel(1);
-            let work = move || write(staging, &lists, &linker, &batches, &accept);
-            let thread = thread::Builder::new().name("resource-list".to_owned()).spawn(work)?;
-            self.writing = Some(Writing { items, accepted, thread });
+    /// Why the thread ended.
+    fn failure(&mut self) -> BuildError {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(Err(error))) => error,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            Some(Ok(Ok(_))) | None => BuildError::BrokenOff,
         }
-        let Some(writing) = self.writing.take() else { return Err(BuildError::BrokenOff) };
-        if writing.items.send(batch).is_ok() {
-            self.writing = Some(writing);
-            return Ok(());
-        }
-        Err(listing_error(writing))
     }
 }
 
-/// What the other thread has come to.
-fn listing_error(writing: Writing) -> BuildError {
-    match writing.thread.join() {
-        Ok(failed) => failed.err().unwrap_or(BuildError::BrokenOff),
-        Err(panic) => std::panic::resume_unwind(panic),
+/// The thread ends before anybody else opens the folder.
+impl Drop for Listing {
+    fn drop(&mut self) {
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            // The caller has a failure of its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread needs.
+struct Writer {
+    staging: Staging,
+    documents: build::Site,
+    archives: Option<String>,
+    linker: Linker,
+    batches: Receiver<Batch>,
+    accept: SyncSender<()>,
+}
+
+impl Writer {
+    fn write(self) -> Result<Staged, BuildError> {
+        let Self { mut staging, documents, archives, linker, batches, accept } = self;
+        let Batch { started, items, mut is_last } = batches.recv().map_err(|_| BuildError::BrokenOff)?;
+        let mut items = items.into_iter();
+        let next = || loop {
+            if let Some(item) = items.next() {
+                return Some(Ok(linker.item(item)));
+            }
+            if is_last {
+                // The list asks for another resource only after it accepted those before.
+                let _ = accept.send(());
+                return None;
+            }
+            match batches.recv() {
+                Ok(batch) => (items, is_last) = (batch.items.into_iter(), batch.is_last),
+                Err(_) => return Some(Err(BuildError::BrokenOff)),
+            }
+        };
+        let lists = ResourceLists::new(&documents, started).completed(Completed::Now);
+        let lists = archives.into_iter().fold(lists, ResourceLists::archives);
+        let lists = lists.stage(std::iter::from_fn(next).fuse(), &mut staging)?;
+        Ok((staging, lists))
     }
 }
 
@@ -144,8 +170,8 @@ pub(super) fn documents_of(settings: &Settings) -> build::Site {
     build::Site::new(&Site::of(settings).place(DOCUMENT_FOLDER).url)
 }
 
-/// The URL of the archive of Resource Lists as [`archive_before`] will leave it, if there will be one.
-pub(super) fn foretold_archive(
+/// The URL of the archive of Resource Lists that [`archive_before`] will write, if any.
+pub(super) fn expected_archive(
     settings: &Settings,
     before: Option<&State>,
     out: &Path,
@@ -155,8 +181,7 @@ pub(super) fn foretold_archive(
     Ok(archive.and_then(|(archive, _)| archive.url(&documents_of(settings))))
 }
 
-/// Archives the Resource List that the state `before` tells of, where the rules say so, since another one is to be written; gives the URL of the archive,
-/// where there is one then.
+/// Archives the Resource List of the state `before`, if the rules say so, since another one is to be written; returns the URL of the archive, if any.
 pub(super) fn archive_before(
     staging: &mut Staging,
     settings: &Settings,
@@ -169,7 +194,7 @@ pub(super) fn archive_before(
     Ok(archive.url(&site))
 }
 
-/// The archive as it is to be, and the name of the list that may be new in it; none where there is none and none is wanted.
+/// The archive as it is to be, and the name of the list that may be new in it; `None` if there is none and none is wanted.
 fn next_archive<'a>(
     documents: &impl Documents,
     settings: &Settings,
@@ -185,53 +210,9 @@ fn next_archive<'a>(
     Ok(Some((Archive::of_lists(documents, &documents_of(settings), current, most)?, current)))
 }
 
-/// The name of the Resource List, where all of it is as it was written.
+/// The name of the Resource List, if all its files are as they were written.
 pub(super) fn current<'a>(state: &'a State, out: &Path) -> Option<&'a str> {
-    let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ResourceList);
-    let top = lists.clone().find(|record| !matches!(record.part, Part::Component { .. }))?;
+    let mut lists = state.of_kind(&Capability::ResourceList);
+    let top = lists.clone().find(|record| record.is_top())?;
     lists.all(|record| is_in_place(out, record)).then(|| top.path.rsplit('/').next()).flatten()
-}
-
-/// What was begun ends before anybody else opens the folder.
-impl Drop for Listing {
-    fn drop(&mut self) {
-        if let Some(Writing { items, thread, .. }) = self.writing.take() {
-            drop(items);
-            // Whoever drops it has a failure of their own to tell.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn write(
-    mut staging: Staging,
-    lists: &ResourceLists,
-    linker: &Linker,
-    batches: &Receiver<Batch>,
-    accept: &SyncSender<()>,
-) -> Result<(Staging, StagedLists<Staging>), BuildError> {
-    let mut is_through = false;
-    let mut batch = Vec::new().into_iter();
-    let items = std::iter::from_fn(|| {
-        while !is_through {
-            if let Some(item) = batch.next() {
-                return Some(Ok(linker.item(item)));
-            }
-            match batches.recv() {
-                Ok(Some(next)) => batch = next.into_iter(),
-                Ok(None) => {
-                    // The entries before were accepted before this one was asked for.
-                    is_through = true;
-                    let _ = accept.send(());
-                }
-                Err(_) => {
-                    is_through = true;
-                    return Some(Err(BuildError::BrokenOff));
-                }
-            }
-        }
-        None
-    });
-    let lists = lists.stage(items, &mut staging)?;
-    Ok((staging, lists))
 }

@@ -1,4 +1,4 @@
-//! The folders of a new site, whose names have to be on the disk before anything leads there.
+//! The folders of a new site, whose names must be durable before anything links to what is in them.
 
 use std::{
     collections::BTreeSet,
@@ -16,16 +16,16 @@ use crate::{
     state,
 };
 
-/// The folders of a site that is not there yet. Their names are brought to the disk while the files of the collection are looked at.
+/// The folders of a new site. Their names are synced while the files of the collection are looked at.
 #[derive(Debug, Default)]
 pub(super) struct NewFolders {
     unsynced: Arc<BTreeSet<PathBuf>>,
-    /// Where one could be had.
+    /// `None` if no thread could be started.
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl NewFolders {
-    /// Where they cannot be made, whoever needs one says so.
+    /// If a folder cannot be made, whoever needs it fails.
     pub(super) fn make(settings: &Settings, out: &Path) -> Self {
         if state::path(out).exists() {
             return Self::default();
@@ -36,7 +36,7 @@ impl NewFolders {
         let Ok(mut unsynced) = durable::make_folders(folders.iter().map(PathBuf::as_path)) else {
             return Self::default();
         };
-        // A run that was killed may have made them.
+        // A run that was killed may have made them without syncing.
         unsynced.extend([out, durable::folder_of(out)].map(Path::to_owned));
         let unsynced = Arc::new(unsynced);
         let named = thread::Builder::new().name("new-folders".to_owned());
@@ -51,8 +51,8 @@ impl NewFolders {
         folders.iter().try_for_each(|folder| durable::sync_folder(folder))
     }
 
-    /// From here on they last.
-    pub(super) fn last(self) -> io::Result<()> {
+    /// Waits until they are durable.
+    pub(super) fn sync_all(self) -> io::Result<()> {
         match self.thread {
             Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             None => Self::sync(&self.unsynced),

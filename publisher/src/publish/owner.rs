@@ -1,43 +1,42 @@
-//! Whose a site is: one configuration names all of its sets, so two that did would retire each other's.
+//! Which configuration a site belongs to: each lists all sets, so two of them would retire each other's.
 //!
-//! The site remembers the file that it is built from, by the path that was given, and its sets. Another file may have the site where no set would
-//! be lost by that. Whether the first one is still there is not asked: what cannot be seen from here may be in use elsewhere.
+//! The site records the path of the file that it is built from, and its sets. Another file may have the site if no set would be lost. It does not matter
+//! whether the first file still exists: it may be in use in another container.
 
 use std::{
     ffi::{OsStr, OsString},
-    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    BuildError,
-    retire::{self, RetireFailure},
+use super::retire::{self, RetireFailure};
+use crate::{
+    error::Error,
+    helpers::files,
+    state::{FOLDER, lock_configuration},
 };
-use crate::{files, lock::lock_configuration, state::FOLDER};
 
-/// That a site is built from a configuration file, until another one has it.
+/// The record that a site is built from a configuration file, until another file takes it over.
 #[derive(Clone, Debug)]
 pub struct Claim {
     out: PathBuf,
-    /// As the site remembers it.
+    /// As the site records it.
     owner: Exact,
     configuration: PathBuf,
     retire_failures: Vec<RetireFailure>,
 }
 
 impl Claim {
-    /// The sets that the file names no more and that stay, since nobody can tell what of them hubs know.
+    /// The sets that the file no longer lists and that could not be retired.
     pub fn retire_failures(&self) -> &[RetireFailure] {
         &self.retire_failures
     }
 
-    /// Ends a run where another file has the site by now. Under the lock of a set this holds until that is released, since sets are only retired
-    /// with their locks, by who is on record already.
-    pub(super) fn check(&self) -> Result<(), BuildError> {
+    /// Fails if another file has taken over the site. While a set is locked, that cannot retire it.
+    pub(super) fn check(&self) -> Result<(), Error> {
         match Record::read(&self.out)? {
-            Some(record) if record.configuration != self.owner => Err(BuildError::TakenOver {
+            Some(record) if record.configuration != self.owner => Err(Error::TakenOver {
                 out: self.out.clone(),
                 owner: record.configuration.path(),
                 configuration: self.configuration.clone(),
@@ -47,18 +46,17 @@ impl Claim {
     }
 }
 
-/// Claims the site in `out` for a configuration file that names the sets `staying`, and takes leave of all others whose state can be read. Refuses where that is another
-/// file than before and sets would be lost, unless the site is to be taken over.
+/// Claims the site in `out` for a configuration file with the sets `staying`, and retires all others whose state can be read. Refuses if that is another file
+/// than before and sets would be lost, unless the site is to be taken over.
 ///
-/// Builds write a Source Description without the others from then on; once one has, [`clear`](super::clear) does the rest.
+/// Builds write a Source Description without the others from then on; after that, [`clear`](super::clear) removes the rest.
 pub fn claim(
     out: &Path,
     configuration: &Path,
     staying: &[PathBuf],
     takes_over: bool,
-) -> Result<Claim, BuildError> {
-    let configuration = std::path::absolute(configuration)
-        .map_err(|source| BuildError::Read { path: configuration.to_owned(), source })?;
+) -> Result<Claim, Error> {
+    let configuration = std::path::absolute(configuration).map_err(Error::cannot("read", configuration))?;
     let ownership = lock_configuration(out)?;
     let before = Record::read(out)?;
     let sets = staying.iter().map(|set| Exact::of(set.strip_prefix(out).unwrap_or(set).as_os_str()));
@@ -68,10 +66,10 @@ pub fn claim(
         if is_same(&owner, &configuration) {
             record.configuration = before.configuration.clone();
         } else if !takes_over {
-            // Those that are being built for the first time count, too.
+            // Sets that are being built for the first time count, too.
             let names_all = before.sets.iter().all(|set| record.sets.contains(set));
-            if !names_all || !retire::leaving(out, staying)?.is_empty() {
-                return Err(BuildError::OfAnother { out: out.to_owned(), owner, configuration });
+            if !names_all || !retire::unlisted(out, staying)?.is_empty() {
+                return Err(Error::OfAnother { out: out.to_owned(), owner, configuration });
             }
         }
     }
@@ -89,7 +87,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || found(one).is_some_and(|one| found(other) == Some(one))
 }
 
-/// What a site remembers of the file.
+/// What a site records of the file.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Record {
     configuration: Exact,
@@ -102,24 +100,21 @@ impl Record {
         out.join(FOLDER).join("configuration.json")
     }
 
-    fn read(out: &Path) -> Result<Option<Self>, BuildError> {
+    fn read(out: &Path) -> Result<Option<Self>, Error> {
         let path = Self::path(out);
-        let read = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)),
-        };
-        read.map(Some).map_err(|source| BuildError::Read { path, source })
+        let bytes = files::read_if_there(&path);
+        let record =
+            bytes.and_then(|bytes| Ok(bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose()?));
+        record.map_err(Error::cannot("read", &path))
     }
 
-    fn write(&self, out: &Path) -> Result<(), BuildError> {
+    fn write(&self, out: &Path) -> Result<(), Error> {
         let path = Self::path(out);
-        let written = serde_json::to_vec(self).map_err(io::Error::from);
-        let written = written.and_then(|bytes| files::replace(&path, &bytes));
-        written.map_err(|source| BuildError::Write { path, source })
+        files::replace_json(&path, self).map_err(Error::cannot("write", &path))
     }
 }
 
-/// The name of a file with every byte of it, for people to read where it is text.
+/// The name of a file with all its bytes, readable if it is text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Exact {
@@ -142,6 +137,8 @@ impl Exact {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     struct Place(tempfile::TempDir);
@@ -155,7 +152,7 @@ mod tests {
             self.0.path().join(path)
         }
 
-        fn claim(&self, configuration: &Path, sets: &[&str], takes_over: bool) -> Result<Claim, BuildError> {
+        fn claim(&self, configuration: &Path, sets: &[&str], takes_over: bool) -> Result<Claim, Error> {
             let out = self.at("site");
             let sets: Vec<_> = sets.iter().map(|set| out.join(set)).collect();
             claim(&out, configuration, &sets, takes_over)
@@ -170,7 +167,7 @@ mod tests {
             place.claim(&a, &sets, false).unwrap();
         }
         let error = place.claim(&b, &["x"], false).unwrap_err();
-        assert!(matches!(&error, BuildError::OfAnother { owner, .. } if *owner == a), "{error}");
+        assert!(matches!(&error, Error::OfAnother { owner, .. } if *owner == a), "{error}");
         place.claim(&b, &["x", "y", "z"], false).unwrap();
         place.claim(&a, &["x"], false).unwrap_err();
         place.claim(&a, &["x"], true).unwrap();
@@ -186,7 +183,7 @@ mod tests {
         first.check().unwrap();
         place.claim(&b, &["y"], false).unwrap();
         let error = first.check().unwrap_err();
-        assert!(matches!(&error, BuildError::TakenOver { owner, .. } if *owner == b), "{error}");
+        assert!(matches!(&error, Error::TakenOver { owner, .. } if *owner == b), "{error}");
     }
 
     #[test]
@@ -197,7 +194,7 @@ mod tests {
         let path = Record::path(&place.at("site"));
         fs::write(&path, "?").unwrap();
         let error = place.claim(&a, &["x"], true).unwrap_err();
-        assert!(matches!(&error, BuildError::Read { path: unread, .. } if *unread == path), "{error}");
+        assert!(matches!(&error, Error::File { path: unread, .. } if *unread == path), "{error}");
     }
 
     #[cfg(unix)]

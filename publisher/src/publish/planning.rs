@@ -1,78 +1,71 @@
-//! From what is there to a plan: whether the lists go on from those of the run before, and which are written anew; and the end of one that was cut short.
+//! Decides the plan: whether the lists continue those of the last run, and which are written anew. Also completes an interrupted run.
 
 use std::{path::Path, time::Duration};
 
 use resync_core::{datetime::DateTime, document::Capability, durable};
 
 use super::{
-    BuildError, BuildMode, Built, Claim, DumpBackoff, OWN_FOLDERS, Progress, Written, dump_staging,
-    is_in_place,
-    listing::{Listing, foretold_archive},
+    BuildMode, Built, DueDumps, OWN_FOLDERS, Options, Written, dump_staging, execution, is_in_place,
+    listing::{Listing, expected_archive},
     maintenance,
     new_folders::NewFolders,
-    run,
+    plan::Plan,
 };
 use crate::{
-    inventory::{self, Before, Changes, Kept, Taken},
-    lock::Lock,
-    plan::Plan,
+    error::Error,
+    inventory::{self, Before, Changes, Snapshot, StoredInventory},
     settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
-    state::{Series, State},
+    state::{Lock, Series, State},
 };
 
-/// A run, between the one before and its own plan.
+/// A run between the last one and its own plan.
 pub(super) struct Run {
-    pub(super) lock: Lock,
+    lock: Lock,
     pub(super) settings: Settings,
     pub(super) before: Option<State>,
-    /// The Change Lists, if they can go on.
-    pub(super) series: Option<Series>,
-    pub(super) mode: BuildMode,
+    /// The Change Lists, if they can be continued.
+    series: Option<Series>,
+    mode: BuildMode,
     pub(super) folders: NewFolders,
-    /// What a run that was cut short had still to tell, and what was written to complete it.
-    pub(super) changes: Changes,
-    pub(super) written: Vec<Written>,
+    /// The changes of an interrupted run, and what was written to complete it.
+    changes: Changes,
+    written: Vec<Written>,
 }
 
 impl Run {
-    pub(super) fn begin(settings: Settings, lock: Lock) -> Result<Self, BuildError> {
+    pub(super) fn begin(settings: Settings, lock: Lock, mode: BuildMode) -> Result<Self, Error> {
         sweep(lock.out())?;
         let (changes, written) = complete(&lock)?;
         let mut before = State::load_if_built(lock.out())?;
         if let Some(before) = &mut before
-            && run::restamp(before, lock.out())
+            && execution::restamp(before, lock.out())
         {
             before.save(&lock)?;
         }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
-        let (mode, folders) = (BuildMode::Full, NewFolders::default());
-        Ok(Self { lock, settings, before, series, mode, folders, changes, written })
+        Ok(Self { lock, settings, before, series, mode, folders: NewFolders::default(), changes, written })
     }
 
-    /// Without Change Lists that go on, all resources are listed anew, whatever there is. What is published stays as it is before there is a plan.
-    pub(super) fn listing(&self) -> Result<Option<Listing>, BuildError> {
+    /// If the Change Lists cannot be continued, all resources are listed anew. What is published stays as it is until there is a plan.
+    pub(super) fn listing(&self) -> Result<Option<Listing>, Error> {
         if self.series.is_some() {
             return Ok(None);
         }
-        // Whether that comes about is seen when it is written; if not, the list is written anew.
+        // If the archive turns out otherwise, the list is written again.
         let archives =
-            foretold_archive(&self.settings, self.before.as_ref(), self.lock.out()).unwrap_or_default();
-        Ok(Some(Listing::new(&self.settings, &self.lock, archives, self.before.is_none())?))
+            expected_archive(&self.settings, self.before.as_ref(), self.lock.out()).unwrap_or_default();
+        Ok(Some(Listing::start(&self.settings, &self.lock, archives, self.before.is_none())?))
     }
 
     pub(super) fn published(&self) -> Before {
         match (&self.series, &self.before) {
-            (Some(series), Some(State { resources, bytes, .. })) => Before::Published {
-                // What is told comes after the Resource List too.
+            (Some(series), Some(before)) => Before::Published {
+                // Changes must be later than the Resource List too.
                 until: series.until.max(series.listed),
-                resources: *resources,
-                bytes: *bytes,
-                quickly: self.mode == BuildMode::Quick,
-                relinked: self
-                    .before
-                    .as_ref()
-                    .is_some_and(|before| before.settings.links != self.settings.links),
+                totals: before.totals,
+                is_quick: self.mode == BuildMode::Quick,
+                is_relinked: before.settings.links != self.settings.links,
             },
             _ => Before::Nothing,
         }
@@ -80,37 +73,33 @@ impl Run {
 
     pub(super) fn carry_out(
         self,
-        taken: Taken,
+        snapshot: Snapshot,
         listing: Option<Listing>,
-        claim: Option<&Claim>,
-        backoff: &mut DumpBackoff,
-        tell: &dyn Fn(Progress),
-        kept: &dyn Fn(),
-    ) -> Result<Built, BuildError> {
-        let Self { lock, settings, before, series, mode, folders, changes, mut written } = self;
-        folders.last().map_err(|source| BuildError::Write { path: lock.out().to_owned(), source })?;
-        let plan = decide(settings, before.as_ref(), series.as_ref(), mode, &taken, lock.out());
-        let is_outdated = |series| is_outdated_by(series, &plan.settings, &taken);
-        let list_is_due = !plan.lists_resources && series.as_ref().is_some_and(is_outdated);
+        options: Options<'_>,
+    ) -> Result<Built, Error> {
+        let plan = self.decide(&snapshot);
+        let Self { lock, series, folders, changes, mut written, .. } = self;
+        folders.sync_all().map_err(Error::cannot("write", lock.out()))?;
+        let list_is_due = !plan.lists_resources
+            && series.as_ref().is_some_and(|series| is_outdated_by(series, &plan.settings, &snapshot));
         if plan.lists_resources || plan.changes.total() > 0 || inventory::is_whole(lock.out()) {
             let saved = plan.save(&lock);
-            // Even if it is not known to be on the disk, it is there, and the next run goes by it.
-            if Plan::is_kept(lock.out()) {
-                kept();
+            // Even if syncing failed, the plan exists, and the next run completes it.
+            if Plan::exists(lock.out()) {
+                (options.on_plan)();
             }
             saved?;
         }
         let listed = listing.map(Listing::finish).transpose()?;
-        let done = run::publish(&plan, false, listed, &lock, tell)?;
+        let done = execution::publish(&plan, false, listed, &lock, options.progress)?;
         let unchanged = done.records.len() - done.written.len();
-        let mut failures = done.failures;
         let of_archives = maintenance::archives(&lock, plan.started);
         let out = lock.out().to_owned();
-        // A dump is made while others build.
+        // Other builds go on while a dump is made.
         drop(lock);
-        let of_dumps = maintenance::dumps((&out, claim), mode, backoff, tell);
+        let of_dumps = DueDumps::of(&out, options).make();
         let (dump_is_due, next_dump) = (of_dumps.dump_is_due, of_dumps.next_dump);
-        let mut all = done.written;
+        let (mut failures, mut all) = (done.failures, done.written);
         for maintenance in [of_archives, of_dumps] {
             failures.extend(maintenance.failures);
             all.extend(maintenance.written);
@@ -120,14 +109,14 @@ impl Run {
             written.push(document);
         }
         Ok(Built {
-            resources: taken.resources,
-            bytes: taken.bytes,
-            reads: taken.reads,
-            changes: changes.and(taken.changes),
+            resources: snapshot.totals.resources,
+            bytes: snapshot.totals.bytes,
+            reads: snapshot.reads,
+            changes: changes.and(snapshot.changes),
             written,
             unchanged,
-            skipped: taken.skipped,
-            unportable: taken.unportable,
+            skipped: snapshot.skipped,
+            unportable: snapshot.unportable,
             failures,
             list_is_due,
             dump_is_due,
@@ -135,27 +124,52 @@ impl Run {
             source_description: Site::of(&plan.settings).source_description().url,
         })
     }
+
+    fn decide(&self, snapshot: &Snapshot) -> Plan {
+        let Self { settings, before, series, mode, lock, .. } = self;
+        let build = before.as_ref().map_or(0, |state| state.builds) + 1;
+        let is_current = |state: &State| {
+            let mut lists = state.of_kind(&Capability::ResourceList).peekable();
+            state.settings.hash == settings.hash
+                && state.settings.links == settings.links
+                && lists.peek().is_some()
+                && lists.all(|record| is_in_place(lock.out(), record))
+        };
+        let lists_resources = !series.as_ref().is_some_and(|series| {
+            before.as_ref().is_some_and(is_current)
+                && (*mode == BuildMode::Quick || !is_outdated_by(series, settings, snapshot))
+        });
+        Plan {
+            completed: snapshot.completed,
+            until: snapshot.until,
+            totals: snapshot.totals,
+            changes: snapshot.changes,
+            position: series.as_ref().map(|series| series.position),
+            lists_resources,
+            ..Plan::new(build, settings.clone(), snapshot.started)
+        }
+    }
 }
 
-/// Completes a run that was cut short.
-pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), BuildError> {
+/// Completes an interrupted run.
+pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), Error> {
     let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
     tracing::info!(build = plan.build, "completing an interrupted run");
-    let done = match run::publish(&plan, true, None, lock, &|_| ()) {
+    let done = match execution::publish(&plan, true, None, lock, &|_| ()) {
         Err(error) if plan.archive.is_some() => {
             tracing::warn!(%error, "cannot archive; the documents stay in place for now");
             return Ok((Changes::default(), maintenance::give_up(lock, plan)?));
         }
         done => done?,
     };
-    for failures in &done.failures {
-        tracing::warn!("{failures}");
+    for failure in &done.failures {
+        tracing::warn!("{failure}");
     }
     let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
     Ok((changes, done.written))
 }
 
-/// The Change Lists, if they can go on: of the same base URL, and as they were written.
+/// The Change Lists, if they can be continued: they have the same base URL and are as they were written.
 fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'a Series> {
     let series = state.series.as_ref()?;
     let is_same_set = match (&state.settings.root, &settings.root) {
@@ -165,71 +179,34 @@ fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'
     if state.settings.base_url != settings.base_url || !is_same_set {
         return None;
     }
-    let mut lists = state.documents.iter().filter(|record| record.capability == Capability::ChangeList);
-    if lists.all(|record| is_in_place(out, record)) && Kept::last(out).exists() {
+    let mut lists = state.of_kind(&Capability::ChangeList);
+    if lists.all(|record| is_in_place(out, record)) && StoredInventory::last(out).exists() {
         return Some(series);
     }
     tracing::warn!("somebody changed the Change Lists or the inventory; the Change Lists start anew");
     None
 }
 
-fn decide(
-    settings: Settings,
-    before: Option<&State>,
-    series: Option<&Series>,
-    mode: BuildMode,
-    taken: &Taken,
-    out: &Path,
-) -> Plan {
-    let build = before.map_or(0, |state| state.builds) + 1;
-    let is_current = |series: &Series| {
-        let lists = || {
-            let all = before.into_iter().flat_map(|state| &state.documents);
-            all.filter(|record| record.capability == Capability::ResourceList)
-        };
-        before.is_some_and(|state| {
-            state.settings.hash == settings.hash && state.settings.links == settings.links
-        }) && lists().next().is_some()
-            && lists().all(|record| is_in_place(out, record))
-            && (mode == BuildMode::Quick || !is_outdated_by(series, &settings, taken))
-    };
-    let lists_resources = !series.is_some_and(is_current);
-    Plan {
-        completed: taken.completed,
-        until: taken.until,
-        resources: taken.resources,
-        bytes: taken.bytes,
-        changes: taken.changes,
-        position: series.map(|series| series.position),
-        lists_resources,
-        ..Plan::new(build, settings, taken.started)
-    }
+fn is_outdated_by(series: &Series, settings: &Settings, snapshot: &Snapshot) -> bool {
+    let series = Series { since: series.since + snapshot.changes.total(), ..series.clone() };
+    is_outdated(&series, settings.rules, snapshot.totals.resources, snapshot.started)
 }
 
-fn is_outdated_by(series: &Series, settings: &Settings, taken: &Taken) -> bool {
-    is_outdated(series, settings.rules, (taken.resources, taken.changes.total()), taken.started)
-}
-
-/// Whether the rules want a new Resource List of so many resources, after so many changes that are new.
-pub(super) fn is_outdated(
-    series: &Series,
-    rules: Rules,
-    (resources, changes): (u64, u64),
-    now: DateTime,
-) -> bool {
-    let since = series.since + changes;
-    let is_many = u128::from(since) * 100 >= u128::from(resources) * u128::from(rules.resource_list_percent);
+/// Whether the rules require a new Resource List of this number of resources.
+pub(super) fn is_outdated(series: &Series, rules: Rules, resources: u64, now: DateTime) -> bool {
+    let is_many =
+        u128::from(series.since) * 100 >= u128::from(resources) * u128::from(rules.resource_list_percent);
     let is_old = rules.resource_list_age().is_some_and(|age| elapsed(series.listed, now) >= age);
-    since > 0 && (resources <= rules.resource_list_small || is_many || is_old)
+    series.since > 0 && (resources <= rules.resource_list_small || is_many || is_old)
 }
 
 pub(super) fn elapsed(from: DateTime, now: DateTime) -> Duration {
     now.to_system_time().duration_since(from.to_system_time()).unwrap_or_default()
 }
 
-fn sweep(out: &Path) -> Result<(), BuildError> {
+fn sweep(out: &Path) -> Result<(), Error> {
     for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
-        durable::sweep(&folder).map_err(|source| BuildError::Write { path: folder, source })?;
+        durable::sweep(&folder).map_err(Error::cannot("write", &folder))?;
     }
-    dump_staging::sweep(out).map_err(|source| BuildError::Write { path: out.join(DOCUMENT_FOLDER), source })
+    dump_staging::sweep(out).map_err(Error::cannot("write", &out.join(DOCUMENT_FOLDER)))
 }

@@ -1,37 +1,32 @@
-//! The sets of a site, to whose Capability Lists its Source Description leads.
+//! The sets of a site, whose Capability Lists its Source Description lists.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io::{self, BufReader},
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs::File, io::BufReader, path::Path};
 
 use resync_core::{document::Relation, xml::Reader};
 
-use super::BuildError;
 use crate::{
+    error::Error,
+    helpers::files,
     settings::{Root, SetName, Settings},
     site::{Location, Site},
-    state::{State, StateError},
+    state::State,
 };
 
 /// The Capability Lists of all sets of the site, this one's included, each with the page that describes the set.
 ///
-/// A set whose state cannot be read stays, as long as its Capability List says that it belongs here: what damaged the state has not ended the set.
-pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, BuildError> {
+/// A set whose state cannot be read stays, as long as its Capability List says that it belongs here.
+pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, Error> {
     let mut sets = Sets::from([described_set(settings)]);
     let (Some(root), Some(above)) = (&settings.root, out.parent()) else { return Ok(sets) };
-    let unread = |source| BuildError::Read { path: above.to_owned(), source };
-    for other in folders(above).map_err(unread)? {
+    for other in files::folders_in(above).map_err(Error::cannot("read", above))? {
         let is_other = other.file_name() != out.file_name();
         sets.extend(match State::load(&other) {
-            Ok(State { left: Some(_), .. }) => None,
+            Ok(State { retired: Some(_), .. }) => None,
             Ok(State { settings, .. }) => {
                 (is_other && is_of(&settings, root)).then(|| described_set(&settings))
             }
             Err(error) => {
-                if !matches!(error, StateError::NotBuilt { .. }) {
+                if !matches!(error, Error::NotBuilt { .. }) {
                     tracing::debug!(%error, "cannot read a set; the Source Description still lists it");
                 }
                 published(root, &other).filter(|_| is_other)
@@ -41,7 +36,7 @@ pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, BuildEr
     Ok(sets)
 }
 
-/// The URLs of Capability Lists, and of what describes their sets.
+/// The URLs of Capability Lists, and of the pages that describe their sets.
 type Sets = BTreeMap<String, Option<String>>;
 
 fn described_set(settings: &Settings) -> (String, Option<String>) {
@@ -52,18 +47,7 @@ fn is_of(settings: &Settings, root: &Root) -> bool {
     settings.root.as_ref().is_some_and(|other| other.base_url == root.base_url)
 }
 
-fn folders(above: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(above)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.push(path);
-        }
-    }
-    Ok(found)
-}
-
-/// What the Capability List says that lies in the folder of a set, if it points up to the Source Description of this site.
+/// What the Capability List in the folder of a set says, if it points up to the Source Description of this site.
 fn published(root: &Root, out: &Path) -> Option<(String, Option<String>)> {
     let name = SetName::parse(out.file_name()?.to_str()?).ok()?;
     let site = Site::of_set(&Root { name, ..root.clone() });

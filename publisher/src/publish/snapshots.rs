@@ -1,9 +1,8 @@
-//! The Resource Lists and Resource Dumps before the newest one, of which as many stay as the rules say, in an archive (AR-004, AR-014).
+//! Earlier Resource Lists and Resource Dumps, of which the rules keep a number in an archive (AR-004, AR-014).
 //!
-//! A dump that is to stay has a name of its own from the beginning, after the moment of its snapshot. A list always has the same one, by which
-//! people know it, so what is archived is a copy of it under such a name; lists under an index have names of their own, and stay where they are. The archive
-//! is told before the snapshot that it is for, and what nothing leads to any more goes after that: a run that was cut short leaves too much, and the
-//! next one removes it.
+//! A dump that is to stay has a name of its own from the beginning, after the moment of its snapshot. A list always has the same well-known name, so a copy
+//! of it is archived under such a name; lists under an index have names of their own, and stay where they are. The archive is written before the next
+//! snapshot, and what nothing links to any more is removed after it. So an interrupted run leaves too much, and the next one removes it.
 
 use std::io;
 
@@ -24,7 +23,7 @@ pub(super) enum Snapshots {
 }
 
 impl Snapshots {
-    /// The beginning of the names of the only one there is.
+    /// The beginning of the names of a single snapshot.
     pub(super) const fn stem(self) -> &'static str {
         match self {
             Self::Lists => "resourcelist",
@@ -32,7 +31,7 @@ impl Snapshots {
         }
     }
 
-    /// The beginning of the names of one of this moment.
+    /// The beginning of the names of a snapshot of this moment.
     pub(super) fn stem_at(self, at: DateTime) -> String {
         format!("{}-{}", self.stem(), at.to_string().replace(['-', ':'], ""))
     }
@@ -51,14 +50,14 @@ impl Snapshots {
 
     /// Whether a name is that of a snapshot, and not of one of its parts.
     fn is_top(self, name: &str) -> bool {
-        let backoff = name.strip_prefix(self.stem()).and_then(|backoff| backoff.strip_suffix(".xml"));
-        backoff.is_some_and(|backoff| match backoff.strip_prefix('-') {
-            None => backoff.is_empty(),
+        let rest = name.strip_prefix(self.stem()).and_then(|rest| rest.strip_suffix(".xml"));
+        rest.is_some_and(|rest| match rest.strip_prefix('-') {
+            None => rest.is_empty(),
             Some(moment) => moment.ends_with('Z') && !moment.contains('-'),
         })
     }
 
-    /// The snapshot that a part is of, where that has a name of its own: the parts of the only one there is have but one moment in theirs.
+    /// The snapshot that a part belongs to, if that has a name of its own: parts of a single snapshot have only one moment in their names.
     fn top_of(self, name: &str) -> Option<String> {
         let mut parts = name.strip_prefix(self.stem())?.strip_prefix('-')?.split('-');
         let (snapshot, generation) = (parts.next()?, parts.next()?);
@@ -67,17 +66,21 @@ impl Snapshots {
     }
 }
 
-/// An archive as it is to be, found out without a change to anything: that of a snapshot before the next one.
+/// An archive as it is to be before the next snapshot, determined without changing anything.
 pub(super) struct Archive {
     what: Snapshots,
     /// What it lists, oldest first.
     stay: Vec<Archived>,
-    /// The snapshot that there is, by its name, and the next one.
+    /// The names of the present snapshot and the next one.
     present: [Option<String>; 2],
 }
 
-/// A snapshot by its name, with when it was begun and completed.
-type Archived = (String, Option<DateTime>, Option<DateTime>);
+/// An entry of the archive.
+struct Archived {
+    name: String,
+    at: Option<DateTime>,
+    completed: Option<DateTime>,
+}
 
 impl Archive {
     /// With the Resource List that is current under the name `current`, and all but the last `most` gone.
@@ -89,10 +92,8 @@ impl Archive {
     ) -> Result<Self, BuildError> {
         let what = Snapshots::Lists;
         let copy = match current.filter(|_| most > 0) {
-            Some(current) => header_of(documents, current)?.and_then(|header| {
-                let Metadata { at, completed, .. } = header.metadata;
-                Some((what.stem_at(at?) + ".xml", at, completed))
-            }),
+            Some(current) => archived(documents, current)?
+                .and_then(|list| Some(Archived { name: what.stem_at(list.at?) + ".xml", ..list })),
             None => None,
         };
         Self::with(documents, site, what, copy, what.stem(), most)
@@ -106,9 +107,8 @@ impl Archive {
         next: &str,
         most: usize,
     ) -> Result<Self, BuildError> {
-        let dated = |name: &str, Header { metadata, .. }| (name.to_owned(), metadata.at, metadata.completed);
         let before = match current {
-            Some(current) => header_of(documents, current)?.map(|header| dated(current, header)),
+            Some(current) => archived(documents, current)?,
             None => None,
         };
         Self::with(documents, site, Snapshots::Dumps, before, next, most)
@@ -123,18 +123,16 @@ impl Archive {
         most: usize,
     ) -> Result<Self, BuildError> {
         let next = format!("{next}.xml");
-        let present = [before.as_ref().map(|(name, ..)| name.clone()), Some(next.clone())];
-        let mut archived: Vec<Archived> = Vec::new();
+        let present = [before.as_ref().map(|before| before.name.clone()), Some(next.clone())];
+        let mut all: Vec<Archived> = Vec::new();
         for name in archived_before(documents, site, what)? {
-            if let Some(header) = header_of(documents, &name)? {
-                archived.push((name, header.metadata.at, header.metadata.completed));
-            }
+            all.extend(archived(documents, &name)?);
         }
-        let is_new = |(name, ..): &Archived| !archived.iter().any(|(known, ..)| known == name);
+        let is_new = |before: &Archived| !all.iter().any(|known| known.name == before.name);
         let before = before.filter(is_new);
-        archived.extend(before);
-        archived.retain(|(name, ..)| *name != next);
-        let stay = archived.split_off(archived.len().saturating_sub(most));
+        all.extend(before);
+        all.retain(|one| one.name != next);
+        let stay = all.split_off(all.len().saturating_sub(most));
         Ok(Self { what, stay, present })
     }
 
@@ -143,7 +141,7 @@ impl Archive {
         (!self.stay.is_empty()).then(|| site.url(&self.what.archive()))
     }
 
-    /// The same as [`write`](Self::write), with a copy of the list that is current.
+    /// Copies the current list to its archived name, and writes the archive.
     pub(super) fn write_lists(
         &self,
         sink: &mut Staging,
@@ -157,20 +155,20 @@ impl Archive {
         self.write(sink, site, at)
     }
 
-    /// Writes the archive, or removes it where nothing stays, and removes the snapshots that do not stay.
+    /// Writes the archive, or removes it if nothing stays, and removes the snapshots that do not stay.
     pub(super) fn write(&self, sink: &mut Staging, site: &Site, at: DateTime) -> Result<(), BuildError> {
         if self.stay.is_empty() {
             let name = self.what.archive();
             sink.remove(&name).map_err(|source| BuildError::Remove { name, source })?;
         } else {
-            let entries = self.stay.iter().map(|(name, at, completed)| (site.url(name), *at, *completed));
+            let entries = self.stay.iter().map(|one| (site.url(&one.name), one.at, one.completed));
             Archives::new(site, self.what.kind(), at).write(entries, sink)?;
         }
         let names = sink.list(self.what.stem())?;
         for top in names.iter().filter(|name| self.what.is_top(name) && !self.stays(name)) {
             remove(sink, site, self.what, top)?;
         }
-        // A run that was killed may have left packages to which nothing leads, which would take room for ever.
+        // A run that was killed may have left packages that nothing links to.
         let is_lost = |name: &&String| self.what.top_of(name).is_some_and(|top| !self.stays(&top));
         for name in sink.list(self.what.stem())?.iter().filter(is_lost) {
             sink.remove(name).map_err(|source| BuildError::Remove { name: name.clone(), source })?;
@@ -178,10 +176,10 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether a snapshot does. The Capability List leads to the one before until the next is there.
+    /// Whether a snapshot stays. The Capability List links to the present one until the next is published.
     fn stays(&self, name: &str) -> bool {
         self.present.iter().flatten().any(|known| known == name)
-            || self.stay.iter().any(|(known, ..)| known == name)
+            || self.stay.iter().any(|one| one.name == name)
     }
 }
 
@@ -205,7 +203,7 @@ fn archived_before(sink: &impl Documents, site: &Site, what: Snapshots) -> Resul
     Ok(entries.iter().filter_map(|entry| name_of(site, &entry.loc)).collect())
 }
 
-/// Removes a snapshot, then, of a dump, its parts and packages, to which nothing leads any more. Lists under an index go when the next ones are
+/// Removes a snapshot, and the parts and packages of a dump, which nothing links to any more. Lists under an index are removed when the next ones are
 /// published.
 fn remove(sink: &mut Staging, site: &Site, what: Snapshots, top: &str) -> Result<(), BuildError> {
     let mut parts = Vec::new();
@@ -226,7 +224,7 @@ fn remove(sink: &mut Staging, site: &Site, what: Snapshots, top: &str) -> Result
     Ok(())
 }
 
-/// The documents and packages that entries lead to, copies of manifests included.
+/// The documents and packages that entries link to, copies of manifests included.
 fn names_in(site: &Site, entries: &[Entry]) -> Vec<String> {
     let copies = entries.iter().filter_map(|entry| entry.link(&Relation::Contents)).map(|link| &link.href);
     let urls = entries.iter().map(|entry| &entry.loc).chain(copies);
@@ -236,6 +234,16 @@ fn names_in(site: &Site, entries: &[Entry]) -> Vec<String> {
 fn name_of(site: &Site, url: &str) -> Option<String> {
     let name = url.strip_prefix(&site.url(""))?;
     (!name.contains('/')).then(|| name.to_owned())
+}
+
+/// A snapshot as an entry of the archive, if it exists.
+fn archived(documents: &impl Documents, name: &str) -> Result<Option<Archived>, BuildError> {
+    let header = header_of(documents, name)?;
+    Ok(header.map(|Header { metadata: Metadata { at, completed, .. }, .. }| Archived {
+        name: name.to_owned(),
+        at,
+        completed,
+    }))
 }
 
 fn header_of(sink: &impl Documents, name: &str) -> Result<Option<Header>, BuildError> {
@@ -264,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_is_told_from_its_parts_and_from_its_archive_by_its_name() {
+    fn a_snapshot_its_parts_and_its_archive_differ_by_name() {
         for what in [Snapshots::Lists, Snapshots::Dumps] {
             let only = what.stem();
             let stem = what.stem_at("2026-01-03T09:00:00.25Z".parse().unwrap());

@@ -1,4 +1,4 @@
-//! The folder of the documents, where every step that readers see can be the last one of a run: see [`files::act`].
+//! The folder of the documents. A run can be interrupted after each step that readers see: see [`files::step`].
 
 use std::{
     collections::BTreeMap,
@@ -14,34 +14,34 @@ use resync_core::{
     durable::{sync_folder, sync_together},
 };
 
-use crate::files;
+use crate::helpers::files;
 
-/// Documents of at least so many bytes are digested while they are brought to the disk, which takes as long.
+/// Documents of at least this length are digested while they are synced, which takes as long.
 const LARGE: u64 = 1024 * 1024;
-/// At most so many documents are brought to the disk at once.
+/// Most documents that are synced at once.
 const TOGETHER: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Staging {
     sink: FolderSink,
-    /// What is staged and has to be brought to the disk before anything is published.
+    /// Staged files to be synced before anything is published.
     pending: Vec<File>,
-    /// Whether what is published lasts only from the next time on that the folder is synced.
-    is_for_now: bool,
+    /// Whether the folder is synced by somebody else after documents are published.
+    is_unsynced: bool,
     has_published: bool,
-    /// Of large documents, where they are wanted.
+    /// Digests of large documents, if they are wanted.
     digests: Option<BTreeMap<PathBuf, Digest>>,
 }
 
 impl Staging {
     pub(super) fn open(folder: impl Into<PathBuf>) -> Result<Self, BuildError> {
         let (sink, pending) = (FolderSink::open(folder)?, Vec::new());
-        Ok(Self { sink, pending, is_for_now: false, has_published: false, digests: None })
+        Ok(Self { sink, pending, is_unsynced: false, has_published: false, digests: None })
     }
 
-    /// The same for documents to which nothing leads before the folder is synced for something else: those of a site that is not yet there.
-    pub(super) fn for_now(self, is_for_now: bool) -> Self {
-        Self { is_for_now, ..self }
+    /// For documents of a new site: nothing links to them before the folder is synced for something else.
+    pub(super) fn unsynced(self, is_unsynced: bool) -> Self {
+        Self { is_unsynced, ..self }
     }
 
     /// Digests large documents as they are written.
@@ -49,19 +49,19 @@ impl Staging {
         Self { digests: Some(BTreeMap::new()), ..self }
     }
 
-    /// The SHA-256 digests of the large documents that were written since that was wanted, by their paths.
+    /// The SHA-256 digests of the large documents, by their paths.
     pub(super) fn into_digests(self) -> BTreeMap<PathBuf, Digest> {
         self.digests.unwrap_or_default()
     }
 
-    /// Puts a document into its place that lies elsewhere on the same file system; it lasts from the next [`sync`](Self::sync) on.
+    /// Moves a document here from elsewhere on the same file system; durable after the next [`sync`](Self::sync).
     pub(super) fn adopt(&mut self, from: &Path, name: &str) -> io::Result<()> {
-        files::act()?;
+        files::step()?;
         self.has_published = true;
         fs::rename(from, self.sink.path(name))
     }
 
-    /// Makes durable which documents there are.
+    /// Makes the names of the documents durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         sync_folder(&self.sink.path(""))
     }
@@ -70,7 +70,7 @@ impl Staging {
         sync_together(&std::mem::take(&mut self.pending))
     }
 
-    /// Whether readers may see something new since it was opened.
+    /// Whether readers may see something new since this was opened.
     pub(super) fn has_published(&self) -> bool {
         self.has_published
     }
@@ -109,7 +109,7 @@ impl Sink for Staging {
         };
         let target = draft.target().to_owned();
         let (staged, digest) = thread::scope(|scope| {
-            // Where no thread can be had, it is read when it is wanted.
+            // Without a thread it is digested later.
             let digest = thread::Builder::new().spawn_scoped(scope, || files::digest_of(written)).ok();
             (self.sink.stage(draft), digest.map(thread::ScopedJoinHandle::join))
         });
@@ -120,14 +120,14 @@ impl Sink for Staging {
     }
 
     fn publish(&mut self, staged: StagedFile) -> io::Result<()> {
-        files::act()?;
+        files::step()?;
         self.sync_pending()?;
         self.has_published = true;
-        if self.is_for_now { self.sink.publish_for_now(staged) } else { self.sink.publish(staged) }
+        if self.is_unsynced { self.sink.publish_for_now(staged) } else { self.sink.publish(staged) }
     }
 
     fn remove(&mut self, name: &str) -> io::Result<bool> {
-        files::act()?;
+        files::step()?;
         self.sink.remove(name)
     }
 

@@ -4,7 +4,10 @@ use resync_core::{document::Change, xml};
 
 use super::*;
 use crate::{
-    BaseUrl, HubUrl, files::tests::cut_short_after, links::LinkTemplate, settings::Rules, state::Series,
+    BaseUrl, HubUrl,
+    helpers::files::tests::interrupt_after,
+    settings::{LinkTemplate, Rules},
+    state::{Series, StoredPosition},
 };
 
 struct Place {
@@ -56,13 +59,13 @@ impl Place {
         settings
     }
 
-    fn build(&self) -> Result<Built, BuildError> {
+    fn build(&self) -> Result<Built, Error> {
         build(&self.settings(), &self.out())
     }
 
     /// Makes a dump, and does something else when it is about to pack the first of what it holds.
-    fn dump_while(&self, what: Dump, meanwhile: impl Fn()) -> Result<Dumped, BuildError> {
-        dump_with_progress(&self.out(), what, &|step| {
+    fn dump_while(&self, what: Dump, meanwhile: impl Fn()) -> Result<Dumped, Error> {
+        dump(&self.out(), what, &|step| {
             if step.done == 1 {
                 let lock = fs::File::open(self.out().join(".resync-source/lock")).unwrap();
                 lock.try_lock().expect("others may change the site");
@@ -96,7 +99,7 @@ impl Place {
         paths
     }
 
-    /// All that the Change Lists tell, in their order.
+    /// All changes in the Change Lists, in their order.
     fn published(&self) -> Vec<(Change, String)> {
         let mut published = Vec::new();
         for path in self.series("changelist") {
@@ -184,9 +187,9 @@ fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_chan
         place.put("d", "1");
         place.put("e", "1");
         fs::remove_file(place.data().join("b")).unwrap();
-        cut_short_after(Some(acts));
+        interrupt_after(Some(acts));
         let cut = place.build();
-        cut_short_after(None);
+        interrupt_after(None);
         let changed = (Change::Updated, "a".to_owned());
         if cut.is_ok() {
             assert!(acts > 8, "lists, index, state and more: {acts} acts");
@@ -225,9 +228,9 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
         }
         place.put("a", "333");
         place.put("c", "22");
-        cut_short_after(Some(acts));
+        interrupt_after(Some(acts));
         let cut = place.build();
-        cut_short_after(None);
+        interrupt_after(None);
         let between = place.followed();
         assert!(between.len() == 3, "after {acts} acts: {between:?}");
         place.put("d", "after");
@@ -268,7 +271,7 @@ fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_
             failures.dedup();
             let all =
                 [Maintenance::Archives, Maintenance::Dump(Dump::Resources), Maintenance::Dump(Dump::Changes)];
-            assert_eq!(failures, all, "what keeps no list from being published");
+            assert_eq!(failures, all, "the lists are published all the same");
             return;
         };
         failures.push(first.what);
@@ -308,9 +311,9 @@ fn a_first_run_that_is_cut_short_anywhere_is_completed_by_the_next() {
     loop {
         let place = Place::new();
         place.put("a", "1");
-        cut_short_after(Some(acts));
+        interrupt_after(Some(acts));
         let cut = place.build();
-        cut_short_after(None);
+        interrupt_after(None);
         if cut.is_ok() {
             return;
         }
@@ -356,16 +359,19 @@ fn change_lists_that_somebody_damaged_start_anew_with_a_resource_list_of_the_sam
 fn a_large_resource_list_is_left_alone_until_the_changes_are_many_or_it_is_old() {
     let noon: DateTime = "2026-01-03T12:00:00Z".parse().unwrap();
     let rules = Rules::default();
-    let position = crate::plan::StoredPosition { document: 1, entries: 0 };
-    let series = Series { until: noon, position, listed: noon, since: 600, begun: None };
-    let outdated = |resources, changes, now| is_outdated(&series, rules, (resources, changes), now);
+    let position = StoredPosition { document: 1, entries: 0 };
+    let series = Series { until: noon, position, listed: noon, since: 600, begun: noon };
+    let outdated = |resources, changes, now| {
+        let series = Series { since: series.since + changes, ..series.clone() };
+        is_outdated(&series, rules, resources, now)
+    };
     assert!(outdated(50_000, 0, noon), "a small one");
     assert!(!outdated(2_400_000, 1_600, noon));
     assert!(outdated(2_400_000, 240_000, noon));
     let month_later = "2026-02-03T12:00:00Z".parse().unwrap();
     assert!(outdated(2_400_000, 1, month_later));
     let nothing = Series { since: 0, ..series.clone() };
-    assert!(!is_outdated(&nothing, rules, (10, 0), month_later));
+    assert!(!is_outdated(&nothing, rules, 10, month_later));
 }
 
 #[test]
@@ -402,9 +408,12 @@ fn an_archiving_that_fails_is_named_and_in_the_way_of_neither_lists_nor_hubs_and
         let built = place.build().unwrap();
         assert_eq!((built.changes.updated, built.failures.len()), (1, expected));
         assert!(built.failures.iter().all(|failures| failures.what == Maintenance::Archives));
-        assert!(!Plan::is_kept(&place.out()));
+        assert!(!Plan::exists(&place.out()));
         let state = State::load(&place.out()).unwrap();
-        assert!(state.documents.iter().all(|record| is_in_place(&place.out(), record)), "hubs can be told");
+        assert!(
+            state.documents.iter().all(|record| is_in_place(&place.out(), record)),
+            "hubs can be notified"
+        );
     }
     fs::remove_dir(&in_the_way).unwrap();
     assert_eq!(place.build().unwrap().failures.len(), 0);
@@ -530,23 +539,23 @@ fn documents_that_only_got_another_time_are_read_once_and_not_each_time() {
 }
 
 #[test]
-fn a_swift_build_tells_of_changes_and_leaves_the_resource_list_to_a_thorough_one() {
+fn a_quick_build_publishes_changes_and_leaves_the_resource_list_to_a_full_one() {
     let place = Place::new();
     place.put("a", "1");
     place.build().unwrap();
     place.put("a", "22");
     let is_listed =
         |built: &Built| built.written.iter().any(|document| document.capability == Capability::ResourceList);
-    let swift = place.build_paths(&["a"], BuildMode::Quick);
-    assert_eq!((swift.changes.updated, is_listed(&swift), swift.list_is_due), (1, false, true));
+    let quick = place.build_paths(&["a"], BuildMode::Quick);
+    assert_eq!((quick.changes.updated, is_listed(&quick), quick.list_is_due), (1, false, true));
     assert_eq!(place.followed(), place.expected());
-    let thorough = place.build_paths(&[], BuildMode::Full);
-    assert_eq!((thorough.changes.total(), is_listed(&thorough), thorough.list_is_due), (0, true, false));
+    let full = place.build_paths(&[], BuildMode::Full);
+    assert_eq!((full.changes.total(), is_listed(&full), full.list_is_due), (0, true, false));
     assert_eq!((place.followed(), place.published().len()), (place.expected(), 1));
 }
 
 #[test]
-fn a_swift_build_leaves_dumps_that_are_due_to_a_thorough_one() {
+fn a_quick_build_leaves_due_dumps_to_a_full_one() {
     let place = Place::with_upkeep();
     place.put("a", "1");
     place.build().unwrap();
@@ -557,10 +566,10 @@ fn a_swift_build_leaves_dumps_that_are_due_to_a_thorough_one() {
         });
         of_dumps.count()
     };
-    let swift = place.build_paths(&["a"], BuildMode::Quick);
-    assert_eq!((swift.changes.updated, dumps(&swift), swift.dump_is_due), (1, 0, true));
-    let thorough = place.build_paths(&[], BuildMode::Full);
-    assert_eq!((thorough.changes.total(), dumps(&thorough), thorough.dump_is_due), (0, 2, false));
+    let quick = place.build_paths(&["a"], BuildMode::Quick);
+    assert_eq!((quick.changes.updated, dumps(&quick), quick.dump_is_due), (1, 0, true));
+    let full = place.build_paths(&[], BuildMode::Full);
+    assert_eq!((full.changes.total(), dumps(&full), full.dump_is_due), (0, 2, false));
     assert!(!place.build_paths(&[], BuildMode::Quick).dump_is_due);
 }
 
@@ -590,7 +599,7 @@ fn rs143_a_first_change_dump_does_not_tell_of_change_lists_that_were_begun_anew_
         fs::write(place.out().join("resync/changelist-1.xml"), "damaged").unwrap();
         place.build().unwrap();
     });
-    assert!(matches!(dumped, Err(BuildError::Overtaken { .. })), "{dumped:?}");
+    assert!(matches!(dumped, Err(Error::Overtaken { .. })), "{dumped:?}");
     assert!(!place.out().join("resync/changedump.xml").exists());
 }
 
@@ -606,10 +615,10 @@ fn ar004_archived_lists_stay_until_it_is_certain_what_is_published_instead() {
         let archive = place.out().join("resync/resourcelist-archive.xml");
         let base_url = BaseUrl::parse("http://other.example.org/").unwrap();
         let moved = Settings { base_url, ..place.settings() };
-        cut_short_after(Some(acts));
+        interrupt_after(Some(acts));
         let cut = build(&moved, &place.out());
-        cut_short_after(None);
-        if Plan::is_kept(&place.out()) || cut.is_ok() {
+        interrupt_after(None);
+        if Plan::exists(&place.out()) || cut.is_ok() {
             build(&moved, &place.out()).unwrap();
             assert!(!archive.exists(), "it was that of another site");
             return;
@@ -629,11 +638,11 @@ fn a_change_dump_that_fails_before_anybody_could_see_it_is_not_under_way() {
     place.put("a", "22");
     place.build().unwrap();
     place.put("a", "333");
-    let failed = dump(&place.out(), Dump::Changes).unwrap_err();
-    assert!(matches!(failed, BuildError::Lists(build::BuildError::BytesGone { .. })), "{failed}");
+    let failed = dump(&place.out(), Dump::Changes, &|_| ()).unwrap_err();
+    assert!(matches!(failed, Error::Lists(build::BuildError::BytesGone { .. })), "{failed}");
     assert!(!is_under_way(&place.out()));
     place.build().unwrap();
-    assert_eq!(dump(&place.out(), Dump::Changes).unwrap().packages, 1);
+    assert_eq!(dump(&place.out(), Dump::Changes, &|_| ()).unwrap().packages, 1);
     assert!(!is_under_way(&place.out()));
 }
 
@@ -647,9 +656,9 @@ fn a_change_dump_that_is_cut_short_when_somebody_may_have_seen_it_is_under_way_u
         place.build().unwrap();
         place.put("a", "22");
         place.build().unwrap();
-        cut_short_after(Some(acts));
-        let cut = dump(&place.out(), Dump::Changes);
-        cut_short_after(None);
+        interrupt_after(Some(acts));
+        let cut = dump(&place.out(), Dump::Changes, &|_| ());
+        interrupt_after(None);
         let is_there = place.out().join("resync/changedump-1.xml").exists();
         if cut.is_ok() {
             assert!(has_been_seen, "list, index, state: {acts} acts");
@@ -657,7 +666,7 @@ fn a_change_dump_that_is_cut_short_when_somebody_may_have_seen_it_is_under_way_u
         }
         has_been_seen |= is_there;
         assert!(is_under_way(&place.out()) || !is_there, "after {acts} acts");
-        dump(&place.out(), Dump::Changes).unwrap();
+        dump(&place.out(), Dump::Changes, &|_| ()).unwrap();
         assert!(!is_under_way(&place.out()), "after {acts} acts");
         acts += 1;
     }
@@ -675,9 +684,9 @@ fn a_build_after_a_dump_that_was_cut_short_anywhere_tells_of_what_is_there_and_h
             for content in ["22", "333"] {
                 place.put("a", content);
                 place.build().unwrap();
-                cut_short_after((content == "333").then_some(acts));
-                let dumped = dump(&place.out(), what);
-                cut_short_after(None);
+                interrupt_after((content == "333").then_some(acts));
+                let dumped = dump(&place.out(), what, &|_| ());
+                interrupt_after(None);
                 assert!(content == "333" || dumped.is_ok());
             }
             let state = || State::load(&place.out()).unwrap();
@@ -708,7 +717,7 @@ fn a_dump_that_somebody_removed_is_told_of_no_more_and_in_the_way_of_nothing() {
         place.build().unwrap();
         place.put("a", "22");
         place.build().unwrap();
-        dump(&place.out(), what).unwrap();
+        dump(&place.out(), what, &|_| ()).unwrap();
         fs::remove_file(place.out().join("resync").join(name)).unwrap();
         let written = place.build().unwrap().written;
         assert!(written.iter().any(|document| document.capability == Capability::CapabilityList), "{name}");
@@ -725,7 +734,7 @@ fn it_is_known_when_a_dump_comes_due_or_may_be_tried_again_though_nothing_change
     let place = Place::with(Rules { resource_dump_seconds: Some(hour.as_secs()), ..Rules::default() });
     place.put("a", "1");
     let built = place.build().unwrap();
-    assert_eq!((built.dump_is_due, built.next_dump), (false, None), "the dump holds all that is told");
+    assert_eq!((built.dump_is_due, built.next_dump), (false, None), "the dump has all changes");
     place.put("a", "22");
     let before = Instant::now();
     let built = place.build_paths(&["a"], BuildMode::Quick);
@@ -737,7 +746,7 @@ fn it_is_known_when_a_dump_comes_due_or_may_be_tried_again_though_nothing_change
     fs::create_dir(place.out().join("resync/resourcedump.xml")).unwrap();
     let mut backoff = DumpBackoff::default();
     place.build_paths(&[], BuildMode::Quick);
-    let maintenance = make_due_dumps_with_backoff(&place.out(), None, &mut backoff);
+    let maintenance = DueDumps::new(&place.out()).backoff(&mut backoff).make();
     assert_eq!(maintenance.failures.len(), 1);
     let waits = maintenance.next_dump.unwrap().duration_since(before);
     assert!(waits >= Duration::from_secs(60) && waits < hour / 2, "{waits:?}");

@@ -1,4 +1,4 @@
-//! Documents compressed on their way, for who takes that.
+//! Compresses documents for clients that accept gzip.
 
 use std::{
     io::Write as _,
@@ -17,7 +17,7 @@ use http::{
 };
 use http_body::Frame;
 
-/// Whether a client takes gzip, going by its `Accept-Encoding`.
+/// Whether a client accepts gzip, according to its `Accept-Encoding`.
 pub(super) fn is_taken(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|coding| {
@@ -29,8 +29,7 @@ pub(super) fn is_taken(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The same response, compressed if that is taken and all of the content is in it. Caches keep both ways apart, and a strong tag is for one of
-/// them only.
+/// Compresses a response that is accepted so and has the whole content. Caches distinguish both forms, and the tag of the compressed one is weak.
 pub(super) fn offer(mut response: Response, is_taken: bool) -> Response {
     let status = response.status();
     let headers = response.headers_mut();
@@ -54,7 +53,7 @@ pub(super) fn offer(mut response: Response, is_taken: bool) -> Response {
 /// A body that is compressed while it is sent.
 struct Gzip {
     plain: Body,
-    /// None once all has been said.
+    /// `None` at the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 

@@ -4,36 +4,35 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// When a Change List is closed, and when the Resource List is written anew.
+/// When lists are closed or written anew, dumps made, and closed documents archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Rules {
-    /// A Change List is closed at so many entries. Each run reads and writes the open one.
+    /// A Change List is closed at this number of entries. Each run reads and writes the open one.
     pub change_list_entries: usize,
-    /// It is closed by the first change so many seconds after its first; `None` leaves it to the entries.
+    /// It is closed by the first change at this age; `None` leaves it to the entries.
     pub change_list_seconds: Option<u64>,
-    /// The Resource List of at most so many resources is written at every change.
+    /// A Resource List of at most this many resources is written anew at every change.
     pub resource_list_small: u64,
-    /// That of more is written when the changes since the last one are so many per cent of the resources,
+    /// A longer one is written anew when the changes since the last one are this percentage of the resources,
     pub resource_list_percent: u8,
-    /// or at the first run so many seconds after the last one that finds a change since.
+    /// or at this age if something has changed since.
     pub resource_list_seconds: Option<u64>,
-    /// So many Resource Lists stay, all but the newest in an archive.
+    /// Number of Resource Lists that stay, all but the newest in an archive.
     pub resource_lists_kept: usize,
-    /// A run makes a Resource Dump if there is none, or so many seconds after the last one if something has changed since; `None` leaves it
-    /// to [`dump`](crate::publish::dump).
+    /// A run makes a Resource Dump if there is none, or at this age of the last one if something has changed since; `None` leaves it to
+    /// [`dump`](crate::publish::dump).
     pub resource_dump_seconds: Option<u64>,
-    /// So many Resource Dumps stay, all but the newest in an archive.
+    /// Number of Resource Dumps that stay, all but the newest in an archive.
     pub resource_dumps_kept: usize,
-    /// The same as for Resource Dumps, for Change Dumps.
+    /// When a run makes a Change Dump, as for Resource Dumps.
     pub change_dump_seconds: Option<u64>,
-    /// Change Lists and Change Dumps whose last change is so many seconds old move from their index to an archive; `None` leaves them.
+    /// Change Lists and Change Dumps whose last change has this age move from their index to an archive; `None` leaves them.
     pub archive_seconds: Option<u64>,
 }
 
 impl Default for Rules {
-    /// 5,000 entries; at every change up to 50,000 resources, which one list holds, then at 10 per cent or after 30 days. No dumps, of
-    /// those that are asked for the newest, no archives.
+    /// Change Lists of 5,000 entries. A Resource List at every change up to 50,000 resources (one list holds them), then at 10 per cent or after 30 days.
+    /// No dumps of its own accord, no archives.
     fn default() -> Self {
         Self {
             change_list_entries: 5_000,
@@ -51,17 +50,17 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// How old a Change List gets.
+    /// The age at which a Change List is closed.
     pub fn change_list_age(self) -> Option<Duration> {
         self.change_list_seconds.map(Duration::from_secs)
     }
 
-    /// How old a Resource List gets.
+    /// The age at which a Resource List is written anew.
     pub fn resource_list_age(self) -> Option<Duration> {
         self.resource_list_seconds.map(Duration::from_secs)
     }
 
-    /// How old a closed change document gets before it is archived.
+    /// The age at which a closed change document is archived.
     pub fn archive_age(self) -> Option<Duration> {
         self.archive_seconds.map(Duration::from_secs)
     }

@@ -6,8 +6,8 @@ use resync_core::build::url_path_of;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{name::SetName, text_form::text_form};
-use crate::url_path;
+use super::{set_name::SetName, text_form::text_form};
+use crate::helpers::url_path;
 
 /// The URL under which a collection is published: absolute, http or https, ending in `/`, with a path that stands for one folder.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,43 +58,43 @@ impl BaseUrl {
     }
 }
 
-/// The address of a hub: absolute, http or https, kept as the URL standard writes it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct HubUrl(Url);
+/// Makes a type of absolute http and https URLs.
+macro_rules! http_url {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Url);
 
-impl HubUrl {
-    /// Checks a hub's address.
-    pub fn parse(text: &str) -> Result<Self, UrlError> {
-        parse_http(text).map(Self)
-    }
+        impl $name {
+            /// Checks a URL.
+            pub fn parse(text: &str) -> Result<Self, UrlError> {
+                parse_http(text).map(Self)
+            }
 
-    /// The URL as text.
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
+            /// The URL as text.
+            pub fn as_str(&self) -> &str {
+                self.0.as_str()
+            }
 
-    /// The URL itself.
-    pub fn url(&self) -> &Url {
-        &self.0
-    }
+            /// The URL itself.
+            pub fn url(&self) -> &Url {
+                &self.0
+            }
+        }
+
+        text_form!($name: UrlError);
+    };
 }
 
-/// The address of a page for people or programs: absolute, http or https.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PageUrl(Url);
+http_url! {
+    /// The URL of a hub: absolute, http or https, as the URL standard writes it.
+    HubUrl
+}
 
-impl PageUrl {
-    /// Checks an address.
-    pub fn parse(text: &str) -> Result<Self, UrlError> {
-        parse_http(text).map(Self)
-    }
-
-    /// The URL as text.
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
+http_url! {
+    /// The URL of a page for people or programs: absolute, http or https.
+    PageUrl
 }
 
 /// Why a text cannot be a base URL, the address of a hub, or that of a page.
@@ -148,8 +148,6 @@ pub enum UrlError {
 }
 
 text_form!(BaseUrl: UrlError);
-text_form!(HubUrl: UrlError);
-text_form!(PageUrl: UrlError);
 
 pub(crate) fn parse_http(text: &str) -> Result<Url, UrlError> {
     let url = Url::parse(text.trim()).map_err(|reason| UrlError::Syntax { url: text.to_owned(), reason })?;

@@ -1,4 +1,4 @@
-//! Listening to what happens in the folder of a collection, for as long as its name stands for the same folder.
+//! File system events of a collection, as long as its name stands for the same folder.
 
 use std::{
     collections::HashSet,
@@ -14,9 +14,9 @@ use tokio::sync::{Notify, mpsc};
 use watcher::{Config, ErrorKind, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::Report;
-use crate::{blocking::unblocked, publish::OWN_FOLDERS};
+use crate::{helpers::blocking::unblocked, publish::OWN_FOLDERS};
 
-/// More names than this are not kept apart: all files are looked at.
+/// With more changed paths than this, all files are looked at.
 const MOST_PATHS: usize = 100_000;
 
 /// Where something has changed since the last build.
@@ -47,13 +47,13 @@ impl ChangedPaths {
     }
 }
 
-/// Who listens to one collection, and keeps what was heard.
+/// Receives the events of one collection, and collects the changed paths.
 pub(super) struct Listener {
     setup: WatchSetup,
     folder_watch: Option<FolderWatch>,
 }
 
-/// What is listened to, and who hears of it.
+/// What is watched, and where its events go.
 #[derive(Clone)]
 struct WatchSetup {
     /// The folder of the set's documents, for reports.
@@ -69,8 +69,8 @@ struct WatchSetup {
 /// Events end when this is dropped.
 struct FolderWatch {
     at: Place,
-    /// Not all that is there can be heard.
-    is_deaf: Arc<AtomicBool>,
+    /// Whether the system reports only some of the events.
+    is_incomplete: Arc<AtomicBool>,
     _watcher: RecommendedWatcher,
 }
 
@@ -78,26 +78,31 @@ struct FolderWatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     path: PathBuf,
-    /// Its device and number there, on systems that tell.
+    /// Its device and number, on systems that have them.
     number: (u64, u64),
 }
 
 impl Listener {
-    /// Nothing has been looked at yet, and nothing is heard before the first [`listen`](Self::listen). `changed` is told of whatever is heard later.
+    /// Receives events from the first [`listen`](Self::listen) on, and then signals `changed`. What builds write below `outs` is no event.
     pub(super) fn new(
-        (out, directory): (PathBuf, PathBuf),
-        outs: Vec<PathBuf>,
-        changed: Arc<Notify>,
+        out: &Path,
+        directory: &Path,
+        outs: &[PathBuf],
+        changed: &Arc<Notify>,
         report: mpsc::UnboundedSender<Report>,
     ) -> Self {
-        let changed_paths = Arc::new(Mutex::new(ChangedPaths::Everywhere));
-        Self {
-            setup: WatchSetup { out, directory, outs, changed_paths, changed, report },
-            folder_watch: None,
-        }
+        let setup = WatchSetup {
+            out: out.to_owned(),
+            directory: directory.to_owned(),
+            outs: outs.to_owned(),
+            changed_paths: Arc::new(Mutex::new(ChangedPaths::Everywhere)),
+            changed: Arc::clone(changed),
+            report,
+        };
+        Self { setup, folder_watch: None }
     }
 
-    /// What was heard; from now on it is this.
+    /// Replaces the collected paths; returns those before.
     pub(super) fn replace(&self, changed_paths: ChangedPaths) -> ChangedPaths {
         std::mem::replace(
             &mut self.setup.changed_paths.lock().unwrap_or_else(PoisonError::into_inner),
@@ -105,17 +110,17 @@ impl Listener {
         )
     }
 
-    /// Listens to the folder that the collection's name stands for now, if that is not being done; reports where it cannot be.
+    /// Watches the folder that the collection's name stands for now, unless it does already; reports a failure.
     pub(super) async fn listen(&mut self) {
         self.change(WatchSetup::listen).await;
     }
 
-    /// Tries once more to hear all that is there, where that was impossible.
+    /// Tries once more to get all events, if that failed.
     pub(super) async fn listen_again(&mut self) {
         self.change(WatchSetup::listen_again).await;
     }
 
-    /// Every folder is asked for, which takes long where there are many.
+    /// Off the runtime, since many folders take long.
     async fn change(&mut self, change: fn(&WatchSetup, Option<FolderWatch>) -> Option<FolderWatch>) {
         let (setup, folder_watch) = (self.setup.clone(), self.folder_watch.take());
         self.folder_watch = unblocked(move || change(&setup, folder_watch)).await;
@@ -124,11 +129,11 @@ impl Listener {
 
 impl WatchSetup {
     fn listen(&self, folder_watch: Option<FolderWatch>) -> Option<FolderWatch> {
-        match self.listen_to_the_present(folder_watch) {
+        match self.watch_present_folder(folder_watch) {
             Ok(folder_watch) => Some(folder_watch),
             Err(error) => {
-                // Who listens no more has ended the watch.
-                let _ = self.report.send(Report::Blind(self.out.clone(), error.to_string()));
+                // A receiver that is gone has ended the watch.
+                let _ = self.report.send(Report::EventsFailed(self.out.clone(), error.to_string()));
                 None
             }
         }
@@ -136,40 +141,42 @@ impl WatchSetup {
 
     fn listen_again(&self, folder_watch: Option<FolderWatch>) -> Option<FolderWatch> {
         match folder_watch {
-            // Some is more than nothing.
-            Some(deaf) if deaf.is_deaf.load(Ordering::Relaxed) => self.listen(None).or(Some(deaf)),
+            // Some events are better than none.
+            Some(partial) if partial.is_incomplete.load(Ordering::Relaxed) => {
+                self.listen(None).or(Some(partial))
+            }
             folder_watch => self.listen(folder_watch),
         }
     }
 
-    fn listen_to_the_present(&self, folder_watch: Option<FolderWatch>) -> watcher::Result<FolderWatch> {
+    fn watch_present_folder(&self, folder_watch: Option<FolderWatch>) -> watcher::Result<FolderWatch> {
         let at = Place::of(&self.directory).map_err(watcher::Error::io)?;
         if let Some(folder_watch) = folder_watch
             && folder_watch.at == at
         {
             return Ok(folder_watch);
         }
-        let is_deaf = Arc::new(AtomicBool::new(false));
+        let is_incomplete = Arc::new(AtomicBool::new(false));
         let own: Vec<_> = self.outs.iter().map(|out| real(out)).collect();
         let (changed_paths, changed, folder) =
             (Arc::clone(&self.changed_paths), Arc::clone(&self.changed), at.path.clone());
-        let (deaf, report, out) = (Arc::clone(&is_deaf), self.report.clone(), self.out.clone());
+        let (incomplete, report, out) = (Arc::clone(&is_incomplete), self.report.clone(), self.out.clone());
         let record = move |event: watcher::Result<watcher::Event>| {
             if let Err(error) = &event
                 && matches!(error.kind, ErrorKind::MaxFilesWatch)
-                && !deaf.swap(true, Ordering::Relaxed)
+                && !incomplete.swap(true, Ordering::Relaxed)
             {
-                let _ = report.send(Report::Blind(out.clone(), error.to_string()));
+                let _ = report.send(Report::EventsFailed(out.clone(), error.to_string()));
             }
             if is_of_interest(&event, &own) {
                 changed_paths.lock().unwrap_or_else(PoisonError::into_inner).record(&event, &folder);
                 changed.notify_one();
             }
         };
-        // A link to a folder is no resource, and the folder itself would be heard of under the name of the link only.
+        // A link to a folder is no resource, and events of the folder would name the link only.
         let mut watcher = RecommendedWatcher::new(record, Config::default().with_follow_symlinks(false))?;
         watcher.watch(&at.path, RecursiveMode::Recursive)?;
-        Ok(FolderWatch { at, is_deaf, _watcher: watcher })
+        Ok(FolderWatch { at, is_incomplete, _watcher: watcher })
     }
 }
 
@@ -196,7 +203,7 @@ fn real(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// What builds themselves write is no change of a collection, even should it lie inside.
+/// What builds write is no change of a collection, even inside of it.
 fn is_of_interest(event: &watcher::Result<watcher::Event>, outs: &[PathBuf]) -> bool {
     let Ok(event) = event else { return true };
     let is_own = |path: &PathBuf| outs.iter().any(|out| path.strip_prefix(out).is_ok_and(is_written));
@@ -219,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_something_changed_is_kept_until_that_cannot_be_told() {
+    fn changed_paths_are_collected_until_an_event_does_not_name_them() {
         let folder = Path::new("/srv/data");
         let at = |path: &str| Ok(Event::new(EventKind::Create(CreateKind::Any)).add_path(path.into()));
         let mut changed_paths = ChangedPaths::nothing();
@@ -236,15 +243,15 @@ mod tests {
     #[test]
     fn what_a_build_writes_and_who_reads_is_no_change_and_all_else_is() {
         let outs = ["/srv/data", "/srv/data/one", "/srv/data/two"].map(PathBuf::from);
-        let hears = |kind, path: &str| is_of_interest(&Ok(Event::new(kind).add_path(path.into())), &outs);
+        let counts = |kind, path: &str| is_of_interest(&Ok(Event::new(kind).add_path(path.into())), &outs);
         let created = EventKind::Create(CreateKind::Any);
-        assert!(hears(created, "/srv/data/a.txt") && hears(created, "/srv/other"));
+        assert!(counts(created, "/srv/data/a.txt") && counts(created, "/srv/other"));
         for path in
             ["resync/changelist.xml", ".resync-source/plan.json", ".well-known/resourcesync", "two/resync/x"]
         {
-            assert!(!hears(created, &format!("/srv/data/{path}")), "{path}");
+            assert!(!counts(created, &format!("/srv/data/{path}")), "{path}");
         }
-        assert!(!hears(EventKind::Access(AccessKind::Any), "/srv/data/a.txt"));
+        assert!(!counts(EventKind::Access(AccessKind::Any), "/srv/data/a.txt"));
         assert!(is_of_interest(&Err(watcher::Error::generic("overflow")), &outs));
     }
 
@@ -259,8 +266,8 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let (changed, (report, reports)) = (Arc::new(Notify::new()), mpsc::unbounded_channel());
-            let places = (folder.path().join("site"), folder.path().join("data"));
-            let listener = Listener::new(places, Vec::new(), Arc::clone(&changed), report);
+            let (out, data) = (folder.path().join("site"), folder.path().join("data"));
+            let listener = Listener::new(&out, &data, &[], &changed, report);
             Self { folder, changed, reports, listener }
         }
 
@@ -268,8 +275,8 @@ mod tests {
             self.folder.path().join(name)
         }
 
-        /// Whether a file is heard of by its name.
-        async fn hears_of(&self, name: &str) -> bool {
+        /// Whether an event names a file.
+        async fn notices(&self, name: &str) -> bool {
             self.listener.replace(ChangedPaths::nothing());
             fs::write(self.path("data").join(name), "x").unwrap();
             let is_named = || {
@@ -286,14 +293,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_was_not_there_or_was_replaced_is_listened_to_when_it_is_there() {
+    async fn a_missing_or_replaced_folder_is_watched_once_it_exists() {
         let mut place = Place::new();
         place.listener.listen().await;
-        assert!(matches!(place.reports.try_recv(), Ok(Report::Blind(..))));
+        assert!(matches!(place.reports.try_recv(), Ok(Report::EventsFailed(..))));
         for round in 0..2 {
             fs::create_dir(place.path("data")).unwrap();
             place.listener.listen().await;
-            assert!(place.hears_of("a").await, "round {round}");
+            assert!(place.notices("a").await, "round {round}");
             fs::rename(place.path("data"), place.path(&format!("old{round}"))).unwrap();
         }
         assert!(place.reports.try_recv().is_err(), "nothing else was reported");
@@ -301,13 +308,13 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn a_link_to_a_folder_makes_nobody_deaf_to_the_folder() {
+    async fn a_link_to_a_folder_does_not_hide_events_of_the_folder() {
         let mut place = Place::new();
         fs::create_dir_all(place.path("data/real")).unwrap();
         for name in ["a", "z", "zz"] {
             std::os::unix::fs::symlink("real", place.path("data").join(name)).unwrap();
         }
         place.listener.listen().await;
-        assert!(place.hears_of("real/x").await);
+        assert!(place.notices("real/x").await);
     }
 }

@@ -86,7 +86,7 @@ fn what_is_in_doubt_is_on_disk_before_the_hub_can_hear_it() {
     let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
     let hub = state["hubs"].as_object().unwrap().values().next().unwrap();
     assert_eq!(
-        (hub["known"].as_object().unwrap().len(), hub["unconfirmed"].as_object().unwrap().len()),
+        (hub["acknowledged"].as_object().unwrap().len(), hub["unconfirmed"].as_object().unwrap().len()),
         (0, 4)
     );
 }

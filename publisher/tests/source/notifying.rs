@@ -297,7 +297,7 @@ fn a_second_notify_waits_for_the_first_and_then_has_nothing_to_send() {
     let mut line = String::new();
     BufReader::new(second.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let holder = format!("waiting for another resync-source, process {} [", first.id());
-    assert!(line.contains(&holder) && line.contains("which tells the same hub"), "{line}");
+    assert!(line.contains(&holder) && line.contains("which notifies the same hub"), "{line}");
     stream.write_all(ACCEPTED.as_bytes()).unwrap();
     assert!(first.wait().unwrap().success());
     let second = Run::from(second.wait_with_output().unwrap()).succeeded();

@@ -1,0 +1,410 @@
+//! Flags, and their environment variables.
+
+use std::{
+    ffi::OsString,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bytesize::ByteSize;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use resync_common::completions::{Completions, Man};
+use resync_core::{
+    digest::Algorithm,
+    lint::{MAX_DOCUMENTS, MAX_REQUESTS},
+};
+use resync_publisher::{
+    BaseUrl, Error, HubUrl, Settings, UrlError,
+    check::PACKAGE_BYTES,
+    config::{self, Config},
+    notify::Token,
+    state::{State, set_folders},
+};
+
+use super::Failure;
+
+/// Turns a folder of files into a ResourceSync Source and notifies its hubs of changes.
+#[derive(Debug, Parser)]
+#[command(name = "resync-source", version, arg_required_else_help = true, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// What to log on stderr: off, error, warn, info, debug, trace, or a filter such as `resync_publisher=debug`
+    #[arg(long, global = true, env = "RESYNC_SOURCE_LOG", default_value = "warn", value_name = "FILTER")]
+    pub(crate) log: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write a commented source.toml; asks for missing values
+    Init(InitArgs),
+    /// Write or update the documents for the files of a folder
+    Build(BuildArgs),
+    /// Notify the hubs of resources and documents that changed
+    Notify(NotifyArgs),
+    /// Build, then notify
+    Publish {
+        #[command(flatten)]
+        build: BuildArgs,
+        #[command(flatten)]
+        token: TokenArgs,
+    },
+    /// Build and notify now and whenever a file changes, until it is stopped
+    Watch {
+        #[command(flatten)]
+        build: BuildArgs,
+        #[command(flatten)]
+        tokens: Tokens,
+        /// How often to look at all files, in case an event was missed
+        #[arg(long, env = "RESYNC_SOURCE_RESCAN", value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
+        rescan: Duration,
+    },
+    /// Build, then pack every resource into a Resource Dump, or every change since the last one into a Change Dump
+    Dump {
+        #[command(flatten)]
+        build: BuildArgs,
+        /// Pack the changes, not the resources
+        #[arg(long, env = "RESYNC_SOURCE_CHANGES")]
+        changes: bool,
+    },
+    /// Serve the files, the documents and the topic URIs over HTTP
+    Serve(ServeArgs),
+    /// Check a document, a folder or a whole site against the rules; exit code 1 if one is broken
+    Check(CheckArgs),
+    /// Show what was built, and what waits for each hub
+    Status(StatusArgs),
+    /// Print completions for a shell
+    Completions(Completions),
+    /// Write man pages into a folder
+    Man(Man),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutArgs {
+    /// The folder of the site: documents, and the state in `.resync-source`
+    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// The configuration file; --out overrides its `out` [default: source.toml, if it exists and --out is not given]
+    #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, env = "RESYNC_SOURCE_JSON")]
+    pub(crate) json: bool,
+}
+
+impl OutArgs {
+    /// The configuration, if that names the site.
+    fn config(&self) -> Result<Option<Config>, Failure> {
+        let found = || Some(PathBuf::from(config::FILE)).filter(|path| path.exists());
+        match (&self.config, &self.out) {
+            (Some(path), None) => Ok(Some(Config::load(path)?)),
+            (Some(path), Some(out)) => Ok(Some(Config::load(path)?.at(out))),
+            (None, Some(_)) => Ok(None),
+            (None, None) => Ok(Some(Config::load(&found().ok_or(Failure::NoSite)?)?)),
+        }
+    }
+
+    /// The configuration file, which need not exist.
+    fn file(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| config::FILE.into())
+    }
+
+    /// Where to add a hub: in the configuration, or by a flag if there is none.
+    pub(crate) fn place_of_hubs(&self) -> String {
+        let is_configured = self.config.is_some() || self.out.is_none();
+        place_of_hubs(is_configured.then(|| self.file()).as_deref())
+    }
+
+    /// The folder of the site.
+    pub(crate) fn out(&self) -> Result<PathBuf, Failure> {
+        match (&self.out, self.config()?) {
+            (Some(out), _) => Ok(out.clone()),
+            (None, Some(config)) => Ok(config.out),
+            (None, None) => Err(Failure::NoSite),
+        }
+    }
+
+    /// The folders of the sets that have been built, at least one.
+    pub(crate) fn outs(&self) -> Result<Vec<PathBuf>, Failure> {
+        outs_of(&self.out()?)
+    }
+}
+
+/// The folders of the sets of a site that have been built, at least one.
+pub(crate) fn outs_of(out: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let outs = set_folders(out)?;
+    if outs.is_empty() { Err(Error::NotBuilt { out: out.to_owned() }.into()) } else { Ok(outs) }
+}
+
+fn place_of_hubs(configuration: Option<&Path>) -> String {
+    configuration
+        .map_or_else(|| "with --hub URL".to_owned(), |file| format!("in `hubs` of {}", file.display()))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The file to write
+    #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE", default_value = config::FILE)]
+    pub(crate) config: PathBuf,
+    /// The folder whose files are the resources
+    #[arg(long, env = "RESYNC_SOURCE_DIR", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// The URL under which that folder is published
+    #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// The folder of the site [default: site, beside the file]
+    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// A hub (repeatable)
+    #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
+    pub(crate) hub: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// The folder whose files are the resources; without it and --base-url, the settings of the last build apply
+    #[arg(env = "RESYNC_SOURCE_DIR", value_name = "DIR", requires = "base_url")]
+    directory: Option<PathBuf>,
+    /// The URL under which that folder is published
+    #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL", requires = "directory")]
+    base_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) out: OutArgs,
+    /// Hashes in the Resource List: md5, sha-1, sha-256 (repeatable) [default: those of the last build, at first sha-256]
+    #[arg(long, env = "RESYNC_SOURCE_HASH", value_name = "ALGORITHM", value_delimiter = ',')]
+    hash: Vec<Algorithm>,
+    /// A hub for both notification channels (repeatable) [default: those of the last build, at first none]
+    #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
+    hub: Vec<String>,
+    /// Remove all hubs, and with them the channels
+    #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
+    no_hub: bool,
+    /// Build the site from this configuration although it belongs to another one; sets that this one does not list are removed
+    // No variable for this: it would apply to every run.
+    #[arg(long)]
+    pub(crate) take_over: bool,
+}
+
+/// The settings of a build, and which of them come from the last build.
+#[derive(Clone, Debug)]
+pub(crate) struct SetSettings {
+    pub(crate) settings: Settings,
+    /// The hubs are those of the last build.
+    pub(crate) hubs_from_last_build: bool,
+    /// The hash algorithms are those of the last build.
+    pub(crate) hash_from_last_build: bool,
+}
+
+/// What a command builds. The configuration is read once, at its begin.
+#[derive(Clone, Debug)]
+pub(crate) struct BuildRequest {
+    /// The folder of the site.
+    pub(crate) out: PathBuf,
+    /// Each set with the folder of its documents.
+    pub(crate) sets: Vec<(PathBuf, SetSettings)>,
+    /// The configuration file, if any.
+    configuration: Option<PathBuf>,
+    /// Whether that lists all sets of the site: not with --out, which names another site.
+    names_all: bool,
+}
+
+impl BuildRequest {
+    /// The folder of the site whose sets a configuration lists, and that file.
+    pub(crate) fn configured_site(&self) -> Option<(PathBuf, PathBuf)> {
+        let configuration = self.configuration.clone().filter(|_| self.names_all)?;
+        Some((self.out.clone(), configuration))
+    }
+
+    /// Where to add a hub.
+    pub(crate) fn place_of_hubs(&self) -> String {
+        place_of_hubs(self.configuration.as_deref())
+    }
+}
+
+impl BuildArgs {
+    /// What is to be built: a configuration, overridden by flags, or flags alone.
+    pub(crate) fn build_request(&self) -> Result<BuildRequest, Failure> {
+        let Some(config) = (if self.directory.is_some() { None } else { self.out.config()? }) else {
+            let out = self.out.out.clone().ok_or(Failure::NoSite)?;
+            let sets = vec![(out.clone(), self.settings(&out)?)];
+            return Ok(BuildRequest { out, sets, configuration: None, names_all: false });
+        };
+        let sets = config.sets.into_iter().map(|(out, settings)| {
+            let settings = self.override_in(settings)?;
+            Ok((out, SetSettings { settings, hubs_from_last_build: false, hash_from_last_build: false }))
+        });
+        Ok(BuildRequest {
+            out: config.out,
+            sets: sets.collect::<Result<_, Failure>>()?,
+            configuration: Some(self.out.file()),
+            names_all: self.out.out.is_none(),
+        })
+    }
+
+    /// The settings of the flags, over those of the last build.
+    fn settings(&self, out: &Path) -> Result<SetSettings, Failure> {
+        let stored = State::load_if_built(out)?.map(|state| state.settings);
+        let known = stored.is_some();
+        let settings = match (stored, &self.directory, &self.base_url) {
+            (Some(stored), Some(directory), Some(base)) => {
+                Settings { directory: directory.clone(), base_url: BaseUrl::parse(base)?, ..stored }
+            }
+            (None, Some(directory), Some(base)) => Settings::new(directory, BaseUrl::parse(base)?),
+            (Some(stored), ..) => stored,
+            (None, ..) => return Err(Error::NotBuilt { out: out.to_owned() }.into()),
+        };
+        let settings = self.override_in(settings)?;
+        Ok(SetSettings {
+            settings,
+            hubs_from_last_build: known && self.keeps_hubs(),
+            hash_from_last_build: known && self.hash.is_empty(),
+        })
+    }
+
+    fn keeps_hubs(&self) -> bool {
+        self.hub.is_empty() && !self.no_hub
+    }
+
+    fn override_in(&self, mut settings: Settings) -> Result<Settings, UrlError> {
+        if !self.keeps_hubs() {
+            settings.hubs.clear();
+        }
+        let settings = settings.hashes(self.hash.iter().copied());
+        let mut hubs = self.hub.iter();
+        hubs.try_fold(settings, |settings, hub| HubUrl::parse(hub).map(|hub| settings.hub(hub)))
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min
+    #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    pub(crate) retry: Duration,
+    #[command(flatten)]
+    pub(crate) tokens: Tokens,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tokens {
+    /// Bearer token for the hub, which must cover both topics, resync/changes/ and resync/framework/ below the base URL; with several hubs `HUB_URL=TOKEN`
+    /// (repeatable)
+    #[arg(
+        long,
+        env = "RESYNC_SOURCE_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        value_delimiter = ' '
+    )]
+    pub(crate) token: Vec<Token>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NotifyArgs {
+    #[command(flatten)]
+    pub(crate) out: OutArgs,
+    /// Skip the Change Notification of this number, which a hub has refused, and send later ones; `status` shows the number
+    #[arg(long, env = "RESYNC_SOURCE_SKIP", value_name = "NUMBER")]
+    pub(crate) skip: Option<u64>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) out: OutArgs,
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, env = "RESYNC_SOURCE_LISTEN", default_value = "127.0.0.1:8090", value_name = "ADDR")]
+    pub(crate) listen: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) out: OutArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Files, the folder of a site, or the URL of a document, best of a Source Description; Change Notifications in the order they were sent
+    /// [default: the site that --out or the configuration names]
+    #[arg(env = "RESYNC_SOURCE_CHECK", value_name = "FILE|DIR|URL")]
+    targets: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) out: OutArgs,
+    /// The URL under which the folder is published [default: that of the last build, or of its Source Description]
+    #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Time limit for the check of a URL, such as 90s or 1h
+    #[arg(long, env = "RESYNC_SOURCE_DEADLINE", value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub(crate) deadline: Duration,
+    /// Maximum number of requests of a check, for documents, packages and topics
+    #[arg(long, env = "RESYNC_SOURCE_MAX_REQUESTS", value_name = "NUMBER", default_value_t = MAX_REQUESTS)]
+    pub(crate) max_requests: usize,
+    /// Maximum number of documents of a check
+    #[arg(long, env = "RESYNC_SOURCE_MAX_DOCUMENTS", value_name = "NUMBER", default_value_t = MAX_DOCUMENTS)]
+    pub(crate) max_documents: usize,
+    /// Maximum bytes of packages that the check of a URL fetches, such as 500MB; 0 for none
+    #[arg(long, env = "RESYNC_SOURCE_PACKAGES", value_name = "BYTES", default_value_t = ByteSize(PACKAGE_BYTES))]
+    pub(crate) packages: ByteSize,
+}
+
+impl CheckArgs {
+    /// What is to be checked, at least one.
+    pub(crate) fn targets(&self) -> Result<Vec<OsString>, Failure> {
+        if self.targets.is_empty() { Ok(vec![self.out.out()?.into()]) } else { Ok(self.targets.clone()) }
+    }
+}
+
+impl Cli {
+    /// The command line of this process. An environment variable that is empty counts as absent.
+    pub(crate) fn of_process() -> Self {
+        let mut command = without_empty_variables(Self::command());
+        let matches = command.get_matches_mut();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+}
+
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &std::ffi::OsStr| {
+        std::env::var_os(name).is_some_and(|value| value.to_str().is_some_and(|text| text.trim().is_empty()))
+    };
+    command
+        .mut_args(
+            |argument| {
+                if argument.get_env().is_some_and(is_empty) { argument.env(None) } else { argument }
+            },
+        )
+        .mut_subcommands(without_empty_variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_but_take_over_has_an_environment_variable() {
+        let is_for_packagers =
+            |command: &&clap::Command| ["completions", "man"].contains(&command.get_name());
+        for command in Cli::command().get_subcommands().filter(|command| !is_for_packagers(command)) {
+            for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
+                if argument.get_id() == "take_over" {
+                    assert_eq!(argument.get_env(), None);
+                    continue;
+                }
+                let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
+                assert!(
+                    variable.is_some_and(|name| name.starts_with("RESYNC_SOURCE_")),
+                    "{}",
+                    argument.get_id()
+                );
+            }
+        }
+    }
+}

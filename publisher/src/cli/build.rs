@@ -1,0 +1,281 @@
+//! `build`, `publish` and `dump`: builds all sets of a site.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, thread::available_parallelism};
+
+use indicatif::MultiProgress;
+use resync_publisher::{
+    Error,
+    blocking::unblocked,
+    publish::{self, Build, BuildMode, Built, Claim, DueDumps, Dump, RetireFailure, claim, clear, describe},
+    status,
+};
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use super::{
+    Failure,
+    arguments::{BuildArgs, BuildRequest, SetSettings, TokenArgs, outs_of},
+    failed_set, json,
+    notify::{NotifyReport, notify_all},
+    print, print_json,
+    progress::Bar,
+    sets::{self, print_failure},
+    text,
+};
+
+/// As many sets are built at once as there are cores, within these bounds: a set that waits for another process does not delay others, and each hashes on all
+/// cores.
+const BUILDS: (usize, usize) = (2, 8);
+
+/// What a build of all sets did, for a person and for a script.
+#[derive(Default)]
+pub(super) struct BuildReport {
+    /// With the name of the set if there are several.
+    lines: Vec<(Option<String>, String)>,
+    sets: Vec<Value>,
+    has_maintenance_failures: bool,
+    failed: Vec<Failure>,
+    /// The sets that were built, and those that were not.
+    pub(super) built: Vec<(PathBuf, SetSettings)>,
+    unbuilt: Vec<PathBuf>,
+    /// The claim of a configuration that lists all sets.
+    pub(super) claim: Option<Claim>,
+}
+
+impl BuildReport {
+    fn add_built(&mut self, set_settings: &SetSettings, built: &Built) {
+        let name = name_of(set_settings);
+        for line in text::warnings(built) {
+            eprintln!("warning: {}", text::of_set(name, &line));
+        }
+        self.lines.push((name.map(str::to_owned), text::built(built, set_settings)));
+        self.sets.push(json::built(name, built));
+        self.has_maintenance_failures |= !built.failures.is_empty();
+    }
+
+    /// A set that cannot be built. The failure of an only set is the outcome of the command.
+    fn add_failure(&mut self, name: Option<&str>, failure: Failure) {
+        print_failure(name, &failure);
+        self.failed.push(failure);
+    }
+
+    /// A set that the configuration no longer lists and that cannot be retired.
+    fn add_retire_failure(&mut self, RetireFailure { out, error }: RetireFailure) {
+        let name = out.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.sets.push(failed_set(name.as_deref(), &error));
+        self.add_failure(name.as_deref(), Failure::Retire(error));
+        self.unbuilt.push(out);
+    }
+
+    /// The outcome of the command. It is returned last, so that hubs are notified of what was built.
+    pub(super) fn outcome(&mut self) -> Result<(), Failure> {
+        let failed = std::mem::take(&mut self.failed);
+        sets::sum(failed, self.sets.len(), "could not be built; the others were published")?;
+        if self.has_maintenance_failures { Err(Failure::Maintenance) } else { Ok(()) }
+    }
+
+    /// Adds something to the line of a set.
+    fn add_to_line(&mut self, name: Option<&str>, more: String) {
+        match self.lines.iter_mut().find(|(known, _)| name.is_none() || known.as_deref() == name) {
+            Some((_, line)) => *line = format!("{line} · {more}"),
+            None => self.lines.push((name.map(str::to_owned), more)),
+        }
+    }
+
+    /// Adds what came of notifying the hubs.
+    fn add_notified(&mut self, notify_report: &NotifyReport) {
+        for (name, line) in notify_report.lines() {
+            self.add_to_line(name, line);
+        }
+    }
+
+    /// Makes the dumps that are due; says whether there was one.
+    async fn make_due_dumps(&mut self) -> bool {
+        let mut is_any = false;
+        for (out, set_settings) in self.built.clone() {
+            let claim = self.claim.clone();
+            let dumping = unblocked(move || {
+                let bar = Bar::new();
+                DueDumps::new(&out).claim(claim.as_ref()).progress(&|step| bar.show(step)).make()
+            });
+            let maintenance = dumping.await;
+            let name = name_of(&set_settings);
+            for failure in &maintenance.failures {
+                eprintln!("warning: {}", text::of_set(name, &text::failure(failure)));
+            }
+            self.has_maintenance_failures |= !maintenance.failures.is_empty();
+            self.sets
+                .iter_mut()
+                .filter(|set| set["set"].as_str() == name)
+                .for_each(|set| json::add(set, &maintenance));
+            if !maintenance.written.is_empty() {
+                self.add_to_line(name, text::maintenance(&maintenance));
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
+    /// Prints it, with more values in JSON.
+    pub(super) fn print(
+        self,
+        is_json: bool,
+        more: impl IntoIterator<Item = (&'static str, Vec<Value>)>,
+    ) -> Result<(), Failure> {
+        if !is_json {
+            let lines: Vec<_> =
+                self.lines.iter().map(|(name, line)| text::of_set(name.as_deref(), line)).collect();
+            return if lines.is_empty() { Ok(()) } else { print(&lines.join("\n")) };
+        }
+        let mut object = json!({ "sets": self.sets });
+        for (key, values) in more {
+            object[key] = json!(values);
+        }
+        print_json(&object)
+    }
+}
+
+fn name_of(set_settings: &SetSettings) -> Option<&str> {
+    set_settings.settings.root.as_ref().map(|root| root.name.as_str())
+}
+
+/// Builds the sets, some at once, and returns the results in their order.
+async fn build_each(
+    sets: &[(PathBuf, SetSettings)],
+    claim: Option<&Claim>,
+    mode: BuildMode,
+) -> Vec<Result<Built, Error>> {
+    let (fewest, most) = BUILDS;
+    let permits =
+        Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from).clamp(fewest, most)));
+    let bars = MultiProgress::new();
+    let mut building = JoinSet::new();
+    for (position, (out, set_settings)) in sets.iter().enumerate() {
+        let (settings, place, claimed) = (set_settings.settings.clone(), out.clone(), claim.cloned());
+        let (permits, bars) = (Arc::clone(&permits), bars.clone());
+        building.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = permits.acquire_owned().await;
+            let built = unblocked(move || {
+                let bar = Bar::among(&bars);
+                let progress = |step| bar.show(step);
+                Build::new(&settings, &place).claim(claimed.as_ref()).mode(mode).progress(&progress).run()
+            });
+            (position, built.await)
+        });
+    }
+    let built: BTreeMap<_, _> = building.join_all().await.into_iter().collect();
+    built.into_values().collect()
+}
+
+/// Builds all sets, and lists them in the Source Description.
+pub(super) async fn all(
+    arguments: &BuildArgs,
+    build_request: BuildRequest,
+    mode: BuildMode,
+) -> Result<BuildReport, Failure> {
+    let site = build_request.configured_site();
+    let sets = build_request.sets;
+    let are_several = sets.len() > 1;
+    let mut report = BuildReport::default();
+    if let Some((site, configuration)) = site.clone() {
+        let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
+        let takes_over = arguments.take_over;
+        let claimed = unblocked(move || claim(&site, &configuration, &staying, takes_over)).await?;
+        report.claim = Some(claimed);
+    }
+    let built = build_each(&sets, report.claim.as_ref(), mode).await;
+    for ((out, set_settings), built) in sets.into_iter().zip(built) {
+        match built {
+            Ok(built) => {
+                report.add_built(&set_settings, &built);
+                report.built.push((out, set_settings));
+            }
+            Err(error) => {
+                let name = name_of(&set_settings);
+                report.sets.push(failed_set(name, &error));
+                report.add_failure(name, error.into());
+                report.unbuilt.push(out);
+            }
+        }
+    }
+    if are_several {
+        for (out, set_settings) in report.built.clone() {
+            if let Err(error) = unblocked(move || describe(&out)).await {
+                report.add_failure(name_of(&set_settings), error.into());
+            }
+        }
+    }
+    // The Source Description no longer lists the retired sets.
+    if let Some((site, _)) = site.filter(|_| report.failed.is_empty()) {
+        unblocked(move || clear(&site)).await?;
+    }
+    for one in report.claim.as_ref().map_or(Vec::new(), |claim| claim.retire_failures().to_vec()) {
+        report.add_retire_failure(one);
+    }
+    Ok(report)
+}
+
+pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
+    let build_request = arguments.build_request()?;
+    let (site, place_of_hubs) = (build_request.out.clone(), build_request.place_of_hubs());
+    let mut built = all(arguments, build_request, BuildMode::WithoutDumps).await?;
+    let is_json = arguments.out.json;
+    // Why a set was not built has been printed.
+    let outs = match outs_of(&site) {
+        Ok(outs) => outs,
+        Err(none) => {
+            let failures = built.outcome();
+            return built.print(is_json, []).and(failures).and(Err(none));
+        }
+    };
+    let outs: Vec<_> =
+        outs.into_iter().filter(|out| !built.unbuilt.contains(out) || status(out).is_ok()).collect();
+    let (statuses, _) = sets::each(&outs, status);
+    let has_hubs = statuses.len() < outs.len() || statuses.iter().any(|set| !set.hubs.is_empty());
+    if !has_hubs {
+        built.make_due_dumps().await;
+        let failures = built.outcome();
+        if let Some((_, last)) = built.lines.last_mut() {
+            last.push_str(" · no hub to notify; add one ");
+            last.push_str(&place_of_hubs);
+        }
+        return built.print(is_json, [("hubs", Vec::new()), ("notify_failures", Vec::new())]).and(failures);
+    }
+    let mut notify_report = notify_all(&outs, token).await;
+    built.add_notified(&notify_report);
+    // Dumps can take hours: the hubs are notified of the changes before, and of the dumps after.
+    if built.make_due_dumps().await {
+        let of_dumps = notify_all(&outs, token).await.only_changes();
+        built.add_notified(&of_dumps);
+        notify_report = notify_report.then(of_dumps);
+    }
+    let failures = built.outcome();
+    built.print(is_json, notify_report.json())?;
+    failures.and(notify_report.outcome)
+}
+
+pub(super) async fn dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {
+    let mut report = all(arguments, arguments.build_request()?, BuildMode::Full).await?;
+    let failures = report.outcome();
+    let what = if changes { Dump::Changes } else { Dump::Resources };
+    let (mut dumps, mut failed) = (Vec::new(), Vec::new());
+    let sets = std::mem::take(&mut report.built);
+    let all = sets.len();
+    for (out, set_settings) in sets {
+        let dumped = unblocked(move || {
+            let bar = Bar::new();
+            publish::dump(&out, what, &|step| bar.show(step))
+        });
+        match dumped.await {
+            Ok(dumped) => {
+                report.add_to_line(name_of(&set_settings), text::dumped(what, &dumped));
+                dumps.push(json::dumped(name_of(&set_settings), &dumped));
+            }
+            Err(error) => failed.push((name_of(&set_settings).map(str::to_owned), error.into())),
+        }
+    }
+    let outcome = sets::outcome(failed, all, "could not be packed");
+    report.print(arguments.out.json, [("dumps", dumps)])?;
+    failures.and(outcome)
+}

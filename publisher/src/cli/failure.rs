@@ -1,0 +1,73 @@
+//! Why a command failed, and its exit code.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use resync_publisher::{Error, UrlError, config::ConfigError};
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(
+        "no site given; use --out FOLDER or --config FILE, or run `resync-source init` to write a source.toml here"
+    )]
+    NoSite,
+    #[error("{0} is missing, and there is no terminal to ask; give it with {1}")]
+    NotAsked(&'static str, &'static str),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    #[error(transparent)]
+    Publisher(#[from] Error),
+    #[error("cannot remove this set, which the configuration no longer lists: {0}")]
+    Retire(Arc<Error>),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+    #[error("--log `{0}` is not a filter; use off, error, warn, info, debug, trace, or target=level")]
+    Log(String),
+    #[error("cannot write to stdout: {0}")]
+    Output(#[from] io::Error),
+    #[error(transparent)]
+    Man(io::Error),
+    #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
+    NotRefused(u64),
+    /// The answer of each hub has been printed.
+    #[error("{failed} of {all} hubs could not be notified")]
+    Hubs { failed: usize, all: usize },
+    /// Each failure has been printed; `code` is that of all of them, or else 1.
+    #[error("{failed} of {all} sets {what}")]
+    Sets { failed: usize, all: usize, what: &'static str, code: u8 },
+    /// Each warning has been printed.
+    #[error("the lists are published, but due archives or dumps failed; see the warnings")]
+    Maintenance,
+    /// Each has been printed.
+    #[error("rules are broken")]
+    Rules,
+    #[error("the check could not be completed: {0}")]
+    EndedEarly(String),
+}
+
+impl Failure {
+    /// 2 for wrong usage, 64 for a configuration that cannot work, 66 for one that cannot be read, else 1.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Sets { code, .. } => *code,
+            Self::NoSite | Self::NotAsked(..) => 2,
+            Self::Config(ConfigError::Io { action: "read", .. }) => 66,
+            Self::Url(_)
+            | Self::Config(ConfigError::Syntax { .. } | ConfigError::Problems { .. })
+            | Self::Log(_)
+            | Self::Publisher(
+                Error::CollectionInSite { .. }
+                | Error::Ignore { .. }
+                | Error::OfAnother { .. }
+                | Error::TakenOver { .. }
+                | Error::NoHub { .. }
+                | Error::WhoseToken { .. }
+                | Error::BadToken
+                | Error::NoBaseUrl { .. },
+            ) => 64,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The command line: flags, what each command does, and how it reports.
+
+mod arguments;
+mod build;
+mod failure;
+mod findings;
+mod init;
+mod json;
+mod notify;
+mod progress;
+mod sets;
+mod show;
+mod text;
+mod watch;
+
+use std::io::{self, Write as _};
+
+use clap::CommandFactory as _;
+use resync_publisher::publish::BuildMode;
+use serde_json::Value;
+
+use self::arguments::Command;
+pub(crate) use self::{arguments::Cli, failure::Failure};
+
+pub(crate) async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Init(arguments) => init::run(arguments),
+        Command::Build(arguments) => {
+            let mut report = build::all(&arguments, arguments.build_request()?, BuildMode::Full).await?;
+            let outcome = report.outcome();
+            report.print(arguments.out.json, []).and(outcome)
+        }
+        Command::Notify(arguments) => notify::run(&arguments).await,
+        Command::Publish { build, token } => build::publish(&build, &token).await,
+        Command::Dump { build, changes } => build::dump(&build, changes).await,
+        Command::Watch { build, tokens, rescan } => watch::run(&build, tokens.token, rescan).await,
+        Command::Serve(arguments) => show::serve(arguments).await,
+        Command::Check(arguments) => show::check(&arguments).await,
+        Command::Status(arguments) => show::status(&arguments),
+        Command::Completions(wanted) => print(&wanted.script(Cli::command())),
+        Command::Man(wanted) => wanted.write(Cli::command()).map_err(Failure::Man),
+    }
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    print(&serde_json::to_string_pretty(value).map_err(io::Error::from)?)
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(line: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// A set that failed, in the JSON of a command.
+fn failed_set(name: Option<&str>, error: &dyn std::fmt::Display) -> Value {
+    serde_json::json!({ "set": name, "error": error.to_string() })
+}

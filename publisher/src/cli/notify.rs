@@ -1,0 +1,175 @@
+//! `notify`: notifies the hubs of all sets, tries again as long as requested, and reports.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use resync_common::backoff::Backoff;
+use resync_publisher::{
+    Error,
+    notify::{self, HubReport, Outcome, Token, notify, tokens_for},
+    state::State,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{
+    Failure,
+    arguments::{NotifyArgs, TokenArgs},
+    failed_set, json, print, print_json, sets, text,
+};
+
+/// The pauses between attempts double from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(300);
+
+pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
+    let outs = arguments.out.outs()?;
+    if let Some(number) = arguments.skip {
+        skip_refused(&outs, number)?;
+    }
+    let notify_report = notify_all(&outs, &arguments.token).await;
+    if arguments.out.json {
+        let object = notify_report.json().into_iter().map(|(key, values)| (key.to_owned(), json!(values)));
+        print_json(&Value::Object(object.collect()))?;
+    } else {
+        for (name, line) in notify_report.lines() {
+            print(&text::of_set(name, &line))?;
+        }
+    }
+    notify_report.outcome
+}
+
+/// Omits a Change Notification for the hubs that have refused it.
+fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
+    let (skipped, failed) = sets::each(outs, |out| notify::skip(out, number));
+    let hubs = skipped.concat();
+    for hub in &hubs {
+        eprintln!("skipped Change Notification {number} for {hub}");
+    }
+    if !hubs.is_empty() {
+        return Ok(());
+    }
+    sets::outcome(failed, outs.len(), "cannot be read").and(Err(Failure::NotRefused(number)))
+}
+
+/// What came of notifying the hubs of all sets.
+pub(super) struct NotifyReport {
+    /// The hubs of each set, with its name if there are several.
+    reports: Vec<(Option<String>, Vec<HubReport>)>,
+    /// The sets whose hubs could not be notified for another reason.
+    failures: Vec<Value>,
+    /// Whether the reports have been printed.
+    is_printed: bool,
+    /// The outcome of the command.
+    pub(super) outcome: Result<(), Failure>,
+}
+
+impl NotifyReport {
+    /// No hub was notified.
+    fn none(failure: Failure) -> Self {
+        Self { reports: Vec::new(), failures: Vec::new(), is_printed: false, outcome: Err(failure) }
+    }
+
+    /// The reports of each set, unless they have been printed.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (Option<&str>, String)> {
+        let reports = self.reports.iter().filter(|_| !self.is_printed);
+        reports.map(|(name, hubs)| (name.as_deref(), text::reports(hubs)))
+    }
+
+    /// Without the sets that had nothing new for any hub.
+    pub(crate) fn only_changes(mut self) -> Self {
+        self.reports.retain(|(_, hubs)| {
+            hubs.iter().any(|hub| !matches!(hub.outcome, Outcome::NothingChanged) || hub.sent > 0)
+        });
+        self
+    }
+
+    /// With what came of notifying the same sets again.
+    pub(crate) fn then(self, mut next: Self) -> Self {
+        next.reports.splice(0..0, self.reports);
+        next
+    }
+
+    /// In JSON.
+    pub(crate) fn json(&self) -> [(&'static str, Vec<Value>); 2] {
+        let hubs = self
+            .reports
+            .iter()
+            .flat_map(|(name, hubs)| hubs.iter().map(|report| json::hub(name.as_deref(), report)));
+        [("hubs", hubs.collect()), ("notify_failures", self.failures.clone())]
+    }
+}
+
+/// Notifies the hubs of the sets in `outs`. Prints failures.
+pub(super) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> NotifyReport {
+    let tokens = match tokens_for(outs, &token.tokens.token) {
+        Ok(tokens) => tokens,
+        Err(error) => return NotifyReport::none(error.into()),
+    };
+    let begun = Instant::now();
+    let mut pauses = Backoff::new(FIRST_PAUSE, LAST_PAUSE).exact();
+    loop {
+        let Attempt { reports, failures } = attempt(outs, &tokens).await;
+        let pause = pauses.after_failure();
+        let hubs = || reports.iter().flat_map(|(_, hubs)| hubs);
+        let (all, failed) =
+            (hubs().count(), hubs().filter(|report| matches!(report.outcome, Outcome::Failed(_))).count());
+        let is_over = failed == 0 || begun.elapsed() + pause > token.retry;
+        if failed > 0 {
+            for (name, hubs) in &reports {
+                eprintln!("{}", text::of_set(name.as_deref(), &text::reports(hubs)));
+            }
+        }
+        if !is_over {
+            eprintln!("trying again in {} s", pause.as_secs());
+            tokio::time::sleep(pause).await;
+            continue;
+        }
+        let of_hubs = if failed > 0 { Err(Failure::Hubs { failed, all }) } else { Ok(()) };
+        return NotifyReport {
+            is_printed: failed > 0,
+            failures: failures.iter().map(|(name, failure)| failed_set(name.as_deref(), failure)).collect(),
+            outcome: sets::outcome(failures, outs.len(), "could not be announced to hubs").and(of_hubs),
+            reports,
+        };
+    }
+}
+
+/// What came of one attempt, with the names of the sets if there are several.
+struct Attempt {
+    reports: Vec<(Option<String>, Vec<HubReport>)>,
+    failures: Vec<(Option<String>, Failure)>,
+}
+
+/// Notifies the hubs of all sets at once. A set that fails, or whose hub is slow, does not affect others.
+async fn attempt(outs: &[PathBuf], tokens: &[Token]) -> Attempt {
+    let is_retired = |out: &PathBuf| State::load(out).is_ok_and(|state| state.retired.is_some());
+    let (retired, staying): (Vec<_>, Vec<_>) =
+        outs.iter().cloned().enumerate().partition(|(_, out)| is_retired(out));
+    let mut all = BTreeMap::new();
+    // The hubs of retired sets come last: the others update the Source Description, which no longer lists these.
+    for sets in [staying, retired] {
+        let mut notifying = JoinSet::new();
+        for (position, out) in sets {
+            let tokens = tokens.to_vec();
+            notifying.spawn(async move { (position, notify(&out, &tokens).await) });
+        }
+        all.extend(notifying.join_all().await);
+    }
+    let (mut reports, mut failures, mut without) = (Vec::new(), Vec::new(), None);
+    for (out, notified) in outs.iter().zip(all.into_values()) {
+        let name = sets::name_in(outs, out);
+        match notified {
+            Ok(hubs) => reports.push((name, hubs)),
+            Err(error @ Error::NoHub { .. }) => without = Some((name, error.into())),
+            Err(error) => failures.push((name, error.into())),
+        }
+    }
+    if reports.is_empty() && failures.is_empty() {
+        failures.extend(without);
+    }
+    Attempt { reports, failures }
+}

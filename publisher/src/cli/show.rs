@@ -1,0 +1,91 @@
+//! `serve`, `check` and `status`: what a site shows to others and to its operator.
+
+use std::io;
+
+use resync_common::{logging::takes_colour, signals};
+use resync_publisher::{BaseUrl, check, serve, status as status_of};
+use serde_json::json;
+
+use super::{
+    Failure,
+    arguments::{CheckArgs, ServeArgs, StatusArgs},
+    failed_set,
+    findings::Text,
+    print, print_json,
+    progress::Bar,
+    sets::{self, print_failure},
+    text,
+};
+
+pub(super) async fn serve(arguments: ServeArgs) -> Result<(), Failure> {
+    let out = arguments.out.out()?;
+    let outs = arguments.out.outs()?;
+    let (built, failed) = sets::each(&outs, status_of);
+    if built.is_empty() {
+        return sets::outcome(failed, outs.len(), "cannot be read");
+    }
+    for (name, failure) in &failed {
+        print_failure(name.as_deref(), failure);
+    }
+    let stop = signals::stop()?;
+    let listener = tokio::net::TcpListener::bind(arguments.listen)
+        .await
+        .map_err(|error| Failure::Listen(arguments.listen, error))?;
+    let address = listener.local_addr()?;
+    let mut documents = built.iter().flat_map(|set| &set.documents);
+    let start = documents.find(|document| document.capability == "description").map(|start| &start.url);
+    if arguments.out.json {
+        let sets: Vec<_> =
+            built.iter().map(|set| json!({"directory": set.directory, "base_url": set.base_url})).collect();
+        let listening = format!("http://{address}");
+        print_json(&json!({"listening": listening, "serving": sets, "source_description": start}))?;
+    } else {
+        let sets: Vec<_> = built.iter().map(|set| format!("{} as {}", set.directory, set.base_url)).collect();
+        print(&format!("listening on http://{address}, serving {}", sets.join(", ")))?;
+        start.map_or(Ok(()), |start| print(&format!("Source Description: {start}")))?;
+    }
+    Ok(serve::serve(listener, out, stop).await?)
+}
+
+pub(super) async fn check(arguments: &CheckArgs) -> Result<(), Failure> {
+    let targets = arguments.targets()?;
+    let targets = targets.iter().map(|target| check::Target::parse(target)).collect::<Result<Vec<_>, _>>()?;
+    let options = check::Options {
+        base_url: arguments.base_url.as_deref().map(BaseUrl::parse).transpose()?,
+        deadline: arguments.deadline,
+        requests: arguments.max_requests,
+        documents: arguments.max_documents,
+        packages: arguments.packages.as_u64(),
+    };
+    let bar = Bar::new();
+    let checking = check::check(&targets, &options, move |progress| bar.show_check(progress)).await;
+    let findings = checking?;
+    if arguments.out.json {
+        print_json(&findings)?;
+    } else {
+        print(&Text::new(&findings, takes_colour(&io::stdout())).to_string())?;
+    }
+    match findings.ended_early {
+        Some(reason) => Err(Failure::EndedEarly(reason)),
+        None if findings.conforming => Ok(()),
+        None => Err(Failure::Rules),
+    }
+}
+
+pub(super) fn status(arguments: &StatusArgs) -> Result<(), Failure> {
+    let outs = arguments.out.outs()?;
+    let (built, failed) = sets::each(&outs, status_of);
+    if arguments.out.json {
+        let failed = failed.iter().map(|(name, failure)| failed_set(name.as_deref(), failure));
+        match built.as_slice() {
+            [only] if outs.len() == 1 => print_json(only)?,
+            [] if outs.len() == 1 => {}
+            sets => print_json(&sets.iter().map(|set| json!(set)).chain(failed).collect::<Vec<_>>())?,
+        }
+    } else if !built.is_empty() {
+        let place_of_hubs = arguments.out.place_of_hubs();
+        let texts: Vec<_> = built.iter().map(|status| text::status(status, &place_of_hubs)).collect();
+        print(&texts.join("\n\n"))?;
+    }
+    sets::outcome(failed, outs.len(), "cannot be read")
+}

@@ -1,0 +1,358 @@
+//! Results as text.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+    path::Path,
+};
+
+use bytesize::ByteSize;
+use resync_core::{digest::Algorithm, document::Capability};
+use resync_publisher::{
+    Changes,
+    notify::{HubReport, Outcome},
+    publish::{Built, Dump, Dumped, MaintenanceFailure, MaintenanceReport, Written},
+    status::{HubStatus, Status},
+    watch::Report,
+};
+
+use super::arguments::SetSettings;
+
+/// "12 resources, 48.2 kB → Resource List written", and the settings of the last build that still apply.
+pub(super) fn built(built: &Built, set_settings: &SetSettings) -> String {
+    format!("{}{}", summary(built), inherited(set_settings))
+}
+
+fn summary(built: &Built) -> String {
+    let what = match built.written.as_slice() {
+        [] => "nothing changed".to_owned(),
+        written => format!("{} written", kinds(written)),
+    };
+    let changes = changed(built.changes);
+    format!("{}, {}{changes} → {what}", count(built.resources, "resource"), size(built.bytes))
+}
+
+/// "Resource List (2 documents), Capability List".
+fn kinds(written: &[Written]) -> String {
+    let lists = written.iter().filter(|document| !document.is_index);
+    counted(lists.map(|document| document.capability.name()))
+}
+
+/// "2 packages → Resource Dump, Capability List written", or that there was nothing to pack.
+pub(super) fn dumped(what: Dump, dumped: &Dumped) -> String {
+    let (one, more, why) = match what {
+        Dump::Resources => {
+            ("resource", "resources", "whose bytes are gone (build again to update the lists)")
+        }
+        Dump::Changes => ("change", "changes", "whose bytes later changes have replaced"),
+    };
+    let what = kinds(&dumped.written);
+    let gone = match dumped.gone {
+        0 => String::new(),
+        1 => format!(", without 1 {one} {why}"),
+        gone => format!(", without {gone} {more} {why}"),
+    };
+    let what = if what.is_empty() { String::new() } else { format!(" → {what} written") };
+    match dumped.packages {
+        0 if dumped.gone == 0 && what.is_empty() => {
+            format!("no new {more} since the last dump; nothing packed")
+        }
+        0 if dumped.gone == 0 => format!("no {one} to pack{what}"),
+        packages => format!("{}{gone}{what}", count(packages, "package")),
+    }
+}
+
+/// "Resource Dump, Capability List written".
+pub(super) fn maintenance(maintenance: &MaintenanceReport) -> String {
+    format!("{} written", kinds(&maintenance.written))
+}
+
+/// What was due and failed.
+pub(super) fn failure(failure: &MaintenanceFailure) -> String {
+    format!("{failure}; the next build retries")
+}
+
+/// Puts the name of the set before each line, if there is one.
+pub(super) fn of_set(name: Option<&str>, text: &str) -> String {
+    match name {
+        Some(name) => format!("{name}: {}", text.replace('\n', &format!("\n{name}: "))),
+        None => text.to_owned(),
+    }
+}
+
+/// Prints a report of a watch, failures to stderr. The watch goes on when its output is closed.
+pub(super) fn print_report(name: Option<&str>, report: &Report) {
+    let say = |line: &str| drop(writeln!(io::stdout(), "{}", of_set(name, line)));
+    let prefix = name.map_or(String::new(), |name| format!("{name}: "));
+    let complain = |kind: &str, line: &str| drop(writeln!(io::stderr(), "{kind}: {prefix}{line}"));
+    match report {
+        Report::EventsFailed(_, reason) => complain(
+            "warning",
+            &format!("not all changes can be detected ({reason}); a rescan finds them, see --rescan"),
+        ),
+        Report::Built(_, built) if built.written.is_empty() => {}
+        Report::Built(_, built) => {
+            for line in warnings(built) {
+                complain("warning", &line);
+            }
+            say(&summary(built));
+        }
+        Report::Dumped(_, maintenance) => {
+            for failure in &maintenance.failures {
+                complain("warning", &format!("{failure}; retrying later"));
+            }
+            if !maintenance.written.is_empty() {
+                say(&format!("→ {}", self::maintenance(maintenance)));
+            }
+        }
+        Report::BuildFailed(_, error) => complain("error", &format!("{error}; retried at the next change")),
+        Report::Notified(_, report) => {
+            let text = reports(std::slice::from_ref(report));
+            say(&if report.leaving { text } else { format!("{}: {text}", report.hub) });
+        }
+        Report::NotifyFailed(_, error) => complain("error", &format!("{error}; retrying soon")),
+        _ => {}
+    }
+}
+
+/// ": 3 created, 1 updated"; nothing where nothing changed.
+fn changed(Changes { created, updated, deleted }: Changes) -> String {
+    let kinds = [(created, "created"), (updated, "updated"), (deleted, "deleted")];
+    let kinds: Vec<_> = kinds
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, kind)| format!("{number} {kind}"))
+        .collect();
+    if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) }
+}
+
+/// Settings of the last build that differ from those of a new site.
+fn inherited(set_settings: &SetSettings) -> String {
+    let SetSettings { settings, hubs_from_last_build, hash_from_last_build } = set_settings;
+    let mut flags = Vec::new();
+    if *hash_from_last_build && settings.hash != [Algorithm::Sha256] {
+        flags.extend(settings.hash.iter().map(|algorithm| format!("--hash {algorithm}")));
+    }
+    if *hubs_from_last_build {
+        flags.extend(settings.hubs.iter().map(|hub| format!("--hub {hub}")));
+    }
+    if flags.is_empty() { String::new() } else { format!(" (as in the last build: {})", flags.join(" ")) }
+}
+
+/// What a build left out, may not work elsewhere, or failed, a line each; of many with the same cause only the first few.
+pub(super) fn warnings(built: &Built) -> Vec<String> {
+    let left_out = built.skipped.iter().map(|skipped| {
+        (skipped.reason.to_string(), format!("left out {}: {}", name_of(&skipped.path), skipped.reason))
+    });
+    let mut lines = first_few(left_out, "left out");
+    let unportable = built.unportable.iter().map(|one| {
+        let cause = format!("its name contains {}, which other systems do not allow", one.cause);
+        (cause.clone(), format!("published {}, but {cause}", name_of(&one.path)))
+    });
+    lines.extend(first_few(unportable, "published"));
+    if built.resources == 0 {
+        lines
+            .push("the collection is empty; Destinations with --delete would delete their copies".to_owned());
+    }
+    lines.extend(built.failures.iter().map(failure));
+    lines
+}
+
+/// From causes and lines in any order: lines grouped by cause, and of each group how many more there are.
+fn first_few(causes: impl Iterator<Item = (String, String)>, verb: &str) -> Vec<String> {
+    const SHOWN: usize = 5;
+    let mut groups: Vec<(String, usize, Vec<String>)> = Vec::new();
+    for (cause, line) in causes {
+        let position = groups.iter().position(|(known, ..)| *known == cause).unwrap_or_else(|| {
+            groups.push((cause, 0, Vec::new()));
+            groups.len() - 1
+        });
+        let (_, number, lines) = &mut groups[position];
+        *number += 1;
+        if lines.len() < SHOWN {
+            lines.push(line);
+        }
+    }
+    let texts = groups.into_iter().map(|(cause, number, mut lines)| {
+        if number > lines.len() {
+            lines.push(format!("and {} more {verb}: {cause}", number - lines.len()));
+        }
+        lines
+    });
+    texts.flatten().collect()
+}
+
+/// A path in quotes, without characters that could steer a terminal.
+fn name_of(path: &Path) -> String {
+    format!("`{}`", escaped(&path.display().to_string()))
+}
+
+/// Text of others on one line, without characters that could steer a terminal or turn the direction of what stands around it.
+pub(super) fn escaped(text: &str) -> String {
+    let steers = |c: char| {
+        let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        c.is_control() || turns
+    };
+    text.chars().map(|c| if steers(c) { c.escape_default().to_string() } else { c.into() }).collect()
+}
+
+/// "1 notification, hub accepted (202)"; for several hubs a line each.
+pub(super) fn reports(hubs: &[HubReport]) -> String {
+    let lines = hubs.iter().map(|report| {
+        let whose = match report.leaving {
+            true => format!("{}, no longer a hub of this site: ", report.hub),
+            false if hubs.len() > 1 => format!("{}: ", report.hub),
+            false => String::new(),
+        };
+        let what = match &report.outcome {
+            Outcome::NothingChanged => "the hub is up to date, nothing to send".to_owned(),
+            Outcome::Accepted { status } => {
+                let all = report.sent + usize::from(!report.changes.is_empty());
+                let resources = std::iter::repeat_n("changes of resources".to_owned(), report.sent);
+                let documents = report
+                    .changes
+                    .iter()
+                    .map(|change| format!("{} {}", change.capability.name(), change.change.token()));
+                let kinds = counted(resources.chain(documents));
+                format!("{} ({kinds}), hub accepted ({status})", count(all as u64, "notification"))
+            }
+            Outcome::Failed(error) if report.sent > 0 => {
+                format!("notified in part ({} accepted): {error}", count(report.sent as u64, "notification"))
+            }
+            Outcome::Failed(error) => format!("not notified: {error}"),
+        };
+        format!("{whose}{what}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The status of a site, and where to add a hub if it has none.
+pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
+    let mut text = String::new();
+    let mut line = |arguments: std::fmt::Arguments<'_>| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{arguments}");
+    };
+    let set = status.set.as_ref().map_or(String::new(), |set| format!("{set}: "));
+    line(format_args!("{set}{} at {}", status.directory, status.base_url));
+    line(format_args!("{}, {}", count(status.totals.resources, "resource"), size(status.totals.bytes)));
+    for document in &status.documents {
+        let of_others = if document.index { " (index)" } else { "" };
+        let what = format!("{}{of_others}", name(&document.capability));
+        line(format_args!("  {what:<21} {}  changed {}", document.url, document.changed));
+    }
+    if status.hubs.is_empty() {
+        line(format_args!("no hub, so no channel; add one {place_of_hubs}"));
+    }
+    for hub in &status.hubs {
+        let left = if hub.leaving { ", no longer a hub of this site" } else { "" };
+        line(format_args!("hub {}{left}: {}", hub.url, hub_status(hub)));
+        if let Some(trouble) = &hub.trouble {
+            line(format_args!("  since {}: {}", trouble.since, trouble.reason));
+            if trouble.left_out > 0 {
+                let left_out = of_resources(trouble.left_out);
+                line(format_args!(
+                    "  dropped as too old or too many: {left_out}; the Change List has these changes"
+                ));
+            }
+        }
+        for change in &hub.pending {
+            line(format_args!("  waits: {} {}  {}", name(&change.capability), change.change, change.url));
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn hub_status(hub: &HubStatus) -> String {
+    let last = match (&hub.notified_at, hub.answer) {
+        (Some(at), Some(answer)) => format!("last notified {at} ({answer})"),
+        _ => "never notified".to_owned(),
+    };
+    let documents = hub.pending.len() as u64;
+    let waiting = [
+        (hub.waiting > 0).then(|| of_resources(hub.waiting)),
+        (documents > 0).then(|| count(documents, "changed document")),
+    ];
+    let waiting: Vec<_> = waiting.into_iter().flatten().collect();
+    // The trouble is shown with advice.
+    let refused = hub.trouble.as_ref().map(|trouble| trouble.refused);
+    let advice = match refused {
+        None => "; run `resync-source notify`".to_owned(),
+        Some(None) => String::new(),
+        Some(Some(number)) => {
+            format!(
+                "; it refuses Change Notification {number}; skip it with `resync-source notify --skip {number}`"
+            )
+        }
+    };
+    if waiting.is_empty() {
+        return format!("{last}, up to date");
+    }
+    format!("{last}, waiting: {}{advice}", waiting.join(", "))
+}
+
+/// The name of a kind of document by its token.
+fn name(token: &str) -> String {
+    Capability::from(token).name().to_owned()
+}
+
+fn counted<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
+    let mut groups: Vec<(String, usize)> = Vec::new();
+    for name in names {
+        match groups.iter_mut().find(|(known, _)| known == name.as_ref()) {
+            Some((_, number)) => *number += 1,
+            None => groups.push((name.as_ref().to_owned(), 1)),
+        }
+    }
+    let texts = groups.into_iter().map(|(name, number)| match number {
+        1 => name,
+        _ if name.starts_with("changes") => format!("{name} ({number} notifications)"),
+        _ => format!("{name} ({number} documents)"),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn count(number: u64, what: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{end}")
+}
+
+/// "2 notifications of changed resources".
+fn of_resources(number: u64) -> String {
+    format!("{} of changed resources", count(number, "notification"))
+}
+
+fn size(bytes: u64) -> impl std::fmt::Display {
+    ByteSize(bytes).display().si()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_in_words() {
+        assert_eq!(count(1, "resource"), "1 resource");
+        assert_eq!(
+            counted(["Resource List", "Resource List", "Capability List"].iter()),
+            "Resource List (2 documents), Capability List"
+        );
+        assert_eq!(size(48_200).to_string(), "48.2 kB");
+    }
+
+    #[test]
+    fn of_many_warnings_with_one_cause_the_first_few_are_shown_and_the_rest_counted() {
+        let of = |cause: &str, number: usize| {
+            (0..number).map(|n| (cause.to_owned(), format!("{cause} {n}"))).collect::<Vec<_>>()
+        };
+        let lines = first_few(of("loop", 12).into_iter().chain(of("pipe", 1)), "left out");
+        assert_eq!(lines.len(), 7);
+        assert_eq!(lines[4..], ["loop 4", "and 7 more left out: loop", "pipe 0"]);
+    }
+
+    #[test]
+    fn a_name_cannot_steer_the_terminal() {
+        assert_eq!(name_of(Path::new("a\x1b[2Jé")), "`a\\u{1b}[2Jé`");
+    }
+}

@@ -1,0 +1,42 @@
+//! `watch`: builds and notifies until it is stopped.
+
+use std::{
+    io::{self, Write as _},
+    pin::pin,
+    time::Duration,
+};
+
+use resync_common::signals;
+use resync_publisher::{notify::Token, publish::BuildMode, watch};
+
+use super::{Failure, arguments::BuildArgs, build, json, sets::name_in, text};
+
+pub(super) async fn run(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {
+    let build_request = arguments.build_request()?;
+    let sets = build_request.sets.clone();
+    let is_json = arguments.out.json;
+    let mut stop = pin!(signals::stop()?);
+    // The first build reports like `build`, and shows at once what cannot work. Sets that fail are tried again.
+    let mut first = tokio::select! {
+        first = build::all(arguments, build_request, BuildMode::WithoutDumps) => first?,
+        () = &mut stop => return Ok(()),
+    };
+    if first.built.is_empty() {
+        return first.outcome();
+    }
+    let claimed = first.claim.take();
+    first.print(is_json, [])?;
+    let sets: Vec<_> = sets.into_iter().map(|(out, set_settings)| (out, set_settings.settings)).collect();
+    let outs: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
+    let timing = watch::Timing { rescan, ..watch::Timing::default() };
+    let observe = |report: watch::Report| {
+        let name = name_in(&outs, report.out());
+        if is_json {
+            // A watch goes on when its output is closed.
+            drop(json::watched(name.as_deref(), &report).map(|line| writeln!(io::stdout(), "{line}")));
+        } else {
+            text::print_report(name.as_deref(), &report);
+        }
+    };
+    Ok(watch::watch(sets, claimed, token, timing, stop, observe).await?)
+}

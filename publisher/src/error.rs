@@ -1,0 +1,185 @@
+//! Why the publisher could not do what it was asked to do.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use resync_core::{build, rules::Violations};
+
+/// Why a site could not be built, served or checked, or its hubs not be notified. The site stays as it was, or the next build completes it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused something.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A resource cannot be read, or a list cannot be written.
+    #[error(transparent)]
+    Lists(#[from] build::BuildError),
+    /// A document would break a rule of its specification.
+    #[error("a document would break a rule: {0}")]
+    Document(#[from] Violations),
+
+    /// The folder holds no site.
+    #[error(
+        "there is no site in `{}` yet; run `resync-source build` first, with a source.toml, or with DIR --base-url URL --out {}",
+        out.display(),
+        out.display()
+    )]
+    NotBuilt {
+        /// The folder.
+        out: PathBuf,
+    },
+    /// A newer program wrote the state.
+    #[error("`{}` has format {found}, but this program supports {supported}; use the newer resync-source that wrote it", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u64,
+        /// The newest format that this program knows.
+        supported: u32,
+    },
+    /// The state cannot be understood. Nothing of the site is touched while it lies there.
+    #[error(
+        "`{}` is damaged ({reason}); move it away and build again, with DIR and all flags if there is no source.toml. The Change Lists then start anew, waiting Change Notifications are lost, dumps must be made again, and every hub is notified of every document",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The plan of an interrupted run cannot be understood.
+    #[error(
+        "`{}` is damaged ({reason}); move it away and build again. The interrupted run is then repeated. If it had begun a Change List, the Change Lists start anew",
+        path.display()
+    )]
+    DamagedPlan {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// The collection lies among the documents that the build would write.
+    #[error("the collection `{}` is inside the documents of the site in `{}`; choose another --out", path.display(), out.display())]
+    CollectionInSite {
+        /// The collection.
+        path: PathBuf,
+        /// The site.
+        out: PathBuf,
+    },
+    /// A pattern of files to ignore is not valid.
+    #[error("`ignore` of the collection: {reason}")]
+    Ignore {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The site is built from another configuration file.
+    #[error(
+        "the site in `{}` belongs to `{}`, and would lose sets that `{}` does not list; list all sets in one file, use another `out`, or take the site over with --take-over",
+        out.display(), owner.display(), configuration.display()
+    )]
+    OfAnother {
+        /// The site.
+        out: PathBuf,
+        /// The file that it was built from last.
+        owner: PathBuf,
+        /// The file that it was to be built from.
+        configuration: PathBuf,
+    },
+    /// Another configuration file has taken over the site since.
+    #[error(
+        "the site in `{}` now belongs to `{}`; it is no longer built from `{}`",
+        out.display(), owner.display(), configuration.display()
+    )]
+    TakenOver {
+        /// The site.
+        out: PathBuf,
+        /// The file that it is built from.
+        owner: PathBuf,
+        /// The file that it was built from before.
+        configuration: PathBuf,
+    },
+    /// Other dumps, or another site, came while a dump was packed.
+    #[error("the site in `{}` changed while a dump was packed; make the dump again", out.display())]
+    Overtaken {
+        /// The site.
+        out: PathBuf,
+    },
+    /// Changes cannot be published without the Change Lists that they continue.
+    #[error("cannot continue the Change Lists in `{}`, since somebody changed them; list all resources again", out.display())]
+    NotListed {
+        /// The folder of the set.
+        out: PathBuf,
+    },
+
+    /// The site has no hub.
+    #[error("the site in `{}` has no hub; add one to `hubs` in its configuration, or build it with --hub URL", out.display())]
+    NoHub {
+        /// The site.
+        out: PathBuf,
+    },
+    /// A document is not what the last build wrote.
+    #[error("`{}` changed since the last build, so no hub is notified; run `resync-source build` again", path.display())]
+    NotInPlace {
+        /// The document.
+        path: PathBuf,
+    },
+    /// One token, several hubs.
+    #[error("there are {hubs} hubs, and each token must reach only its own; write --token HUB_URL=TOKEN")]
+    WhoseToken {
+        /// The number of hubs.
+        hubs: usize,
+    },
+    /// A token that no header can carry.
+    #[error("a --token contains characters that HTTP headers cannot contain")]
+    BadToken,
+    /// The HTTP client cannot be made.
+    #[error("cannot set up the HTTP client: {0}")]
+    Client(String),
+    /// A URL of the site that no header can carry.
+    #[error("`{0}` cannot be written in a Link header")]
+    Link(String),
+
+    /// The file to check cannot be a document.
+    #[error("cannot check `{}`: {reason}", path.display())]
+    NoDocument {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The folder to check holds no document.
+    #[error("there is no ResourceSync document in `{}`; give the folder of a site, or a file", folder.display())]
+    NothingToCheck {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder to check does not say which URL it has.
+    #[error(
+        "cannot find the URL of `{}`, since no entry of its Source Description is a file there; give it with --base-url",
+        folder.display()
+    )]
+    NoBaseUrl {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+impl Error {
+    /// Makes an error of what the operating system says of a file.
+    pub(crate) fn cannot(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::File { action, path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,43 @@
+//! Two streams in the order of their URLs, read as one.
+
+use std::cmp::Ordering;
+
+use resync_core::build::BuildError;
+
+/// Two streams in the order of their URLs as one stream of pairs. What only one of them has is paired with nothing. Ends with the first error.
+pub(super) fn joined<A, B>(
+    one: impl Iterator<Item = Result<A, BuildError>>,
+    other: impl Iterator<Item = Result<B, BuildError>>,
+    loc_of_one: impl Fn(&A) -> &str,
+    loc_of_other: impl Fn(&B) -> &str,
+) -> impl Iterator<Item = Result<Pair<A, B>, BuildError>> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    let mut has_failed = false;
+    std::iter::from_fn(move || {
+        if has_failed {
+            return None;
+        }
+        let order = match (one.peek(), other.peek()) {
+            (None, None) => return None,
+            (Some(Err(_)), _) | (Some(_), None) => Ordering::Less,
+            (_, Some(Err(_))) | (None, Some(_)) => Ordering::Greater,
+            (Some(Ok(one)), Some(Ok(other))) => loc_of_one(one).cmp(loc_of_other(other)),
+        };
+        let first = if order == Ordering::Greater { None } else { one.next() };
+        let second = if order == Ordering::Less { None } else { other.next() };
+        let pair = match (first, second) {
+            (Some(first), Some(second)) => first.and_then(|first| Ok(Pair::Both(first, second?))),
+            (Some(first), None) => first.map(Pair::First),
+            (None, second) => second?.map(Pair::Second),
+        };
+        has_failed = pair.is_err();
+        Some(pair)
+    })
+}
+
+/// What two streams have at one URL.
+pub(super) enum Pair<A, B> {
+    First(A),
+    Second(B),
+    Both(A, B),
+}

@@ -1,0 +1,152 @@
+//! Links of resources, made from the templates of their set.
+
+use std::path::{Path, PathBuf};
+
+use ignore::gitignore::Gitignore;
+use resync_core::{
+    build::{BuildError, Event, Item, path_of},
+    document::Change,
+};
+
+use crate::settings::{LinkTemplate, Settings};
+
+/// Adds the links of a set's templates to its resources.
+pub(crate) struct Linker {
+    base: String,
+    directory: PathBuf,
+    templates: Vec<(LinkTemplate, Option<Gitignore>)>,
+}
+
+impl Linker {
+    /// With the templates of these settings. Patterns were checked when the templates were made.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let base = settings.base_url.to_string();
+        let with_patterns = |template: &LinkTemplate| (template.clone(), template.patterns().ok().flatten());
+        let (directory, links) = (settings.directory.clone(), &settings.links);
+        Self { base, directory, templates: links.iter().map(with_patterns).collect() }
+    }
+
+    /// A resource with its links.
+    pub(crate) fn item(&self, mut item: Item) -> Item {
+        if self.templates.is_empty() {
+            return item;
+        }
+        let Some(path) = item.loc.strip_prefix(&self.base) else { return item };
+        let file = path_of(path);
+        let applies = |patterns: &Option<Gitignore>| match (patterns, &file) {
+            (None, _) => true,
+            (Some(patterns), Some(file)) => {
+                patterns.matched_path_or_any_parents(Path::new(file), false).is_ignore()
+            }
+            (Some(_), None) => false,
+        };
+        let links = self.templates.iter().filter(|(_, patterns)| applies(patterns));
+        let links = links
+            .filter_map(|(template, _)| Some((template.is_sidecar(), template.link(path, item.lastmod)?)));
+        let links = links.filter(|(is_sidecar, link)| !is_sidecar || self.is_there(&link.href));
+        item.links.extend(links.map(|(_, link)| link));
+        item
+    }
+
+    /// Whether a URL is that of a file.
+    fn is_there(&self, url: &str) -> bool {
+        let path = url.strip_prefix(&self.base).and_then(path_of);
+        path.is_some_and(|path| self.directory.join(path).is_file())
+    }
+
+    /// A change with its links; a deletion has none.
+    pub(crate) fn event(&self, event: Result<Event, BuildError>) -> Result<Event, BuildError> {
+        event.map(|event| match event.change {
+            Change::Deleted => event,
+            Change::Created | Change::Updated => Event { item: self.item(event.item), ..event },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_core::datetime::DateTime;
+
+    use super::*;
+    use crate::settings::BaseUrl;
+
+    fn links(templates: impl IntoIterator<Item = LinkTemplate>, name: &str) -> Vec<(String, String)> {
+        let base_url = BaseUrl::parse("http://example.org/c/").unwrap();
+        let mut settings = Settings::new("/data", base_url);
+        settings.links = templates.into_iter().collect();
+        let item = Linker::of(&settings).item(Item::new(format!("http://example.org/c/{name}")));
+        item.links.into_iter().map(|link| (link.rel.as_str().to_owned(), link.href)).collect()
+    }
+
+    #[test]
+    fn rs171_rs177_links_are_made_of_the_parts_of_a_url() {
+        let new = |rel, href| LinkTemplate::new(rel, href).unwrap();
+        let templates = || {
+            [
+                new("duplicate", "ftp://mirror.example/{path}"),
+                new("describedby", "http://example.org/m/{stem}.xml"),
+                new("collection", "http://example.org/c/"),
+                new("http://example.org/terms/seal", "http://example.org/seal?{name}"),
+            ]
+        };
+        let expected = |path: &str, stem: &str, name: &str| {
+            [
+                ("duplicate", format!("ftp://mirror.example/{path}")),
+                ("describedby", format!("http://example.org/m/{stem}.xml")),
+                ("collection", "http://example.org/c/".to_owned()),
+                ("http://example.org/terms/seal", format!("http://example.org/seal?{name}")),
+            ]
+            .map(|(rel, href)| (rel.to_owned(), href))
+        };
+        assert_eq!(
+            links(templates(), "a.b/x%20y.tar.gz"),
+            expected("a.b/x%20y.tar.gz", "a.b/x%20y.tar", "x%20y.tar.gz")
+        );
+        assert_eq!(links(templates(), "a.b/LICENCE"), expected("a.b/LICENCE", "a.b/LICENCE", "LICENCE"));
+    }
+
+    #[test]
+    fn only_what_matches_gets_the_link() {
+        let template = || LinkTemplate::new("canonical", "http://example.org/{stem}").unwrap();
+        let pdf = || [template().only(["*.pdf".to_owned(), "/papers/".to_owned()]).unwrap()];
+        assert_eq!(links(pdf(), "deep/a%20b.pdf").len(), 1);
+        assert_eq!(links(pdf(), "papers/a.txt").len(), 1);
+        assert_eq!(links(pdf(), "a.txt"), []);
+    }
+
+    #[test]
+    fn rs177_a_sidecar_is_linked_where_it_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("a b.xml"), "<meta/>").unwrap();
+        let mut settings = Settings::new(place.path(), BaseUrl::parse("http://example.org/").unwrap());
+        settings.links =
+            [LinkTemplate::new("describedby", "http://example.org/{stem}.xml").unwrap().sidecar()].into();
+        let linker = Linker::of(&settings);
+        let links = |name: &str| linker.item(Item::new(format!("http://example.org/{name}"))).links;
+        assert_eq!(links("a%20b.pdf")[0].href, "http://example.org/a%20b.xml");
+        assert_eq!(links("c.pdf"), []);
+    }
+
+    #[test]
+    fn rs178_rs180_a_memento_has_the_time_of_its_version_in_its_uri_and_in_its_date() {
+        let mut settings = Settings::new("/data", BaseUrl::parse("http://example.org/").unwrap());
+        let new = |rel, href| LinkTemplate::new(rel, href).unwrap().modified();
+        settings.links = vec![
+            new("memento", "http://archive.example/{timestamp}/http://example.org/{path}"),
+            new("via", "http://origin.example/{path}?of={lastmod}"),
+            LinkTemplate::new("timegate", "http://archive.example/{path}").unwrap(),
+        ];
+        let linker = Linker::of(&settings);
+        let lastmod: DateTime = "2026-01-03T12:30:05.25Z".parse().unwrap();
+        let known = linker.item(Item { lastmod: Some(lastmod), ..Item::new("http://example.org/a") }).links;
+        let hrefs: Vec<_> = known.iter().map(|link| (link.href.as_str(), link.modified)).collect();
+        let expected = [
+            ("http://archive.example/20260103123005/http://example.org/a", Some(lastmod)),
+            ("http://origin.example/a?of=2026-01-03T12:30:05.25Z", Some(lastmod)),
+            ("http://archive.example/a", None),
+        ];
+        assert_eq!(hrefs, expected);
+        let unknown = linker.item(Item::new("http://example.org/a")).links;
+        assert_eq!(unknown.len(), 1, "only the link that needs no time");
+    }
+}

@@ -1,0 +1,178 @@
+//! Records of documents: content and version of each, and whether its file still has that content.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader},
+    path::Path,
+};
+
+use resync_core::{
+    build::{self, Stamp},
+    digest::{Algorithm, Digest},
+    document::{Capability, Root},
+    xml::{ReadError, Reader},
+};
+
+use super::Execution;
+use crate::{
+    error::Error,
+    helpers::files,
+    publish::{Written, documents::Composed},
+    site::{DOCUMENT_FOLDER, Location},
+    state::{DocumentRecord, Part, State},
+};
+
+impl Execution<'_> {
+    /// Records a document file as it is now; unchanged content keeps its version.
+    pub(super) fn record(
+        &mut self,
+        location: Location,
+        capability: Capability,
+        part: Part,
+    ) -> Result<(), Error> {
+        if self.keep_record(&location, &part, None) {
+            return Ok(());
+        }
+        let path = self.out.join(&location.path);
+        let content = match self.digests.get(&path) {
+            Some(digest) => *digest,
+            None => digest_of(&path).map_err(Error::cannot("read", &path))?,
+        };
+        self.add_written(location, capability, part, content);
+        Ok(())
+    }
+
+    /// Writes a document, unless its file has the same content already.
+    ///
+    /// A file that was not as its record says gets a new version too, whatever its new content: somebody may have read what was there.
+    pub(super) fn replace(&mut self, document: &Composed) -> Result<(), Error> {
+        let Composed { location, capability, bytes } = document;
+        let content = Digest::of(Algorithm::Sha256, bytes);
+        if self.keep_record(location, &Part::Whole, Some(content)) {
+            return Ok(());
+        }
+        let path = self.out.join(&location.path);
+        files::replace(&path, bytes).map_err(Error::cannot("write", &path))?;
+        self.add_written(location.clone(), capability.clone(), Part::Whole, content);
+        Ok(())
+    }
+
+    /// Keeps the record of a document whose file is as it says, with this content if any is given; says whether there is one.
+    fn keep_record(&mut self, location: &Location, part: &Part, content: Option<Digest>) -> bool {
+        let is_it = |known: &&DocumentRecord| {
+            known.path == location.path
+                && known.part == *part
+                && content.is_none_or(|content| content == known.content)
+                && is_in_place(self.out, known)
+        };
+        let known = self.known(&location.url).filter(is_it).cloned();
+        let is_kept = known.is_some();
+        self.done.records.extend(known);
+        is_kept
+    }
+
+    fn add_written(
+        &mut self,
+        Location { path, url }: Location,
+        capability: Capability,
+        part: Part,
+        content: Digest,
+    ) {
+        let is_index = part == Part::Index;
+        self.done.written.push(Written { capability: capability.clone(), url: url.clone(), is_index });
+        let stamp = stamp_of(&self.out.join(&path));
+        let (version, changed) = (self.plan.build, self.now);
+        self.done.records.push(DocumentRecord {
+            path,
+            url,
+            capability,
+            part,
+            content,
+            stamp,
+            version,
+            changed,
+        });
+    }
+
+    /// Records the archive of a series, if there is one. If it cannot be read and nothing is being archived, it is only left out.
+    pub(super) fn archive(&mut self, stem: &str, capability: &Capability) -> Result<(), Error> {
+        let location = self.site.place(&format!("{DOCUMENT_FOLDER}/{stem}-archive.xml"));
+        match self.record_as_it_is(location, capability) {
+            Err(error) if self.plan.archive.is_none() => {
+                self.leave_out(capability, &error);
+                Ok(())
+            }
+            recorded => recorded,
+        }
+    }
+
+    /// Removes the documents of a kind from the records.
+    pub(super) fn leave_out(&mut self, capability: &Capability, error: &Error) {
+        tracing::warn!(%error, "{} file missing; removed from the Capability List", capability.name());
+        self.done.records.retain(|record| record.capability != *capability);
+        self.done.written.retain(|written| written.capability != *capability);
+    }
+
+    /// Records a document as it is now, if it exists, and the documents that it lists if it is an index.
+    pub(super) fn record_as_it_is(&mut self, top: Location, capability: &Capability) -> Result<(), Error> {
+        let unreadable = |source| build::BuildError::Published { name: top.path.clone(), source };
+        let file = files::if_there(File::open(self.out.join(&top.path)));
+        let Some(file) = file.map_err(|error| unreadable(ReadError::Io(error)))? else { return Ok(()) };
+        let document = Reader::new(BufReader::new(file)).map_err(unreadable)?;
+        if document.header().root == Root::UrlSet {
+            return self.record(top, capability.clone(), Part::Whole);
+        }
+        for entry in document {
+            let url = entry.map_err(unreadable)?.loc;
+            let Some(path) = url.strip_prefix(self.site.base().as_str()).map(str::to_owned) else { continue };
+            let part = Part::Component { index: top.url.clone() };
+            self.record(Location { path, url }, capability.clone(), part)?;
+        }
+        self.record(top, capability.clone(), Part::Index)
+    }
+}
+
+/// Whether a document that cannot be read is missing, or is not such a document; other errors may pass.
+pub(super) fn is_lasting(error: &Error) -> bool {
+    let io = match error {
+        Error::File { action: "read", source, .. } => source,
+        Error::Lists(build::BuildError::Published { source: ReadError::Io(io), .. }) => io,
+        Error::Lists(build::BuildError::Published { .. }) => return true,
+        _ => return false,
+    };
+    matches!(io.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory)
+}
+
+/// Whether a document's file still has the bytes that were written.
+pub(crate) fn is_in_place(out: &Path, record: &DocumentRecord) -> bool {
+    let path = out.join(&record.path);
+    record.stamp.is_some_and(|stamp| stamp_of(&path) == Some(stamp))
+        || digest_of(&path).is_ok_and(|content| content == record.content)
+}
+
+/// Records new stamps of documents whose bytes are unchanged but whose owner or time is not, so that they need not be read each time; says whether there
+/// are any.
+pub(crate) fn restamp(state: &mut State, out: &Path) -> bool {
+    let mut is_any = false;
+    for record in &mut state.documents {
+        let path = out.join(&record.path);
+        // Before it is read, so that a change meanwhile is noticed next time.
+        let stamp = stamp_of(&path);
+        if stamp.is_some()
+            && stamp != record.stamp
+            && digest_of(&path).is_ok_and(|content| content == record.content)
+        {
+            record.stamp = stamp;
+            is_any = true;
+        }
+    }
+    is_any
+}
+
+fn stamp_of(path: &Path) -> Option<Stamp> {
+    Stamp::of(&fs::metadata(path).ok()?).ok()
+}
+
+fn digest_of(path: &Path) -> io::Result<Digest> {
+    files::digest_of(File::open(path)?)
+}

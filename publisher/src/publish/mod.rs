@@ -1,0 +1,347 @@
+//! A run of the Source: takes an inventory, compares it with the published documents, and publishes the changes.
+//!
+//! The inventory of the last run is what the documents list. A run takes the next one, decides, saves its plan, and carries it out. The next run completes
+//! an interrupted one before it looks at the collection.
+
+mod documents;
+mod due_dumps;
+mod dump_staging;
+mod dumps;
+mod execution;
+mod listing;
+mod maintenance;
+mod new_folders;
+mod owner;
+mod plan;
+mod planning;
+mod retire;
+mod sets;
+mod snapshots;
+mod staging;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use resync_core::{
+    build::{self, Inventory, Item, Skipped, Unportable},
+    datetime::DateTime,
+    document::{Capability, Change},
+};
+
+pub use self::{
+    due_dumps::DueDumps,
+    dumps::{Dump, Dumped, dump},
+    maintenance::{Maintenance, MaintenanceFailure, MaintenanceReport},
+    owner::{Claim, claim},
+    retire::{RetireFailure, clear},
+};
+pub(crate) use self::{
+    due_dumps::DumpBackoff,
+    execution::{is_in_place, restamp},
+    retire::retired_sets,
+};
+use self::{
+    listing::Listing,
+    new_folders::NewFolders,
+    plan::Plan,
+    planning::{Run, complete, is_outdated},
+};
+use crate::{
+    error::Error,
+    helpers::files,
+    inventory::{Before, Changes, Scope, Snapshot, TakeSnapshot, collection},
+    settings::Settings,
+    site::DOCUMENT_FOLDER,
+    state::{self, Lock, State},
+};
+
+/// The folders under OUT in which nothing but the site's own files lies.
+pub(crate) const OWN_FOLDERS: [&str; 3] = [DOCUMENT_FOLDER, ".well-known", state::FOLDER];
+
+/// What a build did.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// Number of resources.
+    pub resources: u64,
+    /// Sum of their lengths in bytes.
+    pub bytes: u64,
+    /// How many files were read because they might have changed.
+    pub reads: u64,
+    /// Changes that the Change List contains now, including those of an interrupted run that was completed.
+    pub changes: Changes,
+    /// The documents that were written, in that order.
+    pub written: Vec<Written>,
+    /// Number of documents without new content, which were not touched.
+    pub unchanged: usize,
+    /// What was left out of the collection.
+    pub skipped: Vec<Skipped>,
+    /// The resources whose names not every Destination can store.
+    pub unportable: Vec<Unportable>,
+    /// Archives and dumps that were due and failed.
+    pub failures: Vec<MaintenanceFailure>,
+    /// Whether a due Resource List waits for a later build, as in a watch with changes to publish.
+    pub list_is_due: bool,
+    /// Whether a due dump waits for a later build.
+    pub dump_is_due: bool,
+    /// When the next dump comes due that is not due now.
+    pub(crate) next_dump: Option<Instant>,
+    /// URL of the Source Description, where Destinations start.
+    pub source_description: String,
+}
+
+/// A document that a build wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What it is.
+    pub capability: Capability,
+    /// Its URL.
+    pub url: String,
+    /// Whether it is an index of others.
+    pub is_index: bool,
+}
+
+/// Updates the site in `out` from the collection of `settings`; [`Build`] has more options. Documents whose content did not change keep their bytes
+/// and times.
+///
+/// Unchanged files are not read. Changes go to the open Change List; the Resource List is written anew by [rule](crate::settings::Rules). Blocks while
+/// another build or notification uses the same `out`. Uses all cores for hashing.
+pub fn build(settings: &Settings, out: &Path) -> Result<Built, Error> {
+    Build::new(settings, out).run()
+}
+
+/// How much a build does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildMode {
+    /// Everything that is due.
+    Full,
+    /// Only what is needed to publish changes soon. A due Resource List, due dumps and the whole inventory wait for a full build.
+    Quick,
+    /// Everything that is due except dumps, which another task makes meanwhile.
+    WithoutDumps,
+}
+
+/// A build with options.
+pub struct Build<'a> {
+    settings: &'a Settings,
+    out: &'a Path,
+    scope: Option<Scope>,
+    options: Options<'a>,
+}
+
+/// The options of a run.
+struct Options<'a> {
+    claim: Option<&'a Claim>,
+    mode: BuildMode,
+    backoff: Option<&'a mut DumpBackoff>,
+    progress: &'a dyn Fn(Progress),
+    on_plan: &'a dyn Fn(),
+}
+
+impl fmt::Debug for Build<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Build")
+            .field("out", &self.out)
+            .field("mode", &self.options.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Build<'a> {
+    /// A full build of the site in `out`.
+    #[must_use]
+    pub fn new(settings: &'a Settings, out: &'a Path) -> Self {
+        let (claim, mode, backoff) = (None, BuildMode::Full, None);
+        let options = Options { claim, mode, backoff, progress: &|_| (), on_plan: &|| () };
+        Self { settings, out, scope: None, options }
+    }
+
+    /// Fails if another configuration file took over the claimed site.
+    #[must_use]
+    pub fn claim(mut self, claim: Option<&'a Claim>) -> Self {
+        self.options.claim = claim;
+        self
+    }
+
+    /// How much the build does.
+    #[must_use]
+    pub fn mode(mut self, mode: BuildMode) -> Self {
+        self.options.mode = mode;
+        self
+    }
+
+    /// Reports progress now and then.
+    #[must_use]
+    pub fn progress(mut self, progress: &'a dyn Fn(Progress)) -> Self {
+        self.options.progress = progress;
+        self
+    }
+
+    /// Looks only at these files and folders, by their paths below the collection. The caller knows that nothing else changed.
+    #[must_use]
+    pub(crate) fn only(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { scope: Some(Scope::new(paths)), ..self }
+    }
+
+    /// Pauses after failed dumps, for a caller that builds repeatedly.
+    #[must_use]
+    pub(crate) fn backoff(mut self, backoff: &'a mut DumpBackoff) -> Self {
+        self.options.backoff = Some(backoff);
+        self
+    }
+
+    /// Calls `on_plan` when the plan is saved: from then on the next run completes this one.
+    #[must_use]
+    pub(crate) fn on_plan(mut self, on_plan: &'a dyn Fn()) -> Self {
+        self.options.on_plan = on_plan;
+        self
+    }
+
+    /// Runs the build.
+    ///
+    /// # Errors
+    /// The site stays as it was, or the next build completes it.
+    pub fn run(self) -> Result<Built, Error> {
+        let Self { settings, out, scope, options } = self;
+        let directory = settings.directory.canonicalize();
+        let directory = directory.map_err(Error::cannot("open the collection", &settings.directory))?;
+        let folders = NewFolders::make(settings, out);
+        let lock = Lock::acquire(out)?;
+        options.claim.map_or(Ok(()), Claim::check)?;
+        refuse_own_documents(&directory, out)?;
+        let settings = Settings { directory, ..settings.clone() };
+        let mut run = Run::begin(settings, lock, options.mode)?;
+        run.folders = folders;
+        // Without Change Lists to continue, or with new settings, all files count as changed.
+        let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
+        let scope = scope.filter(|_| !is_another && matches!(run.published(), Before::Published { .. }));
+        let collection = collection::open_within(&run.settings, out, scope.clone())?;
+        let expected = run.before.as_ref().filter(|_| scope.is_none()).map(|state| state.totals.resources);
+        let progress = options.progress;
+        let looked = |files| progress(Progress { work: Work::Looking, done: files, all: expected });
+        let (snapshot, listing) =
+            listed(&run, out, &looked, |task| task.of_files(collection, scope.as_ref()))?;
+        run.carry_out(snapshot, listing, options)
+    }
+
+    /// Builds from resources that are not files, in ascending order of their URIs. `open` is called under the lock.
+    pub(crate) fn list<I: Inventory>(
+        self,
+        open: impl FnOnce() -> Result<I, build::BuildError>,
+    ) -> Result<Built, Error> {
+        let Self { settings, out, options, .. } = self;
+        let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
+        let resources = open()?;
+        let (snapshot, listing) = listed(&run, out, &|_| (), |task| task.of_resources(resources))?;
+        run.carry_out(snapshot, listing, options)
+    }
+
+    /// Publishes given changes; everything else counts as unchanged.
+    pub(crate) fn record(self, changes: &[(Change, Item)]) -> Result<Built, Error> {
+        let Self { settings, out, options, .. } = self;
+        if !is_interrupted(out) {
+            State::load(out)?;
+        }
+        let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
+        let before = run.published();
+        let task = TakeSnapshot { settings, out, before, observe: &mut |_, _| Ok(()), progress: &|_| () };
+        match task.of_changes(changes)? {
+            Some(snapshot) => run.carry_out(snapshot, None, options),
+            None => Err(Error::NotListed { out: out.to_owned() }),
+        }
+    }
+}
+
+/// Takes a snapshot, and meanwhile writes the Resource List if the run certainly needs a new one.
+fn listed(
+    run: &Run,
+    out: &Path,
+    progress: &dyn Fn(u64),
+    take: impl FnOnce(TakeSnapshot<'_>) -> Result<Snapshot, build::BuildError>,
+) -> Result<(Snapshot, Option<Listing>), Error> {
+    let mut listing = run.listing()?;
+    let mut observe = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.add(started, item));
+    let before = run.published();
+    let snapshot =
+        take(TakeSnapshot { settings: &run.settings, out, before, observe: &mut observe, progress })?;
+    listing.as_mut().map_or(Ok(()), Listing::accepted)?;
+    Ok((snapshot, listing))
+}
+
+/// How far long work has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub work: Work,
+    /// How many resources are done,
+    pub done: u64,
+    /// and how many there are, if that is known, or were at the last build.
+    pub all: Option<u64>,
+}
+
+/// What takes long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Work {
+    /// Files are looked at, and read if they may have changed.
+    Looking,
+    /// The Resource List is written.
+    Listing,
+    /// Resources are packed into a Resource Dump.
+    Packing,
+    /// Changes are packed into a Change Dump.
+    PackingChanges,
+}
+
+/// Whether the rules require a new Resource List for the site in `out`.
+pub(crate) fn is_list_due(settings: &Settings, out: &Path) -> Result<bool, Error> {
+    let Some(State { series: Some(series), totals, .. }) = State::load_if_built(out)? else {
+        return Ok(false);
+    };
+    Ok(is_outdated(&series, settings.rules, totals.resources, DateTime::now()))
+}
+
+/// Whether documents of the site in `out` are being written, or a run that wrote them was interrupted; of a site of several sets, those of any.
+pub(crate) fn is_under_way(out: &Path) -> bool {
+    let sets = files::folders_in(out).unwrap_or_default();
+    std::iter::once(out.to_owned()).chain(sets).any(|out| Plan::exists(&out) || dumps::is_under_way(&out))
+}
+
+/// Whether a run has still to be completed.
+pub(crate) fn is_interrupted(out: &Path) -> bool {
+    Plan::exists(out)
+}
+
+/// Writes the Source Description of a site of several sets anew if their number changed, on behalf of the set in `out`. Call it once all sets are built, so
+/// that it lists no set before it exists and each channel has a notification of it.
+pub fn describe(out: &Path) -> Result<Vec<Written>, Error> {
+    let lock = Lock::acquire(out)?;
+    complete(&lock)?;
+    let (_, written) = execution::describe(&lock, State::load(out)?)?;
+    Ok(written)
+}
+
+/// As [`describe`], before hubs are notified of the set: another set may have written the Source Description since, or been retired, and then have failed to
+/// be built (FN-004). An interrupted run has to be completed by a build first.
+pub(crate) fn describe_again(lock: &Lock, state: State) -> Result<State, Error> {
+    let is_shared = state.settings.root.is_some() || state.retired.is_some();
+    if !is_shared || is_interrupted(lock.out()) {
+        return Ok(state);
+    }
+    let (state, _) = execution::describe(lock, state)?;
+    Ok(state)
+}
+
+fn refuse_own_documents(directory: &Path, out: &Path) -> Result<(), Error> {
+    let inside = out.canonicalize().map_err(Error::cannot("open the collection", out))?;
+    let own = OWN_FOLDERS.map(|folder| inside.join(folder));
+    if own.iter().any(|folder| directory.starts_with(folder)) {
+        return Err(Error::CollectionInSite { path: directory.to_owned(), out: out.to_owned() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
