@@ -95,9 +95,10 @@ pub(super) fn watched(name: Option<&str>, report: &Report) -> Option<Value> {
             let dumps = json!({"set": name, "written": documents(&maintenance.written), "maintenance_failures": failures(&maintenance.failures)});
             json!({"out": out, "dumps": [dumps]})
         }
-        Report::BuildFailed(out, error) => json!({"out": out, "error": error.to_string()}),
         Report::Notified(out, report) => json!({"out": out, "hubs": [hub(name, report)]}),
-        Report::NotifyFailed(out, error) => json!({"out": out, "error": error.to_string()}),
+        Report::BuildFailed(out, error) | Report::NotifyFailed(out, error) => {
+            json!({"out": out, "error": error.to_string()})
+        }
         _ => return None,
     })
 }
