@@ -8,7 +8,7 @@ use resync_core::websub::{CallbackUrl, SignatureMethod, SigningKey, UrlError};
 
 use crate::egress::{self, Target};
 use crate::store::{Keep, Recipient, SubscriptionId, TopicId};
-use crate::weighed::Weighed;
+use crate::weighted_cache::WeightedCache;
 
 /// Bytes of subscriptions that are kept ready, of the usual size about 8,000: those of a sweep over millions do not fit and do not
 /// come back soon either.
@@ -71,12 +71,12 @@ pub(super) enum Unaddressable {
 #[derive(Debug)]
 pub(super) struct Addresses {
     method: SignatureMethod,
-    ready: Mutex<Weighed<(TopicId, SubscriptionId), Arc<Addressed>>>,
+    ready: Mutex<WeightedCache<(TopicId, SubscriptionId), Arc<Addressed>>>,
 }
 
 impl Addresses {
     pub(super) fn new(method: SignatureMethod) -> Self {
-        Self { method, ready: Mutex::new(Weighed::new(READY)) }
+        Self { method, ready: Mutex::new(WeightedCache::new(READY)) }
     }
 
     /// The recipient made ready, for one use or, where it is kept, for the next ones too.

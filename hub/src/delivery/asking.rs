@@ -1,43 +1,26 @@
-//! Asking whoever answers under a callback's name now whether it wants the subscription that is in force (W-065).
-//!
-//! A name leads elsewhere because its subscriber has moved or has many addresses, or because somebody means harm. One small
-//! question tells them apart. It is a verification like that of a renewal, with what is left of the lease (W-111), and only the
-//! challenge is a yes. Anything else changes nothing: subscription, secret and lease stay as they are (W-062). The question is signed
-//! with the subscription's secret, so that a subscriber can tell it from a foreign hub's that would have it confirm a new subscription.
+//! Has unconfirmed addresses re-verified before they are sent deliveries ([`Reverifier`]).
 
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request};
-use http_body_util::Full;
-use resync_core::websub::{Challenge, SignatureMethod, SigningKey, X_HUB_QUERY_SIGNATURE, sign_query};
+use resync_core::websub::SignatureMethod;
 use tokio::sync::mpsc;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::attempt::Attempt;
 use super::hosts::HostId;
 use super::meters::Meters;
-use crate::egress::{EgressClient, EgressError, Question};
-use crate::store::{Shard, Store, Subscription};
-use crate::subscriptions::{self, NotAsked, Reply};
+use crate::egress::{EgressClient, Reverification, Reverified, Reverifier};
+use crate::store::{Shard, Store};
 
 /// Tells a worker which hosts have confirmed.
 pub(super) type Confirmations = mpsc::UnboundedSender<(Shard, HostId)>;
 
-const SIGNATURE: HeaderName = HeaderName::from_static(X_HUB_QUERY_SIGNATURE);
-
-/// What became of a question.
+/// What became of a re-verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// It was answered with the challenge: deliveries may be sent to this address.
-    Confirmed(IpAddr),
-    /// It was answered otherwise, or nobody was there.
-    Otherwise,
-    /// It was not put, for a reason of this side.
-    NotPut,
-    /// Its subscription has ended.
+    /// The address was asked.
+    Done(Reverified),
+    /// The subscription has ended.
     Gone,
 }
 
@@ -45,8 +28,7 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Asking {
     store: Arc<dyn Store>,
-    client: EgressClient,
-    method: SignatureMethod,
+    reverifier: Reverifier,
     meters: Meters,
     confirmations: Confirmations,
 }
@@ -59,81 +41,38 @@ impl Asking {
         meters: Meters,
         confirmations: Confirmations,
     ) -> Self {
-        Self { store, client, method, meters, confirmations }
+        Self { store, reverifier: Reverifier::new(client, method), meters, confirmations }
     }
 
-    /// Puts the question for the subscription of this attempt. Where it was answered with the challenge, what is held back for
-    /// its host goes out.
-    pub(super) async fn ask(&self, shard: Shard, attempt: &Attempt, question: Question) -> Asked {
+    /// Asks for the subscription of this attempt. If the address confirmed, what waits for its host is sent.
+    pub(super) async fn ask(&self, shard: Shard, attempt: &Attempt, reverification: Reverification) -> Asked {
         let found = self.store.subscription(shard, attempt.topic, attempt.subscription).await;
         let subscription = match found {
             Ok(Some(subscription)) => subscription,
             Ok(None) => {
-                question.withdraw();
+                reverification.withdraw();
                 return Asked::Gone;
             }
             Err(error) => {
-                warn!(%error, subscription = attempt.subscription.0, "nobody is asked: store unreadable");
-                question.withdraw();
-                return Asked::NotPut;
+                warn!(%error, subscription = attempt.subscription.0, "address not re-verified: the subscription cannot be read");
+                reverification.withdraw();
+                return Asked::Done(Reverified::NotSent);
             }
         };
-        let asked = self.put(&subscription, question).await;
-        if let Asked::Confirmed(_) = asked {
+        let reverified = self.reverifier.ask(&subscription, reverification).await;
+        self.meters.reverified(reverified);
+        if let Reverified::Confirmed(_) = reverified {
             // A worker that has gone needs to know nothing.
             let _ = self.confirmations.send((shard, attempt.host));
         }
-        asked
-    }
-
-    async fn put(&self, subscription: &Subscription, mut question: Question) -> Asked {
-        let challenge = Challenge::random();
-        let Some(request) = self.request(subscription, &challenge) else {
-            question.withdraw();
-            return Asked::NotPut;
-        };
-        let answer = self.client.ask(&mut question, request, subscriptions::ANSWER_READ).await;
-        let is_ours = matches!(answer, Err(EgressError::NoWay(_)));
-        let reply = match subscriptions::reply(answer, &challenge) {
-            Ok(reply) if !is_ours => reply,
-            Ok(_) | Err(NotAsked::Exhausted | NotAsked::Crowded(_)) => {
-                question.withdraw();
-                return Asked::NotPut;
-            }
-        };
-        let (id, address) = (subscription.id.0, question.address());
-        debug!(subscription = id, %address, ?reply, "a callback was asked where its name leads now");
-        self.meters.asked(&reply);
-        match reply {
-            Reply::Confirmed(_) => {
-                question.confirmed(subscription.lease_end);
-                return Asked::Confirmed(address);
-            }
-            Reply::Refused(_) => question.refused(),
-            Reply::Unreachable(_) => question.missed(),
-        }
-        Asked::Otherwise
-    }
-
-    /// The request, while anything is left of the lease.
-    fn request(&self, subscription: &Subscription, challenge: &Challenge) -> Option<Request<Full<Bytes>>> {
-        let Subscription { topic_url, callback, lease_end, secret, .. } = subscription;
-        let left = lease_end.to_system_time().duration_since(SystemTime::now()).ok();
-        let left = left.filter(|left| *left >= Duration::from_secs(1))?;
-        let mut request = subscriptions::asking(topic_url, callback, Some(left), challenge).ok()?;
-        if let Some(secret) = secret {
-            let key = SigningKey::new(self.method, secret);
-            let signature = sign_query(&key, request.uri().query().unwrap_or_default()).to_string();
-            request
-                .headers_mut()
-                .insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature)).ok()?);
-        }
-        Some(request)
+        Asked::Done(reverified)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use resync_core::datetime::DateTime;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -141,7 +80,7 @@ mod tests {
     use super::*;
     use crate::config::Prefixes;
     use crate::delivery::{BreakerPolicy, Delivery, RetryPolicy, Settings};
-    use crate::egress::{Confirmed, Guard};
+    use crate::egress::{ConfirmedAddresses, Guard};
     use crate::store::VerifiedSubscription;
     use crate::store::{self, Engine, Intent, Keyring, NewRequest};
     use crate::telemetry::Tracer;
@@ -183,7 +122,7 @@ mod tests {
             max_in_flight: 16,
             per_host: 1,
             max_connections: 16,
-            confirmed: Confirmed::new(true, "1/h, burst 3".parse().unwrap()),
+            confirmed: ConfirmedAddresses::new(true, "1/h, burst 3".parse().unwrap()),
             signature: SignatureMethod::Sha256,
             entry_diff: Prefixes::default(),
             tracer: Tracer::default(),

@@ -27,12 +27,12 @@ use super::notes::{Came, Note, Notes};
 use super::schedule::Outcome;
 use super::spans::describe;
 use crate::config::Prefixes;
-use crate::egress::{self, EgressClient, EgressError, HeldBack, ReadLimit, Way};
+use crate::egress::{self, EgressClient, EgressError, ReadLimit, Reverified, Route, Withheld};
 use crate::store::{
     Keep, Notification, Offset, Recipient, Rule, Shard, Store, StoreError, SubscriptionId, Topic, TopicId,
 };
 use crate::telemetry::{SpanKind, TRACEPARENT, TraceContext, Tracer};
-use crate::weighed::Weighed;
+use crate::weighted_cache::WeightedCache;
 
 /// More of an answer is not even read (W-156).
 const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
@@ -82,7 +82,7 @@ impl<K: Eq + Hash> Told<K> {
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
 #[derive(Debug)]
-struct Heads(Mutex<Weighed<(TopicId, Offset), HeaderMap>>);
+struct Heads(Mutex<WeightedCache<(TopicId, Offset), HeaderMap>>);
 
 /// Bytes of header fields that are kept: of the usual size those of some thousand notifications, more than are on their way at once.
 const HEADS: usize = 4 * 1024 * 1024;
@@ -91,7 +91,7 @@ const HEAD: usize = 1_024;
 
 impl Heads {
     fn new() -> Self {
-        Self(Mutex::new(Weighed::new(HEADS)))
+        Self(Mutex::new(WeightedCache::new(HEADS)))
     }
 
     fn of(&self, notification: &Notification) -> Result<HeaderMap, http::Error> {
@@ -279,10 +279,10 @@ impl Courier {
                 answered(Outcome::of_status(answer.status, retry_after(&answer.headers)))
             }
             // For want of something on this side.
-            Err(EgressError::Exhausted) => Finished::Postponed,
-            Err(EgressError::Unconfirmed(HeldBack::Trickle(wait))) => Finished::HeldBack(*wait),
-            Err(EgressError::Unconfirmed(HeldBack::Question)) => Finished::Undecided,
-            Err(EgressError::Cut(_)) => answered(Outcome::cut()),
+            Err(EgressError::NoFileDescriptors) => Finished::Postponed,
+            Err(EgressError::Unconfirmed(Withheld::RateLimit(wait))) => Finished::HeldBack(*wait),
+            Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)) => Finished::Undecided,
+            Err(EgressError::Interrupted(_)) => answered(Outcome::cut()),
             Err(_) => answered(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
@@ -306,24 +306,24 @@ impl Courier {
         reached: &mut Option<IpAddr>,
     ) -> Result<Option<(Instant, Result<egress::Answer, EgressError>)>, Unaddressable> {
         let Attempt { keep, number, .. } = *attempt;
-        let mut way = Way::Asking(recipient.id.0);
+        let mut way = Route::Reverify(recipient.id.0);
         for _ in 0..=QUESTIONS {
             let (addressed, request) = self.request(recipient, keep, content.clone(), number)?;
             let begun = Instant::now();
             let sent = self.client.send_to(&addressed.target, request, ANSWER_READ, way, reached).await;
             let question = match sent {
-                Err(EgressError::Unasked(question)) => question,
+                Err(EgressError::ReverifyFirst(question)) => question,
                 answer => return Ok(Some((begun, answer))),
             };
             // A seldom way: boxed, it takes no room in every delivery under way.
             match Box::pin(self.asking.ask(shard, attempt, question)).await {
-                Asked::Confirmed(address) => way = Way::To(address),
-                Asked::Otherwise => {}
-                Asked::NotPut => break,
+                Asked::Done(Reverified::Confirmed(address)) => way = Route::Pinned(address),
+                Asked::Done(Reverified::Refused | Reverified::Unreachable) => {}
+                Asked::Done(Reverified::NotSent) => break,
                 Asked::Gone => return Ok(None),
             }
         }
-        Ok(Some((Instant::now(), Err(EgressError::Unconfirmed(HeldBack::Question)))))
+        Ok(Some((Instant::now(), Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)))))
     }
 
     fn request(

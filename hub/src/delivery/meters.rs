@@ -8,10 +8,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::egress::{Answer, EgressError};
-use crate::meters::{Kinds, request_times};
+use crate::egress::{Answer, EgressError, Reverified};
+use crate::meters::{CounterFamily, request_times};
 use crate::store::Notification;
-use crate::subscriptions::Reply;
 
 /// How many outcomes of attempts there are; the first one is success.
 pub const OUTCOMES: usize = 12;
@@ -19,8 +18,8 @@ pub const OUTCOMES: usize = 12;
 /// The meters of delivery.
 #[derive(Clone, Debug)]
 pub struct Meters {
-    outcomes: Kinds<Ending>,
-    asked: Kinds<Heard>,
+    outcomes: CounterFamily<Ending>,
+    reverifications: CounterFamily<Reverification>,
     seconds: Histogram,
     lags: Family<[(&'static str, &'static str); 1], Histogram>,
     first_attempt: Histogram,
@@ -46,22 +45,25 @@ enum Ending {
     HeldBack,
 }
 
-/// What was answered to the question whether somebody wants what is sent to an address.
+/// The result of a re-verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    Yes,
-    SomethingElse,
-    Nothing,
+enum Reverification {
+    Confirmed,
+    Refused,
+    Unreachable,
 }
 
 impl Default for Meters {
     fn default() -> Self {
-        let heard =
-            [(Heard::Yes, "confirmed"), (Heard::SomethingElse, "refused"), (Heard::Nothing, "unreachable")];
+        let results = [
+            (Reverification::Confirmed, "confirmed"),
+            (Reverification::Refused, "refused"),
+            (Reverification::Unreachable, "unreachable"),
+        ];
         let lags = Family::<_, Histogram>::new_with_constructor(lag_times);
         Self {
-            outcomes: Kinds::new("outcome", &Ending::ALL.map(|ending| (ending, ending.name()))),
-            asked: Kinds::new("result", &heard),
+            outcomes: CounterFamily::new("outcome", &Ending::ALL.map(|ending| (ending, ending.name()))),
+            reverifications: CounterFamily::new("result", &results),
             seconds: request_times(),
             first_attempt: lags.get_or_create_owned(&[("until", "first_attempt")]),
             success: lags.get_or_create_owned(&[("until", "success")]),
@@ -98,13 +100,15 @@ impl Meters {
         }
     }
 
-    /// A callback was asked whether it wants its deliveries where its name leads now.
-    pub(super) fn asked(&self, reply: &Reply) {
-        self.asked.count(match reply {
-            Reply::Confirmed(_) => Heard::Yes,
-            Reply::Refused(_) => Heard::SomethingElse,
-            Reply::Unreachable(_) => Heard::Nothing,
-        });
+    /// An unconfirmed address was re-verified.
+    pub(super) fn reverified(&self, reverified: Reverified) {
+        let result = match reverified {
+            Reverified::Confirmed(_) => Reverification::Confirmed,
+            Reverified::Refused => Reverification::Refused,
+            Reverified::Unreachable => Reverification::Unreachable,
+            Reverified::NotSent => return,
+        };
+        self.reverifications.count(result);
     }
 
     /// How many attempts ended how, success first.
@@ -122,8 +126,8 @@ impl Meters {
 impl crate::meters::Meters for Meters {
     fn register(&self, registry: &mut Registry) {
         self.outcomes.register(registry, "deliveries", "Attempts to deliver, by how they ended");
-        let help = "Callbacks that were asked for a new confirmation where their names lead now, by what they answered";
-        self.asked.register(registry, "addresses_asked", help);
+        let help = "Re-verifications of unconfirmed addresses of callbacks, by result";
+        self.reverifications.register(registry, "reverifications", help);
         let help = "Time from the beginning of an attempt to the end of its answer";
         registry.register("delivery_duration_seconds", help, self.seconds.clone());
         let help = "Time from the acknowledgement of a notification to its first attempt, or its success, for a subscription; what is repeated or replayed counts with its whole age";
@@ -165,7 +169,7 @@ impl Ending {
             Self::Forbidden => "blocked_ip",
             Self::Unconnected => "connection",
             Self::NotSent => "not_sent",
-            Self::HeldBack => "held_back",
+            Self::HeldBack => "unconfirmed_address",
         }
     }
 
@@ -182,7 +186,7 @@ impl Ending {
             Err(EgressError::Timeout(_)) => Self::TimedOut,
             Err(EgressError::Dns(_)) => Self::NoName,
             Err(EgressError::Forbidden(_)) => Self::Forbidden,
-            Err(EgressError::Exhausted) => Self::NotSent,
+            Err(EgressError::NoFileDescriptors) => Self::NotSent,
             Err(EgressError::Unconfirmed(_)) => Self::HeldBack,
             Err(_) => Self::Unconnected,
         }

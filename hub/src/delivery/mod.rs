@@ -59,7 +59,7 @@ pub use operator::{
 pub use schedule::RetryPolicy;
 
 use crate::config::Prefixes;
-use crate::egress::{Confirmed, EgressClient, Guard};
+use crate::egress::{ConfirmedAddresses, EgressClient, Guard};
 use crate::store::{Shard, Slot, Store, StoreError, StoreEvent, SubscriptionId};
 use crate::subscriptions::StopDeliveries;
 use crate::telemetry::Tracer;
@@ -100,7 +100,7 @@ pub struct Settings {
     /// Connections that stand at once, over all workers, where not more than these are in use.
     pub max_connections: usize,
     /// Where names have confirmed, and what may be sent elsewhere.
-    pub confirmed: Confirmed,
+    pub confirmed: ConfirmedAddresses,
     /// The method of signatures.
     pub signature: SignatureMethod,
     /// Topics whose feeds are sent without entries that the subscriber has got already.
@@ -296,7 +296,7 @@ async fn take_over(
     let epoch = store.claim(shard).await?;
     let state = store.load_shard(shard).await?;
     for Slot { origin, address, lease_end, .. } in &state.slots {
-        settings.confirmed.note(origin, *address, *lease_end);
+        settings.confirmed.remember(origin, *address, *lease_end);
     }
     let limits = Limits {
         per_host: settings.per_host,
@@ -343,7 +343,7 @@ impl Plan {
                 connect_timeout, timeout, per_host, signature, entry_diff, confirmed, tracer, ..
             } = self.settings;
             let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
-                .heeding(&self.guard, per_host, confirmed.clone())
+                .limiting_unconfirmed(confirmed.clone())
                 .with_connections(self.max_connections);
             // At most one for each request under way.
             let (confirming, confirmations) = mpsc::unbounded_channel();
@@ -379,7 +379,7 @@ mod tests {
         let posted = store::posted(&"https://source.example/t".parse().unwrap(), "");
         store.append(posted, Duration::ZERO).await.unwrap();
         assert!(doubt_at_start(store.as_ref()).await.unwrap().is_some(), "it may have been down for days");
-        store.put_uptime(Uptime { seen: DateTime::now(), leaps: Vec::new() }).await.unwrap();
+        store.put_uptime(Uptime { seen: DateTime::now(), clock_jumps: Vec::new() }).await.unwrap();
         assert_eq!(doubt_at_start(store.as_ref()).await.unwrap(), None);
     }
 }

@@ -58,7 +58,9 @@ impl Came {
             Ok(answer) => Self::Answered(answer.status),
             Err(EgressError::Timeout(_)) => Self::TooLate,
             Err(EgressError::Unconfirmed(_)) => Self::HeldBack,
-            Err(EgressError::Exhausted | EgressError::Crowded(_) | EgressError::NoRoom) => Self::Unsent,
+            Err(
+                EgressError::NoFileDescriptors | EgressError::RateLimited(_) | EgressError::BodyMemoryFull,
+            ) => Self::Unsent,
             Err(_) => Self::Unreached,
         }
     }

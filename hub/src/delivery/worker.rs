@@ -25,7 +25,7 @@ use super::lanes::{Lane, Lanes};
 use super::losses::Losses;
 use super::operator::Order;
 use super::shard::{Machine, Now};
-use crate::egress::Confirmed;
+use crate::egress::ConfirmedAddresses;
 use crate::store::{
     Checkpoint, Ended, Epoch, Shard, Skip, Slot, Store, StoreError, StoreEvent, SubscriptionId, TopicId,
 };
@@ -124,7 +124,7 @@ type Saving = Pin<Box<dyn Future<Output = Vec<(Save, Result<(), StoreError>)>>>>
 pub(super) struct Worker {
     store: Arc<dyn Store>,
     courier: Rc<Courier>,
-    confirmed: Confirmed,
+    confirmed: ConfirmedAddresses,
     counters: Arc<Counters>,
     lanes: Lanes,
     /// The requests under way that were told last.
@@ -150,7 +150,7 @@ impl Worker {
     pub(super) fn new(
         store: Arc<dyn Store>,
         courier: Courier,
-        confirmed: Confirmed,
+        confirmed: ConfirmedAddresses,
         counters: Arc<Counters>,
         max_in_flight: usize,
         owned: Vec<Owned>,
@@ -285,7 +285,7 @@ impl Worker {
     /// What was confirmed is known to all once the worker of its shard has noted it.
     fn note(&self, shard: Shard, Slot { origin, address, lease_end, .. }: &Slot) {
         if self.owned.iter().any(|owned| owned.shard == shard) {
-            self.confirmed.note(origin, *address, *lease_end);
+            self.confirmed.remember(origin, *address, *lease_end);
         }
     }
 
