@@ -34,27 +34,27 @@
 #![deny(missing_docs)]
 
 pub mod admin;
-mod buckets;
+mod clock_jump;
+mod completion;
+pub mod concurrency;
 pub mod config;
 pub mod delivery;
 pub mod egress;
-mod finish;
 pub mod http;
 mod hub;
-mod leap;
+mod liveness;
 pub mod meters;
 pub mod metrics;
 pub mod pem;
-pub mod places;
-mod pulse;
+mod rate_limiter;
 mod sockets;
 pub mod store;
 pub mod subscriptions;
 pub mod telemetry;
 pub mod topics;
 mod trace_context;
-mod weighed;
+mod weighted_cache;
 
-pub use hub::{Given, Hub, StartError, check_files};
-pub use pulse::{Onlooker, Pulse};
+pub use hub::{Hub, Inherited, StartError, check_files};
+pub use liveness::{Liveness, LivenessMonitor};
 pub use sockets::Sockets;

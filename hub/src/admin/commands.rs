@@ -14,8 +14,8 @@ use super::queries::PageRequest;
 use super::responses::{Denied, Done, NewPublisher, Page, Rotated};
 use super::text::counted;
 use super::{AdminService, Failed};
+use crate::completion::run_to_completion;
 use crate::delivery::{self, Command};
-use crate::finish::to_its_end;
 use crate::store::{
     Keyring, KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId,
     TopicId,
@@ -357,7 +357,7 @@ impl AdminService {
         F: Future<Output = Result<T, Failed>> + Send + 'static,
     {
         let (audit, what, work) = (self.audit.clone(), what.to_owned(), work(self.clone()));
-        to_its_end(async move {
+        run_to_completion(async move {
             let (begins, begun) = (audit.clone(), what.clone());
             let begun = blocking(move || begins.begin(by, act, &begun)).await??;
             let done = work.await;

@@ -10,8 +10,8 @@ use resync_core::durable::sync_folder;
 
 use super::responses::{Draining, StillOwed};
 use super::{AdminService, By, Failed};
+use crate::completion::run_to_completion;
 use crate::delivery::Owed;
-use crate::finish::to_its_end;
 
 /// The file in the data folder that says it: a socket that systemd holds starts a hub for whoever connects, and that must take nothing
 /// that is left behind when the hub moves.
@@ -42,7 +42,7 @@ impl Taking {
         self: Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        to_its_end(async move {
+        run_to_completion(async move {
             let done = work.await;
             drop(self);
             done
@@ -149,7 +149,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::places::{Asker, Lane};
+    use crate::concurrency::{Client, ClientClass};
     use crate::store::{self, Engine, Keyring};
     use crate::topics::Pings;
 
@@ -175,8 +175,8 @@ mod tests {
         let drain = Drain::of(folder.path());
         let taking = drain.take_in().unwrap();
         let accepting = async move {
-            let asker = Asker { client: None, lane: Lane::Stranger };
-            pings.accept("http://source.example/topic".parse().unwrap(), asker, None).await.unwrap();
+            let client = Client { network: None, class: ClientClass::Stranger };
+            pings.accept("http://source.example/topic".parse().unwrap(), client, None).await.unwrap();
         };
         // Polled once, and given up like the handler of a connection that breaks.
         assert!(taking.finish(accepting).now_or_never().is_none());

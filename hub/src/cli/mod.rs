@@ -177,7 +177,7 @@ impl From<ConfigError> for Failure {
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
-        let configured = matches!(error, StartError::Tls(_) | StartError::Trust(_) | StartError::Keys(_));
+        let configured = matches!(error, StartError::Tls(_) | StartError::TlsRoots(_) | StartError::Keys(_));
         Self { code: if configured { BAD_CONFIGURATION } else { 1 }, message: error.to_string() }
     }
 }

@@ -15,7 +15,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::time::Duration;
 
-use resync_hub::Pulse;
+use resync_hub::Liveness;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
@@ -67,15 +67,15 @@ impl Systemd {
 
     /// Tells the watchdog that the hub is alive, twice within its patience, while every part of it answers. Asking them is for the
     /// runtime's workers: where these hang, this goes on in the thread that started them, and is told by what it sees.
-    pub(super) async fn tell_of_life(&self, pulse: &Pulse, status: &str) -> Infallible {
+    pub(super) async fn tell_of_life(&self, liveness: &Liveness, status: &str) -> Infallible {
         let Some(patience) = self.patience else { return pending().await };
         let pause = (patience / 2).max(Duration::from_millis(1));
         let mut beats = interval(pause);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut onlooker, mut was_silent) = (pulse.onlooker(), false);
+        let (mut monitor, mut was_silent) = (liveness.monitor(), false);
         loop {
             beats.tick().await;
-            let silent = onlooker.silent(pause);
+            let silent = monitor.silent(pause);
             match silent {
                 None => self.tell("WATCHDOG=1"),
                 Some(part) => self.tell(&format!("STATUS={part} has not answered for a minute")),
@@ -221,7 +221,7 @@ mod tests {
     async fn the_watchdog_is_told_of_life_twice_within_its_patience_and_not_while_a_part_is_silent() {
         let (systemd, told) = watched();
         let (_stop, stopped) = watch::channel(false);
-        let (pulse, answer) = (Pulse::default(), Arc::new(Notify::new()));
+        let (liveness, answer) = (Liveness::default(), Arc::new(Notify::new()));
         let part = Arc::clone(&answer);
         let ask = move || {
             let part = Arc::clone(&part);
@@ -230,8 +230,8 @@ mod tests {
                 Ok::<_, Infallible>(())
             }
         };
-        tokio::spawn(pulse.clone().keep("the writer", ask, stopped));
-        let mut alive = pin!(systemd.tell_of_life(&pulse, "serving"));
+        tokio::spawn(liveness.clone().check_until("the writer", ask, stopped));
+        let mut alive = pin!(systemd.tell_of_life(&liveness, "serving"));
         let until = |seconds| Duration::from_secs(seconds);
         assert!(timeout(until(59), alive.as_mut()).await.is_err());
         assert_eq!(all(&told), [SIGN; 4]);
@@ -247,9 +247,9 @@ mod tests {
     async fn the_watchdog_is_told_of_life_for_as_long_as_every_part_answers() {
         let (systemd, told) = watched();
         let (_stop, stopped) = watch::channel(false);
-        let pulse = Pulse::default();
-        tokio::spawn(pulse.clone().keep("the writer", || ready(Ok::<_, Infallible>(())), stopped));
-        assert!(timeout(ALMOST_FOUR_MINUTES, systemd.tell_of_life(&pulse, "serving")).await.is_err());
+        let liveness = Liveness::default();
+        tokio::spawn(liveness.clone().check_until("the writer", || ready(Ok::<_, Infallible>(())), stopped));
+        assert!(timeout(ALMOST_FOUR_MINUTES, systemd.tell_of_life(&liveness, "serving")).await.is_err());
         assert_eq!(signs_of_life(&told), 16);
     }
 
@@ -268,9 +268,9 @@ mod tests {
         }
         gate.wait();
         let (_stop, stopped) = watch::channel(false);
-        let pulse = Pulse::default();
-        workers.spawn(pulse.clone().keep("the writer", || ready(Ok::<_, Infallible>(())), stopped));
-        let endless = timeout(ALMOST_FOUR_MINUTES, systemd.tell_of_life(&pulse, "serving")).await;
+        let liveness = Liveness::default();
+        workers.spawn(liveness.clone().check_until("the writer", || ready(Ok::<_, Infallible>(())), stopped));
+        let endless = timeout(ALMOST_FOUR_MINUTES, systemd.tell_of_life(&liveness, "serving")).await;
         gate.wait();
         workers.shutdown_background();
         assert!(endless.is_err());

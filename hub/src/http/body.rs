@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::reply::{later, refuse};
-use crate::topics::{BodyBudget, BudgetSpent, Reserved};
+use crate::topics::{BodyBudget, BudgetExhausted, Reservation};
 
 /// How long a body waits for others to leave room.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ pub(super) async fn read(
     limit: usize,
     pace: Pace,
     budget: &BodyBudget,
-) -> Result<(Bytes, Reserved), Unread> {
+) -> Result<(Bytes, Reservation), Unread> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(Unread::TooLarge(limit));
@@ -113,7 +113,7 @@ pub(super) enum Unread {
     TooSlow(Pace),
     /// There was no room for it.
     #[error("{0}: try again")]
-    NoRoom(#[from] BudgetSpent),
+    NoRoom(#[from] BudgetExhausted),
 }
 
 impl Unread {
@@ -147,7 +147,7 @@ mod tests {
 
     const PACE: Pace = Pace { patience: Duration::from_secs(10), bytes_per_second: 1_000 };
 
-    async fn taken(headers: &HeaderMap, body: Body, limit: usize) -> Result<(Bytes, Reserved), Unread> {
+    async fn taken(headers: &HeaderMap, body: Body, limit: usize) -> Result<(Bytes, Reservation), Unread> {
         read(headers, body, limit, PACE, &BodyBudget::new(1 << 20)).await
     }
 

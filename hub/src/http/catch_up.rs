@@ -23,7 +23,7 @@ use super::endpoint::{EndpointState, too_many};
 use super::places::{Place, Places};
 use super::reply::{later, refuse, unavailable};
 use crate::store::{Notification, Offset};
-use crate::topics::{NotRead, Page, Reserved};
+use crate::topics::{CatchUpError, Page, Reservation};
 
 /// Notifications of a page, unless the query says otherwise …
 const USUAL: usize = 100;
@@ -125,7 +125,7 @@ pub(super) async fn read(
         }
         if as_list {
             let list = state.catch_up.change_list(&asked.topic, asked.after).await?;
-            return Ok(answer(XML_CONTENT_TYPE, list.bytes, (list.room, place)));
+            return Ok(answer(XML_CONTENT_TYPE, list.bytes, (list.reservation, place)));
         }
         let page = state.catch_up.page(&asked.topic, asked.after, asked.limit).await?;
         page_answer(page, asked, state.hub_url, place).await
@@ -172,7 +172,7 @@ fn prefers_xml(headers: &HeaderMap) -> bool {
 /// What is answered, with the room and the place that it takes until the last byte is written.
 struct Held {
     bytes: Vec<u8>,
-    _takes: (Reserved, Place),
+    _takes: (Reservation, Place),
 }
 
 impl AsRef<[u8]> for Held {
@@ -181,7 +181,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reserved, Place)) -> Response {
+fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reservation, Place)) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(content_type)),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -190,9 +190,14 @@ fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reserved, Place)) 
     (StatusCode::OK, headers, body).into_response()
 }
 
-async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>, place: Place) -> Result<Response, NotRead> {
-    let (bytes, next, room) = page.encode(move |page, out| write(page, &asked, &hub_url, out)).await?;
-    let mut response = answer("application/json", bytes, (room, place));
+async fn page_answer(
+    page: Page,
+    asked: Asked,
+    hub_url: Arc<str>,
+    place: Place,
+) -> Result<Response, CatchUpError> {
+    let (bytes, next, reservation) = page.encode(move |page, out| write(page, &asked, &hub_url, out)).await?;
+    let mut response = answer("application/json", bytes, (reservation, place));
     let link = next
         .and_then(|next| HeaderValue::try_from(LinkHeader::default().push(next, "next").to_string()).ok());
     if let Some(link) = link {
@@ -234,16 +239,18 @@ fn view(notification: &Notification) -> NotificationView<'_> {
     }
 }
 
-fn not_read(why: &NotRead) -> Response {
+fn not_read(why: &CatchUpError) -> Response {
     match why {
-        NotRead::NoProof => refuse(StatusCode::UNAUTHORIZED, why),
-        NotRead::UnknownTopic | NotRead::NoChanges | NotRead::NoCapabilityList => {
+        CatchUpError::NoProof => refuse(StatusCode::UNAUTHORIZED, why),
+        CatchUpError::UnknownTopic | CatchUpError::NoChanges | CatchUpError::NoCapabilityList => {
             refuse(StatusCode::NOT_FOUND, why)
         }
-        NotRead::Expired { .. } => refuse(StatusCode::GONE, why),
-        NotRead::List(_) => refuse(StatusCode::CONFLICT, why),
-        NotRead::Busy(_) | NotRead::Turn => later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, why),
-        NotRead::Store(error) => unavailable(error),
+        CatchUpError::Expired { .. } => refuse(StatusCode::GONE, why),
+        CatchUpError::List(_) => refuse(StatusCode::CONFLICT, why),
+        CatchUpError::Busy(_) | CatchUpError::TopicBusy => {
+            later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, why)
+        }
+        CatchUpError::Store(error) => unavailable(error),
     }
 }
 
@@ -255,7 +262,7 @@ mod tests {
 
     use super::*;
     use crate::store::{self, Engine, Keyring};
-    use crate::topics::{BodyBudget, BudgetSpent, CatchUp};
+    use crate::topics::{BodyBudget, BudgetExhausted, CatchUp};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_page_is_measured_before_it_is_written_and_holds_what_it_takes_then() {
@@ -278,7 +285,7 @@ mod tests {
         let base64 = page["notifications"][1]["body_base64"].as_str().unwrap();
         assert_eq!(base64.len(), 10_000_usize.div_ceil(3) * 4);
         let (left, mut other) = (WHOLE - bytes.len().next_multiple_of(1_024), budget.reserve());
-        assert_eq!(other.grow_to(left + 1, Duration::ZERO).await, Err(BudgetSpent));
+        assert_eq!(other.grow_to(left + 1, Duration::ZERO).await, Err(BudgetExhausted));
         assert_eq!(other.grow_to(left, Duration::ZERO).await, Ok(()));
     }
 
@@ -286,14 +293,14 @@ mod tests {
     async fn an_answer_holds_its_room_and_its_place_until_its_last_byte_is_gone() {
         let (budget, client) = (BodyBudget::new(1_024), [192, 0, 2, 1].into());
         let places = Places::for_each_client(1);
-        let (mut room, mut other) = (budget.reserve(), budget.reserve());
-        room.grow_to(1_024, Duration::ZERO).await.unwrap();
-        let takes = (room, places.take(client).unwrap());
+        let (mut reservation, mut other) = (budget.reserve(), budget.reserve());
+        reservation.grow_to(1_024, Duration::ZERO).await.unwrap();
+        let takes = (reservation, places.take(client).unwrap());
         let mut response = answer("application/json", b"{}".to_vec(), takes);
-        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetSpent));
+        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetExhausted));
         let frame = response.body_mut().frame().await.unwrap().unwrap();
         drop(response);
-        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetSpent), "it may still be unwritten");
+        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetExhausted), "it may still be unwritten");
         assert!(places.take(client).is_err());
         assert_eq!(frame.into_data().unwrap(), "{}");
         assert_eq!(other.grow_to(1, Duration::ZERO).await, Ok(()));

@@ -22,7 +22,7 @@ use super::reply::{later, method_not_allowed, refuse, text, unavailable};
 use super::self_service::{self, SelfService};
 use super::{body, catch_up, notifications};
 use crate::admin::Drain;
-use crate::subscriptions::{Acquaintance, Full, NotAccepted, Requests};
+use crate::subscriptions::{Full, NotAccepted, Requester, Requests};
 use crate::topics::CatchUp;
 
 /// A form holds three URLs and a secret at most; everything beyond this is refused unread.
@@ -148,8 +148,8 @@ async fn within_limits(
     client: IpAddr,
     topic: &TopicUrl,
     callback: &CallbackUrl,
-) -> Result<Acquaintance, Response> {
-    let who = state.requests.acquaintance(client, topic, callback).await;
+) -> Result<Requester, Response> {
+    let who = state.requests.requester(client, topic, callback).await;
     let who = who.map_err(|error| unavailable(&error))?;
     state.limits.subscription(who, topic, callback, Instant::now()).map_err(too_many)?;
     Ok(who)
@@ -176,7 +176,7 @@ fn accepted(result: Result<(), NotAccepted>, note: &str) -> Response {
             text(StatusCode::ACCEPTED, next)
         }
         Err(NotAccepted::Store(error)) => unavailable(&error),
-        Err(error @ NotAccepted::Resting { wait }) => {
+        Err(error @ NotAccepted::BreakerOpen { wait }) => {
             later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs().max(1), error)
         }
         Err(NotAccepted::Full(full)) => {

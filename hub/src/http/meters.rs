@@ -7,13 +7,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::meters::{Kinds, request_times};
+use crate::meters::{CounterFamily, request_times};
 
 /// The meters of the publishers' half of the endpoint.
 #[derive(Clone, Debug)]
 pub struct PublishMeters {
-    posts: Kinds<Ending>,
-    pings: Kinds<Ending>,
+    posts: CounterFamily<Ending>,
+    pings: CounterFamily<Ending>,
     bytes: Counter,
     seconds: Histogram,
 }
@@ -34,7 +34,7 @@ impl Default for PublishMeters {
             (Ending::TooMany, "too_many"),
             (Ending::Unavailable, "unavailable"),
         ];
-        let kinds = || Kinds::new("result", &endings);
+        let kinds = || CounterFamily::new("result", &endings);
         Self { posts: kinds(), pings: kinds(), bytes: Counter::default(), seconds: request_times() }
     }
 }

@@ -5,23 +5,23 @@ use std::time::Instant;
 
 use resync_core::websub::TopicUrl;
 
-use crate::buckets::{Buckets, Refusal, SharedBuckets, network};
 use crate::config::LimitsConfig;
+use crate::rate_limiter::{RateLimiter, Refusal, SharedRateLimiter, network};
 
 /// The limits of pings, all of which must hold.
 #[derive(Clone, Debug)]
 pub struct PingLimit {
-    clients: Buckets,
-    topics: SharedBuckets,
-    hosts: SharedBuckets,
+    clients: RateLimiter,
+    topics: SharedRateLimiter,
+    hosts: SharedRateLimiter,
 }
 
 impl PingLimit {
     /// The limits of a configuration; those that are off never refuse.
     pub fn new(config: &LimitsConfig) -> Self {
-        let shared = |rate| SharedBuckets::new(config.enabled, rate);
+        let shared = |rate| SharedRateLimiter::new(config.enabled, rate);
         Self {
-            clients: Buckets::new(config.enabled, config.ping_client),
+            clients: RateLimiter::new(config.enabled, config.ping_client),
             topics: shared(config.ping_topic),
             hosts: shared(config.ping_host),
         }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::client::TrustedProxies;
-use crate::buckets::network;
 use crate::config::IngressConfig;
+use crate::rate_limiter::network;
 
 /// Places of one kind. They remember clients only while those have one.
 #[derive(Clone, Debug)]

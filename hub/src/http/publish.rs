@@ -17,10 +17,10 @@ use super::notifications::Statuses;
 use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
 use crate::admin::Taking;
-use crate::buckets::{Refusal, network};
-use crate::places::{Asker, Lane};
+use crate::concurrency::{Client, ClientClass};
+use crate::rate_limiter::{Refusal, network};
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
-use crate::topics::{Announced, Denied, Grant, Intake, Pings, Refused};
+use crate::topics::{Denied, Grant, Intake, Pings, PostHeader, Refused};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
@@ -132,11 +132,11 @@ impl PublishState {
         if open || !known.is_empty() {
             *span = Some(self.begin(headers, "ping"));
         }
-        for (topics, lane) in [(known, Lane::Known), (strange, Lane::Stranger)] {
-            let asker = Asker { client: Some(network(client)), lane };
-            let traced = span.as_ref().filter(|_| open || lane == Lane::Known);
+        for (topics, class) in [(known, ClientClass::Trusted), (strange, ClientClass::Stranger)] {
+            let client = Client { network: Some(network(client)), class: class };
+            let traced = span.as_ref().filter(|_| open || class == ClientClass::Trusted);
             let trace = traced.and_then(OpenSpan::context);
-            self.pings.accept_all(topics, asker, trace).await.map_err(|error| unavailable(&error))?;
+            self.pings.accept_all(topics, client, trace).await.map_err(|error| unavailable(&error))?;
         }
         Ok(())
     }
@@ -252,7 +252,7 @@ fn coded(refused: &Refused) -> Response {
 }
 
 /// A Source that names other hubs only is passed on as it is, but its subscribers will not find this hub: it should know.
-fn other_hub(announced: &Announced, hub_url: &str) -> String {
+fn other_hub(announced: &PostHeader, hub_url: &str) -> String {
     let same = |named: &String| named.trim_end_matches('/') == hub_url.trim_end_matches('/');
     if announced.hubs().iter().any(same) {
         return String::new();

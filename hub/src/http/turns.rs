@@ -11,7 +11,7 @@ use resync_core::address::customer;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::finish::to_its_end;
+use crate::completion::run_to_completion;
 
 /// Those of one client that have a turn or wait for one; of others nothing is kept.
 const OF_ONE_CLIENT: usize = 16;
@@ -71,7 +71,7 @@ impl Turns {
             drop(turn);
             done
         };
-        Ok(to_its_end(worked).await)
+        Ok(run_to_completion(worked).await)
     }
 
     async fn take(&self, client: IpAddr, patience: Duration) -> Result<Turn, NoTurn> {

@@ -2,11 +2,11 @@
 
 use prometheus_client::registry::Registry;
 
-use crate::meters::{Kinds, Meters};
+use crate::meters::{CounterFamily, Meters};
 
 /// The meters of traces; they stand still where there is no collector.
 #[derive(Clone, Debug)]
-pub struct TraceMeters(Kinds<Fate>);
+pub struct TraceMeters(CounterFamily<Fate>);
 
 /// What became of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ const FATES: [(Fate, &str); 3] =
 
 impl Default for TraceMeters {
     fn default() -> Self {
-        Self(Kinds::new("result", &FATES))
+        Self(CounterFamily::new("result", &FATES))
     }
 }
 

@@ -10,7 +10,7 @@ use resync_hub::config::{self, ClientHeader};
 use resync_hub::http::{Asked, TrustedProxies, wants_representation};
 use resync_hub::store::Offset;
 use resync_hub::telemetry::{TRACEPARENT, TraceContext};
-use resync_hub::topics::Announced;
+use resync_hub::topics::PostHeader;
 
 const PROXY: &str = "10.0.0.1";
 const STRANGER: &str = "198.51.100.7";
@@ -37,8 +37,8 @@ pub(crate) fn run(bytes: &[u8]) {
     for (proxies, name, word) in PROXIES.iter() {
         client(proxies, name, word, &headers);
     }
-    if let Ok(announced) = Announced::read(&headers) {
-        assert!(!announced.hubs().is_empty());
+    if let Ok(header) = PostHeader::read(&headers) {
+        assert!(!header.hubs().is_empty());
     }
     traced(&headers);
     let mut asking = headers;

@@ -37,7 +37,7 @@ use crate::admin::{
     PageRequest, Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail,
     Target, ToAdd, ToDeny, Topic, TopicDetail,
 };
-use crate::topics::Reserved;
+use crate::topics::Reservation;
 
 /// No order is larger: it may name two hundred thousand subscriptions.
 const BODY_LIMIT: usize = 2 * 1024 * 1024;
@@ -184,7 +184,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 /// A body that came in time, and its room in memory.
 struct Sent {
     body: Bytes,
-    _room: Reserved,
+    _room: Reservation,
 }
 
 impl FromRequest<AdminState> for Sent {
@@ -193,7 +193,7 @@ impl FromRequest<AdminState> for Sent {
     async fn from_request(request: Request, state: &AdminState) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         match body::read(&head.headers, body, BODY_LIMIT, state.pace, &state.bodies).await {
-            Ok((body, room)) => Ok(Self { body, _room: room }),
+            Ok((body, reservation)) => Ok(Self { body, _room: reservation }),
             Err(unread) => Err(Problem::new(unread.status(), unread)),
         }
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use super::token::AdminToken;
-use crate::buckets::{Buckets, network};
 use crate::config::Rate;
+use crate::rate_limiter::{RateLimiter, network};
 
 /// Wrong tokens of one network that are logged. What keeps guesses out is the token, which has to be long: to look at none for a
 /// while would keep the operator out too, behind the same proxy or on the same machine.
@@ -18,7 +18,7 @@ const WRONG: Rate = Rate { per_second: 1.0, burst: 60 };
 #[derive(Clone, Debug)]
 pub struct Authentication {
     token: AdminToken,
-    wrong: Buckets,
+    wrong: RateLimiter,
 }
 
 /// Why a token is not accepted.
@@ -37,7 +37,7 @@ pub(super) enum NotAdmitted {
 impl Authentication {
     /// Accepts this token.
     pub fn new(token: AdminToken) -> Self {
-        Self { token, wrong: Buckets::new(true, WRONG) }
+        Self { token, wrong: RateLimiter::new(true, WRONG) }
     }
 
     /// Whether this token, shown by a client at this address, is the right one. A wrong one is counted and logged.

@@ -22,8 +22,8 @@ use super::body::Pace;
 use super::reply::text;
 use super::shield::shield;
 use crate::admin::AdminService;
+use crate::liveness::Liveness;
 use crate::metrics::{self, Metrics};
-use crate::pulse::Pulse;
 use crate::topics::BodyBudget;
 
 pub use auth::Authentication;
@@ -46,7 +46,7 @@ pub struct AdminState {
     /// What they may take in memory.
     pub bodies: BodyBudget,
     /// Whether the hub's parts answer.
-    pub pulse: Pulse,
+    pub liveness: Liveness,
     /// How long whoever takes a backup may pause.
     pub backup_timeout: Duration,
     /// Turns true when the hub stops.
@@ -76,7 +76,7 @@ async fn guarded(mut answer: Response) -> Response {
 
 /// Slow to fail: whoever asks this starts the hub again.
 async fn alive(State(state): State<AdminState>) -> Response {
-    match state.pulse.silent() {
+    match state.liveness.silent() {
         None => text(StatusCode::OK, "alive"),
         Some(part) => {
             text(StatusCode::SERVICE_UNAVAILABLE, format_args!("{part} has not answered for a minute"))

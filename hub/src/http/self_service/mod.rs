@@ -31,8 +31,8 @@ use super::limits::Limits;
 use super::shield::shield;
 use super::turns::{NoTurn, Turns};
 use crate::admin::{AdminService, Failed, PageId};
-use crate::buckets::{SharedBuckets, network};
 use crate::config::Rate;
+use crate::rate_limiter::{SharedRateLimiter, network};
 
 /// The most that the form takes: two URLs and a secret.
 const FORM_LIMIT: usize = 16 * 1024;
@@ -62,7 +62,7 @@ pub struct SelfService {
     base: Arc<str>,
     /// What is typed here can be overheard, and cookies too.
     overheard: bool,
-    tries: SharedBuckets,
+    tries: SharedRateLimiter,
     turns: Turns,
 }
 
@@ -78,7 +78,7 @@ impl SelfService {
             bodies: endpoint.publish.bodies.clone(),
             base: base.into(),
             overheard: hub_url.starts_with("http:"),
-            tries: SharedBuckets::new(true, TRIES),
+            tries: SharedRateLimiter::new(true, TRIES),
             turns: Turns::new(),
         }
     }

@@ -1,5 +1,4 @@
-//! When publishers' tokens were used last. Kept in memory and written down once a minute at most, since it is for the
-//! operator's eyes only: which tokens may go?
+//! When publishers' tokens were used last, so that the operator sees which may be revoked. Saved at most once a minute.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,18 +14,18 @@ use tracing::warn;
 use super::authority::{Tokens, replace};
 use crate::config::uses_file;
 
-/// How often uses are written down, if there were any.
+/// How often uses are saved, if there were any.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// The last use of each token by its name.
 #[derive(Clone, Debug)]
-pub struct Uses {
+pub struct TokenUses {
     tokens: Arc<Path>,
     since: Arc<Mutex<BTreeMap<String, DateTime>>>,
 }
 
-impl Uses {
-    /// Uses that are written down beside the file of tokens.
+impl TokenUses {
+    /// Uses that are saved beside the file of tokens.
     pub(super) fn beside(tokens: &Path) -> Self {
         Self { tokens: tokens.into(), since: Arc::default() }
     }
@@ -39,13 +38,13 @@ impl Uses {
         }
     }
 
-    /// What is written down beside this file of tokens. A file that cannot be read is no reason to refuse anybody anything.
+    /// What is saved beside this file of tokens. A file that cannot be read counts as empty.
     pub(super) fn read(tokens: &Path) -> BTreeMap<String, String> {
         let bytes = fs::read(uses_file(tokens)).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    /// Writes uses down again and again until `stop` turns true, and then once more.
+    /// Saves uses again and again until `stop` turns true, and then once more.
     pub async fn keep(self, mut stop: watch::Receiver<bool>) {
         let mut ticks = interval(EVERY);
         let mut stopped = false;
@@ -56,7 +55,7 @@ impl Uses {
             }
             let uses = self.clone();
             if let Err(error) = tokio::task::spawn_blocking(move || uses.write()).await {
-                warn!(%error, "the last use of tokens is not written down");
+                warn!(%error, "last uses of tokens not saved");
             }
         }
     }
@@ -72,7 +71,7 @@ impl Uses {
             all.retain(|name, _| tokens.has(name));
         }
         if let Err(error) = replace(&path, &all) {
-            warn!(%error, path = %path.display(), "the last use of tokens is not written down");
+            warn!(%error, path = %path.display(), "last uses of tokens not saved");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Getting a topic: a GET that follows redirects within bounds, and asks only for what is new.
+//! Fetches a topic: a conditional GET that follows a few redirects.
 
 use std::net::IpAddr;
 
@@ -12,18 +12,18 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use crate::egress::{self, Answer, EgressClient, EgressError, ReadLimit, RedirectError, Room};
-use crate::places::Place;
+use crate::concurrency::Permit;
+use crate::egress::{self, Answer, BodyMemory, EgressClient, EgressError, ReadLimit, RedirectError};
 use crate::store::Validators;
 
-/// Redirects followed, each of which the address guard judges anew.
+/// Redirects that are followed. The address guard judges each.
 const REDIRECTS: u32 = 5;
 const REQUESTS: u32 = REDIRECTS + 1;
 
-/// The longest `ETag` and `Last-Modified` that are kept: with one that is longer the topic is asked as if it had none.
+/// The longest `ETag` and `Last-Modified` that are kept; a longer one is ignored.
 const LONGEST_VALIDATOR: usize = 256;
 
-/// Gets topics.
+/// Fetches topics.
 #[derive(Clone, Debug)]
 pub struct TopicClient {
     client: EgressClient,
@@ -31,18 +31,18 @@ pub struct TopicClient {
     limit: ReadLimit,
 }
 
-/// A topic's content with the address where it finally was.
+/// A topic's content, with the URL after redirects.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) url: Url,
-    /// Who was asked first, and may have sent the hub elsewhere.
+    /// The address that was asked first, and may have redirected.
     pub(super) from: IpAddr,
     pub(super) answer: Answer,
 }
 
-/// Why a topic has no content now.
+/// Why a topic was not fetched.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unfetched {
+pub(super) enum FetchError {
     #[error(transparent)]
     Egress(#[from] EgressError),
     #[error("the topic answered {0} instead of 200")]
@@ -51,7 +51,7 @@ pub(super) enum Unfetched {
     Redirects,
     #[error(transparent)]
     Redirect(#[from] RedirectError),
-    #[error("the topic cannot be asked for: {0}")]
+    #[error("the topic's URL is no target of an HTTP request: {0}")]
     Request(#[from] http::Error),
 }
 
@@ -61,30 +61,30 @@ impl TopicClient {
         Self { client, largest, limit: ReadLimit::Keep(largest) }
     }
 
-    /// The same, but of a topic's content only so many bytes from the beginning are kept.
+    /// A client that keeps only so many bytes from the beginning of a topic.
     #[must_use]
     pub(super) fn beginnings(self, bytes: usize) -> Self {
         let largest = self.largest.min(bytes);
         Self { largest, limit: ReadLimit::First(largest), ..self }
     }
 
-    /// Where on the network this URL leads: names cost nothing, so that the address counts, if there is one to contact.
-    pub(super) async fn whereabouts(&self, url: &Url) -> String {
+    /// The peer of this URL for concurrency limits: its network, since names cost nothing; without an address, its host.
+    pub(super) async fn peer(&self, url: &Url) -> String {
         match self.client.network(url).await {
             Some(network) => network.to_string(),
             None => url.host_str().unwrap_or_default().to_owned(),
         }
     }
 
-    /// The topic's content, kept in `room`; `None` when it says that this is what `known` is about. Only a 200 is content
-    /// (D-11). All redirects together have the time of one request, in which they wait for a place where they lead.
+    /// The topic's content, within `memory`; `None` if it is what `known` describes. Only a 200 is content (D-11). All redirects
+    /// together have the time of one request; in it they also wait for the permits of their peers.
     pub(super) async fn get(
         &self,
         topic: &Url,
         known: Option<&Validators>,
-        room: &mut impl Room,
-        place: &mut Place,
-    ) -> Result<Option<Fetched>, Unfetched> {
+        memory: &mut impl BodyMemory,
+        permit: &mut Permit,
+    ) -> Result<Option<Fetched>, FetchError> {
         let limit = self.client.total();
         let (deadline, late) = (Instant::now() + limit, || EgressError::Timeout(limit));
         let (mut url, mut from) = (topic.clone(), None);
@@ -92,9 +92,9 @@ impl TopicClient {
             let known = known.filter(|known| known.url == url.as_str());
             let request = asking(&url, known).body(Full::new(Bytes::new()))?;
             let asked_at = Instant::now();
-            let answer = timeout_at(deadline, self.client.send_into(request, self.limit, room)).await;
+            let answer = timeout_at(deadline, self.client.send_within(request, self.limit, memory)).await;
             let answer = answer.unwrap_or_else(|_| Err(late()));
-            note(&answer, asked_at.elapsed() >= limit / REQUESTS, place);
+            note(&answer, asked_at.elapsed() >= limit / REQUESTS, permit);
             let answer = answer?;
             let from = *from.get_or_insert(answer.peer);
             match answer.status {
@@ -105,17 +105,17 @@ impl TopicClient {
                 | StatusCode::SEE_OTHER
                 | StatusCode::TEMPORARY_REDIRECT
                 | StatusCode::PERMANENT_REDIRECT => url = egress::redirect(&url, &answer.headers)?,
-                status => return Err(Unfetched::Status(status)),
+                status => return Err(FetchError::Status(status)),
             }
-            let moved = async { place.move_to(&self.whereabouts(&url).await).await };
+            let moved = async { permit.move_to(&self.peer(&url).await).await };
             timeout_at(deadline, moved).await.map_err(|_| late())?;
         }
-        Err(Unfetched::Redirects)
+        Err(FetchError::Redirects)
     }
 }
 
 impl Fetched {
-    /// What the topic says about this content.
+    /// The validators of this content, for the next conditional GET.
     pub(super) fn validators(&self) -> Validators {
         let value = |name: HeaderName| {
             let value = self.answer.headers.get(name).map(HeaderValue::as_bytes);
@@ -130,17 +130,17 @@ impl Fetched {
     }
 }
 
-/// Remembers whether the hub waited here in vain: not where the time was used up before, but where the answer that leads on
-/// took more of it than its part.
-fn note(answer: &Result<Answer, EgressError>, long: bool, place: &Place) {
+/// Remembers whether the peer was slow: a redirect that took more than its part of the time, or a timeout, unless the time was
+/// used up before.
+fn note(answer: &Result<Answer, EgressError>, long: bool, permit: &Permit) {
     match answer {
-        Ok(answer) => place.note_slow(long && answer.status.is_redirection()),
-        Err(EgressError::Timeout(_)) if long => place.note_slow(true),
+        Ok(answer) => permit.set_slow(long && answer.status.is_redirection()),
+        Err(EgressError::Timeout(_)) if long => permit.set_slow(true),
         Err(_) => {}
     }
 }
 
-/// No cache between here and the topic may answer with what it had before the change (w3c/websub#84).
+/// No cache on the way may answer with the content before the change (w3c/websub#84).
 fn asking(url: &Url, known: Option<&Validators>) -> request::Builder {
     let mut request = Request::get(url.as_str())
         .header(ACCEPT, "*/*")
@@ -150,7 +150,7 @@ fn asking(url: &Url, known: Option<&Validators>) -> request::Builder {
         .into_iter()
         .flat_map(|known| [(IF_NONE_MATCH, &known.etag), (IF_MODIFIED_SINCE, &known.last_modified)]);
     for (name, value) in validators {
-        // What came as a header value can go as one.
+        // What came as a header value can be sent as one.
         if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_bytes(value).ok()) {
             request = request.header(name, value);
         }
@@ -167,8 +167,8 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::egress::{Guard, Unmeasured};
-    use crate::places::{Asker, Bounds, Lane, Places, Share, Slow};
+    use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, SlowLimit};
+    use crate::egress::{Guard, Unlimited};
 
     const SHORT: Duration = Duration::from_secs(1);
     const LONG: Duration = Duration::from_secs(300);
@@ -177,19 +177,24 @@ mod tests {
         TopicClient::new(EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), SHORT, total, 1), 1_024)
     }
 
-    fn places() -> Places {
-        let one = Share { most: 1, strangers: 1 };
-        let slow = Slow { known: 9, strangers: 9 };
-        Places::new(Bounds { all: Share { most: 9, strangers: 9 }, slow, here: one, client: None })
+    fn limiter() -> Limiter {
+        let one = Limit { total: 1, strangers: 1 };
+        let slow = SlowLimit { trusted: 9, strangers: 9 };
+        Limiter::new(ConcurrencyLimits {
+            total: Limit { total: 9, strangers: 9 },
+            slow,
+            peer: one,
+            client: None,
+        })
     }
 
-    async fn place(places: &Places, topic: &Url) -> Place {
-        let here = client(SHORT).whereabouts(topic).await;
-        places.place(Asker { client: None, lane: Lane::Stranger }, &here).await
+    async fn permit(limiter: &Limiter, topic: &Url) -> Permit {
+        let peer = client(SHORT).peer(topic).await;
+        limiter.acquire(Client { network: None, class: ClientClass::Stranger }, &peer).await
     }
 
-    async fn get(places: &Places, topic: &Url, total: Duration) -> Result<Option<Fetched>, Unfetched> {
-        client(total).get(topic, None, &mut Unmeasured, &mut place(places, topic).await).await
+    async fn get(limiter: &Limiter, topic: &Url, total: Duration) -> Result<Option<Fetched>, FetchError> {
+        client(total).get(topic, None, &mut Unlimited, &mut permit(limiter, topic).await).await
     }
 
     /// A host at this address that sends everybody to this URL.
@@ -218,11 +223,11 @@ mod tests {
         // Wide enough that no delay of this machine looks like waiting for the victim.
         let total = 3 * SHORT;
         let detour = sending_after(total.mul_f32(0.95), "127.0.8.1", &victim).await;
-        let places = places();
-        let late = get(&places, &detour, total).await;
-        assert!(matches!(late, Err(Unfetched::Egress(EgressError::Timeout(_)))), "{late:?}");
-        assert!(!place(&places, &victim).await.is_slow());
-        assert!(place(&places, &detour).await.is_slow());
+        let limiter = limiter();
+        let late = get(&limiter, &detour, total).await;
+        assert!(matches!(late, Err(FetchError::Egress(EgressError::Timeout(_)))), "{late:?}");
+        assert!(!permit(&limiter, &victim).await.is_slow());
+        assert!(permit(&limiter, &detour).await.is_slow());
     }
 
     #[tokio::test]
@@ -230,16 +235,16 @@ mod tests {
         let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
         let victim: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let detour = sending("127.0.8.1", &victim).await;
-        let places = places();
-        let taken = place(&places, &victim).await;
-        let late = get(&places, &detour, SHORT).await;
-        assert!(matches!(late, Err(Unfetched::Egress(EgressError::Timeout(_)))), "{late:?}");
+        let limiter = limiter();
+        let taken = permit(&limiter, &victim).await;
+        let late = get(&limiter, &detour, SHORT).await;
+        assert!(matches!(late, Err(FetchError::Egress(EgressError::Timeout(_)))), "{late:?}");
         let contacted = timeout(Duration::ZERO, listener.accept()).await;
-        assert!(contacted.is_err(), "all places there were taken");
+        assert!(contacted.is_err(), "all limiter there were taken");
         drop(taken);
         let contacted = tokio::select! {
             contacted = listener.accept() => contacted,
-            found = get(&places, &detour, LONG) => panic!("{found:?} without asking"),
+            found = get(&limiter, &detour, LONG) => panic!("{found:?} without asking"),
         };
         assert!(contacted.is_ok());
     }
@@ -254,7 +259,7 @@ mod tests {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmuch").await.unwrap();
         });
         let detour = sending("127.0.8.1", &victim).await;
-        let fetched = get(&places(), &detour, LONG).await.unwrap().unwrap();
+        let fetched = get(&limiter(), &detour, LONG).await.unwrap().unwrap();
         assert_eq!((fetched.url, fetched.from), (victim, IpAddr::from([127, 0, 8, 1])));
     }
 
@@ -270,7 +275,7 @@ mod tests {
                 let _ = stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
             }
         });
-        let fetched = get(&places(), &topic, SHORT).await;
-        assert!(matches!(fetched, Err(Unfetched::Egress(EgressError::Timeout(_)))), "{fetched:?}");
+        let fetched = get(&limiter(), &topic, SHORT).await;
+        assert!(matches!(fetched, Err(FetchError::Egress(EgressError::Timeout(_)))), "{fetched:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! One `send` where a request is small: its head and its body in one piece cost the kernel less than a list of two.
+//! Writes the head and body of a small request in one piece, which costs the kernel less than a list of two.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-/// Up to so many bytes are copied together, in less time than the list takes.
+/// Up to so many bytes are copied together: copying takes less time than the list.
 const SMALL: usize = 2 * 1024;
 
 /// A stream to a peer.
 #[derive(Debug)]
-pub(super) struct Gathered<S>(pub(super) S);
+pub(super) struct Coalesced<S>(pub(super) S);
 
-impl<S: Read + Unpin> Read for Gathered<S> {
+impl<S: Read + Unpin> Read for Coalesced<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -23,7 +23,7 @@ impl<S: Read + Unpin> Read for Gathered<S> {
     }
 }
 
-impl<S: Write + Unpin> Write for Gathered<S> {
+impl<S: Write + Unpin> Write for Coalesced<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
@@ -50,13 +50,13 @@ impl<S: Write + Unpin> Write for Gathered<S> {
         if pieces.iter().map(|piece| piece.len()).sum::<usize>() > SMALL {
             return stream.poll_write_vectored(cx, pieces);
         }
-        let mut gathered = [0; SMALL];
+        let mut coalesced = [0; SMALL];
         let mut length = 0;
         for piece in pieces {
-            gathered[length..length + piece.len()].copy_from_slice(piece);
+            coalesced[length..length + piece.len()].copy_from_slice(piece);
             length += piece.len();
         }
-        stream.poll_write(cx, &gathered[..length])
+        stream.poll_write(cx, &coalesced[..length])
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn write(most: usize, pieces: &[&[u8]]) -> (usize, Paper) {
-        let mut stream = Gathered(Paper { most, ..Paper::default() });
+        let mut stream = Coalesced(Paper { most, ..Paper::default() });
         let pieces: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let written = Pin::new(&mut stream)
             .poll_write_vectored(&mut Context::from_waker(std::task::Waker::noop()), &pieces);

@@ -1,8 +1,8 @@
-//! The hub's pulse: a question that goes through the store's writer and through every worker of delivery, again and again.
+//! Liveness: whether the store's writer and every worker of delivery still answer. They are asked again and again.
 //!
-//! Whoever watches over the process (`/livez`, the watchdog of systemd) may start it again where one of them has been silent for a
-//! minute. A restart has to help, so a disk that is full or refuses writes is no silence: the writer answers that it was refused. And
-//! what counts is how often an answer was waited for, not the clock, which goes on where the machine or the process sleeps.
+//! What watches over the process (`/livez`, systemd's watchdog) may restart it after one of them was silent for a minute. A restart
+//! has to help, so a full disk is no silence: the writer answers that it was refused. Missed answers are counted, not time, since the
+//! clock goes on while the machine or the process sleeps.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -18,42 +18,42 @@ use tokio::time::{sleep, timeout};
 use crate::delivery::Operator;
 use crate::store::Store;
 
-/// The pause between two questions, and how long an answer is waited for at once.
-const BEAT: Duration = Duration::from_secs(5);
-/// So many beats without an answer are silence: a minute.
-const SILENCE: u32 = 12;
+/// The pause between two checks, and how long one waits for its answer.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// Checks without an answer after which a part is silent: a minute.
+const MISSED_CHECKS: u32 = 12;
 
 /// Whether the hub's parts answer.
 #[derive(Clone, Debug, Default)]
-pub struct Pulse(Arc<Mutex<BTreeMap<&'static str, Part>>>);
+pub struct Liveness(Arc<Mutex<BTreeMap<&'static str, Part>>>);
 
 #[derive(Debug, Default)]
 struct Part {
-    /// Grows by one each time that the part answered or was waited for in vain.
-    beats: u64,
+    /// Grows by one with each answer and each missed one.
+    checks: u64,
     is_silent: bool,
 }
 
-/// Who looks at the pulse from elsewhere: while nobody asks the parts any more, because nothing runs that could, none is found silent.
+/// Watches liveness from another thread. It also notices that the checks themselves no longer run.
 #[derive(Debug)]
-pub struct Onlooker {
-    pulse: Pulse,
-    /// The beats of each part when they last moved, and for how long they have not.
+pub struct LivenessMonitor {
+    liveness: Liveness,
+    /// The checks of each part, and for how long their number has not changed.
     seen: BTreeMap<&'static str, (u64, Duration)>,
 }
 
-impl Onlooker {
-    /// The part that has not answered, or not been asked, for a minute; `passed` is the time since the last look.
+impl LivenessMonitor {
+    /// The part that has not answered, or was not asked, for a minute; `passed` is the time since the last call.
     pub fn silent(&mut self, passed: Duration) -> Option<&'static str> {
-        let parts = self.pulse.parts();
+        let parts = self.liveness.parts();
         let mut silent = None;
         for (name, part) in parts.iter() {
             let still = match self.seen.get(name) {
-                Some((beats, still)) if *beats == part.beats => still.saturating_add(passed),
+                Some((checks, still)) if *checks == part.checks => still.saturating_add(passed),
                 _ => Duration::ZERO,
             };
-            self.seen.insert(*name, (part.beats, still));
-            if part.is_silent || still >= BEAT * SILENCE {
+            self.seen.insert(*name, (part.checks, still));
+            if part.is_silent || still >= CHECK_EVERY * MISSED_CHECKS {
                 silent = silent.or(Some(*name));
             }
         }
@@ -61,15 +61,15 @@ impl Onlooker {
     }
 }
 
-impl Pulse {
-    /// Asks those without whom nothing is taken or delivered.
+impl Liveness {
+    /// Starts to check the parts without which nothing is accepted or delivered.
     pub(crate) fn start(
         store: &Arc<dyn Store>,
         delivery: Operator,
         stopped: &watch::Receiver<bool>,
         tasks: &mut JoinSet<()>,
     ) -> Self {
-        let (pulse, store) = (Self::default(), Arc::clone(store));
+        let (liveness, store) = (Self::default(), Arc::clone(store));
         let writer = move || {
             let store = Arc::clone(&store);
             async move { store.answers().await }
@@ -78,9 +78,9 @@ impl Pulse {
             let delivery = delivery.clone();
             async move { delivery.answers().await }
         };
-        tasks.spawn(pulse.clone().keep("the store's writer", writer, stopped.clone()));
-        tasks.spawn(pulse.clone().keep("delivery", workers, stopped.clone()));
-        pulse
+        tasks.spawn(liveness.clone().check_until("the store's writer", writer, stopped.clone()));
+        tasks.spawn(liveness.clone().check_until("delivery", workers, stopped.clone()));
+        liveness
     }
 
     /// The part that has not answered for a minute.
@@ -88,13 +88,13 @@ impl Pulse {
         self.parts().iter().find(|(_, part)| part.is_silent).map(|(name, _)| *name)
     }
 
-    /// Begins to look on.
-    pub fn onlooker(&self) -> Onlooker {
-        Onlooker { pulse: self.clone(), seen: BTreeMap::new() }
+    /// Starts to watch.
+    pub fn monitor(&self) -> LivenessMonitor {
+        LivenessMonitor { liveness: self.clone(), seen: BTreeMap::new() }
     }
 
-    /// Asks a part of the hub how it is until `stopped` turns true. An error says that it has ended and will never answer.
-    pub fn keep<A, E>(
+    /// Checks a part of the hub until `stopped` turns true. An error means that it has ended and will never answer.
+    pub fn check_until<A, E>(
         self,
         part: &'static str,
         ask: impl Fn() -> A,
@@ -103,12 +103,12 @@ impl Pulse {
     where
         A: Future<Output = Result<(), E>>,
     {
-        // At once: an onlooker misses also a part that nobody ever began to ask.
-        self.beat(part);
+        // At once, so that a monitor also notices a part whose checks never began.
+        self.count_check(part);
         async move {
             tokio::select! {
                 () = self.ask_for_ever(part, ask) => {}
-                // One that is gone will not turn it true any more.
+                // If the sender is gone, the hub has stopped.
                 _ = stopped.wait_for(|stopped| *stopped) => {}
             }
         }
@@ -121,32 +121,29 @@ impl Pulse {
         loop {
             let mut answer = pin!(answered(ask()));
             let mut missed = 0_u32;
-            while timeout(BEAT, answer.as_mut()).await.is_err() {
+            while timeout(CHECK_EVERY, answer.as_mut()).await.is_err() {
                 missed = missed.saturating_add(1);
-                self.beat(part);
-                if missed == SILENCE {
-                    tracing::error!(
-                        part,
-                        "a part of the hub has not answered for a minute: a restart is due"
-                    );
+                self.count_check(part);
+                if missed == MISSED_CHECKS {
+                    tracing::error!(part, "a part of the hub has not answered for a minute: restart the hub");
                     self.set_silent(part, true);
                 }
             }
-            self.beat(part);
+            self.count_check(part);
             if self.set_silent(part, false) {
                 tracing::warn!(part, "a part of the hub answers again");
             }
-            sleep(BEAT).await;
+            sleep(CHECK_EVERY).await;
         }
     }
 
-    fn beat(&self, part: &'static str) {
+    fn count_check(&self, part: &'static str) {
         let mut parts = self.parts();
-        let beats = &mut parts.entry(part).or_default().beats;
-        *beats = beats.wrapping_add(1);
+        let checks = &mut parts.entry(part).or_default().checks;
+        *checks = checks.wrapping_add(1);
     }
 
-    /// Tells whether it was silent before.
+    /// Returns whether it was silent before.
     fn set_silent(&self, part: &'static str, is_silent: bool) -> bool {
         mem::replace(&mut self.parts().entry(part).or_default().is_silent, is_silent)
     }
@@ -175,7 +172,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_part_is_silent_when_it_has_not_answered_for_a_minute_until_it_does() {
-        let (pulse, answer) = (Pulse::default(), Arc::new(Notify::new()));
+        let (liveness, answer) = (Liveness::default(), Arc::new(Notify::new()));
         let (_stop, stopped) = watch::channel(false);
         let part = Arc::clone(&answer);
         let ask = move || {
@@ -185,24 +182,24 @@ mod tests {
                 Ok::<_, Infallible>(())
             }
         };
-        tokio::spawn(pulse.clone().keep("the writer", ask, stopped.clone()));
-        tokio::spawn(pulse.clone().keep("another", || ready(Ok::<_, Infallible>(())), stopped));
-        sleep(11 * BEAT + BEAT / 2).await;
-        assert_eq!(pulse.silent(), None, "slow to fail");
-        sleep(BEAT).await;
-        assert_eq!(pulse.silent(), Some("the writer"));
+        tokio::spawn(liveness.clone().check_until("the writer", ask, stopped.clone()));
+        tokio::spawn(liveness.clone().check_until("another", || ready(Ok::<_, Infallible>(())), stopped));
+        sleep(11 * CHECK_EVERY + CHECK_EVERY / 2).await;
+        assert_eq!(liveness.silent(), None, "slow to fail");
+        sleep(CHECK_EVERY).await;
+        assert_eq!(liveness.silent(), Some("the writer"));
         answer.notify_one();
-        sleep(BEAT).await;
-        assert_eq!(pulse.silent(), None);
+        sleep(CHECK_EVERY).await;
+        assert_eq!(liveness.silent(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_part_that_has_ended_is_silent_and_a_hub_that_stops_is_not_asked_any_more() {
-        let pulse = Pulse::default();
+        let liveness = Liveness::default();
         let (stop, stopped) = watch::channel(false);
-        let asking = tokio::spawn(pulse.clone().keep("delivery", || ready(Err(())), stopped));
+        let asking = tokio::spawn(liveness.clone().check_until("delivery", || ready(Err(())), stopped));
         sleep(2 * MINUTE).await;
-        assert_eq!(pulse.silent(), Some("delivery"));
+        assert_eq!(liveness.silent(), Some("delivery"));
         stop.send(true).unwrap();
         asking.await.unwrap();
     }

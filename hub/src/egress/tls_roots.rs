@@ -1,4 +1,4 @@
-//! Whose certificates the hub believes: those of the web's bundled roots, and of the operator's own.
+//! The roots of trust for TLS: those of the web, bundled, and the operator's own.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,11 @@ use crate::pem::{self, PemError};
 
 /// What a server's certificate is checked against.
 #[derive(Clone, Debug)]
-pub struct Trust(ClientConfig);
+pub struct TlsRoots(ClientConfig);
 
 /// Why the operator's own roots cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum TrustError {
+pub enum TlsRootsError {
     /// The file.
     #[error("[egress] extra_ca: {0}")]
     File(#[from] PemError),
@@ -29,16 +29,16 @@ pub enum TrustError {
     },
 }
 
-impl Trust {
+impl TlsRoots {
     /// The web's roots, and the certificates in a file if there is one.
     ///
     /// # Errors
-    /// [`TrustError`].
-    pub fn new(extra: Option<&Path>) -> Result<Self, TrustError> {
+    /// [`TlsRootsError`].
+    pub fn new(extra: Option<&Path>) -> Result<Self, TlsRootsError> {
         let mut roots = web_roots();
         if let Some(path) = extra {
             for (at, certificate) in pem::certificates(path)?.into_iter().enumerate() {
-                roots.add(certificate).map_err(|error| TrustError::Certificate {
+                roots.add(certificate).map_err(|error| TlsRootsError::Certificate {
                     path: path.to_owned(),
                     number: at + 1,
                     reason: error.to_string(),

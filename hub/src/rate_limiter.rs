@@ -1,4 +1,4 @@
-//! Token buckets: how often something may happen, for each of any number of keys, in memory that has a bound.
+//! Rate limits by token buckets, for any number of keys in bounded memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,32 +13,32 @@ use resync_core::address::customer;
 
 use crate::config::Rate;
 
-/// Buckets of each kind; beyond that, those that are full are forgotten, the longest unused first.
+/// Buckets of one limiter. Beyond that, full ones are forgotten, the longest unused first.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(50_000).expect("fifty thousand is not zero");
-/// So many are looked at for one that is full. Those that are not have their next turn when all others have been looked at.
-const LOOKED_AT: usize = 16;
+/// Buckets that are searched for a full one at a time. The others are searched first the next time.
+const SEARCHED: usize = 16;
 
-/// Token buckets by the hash of whatever they are for, so that long names take no more room than short ones.
+/// A rate limit per key. Buckets are found by the hash of the key, so that long names take no more memory than short ones.
 ///
-/// Nothing that was taken is ever forgotten: a bucket makes room only once it is full again, as a new one is. While none is, all
-/// keys that have no bucket share one, and whoever gets its own afterwards begins with what is left in that.
+/// What a key used up is never forgotten: only a bucket that is full again, like a new one, is replaced. While none is full, all keys
+/// without a bucket share one, and a key that gets its own afterwards begins with what is left in the shared one.
 #[derive(Clone)]
-pub(crate) struct Buckets {
+pub(crate) struct RateLimiter {
     rate: Rate,
-    /// `None`: there is no limit.
-    kept: Option<Arc<Kept>>,
+    /// `None` without a limit.
+    shared: Option<Arc<Shared>>,
 }
 
-struct Kept {
-    /// Random, so that nobody can choose whose bucket to share.
+struct Shared {
+    /// Random, so that nobody can choose keys with equal hashes.
     hasher: RandomState,
-    buckets: Mutex<Row>,
+    buckets: Mutex<Table>,
 }
 
-struct Row {
+struct Table {
     rate: Rate,
     own: LruCache<u64, Bucket>,
-    /// That of all for whom there was no room; `None` as long as there always was.
+    /// The bucket of all keys without one of their own; `None` if there never was such a key.
     shared: Option<Bucket>,
 }
 
@@ -48,12 +48,12 @@ struct Bucket {
     filled_at: Instant,
 }
 
-impl Row {
+impl Table {
     fn new(rate: Rate, room: NonZeroUsize) -> Self {
         Self { rate, own: LruCache::new(room), shared: None }
     }
 
-    /// The bucket of a key with what it has gained since it was looked at last.
+    /// The bucket of a key, refilled up to now.
     fn fill(&mut self, key: u64, now: Instant) -> &mut Bucket {
         if !self.own.contains(&key) {
             let fresh = self.fresh(now);
@@ -67,19 +67,19 @@ impl Row {
         bucket
     }
 
-    /// What is left for a key that has no bucket: it may have taken from the shared one.
+    /// A bucket for a new key: it may have used the shared one before.
     fn fresh(&self, now: Instant) -> Bucket {
         let mut fresh = self.shared.unwrap_or(Bucket::full(self.rate, now));
         fresh.fill(self.rate, now);
         fresh
     }
 
-    /// Whether there is room for one more, perhaps in the place of one that is full.
+    /// Whether one more bucket may be added, perhaps for a full one that is forgotten.
     fn make_room(&mut self, now: Instant) -> bool {
         if self.own.len() < self.own.cap().get() {
             return true;
         }
-        for _ in 0..LOOKED_AT {
+        for _ in 0..SEARCHED {
             let Some((key, mut bucket)) = self.own.pop_lru() else { return true };
             bucket.fill(self.rate, now);
             if bucket.tokens >= f64::from(self.rate.burst) {
@@ -111,35 +111,41 @@ impl Bucket {
     }
 }
 
-impl fmt::Debug for Buckets {
+impl fmt::Debug for RateLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buckets").field("rate", &self.rate).finish_non_exhaustive()
     }
 }
 
-impl Buckets {
-    /// Buckets that hold, or (`enabled` false) that never refuse.
+impl RateLimiter {
+    /// A rate limit per key; with `enabled` false there is no limit.
     pub(crate) fn new(enabled: bool, rate: Rate) -> Self {
-        Self { rate, kept: enabled.then(|| Arc::new(Kept::new(rate, REMEMBERED))) }
+        Self { rate, shared: enabled.then(|| Arc::new(Shared::new(rate, REMEMBERED))) }
     }
 
-    /// The most events of one key that are ever admitted together, if there is a limit.
+    /// How many events of one key may be admitted together, if there is a limit.
     pub(crate) fn most(&self) -> Option<u32> {
-        self.kept.is_some().then_some(self.rate.burst)
+        self.shared.is_some().then_some(self.rate.burst)
     }
 
-    /// Takes one event of this key into account, or says how long it should wait.
+    /// Counts one event of this key.
+    ///
+    /// # Errors
+    /// How long it has to wait.
     pub(crate) fn admit(&self, key: impl Hash, now: Instant) -> Result<(), Duration> {
-        self.admit_heavy(key, 1, now)
+        self.admit_weighted(key, 1, now)
     }
 
-    /// Takes an event into account that counts as so many. Where there is something left it is admitted, and what it costs
-    /// more is owed: whoever comes next waits for that too.
-    pub(crate) fn admit_heavy(&self, key: impl Hash, weight: u32, now: Instant) -> Result<(), Duration> {
-        let Some(kept) = &self.kept else { return Ok(()) };
-        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = kept.hasher.hash_one(key);
-        // To ask whether something is owed takes nobody's room.
+    /// Counts one event as `weight` events. It is admitted if the bucket is not empty; what it costs beyond that is owed, and
+    /// the next event waits for that too.
+    ///
+    /// # Errors
+    /// How long it has to wait.
+    pub(crate) fn admit_weighted(&self, key: impl Hash, weight: u32, now: Instant) -> Result<(), Duration> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = shared.hasher.hash_one(key);
+        // A question whether something is owed creates no bucket.
         if weight == 0 && !buckets.own.contains(&key) {
             return buckets.fresh(now).check(self.rate);
         }
@@ -149,28 +155,31 @@ impl Buckets {
         Ok(())
     }
 
-    /// Takes into account what has happened already and counts as so many events, be it that they are owed.
-    pub(crate) fn take(&self, key: impl Hash, weight: u32, now: Instant) {
-        let Some(kept) = &self.kept else { return };
-        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        buckets.fill(kept.hasher.hash_one(key), now).tokens -= f64::from(weight);
+    /// Counts what happened already as so many events, also if that is more than is left.
+    pub(crate) fn charge(&self, key: impl Hash, weight: u32, now: Instant) {
+        let Some(shared) = &self.shared else { return };
+        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.fill(shared.hasher.hash_one(key), now).tokens -= f64::from(weight);
     }
 
-    /// Takes events into account that go together, one of each key, or none of them.
+    /// Counts one event of each key, or none of them.
+    ///
+    /// # Errors
+    /// How long they have to wait, or that they are too many at once.
     pub(crate) fn admit_all<K: Hash>(
         &self,
         keys: impl IntoIterator<Item = K>,
         now: Instant,
     ) -> Result<(), Refusal> {
-        let Some(kept) = &self.kept else { return Ok(()) };
+        let Some(shared) = &self.shared else { return Ok(()) };
         let mut wanted: BTreeMap<u64, u32> = BTreeMap::new();
         for key in keys {
-            *wanted.entry(kept.hasher.hash_one(key)).or_default() += 1;
+            *wanted.entry(shared.hasher.hash_one(key)).or_default() += 1;
         }
         if wanted.values().any(|count| *count > self.rate.burst) {
             return Err(Refusal::Never(self.rate.burst));
         }
-        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut missing: f64 = 0.0;
         for (key, count) in &wanted {
             missing = missing.max(f64::from(*count) - buckets.fill(*key, now).tokens);
@@ -186,10 +195,10 @@ impl Buckets {
 
     /// Takes back an event that counted as so many and did not happen.
     pub(crate) fn undo(&self, key: impl Hash, weight: u32) {
-        let Some(kept) = &self.kept else { return };
-        let mut buckets = kept.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(shared) = &self.shared else { return };
+        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         // A bucket that has made room was full without this.
-        if let Some(bucket) = buckets.own.peek_mut(&kept.hasher.hash_one(key)) {
+        if let Some(bucket) = buckets.own.peek_mut(&shared.hasher.hash_one(key)) {
             bucket.tokens = (bucket.tokens + f64::from(weight)).min(f64::from(self.rate.burst));
         }
     }
@@ -200,43 +209,42 @@ impl Buckets {
     }
 }
 
-impl Kept {
+impl Shared {
     fn new(rate: Rate, room: NonZeroUsize) -> Self {
-        Self { hasher: RandomState::new(), buckets: Mutex::new(Row::new(rate, room)) }
+        Self { hasher: RandomState::new(), buckets: Mutex::new(Table::new(rate, room)) }
     }
 }
 
-/// Why events are not admitted.
+/// Why events that belong together are not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// They would be after so long.
+    /// They have to wait for so long.
     Later(Duration),
-    /// They never will be together: of one key there are more than this at once.
+    /// They are never admitted together: there are more than this of one key.
     Never(u32),
 }
 
-/// All clients together may do something so many times as often as one of them: whoever wants to use that up needs as many
-/// addresses.
+/// The limit of all clients together, as a multiple of that of one: to use it up takes as many addresses.
 const CLIENTS: u32 = 5;
 
-/// Buckets for what many clients ask for: each has its own of every key, beside one for all.
+/// A rate limit per client and key, and one per key for all clients together.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedBuckets {
-    own: Buckets,
-    all: Buckets,
+pub(crate) struct SharedRateLimiter {
+    own: RateLimiter,
+    all: RateLimiter,
 }
 
-impl SharedBuckets {
+impl SharedRateLimiter {
     /// The rate is that of one client.
     pub(crate) fn new(enabled: bool, rate: Rate) -> Self {
         let all = Rate {
             per_second: rate.per_second * f64::from(CLIENTS),
             burst: rate.burst.saturating_mul(CLIENTS),
         };
-        Self { own: Buckets::new(enabled, rate), all: Buckets::new(enabled, all) }
+        Self { own: RateLimiter::new(enabled, rate), all: RateLimiter::new(enabled, all) }
     }
 
-    /// Takes one event into account, of a client that is bound by its own share only.
+    /// Counts one event for the client's own limit only.
     pub(crate) fn admit_own(
         &self,
         client: Option<IpAddr>,
@@ -246,7 +254,7 @@ impl SharedBuckets {
         self.own.admit((client, key), now)
     }
 
-    /// Takes one event into account.
+    /// Counts one event.
     pub(crate) fn admit(
         &self,
         client: Option<IpAddr>,
@@ -257,7 +265,7 @@ impl SharedBuckets {
         self.all.admit(key, now).inspect_err(|_| self.own.give_back([(client, key)]))
     }
 
-    /// Takes events into account that go together, one of each key, or none of them.
+    /// Counts one event of each key, or none of them.
     pub(crate) fn admit_all<K: Hash + Copy>(
         &self,
         client: Option<IpAddr>,
@@ -269,14 +277,14 @@ impl SharedBuckets {
         self.all.admit_all(keys, now).inspect_err(|_| self.own.give_back(own()))
     }
 
-    /// Takes back what was taken into account for nothing.
+    /// Gives back events that did not happen.
     pub(crate) fn give_back<K: Hash + Copy>(&self, client: Option<IpAddr>, keys: &[K]) {
         self.own.give_back(keys.iter().map(|key| (client, *key)));
         self.all.give_back(keys);
     }
 }
 
-/// One customer's IPv6 network counts as one client.
+/// The address by which a client is counted: an IPv4 address, or an IPv6 /64.
 pub(crate) fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,
@@ -284,7 +292,7 @@ pub(crate) fn network(client: IpAddr) -> IpAddr {
     }
 }
 
-/// What a customer is given at most: the /48 that 65,536 of those networks may be of. Of IPv4 each address is paid for.
+/// The IPv6 /48 of a client, which may have 65,536 networks; `None` for IPv4, where every address costs money.
 pub(crate) fn site(client: IpAddr) -> Option<IpAddr> {
     match client.to_canonical() {
         IpAddr::V4(_) => None,
@@ -299,38 +307,38 @@ mod tests {
 
     use super::*;
 
-    impl Buckets {
+    impl RateLimiter {
         fn with_room(rate: Rate, room: usize) -> Self {
-            let kept = Kept::new(rate, NonZeroUsize::new(room).unwrap());
-            Self { rate, kept: Some(Arc::new(kept)) }
+            let shared = Shared::new(rate, NonZeroUsize::new(room).unwrap());
+            Self { rate, shared: Some(Arc::new(shared)) }
         }
     }
 
     #[test]
     fn buckets_never_take_more_than_their_room() {
-        let buckets = Buckets::new(true, "1/s, burst 1".parse().unwrap());
+        let buckets = RateLimiter::new(true, "1/s, burst 1".parse().unwrap());
         let now = Instant::now();
         let admitted = (0..60_000).filter(|number| buckets.admit(number, now).is_ok()).count();
         assert_eq!(admitted, REMEMBERED.get() + 1, "all for whom there is no room share one");
-        assert_eq!(buckets.kept.unwrap().buckets.lock().unwrap().own.len(), REMEMBERED.get());
+        assert_eq!(buckets.shared.unwrap().buckets.lock().unwrap().own.len(), REMEMBERED.get());
     }
 
     #[test]
     fn to_ask_whether_something_is_owed_pushes_out_nobody() {
-        let buckets = Buckets::new(true, "1/h, burst 1".parse().unwrap());
+        let buckets = RateLimiter::new(true, "1/h, burst 1".parse().unwrap());
         let now = Instant::now();
-        buckets.take("owes", 9, now);
+        buckets.charge("owes", 9, now);
         for number in 0..60_000 {
-            buckets.admit_heavy(number, 0, now).unwrap();
+            buckets.admit_weighted(number, 0, now).unwrap();
         }
-        assert!(buckets.admit_heavy("owes", 0, now).is_err());
+        assert!(buckets.admit_weighted("owes", 0, now).is_err());
     }
 
     #[test]
     fn b33_who_owes_much_is_not_forgotten_for_any_number_of_others_and_keeps_nobody_out() {
-        let buckets = Buckets::new(true, "1/s, burst 1".parse().unwrap());
+        let buckets = RateLimiter::new(true, "1/s, burst 1".parse().unwrap());
         let begin = Instant::now();
-        buckets.take("owes", 100_000, begin);
+        buckets.charge("owes", 100_000, begin);
         for number in 0..120_000_u32 {
             let now = begin + Duration::from_millis(number.into());
             assert!(buckets.admit(number, now).is_ok(), "{number}: those before it are full again");
@@ -345,18 +353,18 @@ mod tests {
             steps in vec((0..12_u8, 0..6_u32, 0..3_u8, 0..16_u32), 1..200),
         ) {
             let rate: Rate = "1/s, burst 4".parse().unwrap();
-            let (few, all) = (Buckets::with_room(rate, 3), Buckets::with_room(rate, 12));
+            let (few, all) = (RateLimiter::with_room(rate, 3), RateLimiter::with_room(rate, 12));
             let mut now = Instant::now();
             for (key, weight, kind, pause) in steps {
                 // Whole eighths of a second, which no rounding touches.
                 now += Duration::from_millis(125) * pause;
                 match kind {
                     0 => {
-                        few.take(key, weight, now);
-                        all.take(key, weight, now);
+                        few.charge(key, weight, now);
+                        all.charge(key, weight, now);
                     }
-                    _ if few.admit_heavy(key, weight, now).is_ok() => {
-                        prop_assert!(all.admit_heavy(key, weight, now).is_ok(), "{key} was forgotten");
+                    _ if few.admit_weighted(key, weight, now).is_ok() => {
+                        prop_assert!(all.admit_weighted(key, weight, now).is_ok(), "{key} was forgotten");
                         if kind == 1 {
                             few.undo(key, weight);
                             all.undo(key, weight);

@@ -1,19 +1,19 @@
-//! A cache whose entries are bounded by what they weigh together: where strangers choose how large one is, a number bounds nothing.
+//! A least-recently-used cache with a limit for the bytes of all entries: strangers choose how large one is.
 
 use std::fmt;
 use std::hash::Hash;
 
 use lru::LruCache;
 
-/// What was put or asked for last, as far as there is room.
-pub(crate) struct Weighed<K: Hash + Eq, V> {
+/// The entries that were used last, within a total weight.
+pub(crate) struct WeightedCache<K: Hash + Eq, V> {
     entries: LruCache<K, (V, usize)>,
     weight: usize,
     most: usize,
 }
 
-impl<K: Hash + Eq, V> Weighed<K, V> {
-    /// Room for so many bytes.
+impl<K: Hash + Eq, V> WeightedCache<K, V> {
+    /// A cache for so many bytes.
     pub(crate) fn new(most: usize) -> Self {
         Self { entries: LruCache::unbounded(), weight: 0, most }
     }
@@ -22,8 +22,8 @@ impl<K: Hash + Eq, V> Weighed<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// Those that were not asked for longest make room. One that takes more than all may is alone until the next comes: it is what
-    /// costs most to make again.
+    /// Entries unused for longest are dropped. One that is heavier than the limit stays alone until the next comes: it costs most to
+    /// make again.
     pub(crate) fn put(&mut self, key: K, value: V, weight: usize) {
         self.weight = self.weight.saturating_add(weight);
         if let Some((_, (_, replaced))) = self.entries.push(key, (value, weight)) {
@@ -47,7 +47,7 @@ impl<K: Hash + Eq, V> Weighed<K, V> {
     }
 }
 
-impl<K: Hash + Eq, V> fmt::Debug for Weighed<K, V> {
+impl<K: Hash + Eq, V> fmt::Debug for WeightedCache<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { entries, weight, most } = self;
         f.debug_struct("Weighed")
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_for_longest_makes_room() {
-        let mut cache = Weighed::new(100);
+        let mut cache = WeightedCache::new(100);
         cache.put(1, "one", 40);
         cache.put(2, "two", 40);
         assert_eq!(cache.get(&1), Some(&"one"));
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_all_may_be_is_alone_and_stays_for_as_long() {
-        let mut cache = Weighed::new(100);
+        let mut cache = WeightedCache::new(100);
         cache.put(1, (), 40);
         cache.put(2, (), 1_000);
         assert!(cache.get(&1).is_none() && cache.get(&2).is_some());
@@ -90,7 +90,7 @@ mod tests {
         fn no_mix_of_entries_takes_more_than_the_room_or_loses_count(
             acts in prop::collection::vec((0_u8..20, 0_usize..60, any::<bool>()), 0..200),
         ) {
-            let mut cache = Weighed::new(100);
+            let mut cache = WeightedCache::new(100);
             for (key, weight, is_put) in acts {
                 if is_put {
                     cache.put(key, (), weight);

@@ -1,4 +1,4 @@
-//! The request that asks a callback for its intent, and what the answer says (WebSub section 5.3).
+//! The HTTP request that asks a callback for its intent, and what its answer means (WebSub section 5.3).
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use http::header::USER_AGENT;
 use http_body_util::Full;
 use resync_core::websub::{self, CallbackUrl, Challenge, TopicUrl};
 
-use crate::egress::{self, Answer, EgressError, ReadLimit};
+use super::client::{self, Answer, EgressError, ReadLimit};
 use crate::store::Confirmation;
 
-/// A challenge is 64 characters; whoever answers more than this is not confirming.
-pub(crate) const ANSWER_READ: ReadLimit = ReadLimit::Keep(4 * 1024);
+/// A challenge is 64 characters; a longer answer is no confirmation.
+pub(crate) const REPLY_READ: ReadLimit = ReadLimit::Keep(4 * 1024);
 
-/// What the callback said.
+/// What the callback answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Confirmed(Confirmation),
@@ -22,20 +22,20 @@ pub(crate) enum Reply {
     Unreachable(String),
 }
 
-/// Nothing was asked, for reasons that lie here.
+/// Why the callback was not asked; each is the hub's own.
 #[derive(Debug)]
-pub(crate) enum NotAsked {
+pub(crate) enum NotSent {
     /// No file descriptor is left.
-    Exhausted,
-    /// Too much was asked for at the callback's network of late.
-    Crowded(Duration),
+    NoFileDescriptors,
+    /// The limit for connections to the callback's network is reached for so long.
+    RateLimited(Duration),
 }
 
-/// The question whether somebody wants to be subscribed for so long, or (`None`) to be subscribed no longer.
+/// Asks whether the callback wants to be subscribed with this lease, or (`None`) to be unsubscribed.
 ///
 /// # Errors
-/// When the callback is no request target.
-pub(crate) fn asking(
+/// When the callback is no target of an HTTP request.
+pub(crate) fn verification(
     topic: &TopicUrl,
     callback: &CallbackUrl,
     lease: Option<Duration>,
@@ -47,17 +47,20 @@ pub(crate) fn asking(
         None => websub::Verification::Unsubscribe { topic, challenge, lease: None },
     };
     Request::get(verification.to_url(callback))
-        .header(USER_AGENT, egress::USER_AGENT)
+        .header(USER_AGENT, client::USER_AGENT)
         .body(Full::new(Bytes::new()))
 }
 
-/// What came back for it.
-pub(crate) fn reply(answer: Result<Answer, EgressError>, challenge: &Challenge) -> Result<Reply, NotAsked> {
+/// What an answer to [`verification`] means.
+pub(crate) fn verification_reply(
+    answer: Result<Answer, EgressError>,
+    challenge: &Challenge,
+) -> Result<Reply, NotSent> {
     Ok(match answer {
         Ok(answer) => Confirmation::check(challenge, answer.status, &answer.body, answer.peer)
             .map_or_else(|reason| Reply::Refused(reason.to_string()), Reply::Confirmed),
-        Err(EgressError::Exhausted) => return Err(NotAsked::Exhausted),
-        Err(EgressError::Crowded(wait)) => return Err(NotAsked::Crowded(wait)),
+        Err(EgressError::NoFileDescriptors) => return Err(NotSent::NoFileDescriptors),
+        Err(EgressError::RateLimited(wait)) => return Err(NotSent::RateLimited(wait)),
         Err(error @ (EgressError::Forbidden(_) | EgressError::TooLarge(_) | EgressError::Compressed)) => {
             Reply::Refused(error.to_string())
         }

@@ -1,4 +1,4 @@
-//! Whose share of the log a fetched notification takes, and that it does not take more than that.
+//! The share of the log that fetched notifications may take, and whose share each one counts for.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::authority::Authority;
+use crate::concurrency::{Client, ClientClass};
 use crate::egress;
-use crate::places::{Asker, Lane};
 use crate::store::{Payer, Shares, Store, StoreError, Topic};
 
-/// The log as those find it who bring fetched notifications.
+/// Divides the log between publishers and strangers.
 #[derive(Clone, Debug)]
-pub struct SharedLog {
+pub struct LogShares {
     store: Arc<dyn Store>,
     authority: Authority,
     shares: Shares,
 }
 
-/// Why a notification is not taken.
+/// Why a notification is not appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it weighs {weight} bytes, and all topics for which no publisher has a token share {share}: make one with `resync-hub token add`, or raise [retention] size"
+    "it has {weight} bytes, and all topics without a publisher's token share {share}: make a token with `resync-hub token add`, or raise [retention] size"
 )]
 pub(super) struct TooLarge {
     weight: u64,
     share: u64,
 }
 
-impl SharedLog {
+impl LogShares {
     /// A log that may weigh `size` bytes.
     pub fn new(store: Arc<dyn Store>, authority: Authority, size: u64) -> Self {
         Self { store, authority, shares: Shares::of(size) }
@@ -38,23 +38,22 @@ impl SharedLog {
         &self.store
     }
 
-    /// Whose share a topic takes that was fetched there. Below the prefix of a token anybody can name topics, so only what was posted or
-    /// pinged with one takes the publishers'. Who redirects elsewhere pays itself.
+    /// Whose share a topic counts for that was fetched from this address. Anybody can name topics below the prefix of a token, so
+    /// only what was posted or pinged with a token counts for the publishers. For a redirect, the first address counts.
     ///
-    /// A publisher that only pings, and has no token, is a stranger as everybody else: its topic takes their share, and beyond its part of
-    /// that its newest notification may go before everybody has it. The first new content that it pings with a token, or posts, takes
-    /// the whole log to the publishers' share, where no ping of a stranger can bring it back from. Content that was there
-    /// before moves nothing.
-    pub(super) fn payer(&self, topic: &Topic, askers: &[Asker], from: IpAddr) -> Payer {
-        let with_token = || askers.iter().any(|asker| asker.lane == Lane::Known);
-        if topic.posted.0 > 0 || (with_token() && self.authority.is_spoken_for(&topic.url)) {
+    /// A publisher that only pings, without a token, is a stranger: beyond its part of their share, its newest notification may be
+    /// removed before all subscribers have it. The first new content that is posted, or pinged with a token, moves the whole topic to
+    /// the publishers' share, and no ping of a stranger moves it back. Content that was there before moves nothing.
+    pub(super) fn payer(&self, topic: &Topic, clients: &[Client], from: IpAddr) -> Payer {
+        let with_token = || clients.iter().any(|client| client.class == ClientClass::Trusted);
+        if topic.posted.0 > 0 || (with_token() && self.authority.has_token_for(&topic.url)) {
             Payer::Publishers
         } else {
             Payer::Strangers(Some(egress::network(from).network()))
         }
     }
 
-    /// Whether a topic's content fits into its share at all.
+    /// Whether a notification fits into its share at all.
     ///
     /// # Errors
     /// [`TooLarge`]
@@ -64,10 +63,10 @@ impl SharedLog {
         if fits { Ok(()) } else { Err(TooLarge { weight, share }) }
     }
 
-    /// Where strangers have more than their share now, the heaviest of them lose what they have had for longest.
+    /// If strangers have more than their share now, the heaviest of them lose their oldest notifications.
     ///
     /// # Errors
-    /// [`StoreError`]: the next one makes room, or retention does.
+    /// [`StoreError`]: then the next fetch or retention makes room.
     pub(super) async fn make_room(&self) -> Result<(), StoreError> {
         let trimmed = self.store.make_room(self.shares).await?;
         if trimmed.notifications > 0 {
@@ -75,7 +74,7 @@ impl SharedLog {
                 notifications = trimmed.notifications,
                 bytes = trimmed.bytes,
                 share = self.shares.strangers,
-                "topics for which no publisher has a token take more than their share of [retention] size: those that take most make room"
+                "log trimmed: topics without a publisher's token had more than their share of [retention] size"
             );
         }
         Ok(())
@@ -91,9 +90,9 @@ mod tests {
     use crate::store::{self, Engine, Keyring, Offset, TopicId};
     use crate::topics::Tokens;
 
-    fn log(tokens: &Path, data: &Path) -> SharedLog {
+    fn log(tokens: &Path, data: &Path) -> LogShares {
         let store = store::open(Engine::default(), data, Keyring::none(), 0).unwrap();
-        SharedLog::new(store, Authority::new(PublishPolicy::Token, tokens).unwrap(), 1_000)
+        LogShares::new(store, Authority::new(PublishPolicy::Token, tokens).unwrap(), 1_000)
     }
 
     #[tokio::test]
@@ -102,15 +101,18 @@ mod tests {
         let tokens = folder.path().join("tokens.json");
         Tokens::add(&tokens, "library", vec!["http://library.example/".to_owned()]).unwrap();
         let log = log(&tokens, &folder.path().join("data"));
-        let of = |url: &str, posted, lane, from: &str| {
+        let of = |url: &str, posted, class, from: &str| {
             let (latest, posted) = (Offset(0), Offset(posted));
             let url = url.parse().unwrap();
             let topic = Topic { id: TopicId(1), url, first: Offset(1), head: Offset(1), latest, posted };
-            log.payer(&topic, &[Asker { client: None, lane }], from.parse().unwrap())
+            log.payer(&topic, &[Client { network: None, class: class }], from.parse().unwrap())
         };
-        let payer = |url: &str, from: &str| of(url, 0, Lane::Stranger, from);
-        assert_eq!(of("http://library.example/feed", 0, Lane::Known, "192.0.2.7"), Payer::Publishers);
-        assert_eq!(of("http://other.example/feed", 1, Lane::Stranger, "192.0.2.7"), Payer::Publishers);
+        let payer = |url: &str, from: &str| of(url, 0, ClientClass::Stranger, from);
+        assert_eq!(
+            of("http://library.example/feed", 0, ClientClass::Trusted, "192.0.2.7"),
+            Payer::Publishers
+        );
+        assert_eq!(of("http://other.example/feed", 1, ClientClass::Stranger, "192.0.2.7"), Payer::Publishers);
         let network = |text: &str| Payer::Strangers(Some(text.parse().unwrap()));
         assert_eq!(payer("http://library.example/feed?1", "192.0.2.7"), network("192.0.2.0"));
         assert_eq!(payer("http://other.example/feed", "192.0.2.7"), network("192.0.2.0"));
