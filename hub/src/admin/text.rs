@@ -1,4 +1,4 @@
-//! Numbers and states in words that a person reads at a glance.
+//! Durations, sizes and states as short texts.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A number and what is counted, of which there may be one.
+/// A number with what is counted, in singular or plural.
 pub fn counted(count: impl TryInto<u64> + fmt::Display, one: &str, many: &str) -> String {
     let number = count.to_string();
     let what = if count.try_into().ok() == Some(1) { one } else { many };
@@ -61,17 +61,17 @@ pub(super) fn rule(rule: Rule) -> &'static str {
 }
 
 /// What a subscription waits for, as a sentence.
-pub(super) fn waits(waits: Waits, left_alone_for: Option<Duration>, paused: bool) -> String {
-    match (waits, left_alone_for) {
+pub(super) fn waits(waits: Waits, breaker_open_for: Option<Duration>, paused: bool) -> String {
+    match (waits, breaker_open_for) {
         (Waits::Nothing, _) => "Nothing waits for it.".to_owned(),
         _ if paused => "Its topic is paused: nothing is delivered until it is resumed.".to_owned(),
         (Waits::UnderWay, _) => "A request is under way.".to_owned(),
         (_, Some(pause)) => {
-            format!("Its host is in trouble and left alone; it is asked again in {}.", Lasting(pause))
+            format!("The circuit breaker of its host is open; the next attempt is in {}.", Lasting(pause))
         }
         (Waits::Attempt(pause), None) => format!("The next attempt is in {}.", Lasting(pause)),
-        (Waits::Host, None) => "It waits for a place among the requests to its host.".to_owned(),
-        (Waits::Turn, None) => "Its turn in the present round of deliveries comes.".to_owned(),
+        (Waits::Host, None) => "It waits for the concurrency limit of its host.".to_owned(),
+        (Waits::Turn, None) => "It waits for its turn in the current sweep.".to_owned(),
     }
 }
 
