@@ -75,6 +75,8 @@ pub(super) struct Breaker {
     in_a_row: u32,
     /// Pauses since the host was last well.
     pauses: u32,
+    /// Whether the next probe is rather for somebody who has failed than for somebody to whom nothing was sent yet: they take turns.
+    failing_first: bool,
     /// Those to whom nothing was sent yet.
     untried: Asking,
     /// Those whose last attempt was delivered.
@@ -128,6 +130,20 @@ enum State {
     },
 }
 
+/// What a request is to the breaker that let it through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// The one that tells how the host is.
+    Probe,
+    /// One of those that ask beside it.
+    Asks {
+        /// From when on the next one of its kind may.
+        next: Instant,
+    },
+    /// Any other.
+    Other,
+}
+
 /// What a request changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -146,6 +162,7 @@ impl Breaker {
             state: State::Closed,
             in_a_row: 0,
             pauses: 0,
+            failing_first: false,
             untried: asking,
             proven: asking,
             is_silent: false,
@@ -156,6 +173,7 @@ impl Breaker {
     pub(super) fn permits(&self, under_way: UnderWay, limit: usize, now: Instant) -> Candidates {
         match self.state {
             State::Closed => Candidates::InTurn,
+            State::HalfOpen { sent: None, .. } if self.failing_first => Candidates::FailingFirst,
             State::HalfOpen { sent: None, .. } => Candidates::Anybody,
             // What hangs tells nothing yet, and must not keep the others out.
             State::Recovering { at_once, .. } if under_way.all - under_way.hanging < at_once => {
@@ -174,18 +192,22 @@ impl Breaker {
         }
     }
 
-    /// One that it let through is on its way. Tells from when on the next one may ask, if that is not now.
-    pub(super) fn sent(&mut self, chosen: Chosen, now: Instant) -> Option<Instant> {
+    /// One that it let through is on its way.
+    pub(super) fn sent(&mut self, chosen: Chosen, now: Instant) -> Sent {
         match &mut self.state {
             State::HalfOpen { is_failing, sent } if sent.is_none() => {
                 (*is_failing, *sent) = (chosen == Chosen::Failing, Some(now));
-                None
+                self.failing_first = !self.failing_first;
+                Sent::Probe
             }
-            State::Open { .. } | State::HalfOpen { .. } => self.asked(chosen, now),
-            State::Closed | State::Recovering { .. } => None,
+            State::Open { .. } | State::HalfOpen { .. } => {
+                self.asked(chosen, now).map_or(Sent::Other, |next| Sent::Asks { next })
+            }
+            State::Closed | State::Recovering { .. } => Sent::Other,
         }
     }
 
+    /// One that has not failed asks how the host is. Tells from when on the next one may, if that is not now.
     fn asked(&mut self, chosen: Chosen, now: Instant) -> Option<Instant> {
         let far = |apart| if self.is_silent { apart } else { APART };
         match chosen {
@@ -195,10 +217,10 @@ impl Breaker {
         }
     }
 
-    /// A request that began at this moment has come to its end, whatever it says.
-    pub(super) fn returned(&mut self, begun: Instant) {
+    /// A request has come to its end, whatever it says; it is the probe that began at this moment, if it is one.
+    pub(super) fn returned(&mut self, probe: Option<Instant>) {
         if let State::HalfOpen { sent, .. } = &mut self.state {
-            sent.take_if(|sent| *sent == begun);
+            sent.take_if(|sent| Some(*sent) == probe);
         }
     }
 
@@ -222,18 +244,18 @@ impl Breaker {
         }
     }
 
-    /// Takes in how a request ended that began at this moment.
+    /// Takes in how a request ended: the probe that began at this moment, if it is one.
     pub(super) fn record(
         &mut self,
         sign: Sign,
-        begun: Instant,
+        probe: Option<Instant>,
         limit: usize,
         policy: &BreakerPolicy,
         now: Instant,
     ) -> Change {
         match sign {
-            Sign::Trouble => self.failed(false, begun, policy, now),
-            Sign::Silent => self.failed(true, begun, policy, now),
+            Sign::Trouble => self.failed(false, probe, policy, now),
+            Sign::Silent => self.failed(true, probe, policy, now),
             Sign::Alive => self.succeeded(limit, now),
             Sign::None => Change::Nothing,
         }
@@ -260,11 +282,17 @@ impl Breaker {
         }
     }
 
-    fn failed(&mut self, is_silent: bool, begun: Instant, policy: &BreakerPolicy, now: Instant) -> Change {
+    fn failed(
+        &mut self,
+        is_silent: bool,
+        probe: Option<Instant>,
+        policy: &BreakerPolicy,
+        now: Instant,
+    ) -> Change {
         self.in_a_row += 1;
         self.is_silent = is_silent;
         match self.state {
-            State::HalfOpen { sent: Some(sent), is_failing } if sent == begun => {
+            State::HalfOpen { sent: Some(sent), is_failing } if Some(sent) == probe => {
                 self.pauses = self.pauses.saturating_sub(u32::from(is_failing));
                 self.open(policy, now)
             }
@@ -312,9 +340,9 @@ mod tests {
 
     fn opened(breaker: &mut Breaker, now: Instant) -> Duration {
         for _ in 0..4 {
-            assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing);
+            assert_eq!(breaker.record(Sign::Trouble, None, 8, &POLICY, now), Change::Nothing);
         }
-        let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
+        let Change::Opened(until) = breaker.record(Sign::Trouble, None, 8, &POLICY, now) else {
             panic!("{breaker:?}")
         };
         until - now
@@ -335,9 +363,9 @@ mod tests {
         let mut breaker = Breaker::new(now);
         for _ in 0..100 {
             for _ in 0..4 {
-                assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing);
+                assert_eq!(breaker.record(Sign::Trouble, None, 8, &POLICY, now), Change::Nothing);
             }
-            assert_eq!(breaker.record(Sign::Alive, now, 8, &POLICY, now), Change::Well);
+            assert_eq!(breaker.record(Sign::Alive, None, 8, &POLICY, now), Change::Well);
         }
     }
 
@@ -346,7 +374,7 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        assert_eq!(breaker.record(Sign::Trouble, now, 8, &POLICY, now), Change::Nothing, "it was under way");
+        assert_eq!(breaker.record(Sign::Trouble, None, 8, &POLICY, now), Change::Nothing, "it was under way");
         breaker.probe();
         assert_eq!(with(&breaker, 4, now), Candidates::Anybody, "whatever is under way still");
         breaker.sent(Chosen::NotFailing, now);
@@ -354,7 +382,7 @@ mod tests {
         assert_eq!(with(&breaker, 6, now), Candidates::Well);
         let mut seen = Vec::new();
         loop {
-            let change = breaker.record(Sign::Alive, now, 8, &POLICY, now);
+            let change = breaker.record(Sign::Alive, None, 8, &POLICY, now);
             if change == Change::Well {
                 break;
             }
@@ -371,7 +399,7 @@ mod tests {
         for expected in [60, 120, 240, 480, 600, 600] {
             breaker.probe();
             breaker.sent(Chosen::NotFailing, now);
-            let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
+            let Change::Opened(until) = breaker.record(Sign::Trouble, Some(now), 8, &POLICY, now) else {
                 panic!("{breaker:?}")
             };
             let pause = until - now;
@@ -389,7 +417,7 @@ mod tests {
         for _ in 0..10 {
             breaker.probe();
             breaker.sent(Chosen::Failing, now);
-            let Change::Opened(until) = breaker.record(Sign::Trouble, now, 8, &POLICY, now) else {
+            let Change::Opened(until) = breaker.record(Sign::Trouble, Some(now), 8, &POLICY, now) else {
                 panic!("{breaker:?}")
             };
             assert!(until - now <= 36 * SECOND, "{:?}", until - now);
@@ -404,7 +432,7 @@ mod tests {
             opened(&mut breaker, now);
             let mut asked = 0;
             while with(&breaker, 3, now) == Candidates::NotFailing {
-                breaker.record(sign, now, 8, &POLICY, now);
+                breaker.record(sign, None, 8, &POLICY, now);
                 breaker.sent(Chosen::NotFailing, now);
                 assert_eq!(with(&breaker, 4, now), Candidates::Proven, "half of the places hang already");
                 asked += 1;
@@ -412,7 +440,7 @@ mod tests {
             assert_eq!(asked, AT_ONCE + 1);
             assert_eq!(with(&breaker, 0, now + apart / 2), Candidates::Proven);
             assert_eq!(with(&breaker, 0, now + apart), Candidates::NotFailing);
-            assert_eq!(breaker.record(Sign::Alive, now, 8, &POLICY, now), Change::Nothing);
+            assert_eq!(breaker.record(Sign::Alive, None, 8, &POLICY, now), Change::Nothing);
             assert_eq!(with(&breaker, 0, now), Candidates::WellFirst, "it lets the others in");
         }
     }
@@ -426,7 +454,7 @@ mod tests {
             opened(&mut breaker, now);
             let mut tried = 0;
             while with(&breaker, 5, now) == Candidates::Proven {
-                breaker.record(sign, now, 8, &POLICY, now);
+                breaker.record(sign, None, 8, &POLICY, now);
                 breaker.sent(Chosen::Proven, now);
                 tried += 1;
             }
@@ -449,11 +477,41 @@ mod tests {
         opened(&mut breaker, now);
         let until = breaker.until();
         breaker.sent(Chosen::NotFailing, now);
-        assert_eq!(breaker.record(Sign::Silent, now, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(Sign::Silent, None, 8, &POLICY, now), Change::Nothing);
         assert_eq!(breaker.until(), until);
         breaker.probe();
-        assert_eq!(breaker.record(Sign::Silent, now, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(Sign::Silent, None, 8, &POLICY, now), Change::Nothing);
         assert_eq!(with(&breaker, 3, now), Candidates::Anybody, "the probe is still to come");
+    }
+
+    #[test]
+    fn only_the_probe_speaks_for_itself_though_another_request_began_with_it() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(now);
+        opened(&mut breaker, now);
+        breaker.probe();
+        assert_eq!(breaker.sent(Chosen::Failing, now), Sent::Probe);
+        assert_eq!(breaker.sent(Chosen::NotFailing, now), Sent::Other);
+        assert_eq!(breaker.record(Sign::Trouble, None, 8, &POLICY, now), Change::Nothing);
+        breaker.returned(None);
+        assert_eq!(with(&breaker, 4, now), Candidates::Proven, "there is no second probe");
+        assert!(matches!(breaker.record(Sign::Trouble, Some(now), 8, &POLICY, now), Change::Opened(_)));
+    }
+
+    #[test]
+    fn every_second_probe_is_for_somebody_who_has_failed() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(now);
+        opened(&mut breaker, now);
+        let mut probes = Vec::new();
+        for _ in 0..4 {
+            breaker.probe();
+            probes.push(with(&breaker, 0, now));
+            breaker.sent(Chosen::NotFailing, now);
+            breaker.record(Sign::Silent, Some(now), 8, &POLICY, now);
+        }
+        let (anybody, failing) = (Candidates::Anybody, Candidates::FailingFirst);
+        assert_eq!(probes, [anybody, failing, anybody, failing]);
     }
 
     #[test]
@@ -461,7 +519,7 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        breaker.record(Sign::Alive, now, 8, &POLICY, now);
+        breaker.record(Sign::Alive, None, 8, &POLICY, now);
         assert_eq!(with(&breaker, 1, now), Candidates::Well, "one at a time");
         let under_way = UnderWay { all: 4, hanging: 4, unproven_hanging: 4 };
         assert_eq!(breaker.permits(under_way, 8, now), Candidates::WellFirst);
@@ -474,10 +532,10 @@ mod tests {
         opened(&mut breaker, now);
         breaker.probe();
         for _ in 0..4 {
-            breaker.record(Sign::Alive, now, 8, &POLICY, now);
+            breaker.record(Sign::Alive, None, 8, &POLICY, now);
         }
         assert_eq!(recovering(&breaker, now), 4);
-        breaker.record(Sign::Trouble, now, 8, &POLICY, now);
+        breaker.record(Sign::Trouble, None, 8, &POLICY, now);
         assert_eq!(recovering(&breaker, now), 2);
     }
 
@@ -486,6 +544,6 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         let never = BreakerPolicy { failures: 0, ..POLICY };
-        assert!((0..100).all(|_| breaker.record(Sign::Trouble, now, 8, &never, now) == Change::Nothing));
+        assert!((0..100).all(|_| breaker.record(Sign::Trouble, None, 8, &never, now) == Change::Nothing));
     }
 }

@@ -75,10 +75,14 @@ pub(super) enum Candidates {
     Well,
     /// One of these, else somebody whose last attempt was delivered.
     Proven,
-    /// One of these, else somebody who has not failed.
+    /// Somebody whose last attempt was delivered, and nobody else.
+    OnlyProven,
+    /// As `Proven`, else somebody who has not failed.
     NotFailing,
-    /// One of these, else anybody.
+    /// As `Proven`, else anybody: first somebody who has not failed.
     Anybody,
+    /// The same, but first somebody who has: whoever brings one after the other that never was sent anything must not keep them out.
+    FailingFirst,
 }
 
 /// How it is with the one that was chosen.
@@ -181,7 +185,8 @@ impl Host {
         let in_turn = matches!(candidates, Candidates::InTurn | Candidates::ProvenFirst);
         let preferred =
             if candidates == Candidates::WellFirst { self.preferred[usize::from(again)] } else { 0 };
-        if !in_turn && preferred == 0 && self.well(again).is_some() {
+        let may_be_well = !in_turn && candidates != Candidates::OnlyProven;
+        if may_be_well && preferred == 0 && self.well(again).is_some() {
             return Some(Chosen::Well);
         }
         let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::Well);
@@ -192,9 +197,10 @@ impl Host {
             if again { (&self.again, Chosen::Failing) } else { (&self.first, Chosen::NotFailing) };
         let may_be = match candidates {
             Candidates::InTurn | Candidates::ProvenFirst | Candidates::WellFirst => true,
-            Candidates::Well | Candidates::Proven => false,
+            Candidates::Well | Candidates::Proven | Candidates::OnlyProven => false,
             Candidates::NotFailing => !again,
             Candidates::Anybody => !again || self.first.is_empty(),
+            Candidates::FailingFirst => again || self.again.is_empty(),
         };
         (may_be && !queue.is_empty()).then_some(chosen)
     }

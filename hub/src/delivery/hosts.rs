@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::breaker::{Breaker, BreakerPolicy, Change, Sign, UnderWay};
+use super::breaker::{Breaker, BreakerPolicy, Change, Sent, Sign, UnderWay};
 use super::host::{Candidates, Host};
 use super::lanes::{Lane, OpenLanes};
 use super::networks::Networks;
@@ -33,6 +33,8 @@ pub(super) struct Place {
     pub(super) is_proven: bool,
     /// Whether the host is known to take long for an answer.
     pub(super) takes_long: bool,
+    /// Whether the request tells how the host is, whose breaker waits for it.
+    pub(super) is_probe: bool,
     /// When it was taken.
     pub(super) begun: Instant,
 }
@@ -41,6 +43,11 @@ impl Place {
     /// When it was taken, if that may keep the worker busy: while an answer is known to take long, the worker does something else.
     pub(super) fn busy_from(self) -> Option<Instant> {
         (!self.takes_long).then_some(self.begun)
+    }
+
+    /// When it was taken, if the breaker waits for it.
+    fn probe(self) -> Option<Instant> {
+        self.is_probe.then_some(self.begun)
     }
 }
 
@@ -216,7 +223,7 @@ impl Hosts {
             }
             while let Some(id) = self.next_ready(lane, spare) {
                 self.host(id).in_ready[index] = false;
-                if let Some((waiter, is_proven)) = self.pop(id, lane) {
+                if let Some((waiter, is_proven, is_probe)) = self.pop(id, lane) {
                     let host = &mut self.states[id.0 as usize];
                     host.in_flight += 1;
                     host.unproven += u32::from(!is_proven);
@@ -232,7 +239,8 @@ impl Hosts {
                     if lane != Lane::First && host.in_ready[index] {
                         self.neighbours.networks.wait_on(lane, &host.network, self.now);
                     }
-                    return Some((id, Place { lane, is_proven, takes_long, begun: self.now }, waiter));
+                    let place = Place { lane, is_proven, takes_long, is_probe, begun: self.now };
+                    return Some((id, place, waiter));
                 }
                 // It may have become slow, or quick again, since it came here.
                 self.mark_ready(id);
@@ -256,16 +264,18 @@ impl Hosts {
         !gives_way && self.has_room(id, spare)
     }
 
-    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool)> {
+    /// The next one in this lane, whether its last attempt was delivered, and whether its request is the breaker's probe.
+    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool, bool)> {
         let candidates = self.permits(id)?;
         let host = &mut self.states[id.0 as usize];
         let is_slow = host.is_slow(self.bound);
         let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
         let now = self.now;
-        if let Some(from) = self.breaker(id).and_then(|breaker| breaker.sent(chosen, now)) {
-            self.pauses.push(Reverse((from, id)));
+        let sent = self.breaker(id).map_or(Sent::Other, |breaker| breaker.sent(chosen, now));
+        if let Sent::Asks { next } = sent {
+            self.pauses.push(Reverse((next, id)));
         }
-        Some((waiter, last == LastAttempt::Delivered))
+        Some((waiter, last == LastAttempt::Delivered, sent == Sent::Probe))
     }
 
     /// Whether its network may have one more place: one of `spare`, where no others are left.
@@ -361,7 +371,7 @@ impl Hosts {
             Entry::Occupied(mut requests) if requests.get().all > 1 => {
                 let requests = requests.get_mut();
                 requests.all -= 1;
-                requests.unproven = requests.unproven.saturating_sub(unproven);
+                lessen(&mut requests.unproven, unproven);
                 false
             }
             Entry::Occupied(last) => {
@@ -371,16 +381,16 @@ impl Hosts {
             Entry::Vacant(_) => true,
         };
         let host = self.host(id);
-        host.in_flight = host.in_flight.saturating_sub(1);
-        host.unproven = host.unproven.saturating_sub(unproven);
-        host.in_lanes[lane as usize] = host.in_lanes[lane as usize].saturating_sub(1);
+        lessen(&mut host.in_flight, 1);
+        lessen(&mut host.unproven, unproven);
+        lessen(&mut host.in_lanes[lane as usize], 1);
         host.network.subtract(lane, 1);
         if has_hung {
-            host.hanging = host.hanging.saturating_sub(1);
-            host.unproven_hanging = host.unproven_hanging.saturating_sub(unproven);
+            lessen(&mut host.hanging, 1);
+            lessen(&mut host.unproven_hanging, unproven);
         }
         if let Some(breaker) = self.breaker(id) {
-            breaker.returned(begun);
+            breaker.returned(place.probe());
         }
         self.mark_ready(id);
         self.forget_if_unused(id);
@@ -400,12 +410,12 @@ impl Hosts {
             let host = self.host(id);
             host.pace.answered(took, bound);
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
-            self.record(id, sign, place.begun, now);
+            self.record(id, sign, place.probe(), now);
         }
         self.release(id, place);
     }
 
-    fn record(&mut self, id: HostId, sign: Sign, begun: Instant, now: Instant) {
+    fn record(&mut self, id: HostId, sign: Sign, probe: Option<Instant>, now: Instant) {
         if sign == Sign::Alive {
             let host = self.host(id);
             host.answers = host.answers.wrapping_add(1);
@@ -416,7 +426,7 @@ impl Hosts {
         }
         host.in_trouble = true;
         let breaker = self.breakers.entry(id).or_insert_with(|| Breaker::new(now));
-        match breaker.record(sign, begun, self.limit, &self.policy, now) {
+        match breaker.record(sign, probe, self.limit, &self.policy, now) {
             Change::Nothing => {}
             Change::Well => {
                 self.breakers.remove(&id);
@@ -554,7 +564,7 @@ impl Hosts {
         let permits =
             breaker.map_or(Candidates::InTurn, |breaker| breaker.permits(under_way, self.limit, self.now));
         if is_full {
-            return Some(if permits == Candidates::Well { permits } else { Candidates::Proven });
+            return (permits != Candidates::Well).then_some(Candidates::OnlyProven);
         }
         // Where requests hang, those that answer must not wait behind each tenant that lets them.
         let hangs = permits == Candidates::InTurn && host.is_slow(None);
@@ -590,6 +600,12 @@ impl Hosts {
     }
 }
 
+/// Counts so many less. That there were as many is what the tests watch over; a wrong count must not stop a host for ever.
+fn lessen(count: &mut u32, by: u32) {
+    debug_assert!(*count >= by, "{count} are counted, and {by} end");
+    *count = count.saturating_sub(by);
+}
+
 /// The address that an origin names itself.
 fn literal(origin: &str) -> Option<IpAddr> {
     match url::Url::parse(origin).ok()?.host()? {
@@ -620,15 +636,16 @@ mod tests {
 
     /// One of a first attempt.
     fn place(begun: Instant) -> Place {
-        Place { lane: Lane::First, is_proven: false, takes_long: false, begun }
+        Place { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun }
     }
 
     /// What began when the hosts were woken last ends so, after so many seconds.
     fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) {
         let begun = hosts.now;
-        let taken = hosts.states[host.0 as usize].in_lanes;
-        let lane = Lane::ALL.into_iter().find(|lane| taken[*lane as usize] > 0).unwrap();
-        let place = Place { lane, ..place(begun) };
+        let state = &hosts.states[host.0 as usize];
+        let lane = Lane::ALL.into_iter().find(|lane| state.in_lanes[*lane as usize] > 0).unwrap();
+        let is_proven = state.unproven == 0;
+        let place = Place { lane, is_proven, is_probe: true, ..place(begun) };
         hosts.answered(host, place, sign, begun + Duration::from_secs(seconds));
     }
 
@@ -743,12 +760,16 @@ mod tests {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
         let of_topic = |topic| (TopicId(topic), SubscriptionId(topic));
-        let last = |topic| if topic == 4 { LastAttempt::Failed } else { LastAttempt::None };
-        for topic in 1..=4 {
+        let last = |topic| match topic {
+            4 => LastAttempt::Failed,
+            5.. => LastAttempt::Delivered,
+            _ => LastAttempt::None,
+        };
+        for topic in 1..=6 {
             hosts.wait(host, of_topic(topic), last(topic));
         }
-        let mut served = [0; 5];
-        for _ in 0..40 {
+        let mut served = [0; 7];
+        for _ in 0..60 {
             let (_, place, waiter) = hosts.take(OpenLanes::ALL).unwrap();
             served[usize::try_from(waiter.0.0).unwrap()] += 1;
             hosts.delivered(host, waiter);
@@ -778,7 +799,12 @@ mod tests {
         hosts.answered(host, place(later), Sign::Trouble, later);
         assert!(!hosts.is_left_alone(host), "the probe has not told anything yet");
         assert_eq!(next(&mut hosts), None, "and there is no second one");
-        hosts.answered(host, Place { lane: Lane::Again, ..place(until) }, Sign::Trouble, later);
+        hosts.answered(
+            host,
+            Place { lane: Lane::Again, is_probe: true, ..place(until) },
+            Sign::Trouble,
+            later,
+        );
         assert!(hosts.is_left_alone(host) && begun < later);
     }
 

@@ -43,10 +43,12 @@ impl Ready {
         None
     }
 
-    /// Those who stand aside come behind the others as soon as the first of them may be served.
+    /// Those who stand aside come behind the others as soon as one of them may be served, of whom each call looks at another.
     pub(super) fn come_back(&mut self, may: impl Fn(HostId) -> bool) {
-        if self.aside.front().is_some_and(|id| may(*id)) {
-            self.hosts.append(&mut self.aside);
+        match self.aside.front() {
+            Some(id) if may(*id) => self.hosts.append(&mut self.aside),
+            Some(_) => self.aside.rotate_left(1),
+            None => {}
         }
     }
 

@@ -31,13 +31,21 @@ pub(super) struct Waiting {
     turn: TopicId,
     /// … and how the last attempt for that one had ended.
     turn_last: LastAttempt,
+    /// Whose turn it was last of those whose last attempt was delivered, where only they are asked for: the others' turn stays.
+    turn_delivered: TopicId,
     alone_last: LastAttempt,
 }
 
 impl Waiting {
     pub(super) fn new() -> Self {
-        let (turn_last, alone_last) = (LastAttempt::Delivered, LastAttempt::None);
-        Self { alone: None, by_topic: BTreeMap::new(), turn: TopicId(0), turn_last, alone_last }
+        Self {
+            alone: None,
+            by_topic: BTreeMap::new(),
+            turn: TopicId(0),
+            turn_last: LastAttempt::Delivered,
+            turn_delivered: TopicId(0),
+            alone_last: LastAttempt::None,
+        }
     }
 
     /// Puts a subscription behind the others of its topic whose last attempt ended the same way.
@@ -62,19 +70,25 @@ impl Waiting {
         let turn = (self.turn_last, self.turn);
         let later = self.by_topic.range((Bound::Excluded(turn), Bound::Unbounded)).next();
         let key = *later.or_else(|| self.by_topic.first_key_value())?.0;
+        (self.turn_last, self.turn) = key;
         self.pop_from(key)
     }
 
-    /// The same of those whose last attempt was delivered.
+    /// The first of the topic whose turn it is among those whose last attempt was delivered.
     pub(super) fn pop_delivered(&mut self) -> Option<(Waiter, LastAttempt)> {
-        if self.alone.is_some() {
-            return if self.has_delivered() { self.pop() } else { None };
+        if !self.has_delivered() {
+            return None;
         }
-        let later = (LastAttempt::Delivered, self.turn);
+        if let Some((waiter, _)) = self.alone.take() {
+            self.turn_delivered = waiter.0;
+            return Some((waiter, self.alone_last));
+        }
+        let last = (LastAttempt::Delivered, self.turn_delivered);
         let end = (LastAttempt::None, TopicId(0));
-        let later = self.by_topic.range((Bound::Excluded(later), Bound::Excluded(end))).next();
+        let later = self.by_topic.range((Bound::Excluded(last), Bound::Excluded(end))).next();
         let key = *later.or_else(|| self.by_topic.first_key_value())?.0;
-        if key.0 == LastAttempt::Delivered { self.pop_from(key) } else { None }
+        self.turn_delivered = key.1;
+        self.pop_from(key)
     }
 
     fn pop_from(&mut self, key: (LastAttempt, TopicId)) -> Option<(Waiter, LastAttempt)> {
@@ -83,7 +97,6 @@ impl Waiting {
         if queue.is_empty() {
             self.by_topic.remove(&key);
         }
-        (self.turn_last, self.turn) = key;
         Some(((key.1, id), key.0))
     }
 
@@ -188,6 +201,25 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| waiting.pop()).map(|((topic, _), _)| topic.0).collect();
         assert_eq!(order, [9, 1, 2, 3, 4, 5]);
         assert_eq!(waiting.pop_delivered(), None);
+    }
+
+    #[test]
+    fn whoever_was_delivered_to_and_has_a_backlog_never_takes_the_turn_of_the_others() {
+        for backlogs in 1..=3 {
+            let (mut waiting, now) = (Waiting::new(), Instant::now());
+            let of = |topic, id| (TopicId(topic), SubscriptionId(id));
+            (1..=backlogs).for_each(|topic| {
+                (0..40).for_each(|id| waiting.push(of(topic, id), LastAttempt::Delivered, now));
+            });
+            (11..=13).for_each(|topic| waiting.push(of(topic, 0), LastAttempt::None, now));
+            let mut others = Vec::new();
+            for _ in 0..=2 * backlogs + 3 {
+                waiting.pop_delivered().unwrap();
+                let ((topic, _), last) = waiting.pop().unwrap();
+                others.extend((last == LastAttempt::None).then_some(topic.0));
+            }
+            assert_eq!(others, [11, 12, 13], "beside {backlogs} topics with a backlog");
+        }
     }
 
     #[test]

@@ -247,6 +247,12 @@ impl Connection {
         self.peer
     }
 
+    /// The address at the other end, unless it is unconfirmed.
+    pub(super) fn confirmed_peer(&self) -> Option<IpAddr> {
+        let is_confirmed = self.unconfirmed.as_ref().is_none_or(|address| address.has_confirmed());
+        is_confirmed.then_some(self.peer)
+    }
+
     /// Takes note whether the request was accepted. One that failed was not.
     pub(super) fn answered(&mut self, accepted: bool) {
         if let Some(counted) = self.counted.take()

@@ -99,7 +99,8 @@ impl Pool {
     }
 
     /// Sends the request over an open connection, or over a new one, before the deadline. A connection that turns out to be
-    /// closed before anything was sent is skipped. `reached` becomes the address at the other end.
+    /// closed before anything was sent is skipped. `reached` becomes the address at the other end, unless it is unconfirmed: a
+    /// rebound name's requests must not count for the victim's network.
     pub(super) async fn send(
         &self,
         target: &Target,
@@ -121,7 +122,7 @@ impl Pool {
                 break;
             }
             let mut connection = idle.connection;
-            *reached = Some(connection.peer());
+            *reached = connection.confirmed_peer();
             let unsent = match connection.try_send(request, deadline).await {
                 Ok(response) => return Ok((response, connection)),
                 Err(unsent) => unsent,
@@ -141,7 +142,7 @@ impl Pool {
             }
             (failed, _) => failed,
         })?;
-        *reached = Some(connection.peer());
+        *reached = connection.confirmed_peer();
         self.offer(target, &connection);
         let sent = Box::pin(connection.send(request, deadline)).await;
         let response = sent.inspect_err(|_| self.forget(target, &connection))?;

@@ -188,6 +188,23 @@ fn the_package_is_the_same_wherever_it_is_built() {
     assert!(program.starts_with("-rwxr-xr-x"), "{program}");
 }
 
+#[test]
+fn a_stripped_program_is_small_and_says_where_its_debug_information_is() {
+    let folder = tempdir().unwrap();
+    let program = folder.path().join("resync-source");
+    fs::copy(binary("resync-source"), &program).unwrap();
+    let size = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
+    let (before, version) = (size("resync-source"), said(Command::new(&program).arg("--version")));
+    for _ in 0..2 {
+        said(Command::new(root().join("deploy/strip")).arg(&program));
+    }
+    assert!(size("resync-source") * 2 < before, "{} of {before} bytes", size("resync-source"));
+    assert!(size("resync-source.debug") > 0);
+    assert_eq!(said(Command::new(&program).arg("--version")), version);
+    let link = said(Command::new("readelf").arg("--string-dump=.gnu_debuglink").arg(&program));
+    assert!(link.contains("resync-source.debug"), "{link}");
+}
+
 /// `sudo resync-hub token add` beside a service would leave tokens that the service cannot read, and `fsck` a store.
 #[test]
 fn nothing_is_written_where_the_hub_could_not_read_it() {
