@@ -1,4 +1,4 @@
-//! A whole hub in one value: the rooms put together, started in order and stopped in order.
+//! A whole hub in one value: builds all rooms, starts them in order and stops them in order.
 
 mod config_files;
 
@@ -31,7 +31,7 @@ use crate::http::{
 };
 use crate::liveness::Liveness;
 use crate::meters::Meters;
-use crate::metrics::{Metrics, Standing};
+use crate::metrics::{HubState, Metrics};
 use crate::sockets::Sockets;
 use crate::store::{self, Keyring, KeyringError, Store, StoreError};
 use crate::subscriptions::{
@@ -46,9 +46,9 @@ use crate::topics::{
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
-/// Connections that deliveries keep at most, however many files may be open: idle ones take memory on both sides.
+/// The most connections of deliveries, however many files may be open: idle ones take memory on both sides.
 const CONNECTIONS: usize = 32_768;
-/// Characters of the shortest operator's token that nobody guesses; the hub's own has more.
+/// Characters of the shortest admin token that cannot be guessed; the hub makes longer ones.
 const LONG_TOKEN: usize = 16;
 /// Bytes of bodies that the operator's listener holds in memory at once.
 const OPERATORS_BODIES: u64 = 8 * 1024 * 1024;
@@ -66,7 +66,7 @@ pub enum StartError {
     #[error(transparent)]
     Tokens(#[from] TokensError),
     /// Names cannot be resolved.
-    #[error("the resolver cannot be set up: {0}; name servers are chosen with [egress] nameservers")]
+    #[error("the DNS resolver cannot be set up: {0}; set name servers with [egress] nameservers")]
     Resolver(#[from] Unresolved),
     /// The listeners' certificates cannot be used.
     #[error(transparent)]
@@ -92,9 +92,9 @@ pub enum StartError {
         /// Why not.
         reason: String,
     },
-    /// It is not known which addresses of status pages were replaced.
+    /// The file of replaced page addresses cannot be used.
     #[error(
-        "the addresses of status pages in {path} cannot be used: {reason}; without the file, all that were replaced open their pages again"
+        "the file of replaced page addresses {path} cannot be used: {reason}; without the file, all replaced addresses work again"
     )]
     Addresses {
         /// Which file.
@@ -136,7 +136,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Opens the store, takes up what was left undone, and listens.
+    /// Opens the store, continues unfinished work, and listens.
     ///
     /// # Errors
     /// [`StartError`], each saying what to do.
@@ -144,7 +144,7 @@ impl Hub {
         Self::start_with(config, Inherited::default()).await
     }
 
-    /// The same with what the process was given.
+    /// [`Hub::start`] with sockets and a log filter of the process.
     ///
     /// # Errors
     /// As [`Hub::start`].
@@ -185,7 +185,7 @@ impl Hub {
         let rooms: [&dyn Meters; 6] =
             [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
         let drain = Drain::of(&config.data_dir);
-        let metrics = Metrics::new(standing(config, &store, &delivery, &drain), &rooms);
+        let metrics = Metrics::new(hub_state(config, &store, &delivery, &drain), &rooms);
         let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
         let service = ServiceParts {
@@ -286,9 +286,9 @@ impl Hub {
         }
     }
 
-    /// Takes nothing in any more, finishes what is under way, saves the progress and closes the store.
+    /// Accepts nothing any more, finishes requests under way, saves the progress and closes the store.
     pub async fn stop(mut self) {
-        // Tasks that are gone already need no telling.
+        // If the receivers are gone, the tasks have ended.
         let _ = self.stop.send(true);
         // At the same time, so that both together take no longer than either may.
         let finish = async { while self.tasks.join_next().await.is_some() {} };
@@ -365,7 +365,7 @@ impl Parts<'_> {
         tasks.spawn(verification.denial_notifier().run(pending, stopped.clone()));
         let denials = Denials::new(Arc::clone(store), Arc::new(operator), deny);
         let (sender, receiver) = mpsc::unbounded_channel();
-        // What waits is read before anything new can come in, so that nothing is verified twice.
+        // Unfinished requests are read before new ones can come in, so that nothing is verified twice.
         queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.recovered(id)));
         let (meters, waiting) = (verification.meters(), verification.waiting());
         tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
@@ -385,7 +385,7 @@ impl Parts<'_> {
         let log = LogShares::new(Arc::clone(store), authority, config.retention.size);
         let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, subscribers);
         let fetching = Fetcher::new(log, client, budget, hub_url, fan_out, limited, tracer);
-        // It is always taken from at once: what waits is one task for each topic that somebody is subscribed to.
+        // The receiver always takes at once: what waits is one task per topic with subscriptions.
         let (sender, receiver) = mpsc::unbounded_channel();
         queue(&sender, store.pings().await?.into_iter().map(AcceptedPing::recovered));
         tasks.spawn(fetching.run(receiver, stopped.clone()));
@@ -408,7 +408,7 @@ fn topic_client(config: &Config, guard: &Guard) -> TopicClient {
     TopicClient::new(EgressClient::new(guard.clone(), connect, total, IDLE_PER_HOST), largest_body(config))
 }
 
-/// What an earlier life left undone stands first in line.
+/// Queues unfinished work from before the start.
 fn queue<T>(sender: &mpsc::UnboundedSender<T>, waiting: impl IntoIterator<Item = T>) {
     for one in waiting {
         // The receiver is in the caller's hands, so it cannot be gone.
@@ -464,7 +464,7 @@ fn hub_url(config: &Config, listening: SocketAddr) -> String {
     format!("{}/websub/", base.trim_end_matches('/'))
 }
 
-/// Listens at this address, and tells it with the port that was really taken.
+/// Listens at this address, and returns it with the actual port.
 fn listen(
     socket: Option<std::net::TcpListener>,
     address: SocketAddr,
@@ -482,7 +482,7 @@ fn listen(
 
 fn warn_of_overhearing(admin_address: SocketAddr, tls: Option<&Tls>) {
     if !admin_address.ip().is_loopback() && tls.is_none() {
-        warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
+        warn!(%admin_address, "the admin listener can be reached from other machines without TLS: others may read the token on its way");
     }
 }
 
@@ -531,8 +531,8 @@ impl ServiceParts<'_> {
     }
 }
 
-fn standing(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> Standing {
-    Standing {
+fn hub_state(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> HubState {
+    HubState {
         store: store.clone(),
         counters: delivery.counters(),
         drain: drain.clone(),
@@ -588,11 +588,11 @@ fn addresses(path: &Path) -> Result<Addresses, StartError> {
     Addresses::open(path).map_err(unusable)
 }
 
-/// Whoever chose it chose it for everything that may be done to the hub.
+/// Reads or makes the admin token.
 fn operators_token(path: &Path) -> Result<AdminToken, StartError> {
     let token = own_secret(path)?;
     if token.trim().len() < LONG_TOKEN {
-        warn!(file = %path.display(), "the operator's token is so short that it can be guessed: remove the file to have a long one made, or write one");
+        warn!(file = %path.display(), "the admin token is short enough to be guessed: write a longer one, or remove the file to have one made");
     }
     Ok(AdminToken::new(&token))
 }

@@ -111,7 +111,7 @@ impl Settings {
     }
 }
 
-/// The environment variables of the process. One whose value is no text is not passed over for that.
+/// The environment variables of the process. One whose value is not UTF-8 is not ignored.
 fn variables() -> impl Iterator<Item = (String, String)> {
     let text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -182,7 +182,7 @@ impl From<StartError> for Failure {
     }
 }
 
-/// Writes to standard output; a reader that has gone away is no reason to fail.
+/// Writes to standard output; a closed pipe is no failure.
 fn say(text: impl std::fmt::Display) {
     let _ = writeln!(io::stdout(), "{text}");
 }
@@ -191,7 +191,7 @@ fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "resync-hub: {text}");
 }
 
-/// Logging as it is configured; what is returned changes it.
+/// Starts logging as configured; the returned filter changes it.
 fn start_logging(config: &Config) -> Result<LogFilter, Failure> {
     let filter = understood(&config.log.filter)
         .map_err(|error| Failure { code: BAD_CONFIGURATION, message: format!("log.{error}") })?;

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_strangers_leave_places_for_those_who_are_known_in_all_and_at_each_host() {
+    fn b33_strangers_leave_permits_for_trusted_clients_in_all_and_at_each_host() {
         for take in [now, |limiter: &Limiter, peer: &str, client| limiter.try_acquire(client, peer)] {
             let limiter = limiter();
             let _strangers: Vec<_> = ["a", "a", "b", "b"]
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_who_is_known_shares_few_places_where_the_hub_waited_in_vain_and_leaves_those_of_strangers() {
+    fn b33_trusted_clients_share_few_permits_at_a_slow_host_and_leave_those_of_strangers() {
         let limiter = limiter();
         now(&limiter, "tarpit", KNOWN).unwrap().set_slow(true);
         let _first = now(&limiter, "tarpit", KNOWN).unwrap();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_who_had_the_hub_wait_in_vain_shares_few_places_under_whatever_new_name() {
+    fn b33_a_client_of_slow_hosts_has_few_permits_under_any_new_name() {
         let limiter = limiter();
         now(&limiter, "one", of(1, ClientClass::Trusted)).unwrap().set_client_slow();
         now(&limiter, "quick", of(1, ClientClass::Trusted)).unwrap().set_slow(false);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_where_the_hub_waited_in_vain_strangers_share_few_places_until_it_is_quick_again() {
+    fn b33_strangers_share_few_permits_at_a_slow_host_until_it_is_quick_again() {
         let limiter = limiter();
         for peer in ["tarpit", "swamp"] {
             let permit = now(&limiter, peer, STRANGER).unwrap();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn b33_who_is_sent_elsewhere_needs_a_place_there_and_leaves_its_own() {
+    async fn b33_a_redirected_request_needs_a_permit_there_and_gives_back_its_own() {
         let limiter = limiter();
         let _others: Vec<_> = (0..2).map(|_| now(&limiter, "victim", STRANGER).unwrap()).collect();
         let mut sent = now(&limiter, "start", STRANGER).unwrap();

@@ -138,7 +138,7 @@ struct Exchange<'a, M> {
     limit: ReadLimit,
     route: Route,
     memory: &'a mut M,
-    /// Becomes the address that the request was sent to.
+    /// Becomes the address that the request was sent to, unless it is unconfirmed.
     reached: &'a mut Option<IpAddr>,
 }
 
@@ -207,7 +207,7 @@ impl EgressClient {
     }
 
     /// Sends the request, which need not name a target, to one that was parsed before. `reached` becomes the address that it
-    /// was sent to, also if no answer comes.
+    /// was sent to, also if no answer comes, unless it is unconfirmed.
     ///
     /// # Errors
     /// As [`EgressClient::send`]; [`EgressError::ReverifyFirst`] with [`Route::Reverify`] only.

@@ -247,10 +247,10 @@ impl Connection {
         self.peer
     }
 
-    /// Where it leads, unless nobody has confirmed there.
+    /// The address at the other end, unless it is unconfirmed.
     pub(super) fn confirmed_peer(&self) -> Option<IpAddr> {
-        let may = self.unconfirmed.as_ref().is_none_or(|there| there.has_confirmed());
-        may.then_some(self.peer)
+        let is_confirmed = self.unconfirmed.as_ref().is_none_or(|address| address.has_confirmed());
+        is_confirmed.then_some(self.peer)
     }
 
     /// Takes note whether the request was accepted. One that failed was not.

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_was_not_asked_is_asked_first_and_a_question_goes_to_one_address() {
+    async fn an_unconfirmed_address_is_re_verified_first_and_that_request_goes_to_one_address() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
         let confirmed = ConfirmedAddresses::new(true, "1/h, burst 9".parse().unwrap());
         let connector =

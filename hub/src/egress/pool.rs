@@ -99,8 +99,8 @@ impl Pool {
     }
 
     /// Sends the request over an open connection, or over a new one, before the deadline. A connection that turns out to be
-    /// closed before anything was sent is skipped. `reached` becomes the address at the
-    /// other end, if it is confirmed: requests do not count for a network to which a name was merely rebound.
+    /// closed before anything was sent is skipped. `reached` becomes the address at the other end, unless it is unconfirmed: a
+    /// rebound name's requests must not count for the victim's network.
     pub(super) async fn send(
         &self,
         target: &Target,

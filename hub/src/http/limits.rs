@@ -1,5 +1,4 @@
-//! Rate limits: a token bucket for each client, callback host and topic; honest refusals with `Retry-After`, never a silent
-//! drop, and memory that has a bound whatever comes.
+//! Rate limits for requests: per client, callback host and topic. Refusals have `Retry-After`, and memory is bounded.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -11,7 +10,7 @@ use crate::config::LimitsConfig;
 use crate::rate_limiter::{RateLimiter, SharedRateLimiter, network};
 use crate::subscriptions::Requester;
 
-/// The limits of a hub. What they cost in memory does not depend on what clients send.
+/// The rate limits of a hub. Their memory does not depend on what clients send.
 #[derive(Clone, Debug)]
 pub struct Limits {
     clients: RateLimiter,
@@ -22,11 +21,11 @@ pub struct Limits {
     topics: SharedRateLimiter,
 }
 
-/// A request that comes too early.
+/// A request beyond a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests {whose}: slow down, and try again after the seconds in Retry-After")]
 pub struct TooMany {
-    /// When the request would pass.
+    /// When the request would be admitted.
     pub wait: Duration,
     whose: &'static str,
 }
@@ -53,7 +52,7 @@ impl Limits {
         }
     }
 
-    /// Takes a request of any kind into account.
+    /// Counts a request of any kind.
     ///
     /// # Errors
     /// [`TooMany`] from this client.
@@ -61,11 +60,11 @@ impl Limits {
         self.clients.admit(network(client), now).map_err(|wait| TooMany { wait, whose: "from this address" })
     }
 
-    /// Takes a request to subscribe or unsubscribe into account, each of which makes the hub ask its callback.
+    /// Counts a request to subscribe or unsubscribe, which makes the hub ask its callback.
     ///
-    /// A request for a subscription in force counts by its client and its callback and not by the host and the topic, so that
-    /// nobody can keep others from renewing theirs by asking in their stead. What one client asks for is counted before what all
-    /// ask for, and where something was confirmed that it had asked for before only the former is.
+    /// A request about a subscription in force counts for its client and its callback, not for the host and the topic, so that nobody can
+    /// keep others from renewing. The limits of one client come before those of all clients, and only the former apply to a client that
+    /// confirmed earlier requests.
     ///
     /// # Errors
     /// [`TooMany`] from this client, for this subscription, for this callback's host or for this topic.
@@ -90,7 +89,7 @@ impl Limits {
     }
 }
 
-/// Of whom a request was confirmed before is bound by its own share only.
+/// A client that confirmed earlier requests has only its own limit.
 fn admit(
     buckets: &SharedRateLimiter,
     who: Requester,

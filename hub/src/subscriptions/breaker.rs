@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_a_host_that_never_confirms_is_left_alone_for_a_while() {
+    fn b33_the_breaker_of_a_host_that_never_confirms_opens_for_a_while() {
         let (breaker, now) = (VerificationBreaker::new(true), Instant::now());
         fail(&breaker, client(1), 19, now);
         assert_eq!(wait(&breaker, client(1), now), None);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_where_somebody_has_confirmed_strangers_make_only_themselves_rest() {
+    fn b33_where_a_client_confirmed_strangers_open_the_breaker_only_for_themselves() {
         let (breaker, now) = (VerificationBreaker::new(true), Instant::now());
         breaker.confirmed(Some(client(9)), &callback("victim.example", 0));
         for who in 1..9 {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_confirms_now_and_then_is_not_left_alone() {
+    fn the_breaker_of_a_host_that_confirms_now_and_then_stays_closed() {
         let (breaker, now) = (VerificationBreaker::new(true), Instant::now());
         for number in 0..100 {
             if number % 19 == 0 {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_off_nobody_is_left_alone() {
+    fn a_breaker_that_is_off_never_opens() {
         let (breaker, now) = (VerificationBreaker::new(false), Instant::now());
         fail(&breaker, client(1), 100, now);
         assert_eq!(wait(&breaker, client(1), now), None);

@@ -8,6 +8,7 @@ mod lease;
 mod limits;
 mod meters;
 mod requests;
+mod store_retry;
 mod verification;
 mod wait_queue;
 

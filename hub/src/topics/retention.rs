@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_leap_is_kept_for_the_promised_time_too() {
+    fn what_comes_after_a_clock_jump_is_kept_for_the_promised_time_too() {
         let mut machine = Machine::new();
         machine.pass(HOUR);
         machine.wall += 100 * HOUR;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_right_after_a_crash_is_no_leap() {
+    fn a_start_right_after_a_crash_is_no_clock_jump() {
         let mut machine = Machine::new();
         machine.wall += EVERY;
         machine.restart();

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn b33_who_dawdles_before_it_sends_the_hub_elsewhere_is_slow_and_not_whoever_is_there() {
+    async fn b33_a_slow_redirect_counts_for_its_own_host_and_not_for_its_target() {
         let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
         let victim: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         // Wide enough that no delay of this machine looks like waiting for the victim.
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn b33_a_redirect_waits_for_a_place_where_it_leads() {
+    async fn b33_a_redirect_waits_for_a_permit_at_its_target() {
         let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
         let victim: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let detour = sending("127.0.8.1", &victim).await;

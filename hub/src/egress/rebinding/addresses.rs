@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_a_network_is_asked_so_many_questions_of_which_those_count_that_are_not_answered_with_a_yes() {
+    fn b33_re_verifications_of_a_network_are_limited_and_only_those_count_that_are_not_confirmed() {
         let confirmed = ConfirmedAddresses::new(true, "1/h, burst 5".parse().unwrap());
         let at = |name: usize| confirmed.judge(&format!("n{name}.example"), ip(VICTIM)).unwrap();
         for name in 0..1_000 {
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_a_question_that_the_hub_cuts_off_is_no_refusal_and_counts() {
+    fn b33_a_re_verification_that_the_hub_aborts_is_no_refusal_and_counts() {
         let confirmed = ConfirmedAddresses::new(true, "1/h, burst 2".parse().unwrap());
         let reverifications = confirmed.judge("d.example", ip(VICTIM)).unwrap();
         drop(reverification(&reverifications, 1).unwrap());

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_one_path_of_a_name_does_not_say_no_for_the_others() {
+    fn the_owner_of_one_path_of_a_name_does_not_refuse_for_the_others() {
         let (mut records, mut now) = (Reverifications::new(), Instant::now());
         assert_eq!(records.begin(1, 1, now), Allowed::Reverify);
         assert_eq!(records.begin(1, 2, now), Allowed::Wait, "perhaps it says yes");

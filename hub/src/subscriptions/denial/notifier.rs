@@ -11,7 +11,6 @@ use http::header::USER_AGENT;
 use http_body_util::Full;
 use resync_core::websub;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::{NewlyDenied, PendingDenial};
@@ -19,6 +18,7 @@ use crate::concurrency::{Client, ClientClass, Limiter, Peer, Permit};
 use crate::egress::{self, EgressError, ReadLimit};
 use crate::store::{Denial, DenialId, Pair, Store, StoreError};
 use crate::subscriptions::limits;
+use crate::subscriptions::store_retry::{self, until_readable, until_stored};
 use crate::subscriptions::verification::CallbackClients;
 use crate::subscriptions::wait_queue::{Event, WaitQueue};
 
@@ -34,8 +34,6 @@ const RETRY_AFTER: [Duration; 5] = [
 ];
 /// Retries at a callback that never confirmed anything: no more than a verification has (B-33).
 const RETRIES_IF_NEVER_CONFIRMED: usize = 1;
-/// The pause before a failed operation of the store is repeated.
-const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Bytes of a waiting denial in this queue; the limiter ([`crate::concurrency`]) takes as much again.
 const ENTRY_BYTES: usize = 104;
@@ -199,7 +197,7 @@ impl DenialNotifier {
                 return Next::Done;
             }
             Err(error) => {
-                wait_for_store(&error).await;
+                store_retry::pause(&error).await;
                 return Next::Unread;
             }
         };
@@ -214,8 +212,11 @@ impl DenialNotifier {
 
     /// Notifies the callback, unless a newer denial of the same pair will.
     async fn notify(&self, id: DenialId, pair: Pair, failures: u8, permit: Permit) -> Next {
-        let Some(denial) = self.read(pair).await.filter(|denial| denial.id == id) else { return Next::Done };
-        if self.still_holds(&denial).await {
+        let newest = until_readable(|| self.store.denial(pair)).await.inspect_err(unreadable).ok().flatten();
+        let Some(denial) = newest.filter(|denial| denial.id == id) else { return Next::Done };
+        let find = || self.store.find_subscription(&denial.topic, &denial.callback);
+        // A callback that was subscribed anew since must not learn that it was denied.
+        if until_stored(find).await.is_none() {
             let retries = if denial.ended.is_some() { RETRY_AFTER.len() } else { RETRIES_IF_NEVER_CONFIRMED };
             match self.send(&denial).await {
                 Ok(()) => {}
@@ -237,34 +238,8 @@ impl DenialNotifier {
                 }
             }
         }
-        while let Err(error) = self.store.remove_denial(&denial).await {
-            wait_for_store(&error).await;
-        }
+        until_stored(|| self.store.remove_denial(&denial)).await;
         Next::Done
-    }
-
-    /// The newest denial of the pair. A damaged record is not read again.
-    async fn read(&self, pair: Pair) -> Option<Denial> {
-        loop {
-            match self.store.denial(pair).await {
-                Ok(denial) => return denial,
-                Err(error @ StoreError::Damaged { .. }) => {
-                    unreadable(&error);
-                    return None;
-                }
-                Err(error) => wait_for_store(&error).await,
-            }
-        }
-    }
-
-    /// A callback that was subscribed anew since must not learn that it was denied.
-    async fn still_holds(&self, denial: &Denial) -> bool {
-        loop {
-            match self.store.find_subscription(&denial.topic, &denial.callback).await {
-                Ok(subscription) => return subscription.is_none(),
-                Err(error) => wait_for_store(&error).await,
-            }
-        }
     }
 
     /// Any answer will do (D-08); without one, why there is none.
@@ -296,11 +271,6 @@ fn class(denial: &Denial) -> ClientClass {
 
 fn unreadable(error: &StoreError) {
     tracing::error!(%error, "callback not notified of its denial: the record cannot be read");
-}
-
-async fn wait_for_store(error: &StoreError) {
-    tracing::error!(%error, "notifying of a denial waits for the store; trying again in 1 s");
-    sleep(STORE_RETRY_AFTER).await;
 }
 
 /// Why a callback was not notified.

@@ -16,6 +16,7 @@ use crate::store::{
 use crate::subscriptions::denial::Denials;
 use crate::subscriptions::meters::Ending;
 use crate::subscriptions::requests::Requester;
+use crate::subscriptions::store_retry::until_stored;
 
 impl Verification {
     /// Asks the callback, and acts upon its reply.
@@ -58,7 +59,7 @@ impl Verification {
                 };
                 let PendingRequest { topic, callback, .. } = request;
                 let denial = NewDenial { topic, callback, reason, refusal };
-                self.until_stored(|| denials.put(denial.clone())).await.map_or(Next::Done, Next::Notify)
+                until_stored(|| denials.put(denial.clone())).await.map_or(Next::Done, Next::Notify)
             }
             Reply::Refused(why) | Reply::Unreachable(why) => {
                 self.breaker.failed(who.client, &request.callback, Instant::now());
@@ -72,7 +73,7 @@ impl Verification {
     pub(super) async fn give_up(&self, request: &PendingRequest, why: &str) {
         let (topic, origin) = (request.topic.as_str(), request.callback.origin());
         warn!(topic, origin, why, "request not verified: nothing changes");
-        self.until_stored(|| self.store.remove_request(request)).await;
+        until_stored(|| self.store.remove_request(request)).await;
     }
 
     /// One verification request with a challenge of its own (W-186).
@@ -105,10 +106,10 @@ impl Verification {
         let (topic, origin) = (request.topic.as_str().to_owned(), request.callback.origin());
         let activation = if let Some(lease) = lease {
             let verified = VerifiedSubscription::new(request, lease, asked_at, confirmation);
-            self.until_stored(|| self.store.activate(verified.clone())).await
+            until_stored(|| self.store.activate(verified.clone())).await
         } else {
             let verified = VerifiedUnsubscription::new(request, confirmation);
-            self.until_stored(|| self.store.deactivate(verified.clone())).await
+            until_stored(|| self.store.deactivate(verified.clone())).await
         };
         match (activation, lease) {
             (Activation::Done, Some(lease)) => {

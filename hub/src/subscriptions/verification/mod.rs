@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::sleep;
 use tracing::debug;
 
 use super::bounds::Bounds;
@@ -22,6 +21,7 @@ use super::lease::LeasePolicy;
 use super::limits;
 use super::meters::VerificationMeters;
 use super::requests::{Requester, ToVerify};
+use super::store_retry::{self, until_readable};
 use super::wait_queue::{Event, WaitQueue};
 use crate::concurrency::{ClientClass, Limiter, Permit};
 use crate::egress::EgressClient;
@@ -33,8 +33,6 @@ use crate::topics::TopicPolicy;
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Renewals whose topics are judged at once. Beyond that a renewal is accepted without it.
 const RENEWALS_JUDGED: usize = 1_024;
-/// The pause before a failed operation of the store is repeated.
-const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Bytes of a waiting request in this queue; the limiter ([`crate::concurrency`]) and the store take as much again.
 const ENTRY_BYTES: usize = 48;
@@ -121,12 +119,10 @@ enum Step {
 enum Next {
     /// Nothing: the request no longer waits.
     Done,
-    /// The first step after reading, for a request to this peer. `waiting` replaces the permit that did not know the client.
-    First { who: Requester, step: Step, peer: String, waiting: Option<Permit> },
     /// The store could not read the request: it queues again to be read.
     Unread,
-    /// This step, for a request to this peer.
-    Step(Step, String),
+    /// This step, for a request to this peer. `waiting` replaces a permit that did not know the client.
+    Step { who: Requester, step: Step, peer: String, waiting: Option<Permit> },
     /// The same step again after a pause, with what is kept of the permit. A shortage of the hub's does not count as a try.
     Again { pause: Duration, permit: Permit, counts: bool },
     /// The callback is notified that it was denied.
@@ -243,7 +239,7 @@ impl Verification {
                 queue.run(number, work);
             }
             Event::PauseOver(number, Some(permit)) => permit.requeue(&queue.grants, number),
-            Event::Finished(number, Some(Next::First { who, step, peer, waiting })) => {
+            Event::Finished(number, Some(Next::Step { who, step, peer, waiting })) => {
                 let Some(entry) = queue.entries.get_mut(&number) else { return };
                 entry.task = Task { who, step, tries: 0 };
                 if let Some(waiting) = waiting {
@@ -255,12 +251,6 @@ impl Verification {
             Event::Finished(number, Some(Next::Unread)) => {
                 let Some(Entry { task, .. }) = queue.entries.get(&number) else { return };
                 self.enqueue(number, *task, "", queue);
-            }
-            Event::Finished(number, Some(Next::Step(step, peer))) => {
-                let Some(entry) = queue.entries.get_mut(&number) else { return };
-                entry.task = Task { step, tries: 0, ..entry.task };
-                let task = entry.task;
-                self.enqueue(number, task, &peer, queue);
             }
             Event::Finished(number, Some(Next::Again { pause, permit, counts })) => {
                 if let Some(entry) = queue.entries.get_mut(&number) {
@@ -286,7 +276,7 @@ impl Verification {
         if matches!(task.step, Step::Read | Step::Recover) {
             return self.read(id, task, permit).await;
         }
-        let request = match self.until_readable(id).await {
+        let request = match until_readable(|| self.store.request(id)).await {
             Ok(Some(request)) => request,
             Ok(None) => {
                 debug!(id = id.0, "request replaced by a newer one for the same topic and callback");
@@ -313,7 +303,7 @@ impl Verification {
                 Next::Done
             }
             Err(error) => {
-                self.wait_for_store(&error).await;
+                store_retry::pause(&error).await;
                 Next::Unread
             }
         }
@@ -323,35 +313,6 @@ impl Verification {
     async fn requester(&self, request: &PendingRequest) -> Result<Requester, StoreError> {
         let found = self.store.find_subscription(&request.topic, &request.callback).await?;
         Ok(Requester { client: request.client, in_force: found.is_some(), confirmed: false })
-    }
-
-    /// Repeats an operation until the store takes it: a confirmation must not be lost because the disk is full for a moment.
-    async fn until_stored<T, F: Future<Output = Result<T, StoreError>>>(
-        &self,
-        mut operation: impl FnMut() -> F,
-    ) -> T {
-        loop {
-            match operation().await {
-                Ok(done) => return done,
-                Err(error) => self.wait_for_store(&error).await,
-            }
-        }
-    }
-
-    /// The request, if it still waits. A damaged record is not read again.
-    async fn until_readable(&self, id: RequestId) -> Result<Option<PendingRequest>, StoreError> {
-        loop {
-            match self.store.request(id).await {
-                Err(error @ StoreError::Damaged { .. }) => return Err(error),
-                Err(error) => self.wait_for_store(&error).await,
-                read => return read,
-            }
-        }
-    }
-
-    async fn wait_for_store(&self, error: &StoreError) {
-        tracing::error!(%error, "verification waits for the store; trying again in 1 s");
-        sleep(STORE_RETRY_AFTER).await;
     }
 }
 

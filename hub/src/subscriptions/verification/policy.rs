@@ -12,6 +12,7 @@ use crate::subscriptions::bounds::Full;
 use crate::subscriptions::denial::Denials;
 use crate::subscriptions::meters::Ending;
 use crate::subscriptions::requests::Requester;
+use crate::subscriptions::store_retry::until_stored;
 use crate::topics::Verdict;
 
 /// How often the topic of a client that confirmed before is looked at. After that the request counts as not verified.
@@ -45,7 +46,7 @@ impl Verification {
         } else {
             (Step::Resolve, request.topic.url().host_str().unwrap_or_default().to_owned())
         };
-        Ok(Next::First { who, step, peer, waiting })
+        Ok(Next::Step { who, step, peer, waiting })
     }
 
     /// Judges the topic, or finds the peer at which a permit is needed for that.
@@ -57,15 +58,16 @@ impl Verification {
         denials: &Denials,
     ) -> Next {
         let topic = &request.topic;
+        let next = |step, peer| Next::Step { who: task.who, step, peer, waiting: None };
         let verdict = match (self.policy.known_verdict(topic, task.who.client()), task.step) {
             (Some(verdict), _) => verdict,
             (None, Step::Resolve) if self.policy.limiter().is_some() => {
-                return Next::Step(Step::CheckTopic, self.policy.peer(topic).await);
+                return next(Step::CheckTopic, self.policy.peer(topic).await);
             }
             (None, _) => self.policy.look(topic, Some(&mut permit)).await,
         };
         match verdict {
-            Verdict::Accepted => Next::Step(Step::AskCallback, request.callback.origin()),
+            Verdict::Accepted => next(Step::AskCallback, request.callback.origin()),
             Verdict::Unknown if task.who.confirmed && task.tries + 1 < TOPIC_TRIES => {
                 permit.release_shared();
                 Next::Again { pause: self.pause, permit, counts: true }
@@ -90,7 +92,7 @@ impl Verification {
         debug!(topic = topic.as_str(), origin = callback.origin(), reason, "request refused by policy");
         self.meters.ended(Ending::Topic);
         let denial = NewDenial { topic, callback: callback.clone(), reason, refusal: Refusal::Request(id) };
-        match self.until_stored(|| denials.put(denial.clone())).await {
+        match until_stored(|| denials.put(denial.clone())).await {
             Some(denial) => {
                 // Nobody there confirmed anything, so it counts for the circuit breaker like a failed verification.
                 self.breaker.failed(who.client, &callback, Instant::now());

@@ -113,7 +113,7 @@ impl Room {
 }
 
 #[tokio::test]
-async fn w097_whoever_got_its_202_is_asked_however_crowded_its_network_is() {
+async fn w097_a_request_that_got_its_202_is_verified_whatever_the_limit_of_its_network() {
     let folder = tempfile::tempdir().unwrap();
     let network_limit = NetworkLimit::with("20/s, burst 1".parse().unwrap());
     let room = Arc::new(Room::new(folder.path(), network_limit, Arc::new(EveryTopic)));

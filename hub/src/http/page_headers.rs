@@ -1,4 +1,4 @@
-//! What every answer of a listener with pages carries, so that nothing foreign gets into them and nothing of them out.
+//! Security headers for listeners with pages.
 
 use axum::response::Response;
 use http::header::{
@@ -6,9 +6,9 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue};
 
-/// Adds it: what the pages may load, and who is told where somebody came from. What does not say for how long it may be kept may not be
-/// kept at all.
-pub(super) fn shield(answer: &mut Response, policy: &'static str, referrer: &'static str) {
+/// Adds the headers: `policy` says what pages may load, `referrer` who gets the referrer. An answer without `Cache-Control` is not
+/// cached.
+pub(super) fn page_headers(answer: &mut Response, policy: &'static str, referrer: &'static str) {
     let fields = [
         (CONTENT_SECURITY_POLICY, policy),
         (REFERRER_POLICY, referrer),

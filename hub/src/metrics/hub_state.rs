@@ -1,4 +1,4 @@
-//! How the store, its disk and delivery stand, read at the moment of asking.
+//! Metrics of the store, its disk and delivery, read when they are scraped.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,20 +16,20 @@ use crate::admin::Drain;
 use crate::delivery::Counters;
 use crate::store::Admin;
 
-/// What is asked how it stands.
+/// Where these metrics are read.
 #[derive(Debug)]
-pub struct Standing {
+pub struct HubState {
     /// The store.
     pub store: Arc<dyn Admin>,
     /// What delivery counts.
     pub counters: Arc<Counters>,
-    /// Whether the hub takes anything new.
+    /// Whether the hub is drained.
     pub drain: Drain,
-    /// The folder whose disk is looked at.
+    /// The folder whose disk is measured.
     pub data_dir: PathBuf,
 }
 
-impl Collector for Standing {
+impl Collector for HubState {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let (usage, totals) = (self.store.usage(), self.counters.totals());
         let oldest =
@@ -37,40 +37,36 @@ impl Collector for Standing {
         let gauges = [
             (
                 "ready",
-                "1 while the hub accepts everything, 0 while it takes nothing or nothing new",
+                "1 while the hub accepts everything, 0 while it is drained or its store does not work",
                 f64::from(u8::from(self.store.health().is_ok() && !self.drain.is_on())),
             ),
-            ("topics", "Topics that anybody ever published to or subscribed to", count(usage.topics as u64)),
+            ("topics", "Topics that were ever published or subscribed to", count(usage.topics as u64)),
             ("subscriptions", "Subscriptions in force", count(self.counters.subscriptions() as u64)),
             (
                 "log_bytes",
-                "What the notifications in the logs weigh, in bytes: body, links, content type, record",
+                "Bytes of the notifications in the logs: body, links, content type, record",
                 count(usage.log_bytes),
             ),
             (
                 "log_oldest_seconds",
-                "Age of the oldest notification that the logs hold",
+                "Age of the oldest notification in the logs",
                 oldest.unwrap_or_default().as_secs_f64(),
             ),
-            ("hosts", "Callback origins that the subscriptions have", count(self.counters.hosts() as u64)),
-            (
-                "laggards",
-                "Subscriptions that are behind and have a record of their own",
-                count(totals.laggards as u64),
-            ),
+            ("hosts", "Callback origins of the subscriptions", count(self.counters.hosts() as u64)),
+            ("laggards", "Laggards: subscriptions behind the watermark", count(totals.laggards as u64)),
             (
                 "past_due_subscriptions",
-                "Subscriptions that could have been served for longer than a minute and were not; what waits for its next attempt, or for a host that is left alone, is not counted",
+                "Subscriptions that could have been served for more than a minute and were not; those in backoff or behind an open circuit breaker are not counted",
                 count(totals.past_due as u64),
             ),
             (
                 "hosts_open_breakers",
-                "Callback origins that are left alone for a while because they fail",
+                "Callback origins with an open circuit breaker",
                 count(totals.open_breakers as u64),
             ),
             (
                 "checkpoint_age_seconds",
-                "For how long there may have been progress of delivery that is not durable yet: a crash repeats it",
+                "Age of the oldest delivery progress that is not durable yet; a crash repeats it",
                 self.counters.checkpoint_age(Instant::now()).as_secs_f64(),
             ),
         ];
@@ -78,24 +74,25 @@ impl Collector for Standing {
             write(&mut encoder, (name, help), &ConstGauge::new(value))?;
         }
         let shares =
-            [("publishers", usage.log_bytes - usage.strangers_bytes), ("strangers", usage.strangers_bytes)];
+            [("publishers", usage.log_bytes - usage.strangers_bytes), ("others", usage.strangers_bytes)];
         let shares = shares.map(|(share, bytes)| (share, ConstGauge::new(count(bytes))));
-        let help = "What the logs weigh in bytes, of topics that a publisher speaks for and of all others";
+        let help = "Bytes of the logs: of topics with a publisher's token, and of all others";
         write_kinds(&mut encoder, ("log_share_bytes", help), "share", &shares)?;
-        // Where the system does not say, there is no such series.
+        // If the system does not say, there is no such series.
         if let Ok(disk) = Space::of(&self.data_dir) {
-            let help = "Bytes that are free on the disk of data_dir for the hub's user";
+            let help = "Free bytes on the disk of data_dir, for the hub's user";
             write(&mut encoder, ("disk_free_bytes", help), &ConstGauge::new(count(disk.free)))?;
-            let help = "Bytes that the disk of data_dir has";
+            let help = "Size of the disk of data_dir in bytes";
             write(&mut encoder, ("disk_size_bytes", help), &ConstGauge::new(count(disk.size)))?;
         }
         let in_flight = self.counters.in_flight();
         let in_flight = in_flight.map(|(lane, number)| (lane, ConstGauge::new(count(number as u64))));
         write_kinds(&mut encoder, ("inflight", "Deliveries under way"), "lane", &in_flight)?;
-        let help = "Notifications that were given up for a subscription";
+        let help = "Notifications given up, counted per subscription";
         let given_up = self.counters.given_up().map(|(why, number)| (why, ConstCounter::new(number)));
         write_kinds(&mut encoder, ("given_up", help), "reason", &given_up)?;
-        let help = "Notifications that retention removed before a subscription got them";
-        write(&mut encoder, ("gap", help), &ConstCounter::new(totals.lost_to_retention))
+        let help =
+            "Notifications that retention removed before they were delivered, counted per subscription";
+        write(&mut encoder, ("lost_to_retention", help), &ConstCounter::new(totals.lost_to_retention))
     }
 }
