@@ -1,4 +1,4 @@
-//! A whole hub in one value: the rooms put together, started in order and stopped in order.
+//! A whole hub in one value: builds all rooms, starts them in order and stops them in order.
 
 mod config_files;
 
@@ -21,31 +21,34 @@ pub use self::config_files::check_files;
 use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Sources, Trends};
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, BreakerPolicy, Delivery, Operator, RetryPolicy, Totals};
-use crate::egress::{Confirmed, Crowds, EgressClient, Guard, Trust, TrustError, Unresolved};
+use crate::egress::{
+    ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
+};
 use crate::http::{
     self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, Ingress, Limits, Pace,
     PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
     TrustedProxies, admin, public, serve,
 };
+use crate::liveness::Liveness;
 use crate::meters::Meters;
-use crate::metrics::{Metrics, Standing};
-use crate::pulse::Pulse;
+use crate::metrics::{HubState, Metrics};
 use crate::sockets::Sockets;
 use crate::store::{self, Keyring, KeyringError, Store, StoreError};
 use crate::subscriptions::{
-    Bounds, Denials, LeasePolicy, Requests, Resting, ToTell, Verification, VerificationMeters, Ways,
+    Bounds, CallbackClients, Denials, LeasePolicy, PendingDenial, Requests, Verification,
+    VerificationBreaker, VerificationMeters,
 };
 use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
-    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOut, Fetching, Intake, Pinged, Pings,
-    SharedLog, Subscribers, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
+    AcceptedPing, Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOutLimit, Fetcher,
+    Intake, LogShares, Pings, Subscribers, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
-/// Connections that deliveries keep at most, however many files may be open: idle ones take memory on both sides.
+/// The most connections of deliveries, however many files may be open: idle ones take memory on both sides.
 const CONNECTIONS: usize = 32_768;
-/// Characters of the shortest operator's token that nobody guesses; the hub's own has more.
+/// Characters of the shortest admin token that cannot be guessed; the hub makes longer ones.
 const LONG_TOKEN: usize = 16;
 /// Bytes of bodies that the operator's listener holds in memory at once.
 const OPERATORS_BODIES: u64 = 8 * 1024 * 1024;
@@ -63,14 +66,14 @@ pub enum StartError {
     #[error(transparent)]
     Tokens(#[from] TokensError),
     /// Names cannot be resolved.
-    #[error("the resolver cannot be set up: {0}; name servers are chosen with [egress] nameservers")]
+    #[error("the DNS resolver cannot be set up: {0}; set name servers with [egress] nameservers")]
     Resolver(#[from] Unresolved),
     /// The listeners' certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The operator's own roots of trust cannot be used.
     #[error(transparent)]
-    Trust(#[from] TrustError),
+    TlsRoots(#[from] TlsRootsError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {reason}; choose another with {flag}")]
     Listen {
@@ -89,9 +92,9 @@ pub enum StartError {
         /// Why not.
         reason: String,
     },
-    /// It is not known which addresses of status pages were replaced.
+    /// The file of replaced page addresses cannot be used.
     #[error(
-        "the addresses of status pages in {path} cannot be used: {reason}; without the file, all that were replaced open their pages again"
+        "the file of replaced page addresses {path} cannot be used: {reason}; without the file, all replaced addresses work again"
     )]
     Addresses {
         /// Which file.
@@ -111,7 +114,7 @@ pub enum StartError {
 
 /// What a hub may be given by the process that it is a part of.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct Inherited {
     /// Sockets to listen on instead of the configured addresses.
     pub sockets: Sockets,
     /// The filter of the process's log, for the operator.
@@ -126,30 +129,30 @@ pub struct Hub {
     admin_address: SocketAddr,
     store: Arc<dyn Store>,
     delivery: Delivery,
-    pulse: Pulse,
+    liveness: Liveness,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     exporting: Option<Exporting>,
 }
 
 impl Hub {
-    /// Opens the store, takes up what was left undone, and listens.
+    /// Opens the store, continues unfinished work, and listens.
     ///
     /// # Errors
     /// [`StartError`], each saying what to do.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
-        Self::start_with(config, Given::default()).await
+        Self::start_with(config, Inherited::default()).await
     }
 
-    /// The same with what the process was given.
+    /// [`Hub::start`] with sockets and a log filter of the process.
     ///
     /// # Errors
     /// As [`Hub::start`].
-    pub async fn start_with(config: &Config, given: Given) -> Result<Self, StartError> {
+    pub async fn start_with(config: &Config, inherited: Inherited) -> Result<Self, StartError> {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         let store = open_store(config).await?;
         let OwnFiles { authority, token, audit, tickets, addresses } = OwnFiles::open(config)?;
-        let Given { sockets: Sockets { public: socket, admin: admin_socket }, log } = given;
+        let Inherited { sockets: Sockets { public: socket, admin: admin_socket }, log } = inherited;
         let (listener, public_address) = listen(socket, config.listen, "--listen")?;
         let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, "[admin] listen")?;
         let url: Arc<str> = hub_url(config, public_address).into();
@@ -182,7 +185,7 @@ impl Hub {
         let rooms: [&dyn Meters; 6] =
             [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
         let drain = Drain::of(&config.data_dir);
-        let metrics = Metrics::new(standing(config, &store, &delivery, &drain), &rooms);
+        let metrics = Metrics::new(hub_state(config, &store, &delivery, &drain), &rooms);
         let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
         let service = ServiceParts {
@@ -200,7 +203,7 @@ impl Hub {
         }
         .build();
         service.forget_addresses().await;
-        let pulse = Pulse::start(&store, delivery.operator(), &stopped, &mut tasks);
+        let liveness = Liveness::start(&store, delivery.operator(), &stopped, &mut tasks);
         let sessions = Sessions::new(&token, admin_tls.is_some());
         let backup_timeout = config.admin.backup_timeout;
         let admin_state = AdminState {
@@ -210,7 +213,7 @@ impl Hub {
             metrics,
             pace: pace(config),
             bodies: BodyBudget::new(OPERATORS_BODIES),
-            pulse: pulse.clone(),
+            liveness: liveness.clone(),
             backup_timeout,
             stopped: stopped.clone(),
         };
@@ -245,7 +248,7 @@ impl Hub {
         let operators = ingress(admin_tls).with_leeway(backup_timeout);
         tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
         tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
-        Ok(Self { url, public_address, admin_address, store, delivery, pulse, stop, tasks, exporting })
+        Ok(Self { url, public_address, admin_address, store, delivery, liveness, stop, tasks, exporting })
     }
 
     /// The hub's URL: what `Link rel="hub"` says.
@@ -269,8 +272,8 @@ impl Hub {
     }
 
     /// Whether its parts still answer.
-    pub fn pulse(&self) -> Pulse {
-        self.pulse.clone()
+    pub fn liveness(&self) -> Liveness {
+        self.liveness.clone()
     }
 
     /// Waits until a part of the hub has died, which it does only by a fault of ours: then the process should end, and be
@@ -283,9 +286,9 @@ impl Hub {
         }
     }
 
-    /// Takes nothing in any more, finishes what is under way, saves the progress and closes the store.
+    /// Accepts nothing any more, finishes requests under way, saves the progress and closes the store.
     pub async fn stop(mut self) {
-        // Tasks that are gone already need no telling.
+        // If the receivers are gone, the tasks have ended.
         let _ = self.stop.send(true);
         // At the same time, so that both together take no longer than either may.
         let finish = async { while self.tasks.join_next().await.is_some() {} };
@@ -313,7 +316,7 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
 }
 
 fn guard(config: &EgressConfig) -> Result<Guard, StartError> {
-    let trust = Trust::new(config.extra_ca())?;
+    let trust = TlsRoots::new(config.extra_ca())?;
     Ok(Guard::new(config.allow.clone(), config.ports.clone(), &config.nameservers, trust)?)
 }
 
@@ -349,24 +352,24 @@ impl Parts<'_> {
             IDLE_PER_HOST,
         );
         let limited = config.limits.enabled;
-        let ways = Ways {
-            known: client.counting(guard, IDLE_PER_HOST, Crowds::of_known(limited)),
-            strangers: client.counting(guard, IDLE_PER_HOST, Crowds::of_strangers(limited)),
+        let clients = CallbackClients {
+            trusted: client.limiting_networks(NetworkLimit::for_trusted(limited)),
+            strangers: client.limiting_networks(NetworkLimit::for_strangers(limited)),
         };
-        let (leases, resting) = (LeasePolicy::new(&config.lease), Resting::new(limited));
+        let (leases, breaker) = (LeasePolicy::new(&config.lease), VerificationBreaker::new(limited));
         let bounds = Bounds::new(&config.limits);
         let verification =
-            Verification::new(Arc::clone(store), ways, leases, resting.clone(), policy, bounds, limited);
-        let (deny, to_tell) = mpsc::unbounded_channel();
-        queue(&deny, store.denied().await?.into_iter().map(ToTell::Left));
-        tasks.spawn(verification.telling().run(to_tell, stopped.clone()));
+            Verification::new(Arc::clone(store), clients, leases, breaker.clone(), policy, bounds, limited);
+        let (deny, pending) = mpsc::unbounded_channel();
+        queue(&deny, store.denied().await?.into_iter().map(PendingDenial::Recovered));
+        tasks.spawn(verification.denial_notifier().run(pending, stopped.clone()));
         let denials = Denials::new(Arc::clone(store), Arc::new(operator), deny);
         let (sender, receiver) = mpsc::unbounded_channel();
-        // What waits is read before anything new can come in, so that nothing is verified twice.
-        queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.left(id)));
+        // Unfinished requests are read before new ones can come in, so that nothing is verified twice.
+        queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.recovered(id)));
         let (meters, waiting) = (verification.meters(), verification.waiting());
         tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
-        let requests = Requests::new(Arc::clone(store), guard.clone(), resting, bounds, sender, waiting);
+        let requests = Requests::new(Arc::clone(store), guard.clone(), breaker, bounds, sender, waiting);
         Ok((requests, denials, meters))
     }
 
@@ -379,12 +382,12 @@ impl Parts<'_> {
         let FetchingParts { authority, hub_url, budget, subscribers, tracer } = parts;
         let client = topic_client(config, guard);
         let limited = config.limits.enabled;
-        let log = SharedLog::new(Arc::clone(store), authority, config.retention.size);
-        let fan_out = FanOut::new(limited, config.limits.ping_fan_out, subscribers);
-        let fetching = Fetching::new(log, client, budget, hub_url, fan_out, limited, tracer);
-        // It is always taken from at once: what waits is one task for each topic that somebody is subscribed to.
+        let log = LogShares::new(Arc::clone(store), authority, config.retention.size);
+        let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, subscribers);
+        let fetching = Fetcher::new(log, client, budget, hub_url, fan_out, limited, tracer);
+        // The receiver always takes at once: what waits is one task per topic with subscriptions.
         let (sender, receiver) = mpsc::unbounded_channel();
-        queue(&sender, store.pings().await?.into_iter().map(Pinged::left));
+        queue(&sender, store.pings().await?.into_iter().map(AcceptedPing::recovered));
         tasks.spawn(fetching.run(receiver, stopped.clone()));
         Ok(Pings::new(Arc::clone(store), sender))
     }
@@ -405,7 +408,7 @@ fn topic_client(config: &Config, guard: &Guard) -> TopicClient {
     TopicClient::new(EgressClient::new(guard.clone(), connect, total, IDLE_PER_HOST), largest_body(config))
 }
 
-/// What an earlier life left undone stands first in line.
+/// Queues unfinished work from before the start.
 fn queue<T>(sender: &mpsc::UnboundedSender<T>, waiting: impl IntoIterator<Item = T>) {
     for one in waiting {
         // The receiver is in the caller's hands, so it cannot be gone.
@@ -426,7 +429,7 @@ fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
         max_in_flight: config.delivery.max_in_flight,
         per_host: config.delivery.per_host,
         max_connections: connections(),
-        confirmed: Confirmed::new(config.limits.enabled, config.limits.unconfirmed),
+        confirmed: ConfirmedAddresses::new(config.limits.enabled, config.limits.unconfirmed),
         signature: config.signature.method,
         entry_diff: config.publish.entry_diff.clone(),
         tracer: tracer.clone(),
@@ -461,7 +464,7 @@ fn hub_url(config: &Config, listening: SocketAddr) -> String {
     format!("{}/websub/", base.trim_end_matches('/'))
 }
 
-/// Listens at this address, and tells it with the port that was really taken.
+/// Listens at this address, and returns it with the actual port.
 fn listen(
     socket: Option<std::net::TcpListener>,
     address: SocketAddr,
@@ -479,7 +482,7 @@ fn listen(
 
 fn warn_of_overhearing(admin_address: SocketAddr, tls: Option<&Tls>) {
     if !admin_address.ip().is_loopback() && tls.is_none() {
-        warn!(%admin_address, "the operator's listener can be reached from other machines without TLS: the token can be overheard");
+        warn!(%admin_address, "the admin listener can be reached from other machines without TLS: others may read the token on its way");
     }
 }
 
@@ -528,8 +531,8 @@ impl ServiceParts<'_> {
     }
 }
 
-fn standing(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> Standing {
-    Standing {
+fn hub_state(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> HubState {
+    HubState {
         store: store.clone(),
         counters: delivery.counters(),
         drain: drain.clone(),
@@ -585,11 +588,11 @@ fn addresses(path: &Path) -> Result<Addresses, StartError> {
     Addresses::open(path).map_err(unusable)
 }
 
-/// Whoever chose it chose it for everything that may be done to the hub.
+/// Reads or makes the admin token.
 fn operators_token(path: &Path) -> Result<AdminToken, StartError> {
     let token = own_secret(path)?;
     if token.trim().len() < LONG_TOKEN {
-        warn!(file = %path.display(), "the operator's token is so short that it can be guessed: remove the file to have a long one made, or write one");
+        warn!(file = %path.display(), "the admin token is short enough to be guessed: write a longer one, or remove the file to have one made");
     }
     Ok(AdminToken::new(&token))
 }
@@ -636,7 +639,7 @@ mod tests {
         hub.store.answers().await.unwrap();
         let delivery = hub.delivery.operator();
         delivery.answers().await.unwrap();
-        assert_eq!(hub.pulse().silent(), None);
+        assert_eq!(hub.liveness().silent(), None);
         hub.stop().await;
         assert!(delivery.answers().await.is_err());
     }

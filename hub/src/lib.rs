@@ -1,15 +1,15 @@
 //! A WebSub hub for ResourceSync communities: it loses nothing that it acknowledged.
 //!
-//! The way of a notification, one room after the other:
+//! A notification passes these rooms:
 //!
 //! 1. [`http`] reads the request and tells posted content, pings and subscription requests apart;
 //! 2. [`topics`] checks and authorises the notification and appends it to its topic's log;
-//! 3. [`store`] makes it durable, which is what the Source's 2xx stands for, and wakes
-//! 4. [`delivery`], which sweeps over the topic's subscriptions and keeps the laggards apart;
-//! 5. [`egress`] is the only way out, to the subscriber's callback.
+//! 3. [`store`] makes it durable, after which the Source gets its 2xx, and wakes
+//! 4. [`delivery`], which sweeps over the topic's subscriptions and tracks laggards;
+//! 5. [`egress`] sends it to the subscriber's callback; all requests leave through it.
 //!
-//! [`subscriptions`] is the way in for subscribers: request, verification of intent, lease. [`admin`] is the service for the operator,
-//! and [`telemetry`] follows a notification all the way.
+//! [`subscriptions`] handles subscribers' requests: verification of intent and lease. [`admin`] is the service for the operator, and
+//! [`telemetry`] traces notifications through all rooms. [`concurrency`] limits how much may happen at once.
 //!
 //! # Example
 //!
@@ -34,27 +34,27 @@
 #![deny(missing_docs)]
 
 pub mod admin;
-mod buckets;
+mod clock_jump;
+mod completion;
+pub mod concurrency;
 pub mod config;
 pub mod delivery;
 pub mod egress;
-mod finish;
 pub mod http;
 mod hub;
-mod leap;
+mod liveness;
 pub mod meters;
 pub mod metrics;
 pub mod pem;
-pub mod places;
-mod pulse;
+mod rate_limiter;
 mod sockets;
 pub mod store;
 pub mod subscriptions;
 pub mod telemetry;
 pub mod topics;
 mod trace_context;
-mod weighed;
+mod weighted_cache;
 
-pub use hub::{Given, Hub, StartError, check_files};
-pub use pulse::{Onlooker, Pulse};
+pub use hub::{Hub, Inherited, StartError, check_files};
+pub use liveness::{Liveness, LivenessMonitor};
 pub use sockets::Sockets;

@@ -1,4 +1,4 @@
-//! What a room measures, and how it is handed to the operator's graphs.
+//! What a room measures, and how that is registered as metrics.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// What a room measures.
+/// The metrics of a room.
 pub trait Meters {
-    /// Names every meter of the room, and says what it means.
+    /// Registers every metric of the room with its name and help text.
     fn register(&self, registry: &mut Registry);
 }
 
 /// A counter for each value of a label.
 #[derive(Clone, Debug)]
-pub struct Kinds<K> {
+pub struct CounterFamily<K> {
     family: Family<[(&'static str, &'static str); 1], Counter>,
     each: Arc<[(K, &'static str, Counter)]>,
 }
 
-impl<K: Copy + PartialEq> Kinds<K> {
-    /// Counters for these kinds, which the label names so.
+impl<K: Copy + PartialEq> CounterFamily<K> {
+    /// A counter for each of these kinds, with the value of the label.
     pub fn new(label: &'static str, kinds: &[(K, &'static str)]) -> Self {
         let family = Family::<_, Counter>::default();
         let counter =
@@ -47,13 +47,13 @@ impl<K: Copy + PartialEq> Kinds<K> {
         self.each.iter().map(|(_, name, counter)| (*name, counter))
     }
 
-    /// Gives the counters a name.
+    /// Registers the counters under a name.
     pub fn register(&self, registry: &mut Registry, name: &str, help: &str) {
         registry.register(name, help, self.family.clone());
     }
 }
 
-/// Times from a millisecond to a minute, which is what requests take.
+/// A histogram for the duration of requests, from a millisecond to a minute.
 pub fn request_times() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0])
 }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_there_before_anything_is_counted() {
-        let kinds = Kinds::new("weather", &[(Weather::Fair, "fair"), (Weather::Foul, "foul")]);
+        let kinds = CounterFamily::new("weather", &[(Weather::Fair, "fair"), (Weather::Foul, "foul")]);
         let mut registry = Registry::default();
         kinds.register(&mut registry, "days", "Days");
         kinds.count(Weather::Foul);

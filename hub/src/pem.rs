@@ -1,4 +1,4 @@
-//! Certificates and keys in PEM files, read with the file named in every mistake.
+//! Reads certificates and keys from PEM files; every error names the file.
 
 use std::path::{Path, PathBuf};
 

@@ -19,7 +19,7 @@ const RANDOM: u8 = 2;
 /// The flag, kept and never sent, of a trace that this hub has chosen to record.
 const RECORDED: u8 = 4;
 
-/// A place in a trace. Only what is valid is one: no id is all zeros, and nothing but known flags is kept.
+/// A position in a trace. It is always valid: no id is all zeros, and only known flags are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     trace: [u8; 16],
@@ -70,18 +70,18 @@ impl TraceContext {
         Self { trace: Uuid::new_v4().into_bytes(), span: new_span(), flags: SAMPLED | RANDOM }
     }
 
-    /// A new place in the same trace.
+    /// A new position in the same trace.
     #[must_use]
     pub fn child(self) -> Self {
         Self { span: new_span(), ..self }
     }
 
-    /// Whether whoever made the request records the trace.
+    /// Whether the client records the trace.
     pub fn is_sampled(self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// The same place in a trace that this hub records: so does all that follows, after a restart too.
+    /// The same position, marked as recorded by this hub: so is all that follows, also after a restart.
     #[must_use]
     pub(crate) fn recorded(self) -> Self {
         Self { flags: self.flags | RECORDED, ..self }

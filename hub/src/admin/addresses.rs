@@ -1,7 +1,7 @@
-//! The addresses of status pages that were replaced, one at a time: one that got around opens nothing any more.
+//! Replaced addresses of status pages: an old address no longer works.
 //!
-//! A small file beside the store has a random part of the address of each such page; every other page has its first address. Where a
-//! backup is restored that is older than a replacement, none is given out again.
+//! A small file beside the store has a random part for the address of each such page; all other pages have their first address. So no
+//! old address works again after an older backup is restored.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,17 +16,17 @@ use super::self_service::PageId;
 
 type Replaced = BTreeMap<String, String>;
 
-/// Which addresses were replaced, and by what.
+/// The replaced addresses. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     file: PathBuf,
     replaced: Arc<RwLock<Replaced>>,
-    /// Held while the file is written, which strangers who look at pages do not wait for.
+    /// Held while the file is written. Readers of pages do not wait for it.
     writing: Arc<Mutex<()>>,
 }
 
 impl Addresses {
-    /// As the file has them; there is none before the first one is replaced.
+    /// Reads the file; there is none before the first address is replaced.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -39,12 +39,12 @@ impl Addresses {
         Ok(Self { file: file.to_owned(), replaced: Arc::new(RwLock::new(replaced)), writing: Arc::default() })
     }
 
-    /// What the present address of this page is made of, where it is not the first one.
+    /// The random part of this page's address, if it was replaced.
     pub(super) fn part(&self, page: PageId) -> Option<String> {
         self.replaced.read().unwrap_or_else(PoisonError::into_inner).get(&page.to_string()).cloned()
     }
 
-    /// Replaces that of this page. It holds when this returns.
+    /// Replaces the address of this page. It is durable when this returns.
     pub(super) async fn replace(&self, page: PageId) -> io::Result<()> {
         let part = String::from_utf8_lossy(Secret::random().as_bytes()).into_owned();
         self.change(move |replaced| drop(replaced.insert(page.to_string(), part))).await
@@ -56,7 +56,7 @@ impl Addresses {
         replaced.keys().filter_map(|page| page.parse().ok()).collect()
     }
 
-    /// Forgets these, whose subscriptions are over.
+    /// Forgets these pages, whose subscriptions have ended.
     pub(super) async fn forget(&self, over: Vec<PageId>) -> io::Result<()> {
         if over.is_empty() {
             return Ok(());

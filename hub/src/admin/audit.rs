@@ -15,18 +15,18 @@ use super::{Failed, Page, PageRequest};
 
 /// When the file is larger than this at a start, its older half is dropped.
 const LARGEST: u64 = 8 * 1024 * 1024;
-/// The outcome of commands that were under way when the hub ended, or when the backup was taken that it comes from.
-const INTERRUPTED: &str = "no end is on record: the hub was stopped, or copied, meanwhile";
+/// The outcome of commands that were under way when the hub stopped, or when the backup was taken from which it was restored.
+const INTERRUPTED: &str = "outcome unknown: the hub stopped, or was copied, before the end";
 
 /// A command cannot be written down.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing is done, since it cannot be written down in {path}: {reason}")]
+#[error("command not carried out: it cannot be recorded in {path}: {reason}")]
 pub struct AuditError {
     path: String,
     reason: String,
 }
 
-/// How somebody came in.
+/// The interface that a command came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
@@ -50,7 +50,7 @@ pub struct Entry {
     pub act: String,
     /// To whom, and why.
     pub what: String,
-    /// What came of it; without it, it is under way.
+    /// Its outcome; absent while it is under way.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<String>,
 }
@@ -78,7 +78,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Drops the older half of a file that has grown too long. Nobody may have it open.
+    /// Drops the older half of a file that is too long. It must not be open.
     ///
     /// # Errors
     /// [`io::Error`] when it cannot be used.
@@ -107,7 +107,7 @@ impl Audit {
         Ok(Self { path: Arc::new(path.to_owned()), file: Arc::new(Mutex::new(file)) })
     }
 
-    /// Writes down that something is about to be done; returns once that is on the disk, with what stands for the command.
+    /// Records that a command begins; returns its number once that is durable.
     ///
     /// # Errors
     /// [`AuditError`]
@@ -124,10 +124,10 @@ impl Audit {
         Ok(number)
     }
 
-    /// Writes down what came of a command. It is done already, so that a failure is told in the log only.
+    /// Records the outcome of a command. It is done already, so a failure is only logged.
     pub fn end(&self, of: String, outcome: &str) {
         if let Err(error) = self.write(&Line::Outcome { of, outcome: outcome.to_owned() }) {
-            warn!(%error, "the outcome of an operator's act is not written down");
+            warn!(%error, "outcome of an operator's command not recorded");
         }
     }
 
@@ -160,7 +160,7 @@ impl Audit {
     /// The newest commands first, a page of them.
     ///
     /// # Errors
-    /// [`Failed`] when the file cannot be read, or `after` is no place in it.
+    /// [`Failed`] when the file cannot be read, or `after` is no position in it.
     pub fn list(&self, request: &PageRequest) -> Result<Page<Entry>, Failed> {
         let mut text = Vec::new();
         File::open(&*self.path).and_then(|mut file| file.read_to_end(&mut text)).map_err(|error| {

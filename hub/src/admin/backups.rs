@@ -10,13 +10,13 @@ use super::{AdminService, Failed};
 use crate::store::Copied;
 
 impl AdminService {
-    /// Writes a backup of the hub as of one moment after this was called. One is taken at a time.
+    /// Writes a backup of the hub's state at one moment after this call. One backup runs at a time.
     ///
     /// # Errors
     /// [`Failed`]
     pub async fn back_up(&self, by: By, out: impl Write + Send + 'static) -> Result<Copied, Failed> {
         let Ok(turn) = Arc::clone(&self.backing_up).try_lock_owned() else {
-            return Err(Failed::Conflict("another backup is being taken: wait for its end".to_owned()));
+            return Err(Failed::Conflict("another backup is under way: wait for its end".to_owned()));
         };
         let taken = |service: Self| async move {
             let taken = service.store.back_up(service.beside, Box::new(out)).await;

@@ -14,8 +14,8 @@ use super::queries::PageRequest;
 use super::responses::{Denied, Done, NewPublisher, Page, Rotated};
 use super::text::counted;
 use super::{AdminService, Failed};
+use crate::completion::run_to_completion;
 use crate::delivery::{self, Command};
-use crate::finish::to_its_end;
 use crate::store::{
     Keyring, KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId,
     TopicId,
@@ -56,7 +56,7 @@ pub struct ToDeny {
     pub ids: Vec<u64>,
     /// … or all of this topic.
     pub topic: Option<String>,
-    /// What the subscribers are told.
+    /// The reason that the subscribers get.
     #[serde(default)]
     pub reason: String,
 }
@@ -90,7 +90,7 @@ impl AdminService {
                 let what = format!("host {origin}");
                 (delivery::Target::Host(origin), what)
             }
-            _ => return Err(Failed::asked("name one: ?topic=URL, ?subscription=ID or ?host=ORIGIN")),
+            _ => return Err(Failed::asked("name a target: ?topic=URL, ?subscription=ID or ?host=ORIGIN")),
         };
         self.audited(by, "retry", &what, |service| service.execute(Command::Retry(late))).await
     }
@@ -100,7 +100,7 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn skip(&self, by: By, target: &Target) -> Result<Done, Failed> {
-        let id = target.subscription.ok_or_else(|| Failed::asked("name it: ?subscription=ID"))?;
+        let id = target.subscription.ok_or_else(|| Failed::asked("name a target: ?subscription=ID"))?;
         let done = |service: Self| async move {
             let done = service.execute(Command::Skip(SubscriptionId(id))).await?;
             if done.subscriptions == 0 {
@@ -121,18 +121,17 @@ impl AdminService {
         let (topic, whose) = match (&target.topic, subscription) {
             (Some(topic), None) => (self.topic_by_url(topic).await?.id, format!("all of {topic}")),
             (None, Some(id)) => (self.in_force(id).await?.0, format!("subscription {}", id.0)),
-            _ => return Err(Failed::asked("name one: ?topic=URL or ?subscription=ID")),
+            _ => return Err(Failed::asked("name a target: ?topic=URL or ?subscription=ID")),
         };
         let from = match (target.from, &target.since) {
-            // What retention removed cannot be delivered once more, and nobody has lost it for want of that.
+            // What retention removed cannot be delivered again. That is no loss in the sense of the counters.
             (Some(offset), None) => Offset(offset).max(self.topic_by_id(topic).await?.first),
             (None, Some(since)) => {
-                let since = since
-                    .parse()
-                    .map_err(|_| Failed::asked("since is a moment like 2026-01-31T12:00:00Z"))?;
+                let since =
+                    since.parse().map_err(|_| Failed::asked("since is a time like 2026-01-31T12:00:00Z"))?;
                 self.store.first_since(topic, since).await?
             }
-            _ => return Err(Failed::asked("say where it begins: &from=OFFSET or &since=TIME")),
+            _ => return Err(Failed::asked("say where to begin: &from=OFFSET or &since=TIME")),
         };
         let what = format!("{whose} from notification {from} on");
         let replay = Command::Replay { topic, subscription, from };
@@ -161,7 +160,7 @@ impl AdminService {
         self.audited(by, "resume", url, resumed).await
     }
 
-    /// Ends subscriptions and tells their callbacks (W-098, W-102). When this returns, they get nothing any more.
+    /// Ends subscriptions and notifies their callbacks (W-098, W-102). When this returns, they get nothing any more.
     ///
     /// # Errors
     /// [`Failed`]
@@ -187,7 +186,7 @@ impl AdminService {
         self.audited(by, "deny", &what, denied).await
     }
 
-    /// Where the disk fails, those that were begun are finished first. What is damaged holds up nobody else.
+    /// If the disk fails, those that were begun are finished first. Damaged records hold up no others.
     async fn deny_all(&self, denial: &ToDeny, topic: Option<TopicId>) -> Result<Denied, Failed> {
         let ids: HashSet<_> = denial.ids.iter().copied().collect();
         let (mut done, mut damaged) = (Denied { denied: 0, unreadable: Vec::new() }, None);
@@ -260,7 +259,7 @@ impl AdminService {
             return Err(Failed::asked(format_args!("a name is one line of at most {NAME_LIMIT} bytes")));
         }
         if topic_prefixes.is_empty() {
-            return Err(Failed::asked("say for which topics: a prefix is an origin and a folder"));
+            return Err(Failed::asked("say for which topics: a prefix is a URL with origin and folder"));
         }
         let what = format!("{name} for {}", topic_prefixes.join(" "));
         let added = |service: Self| async move {
@@ -273,7 +272,7 @@ impl AdminService {
         self.audited(by, "token add", &what, added).await
     }
 
-    /// Makes a publisher's token worthless, at once.
+    /// Revokes a publisher's token at once.
     ///
     /// # Errors
     /// [`Failed`]
@@ -312,7 +311,7 @@ impl AdminService {
         blocking(move || audit.list(&request)).await?
     }
 
-    /// Writes down that somebody came in by the pages.
+    /// Records a login to the pages.
     ///
     /// # Errors
     /// [`Failed`]
@@ -325,7 +324,7 @@ impl AdminService {
     }
 
     async fn named<'a>(&self, target: &'a Target) -> Result<(TopicId, &'a str), Failed> {
-        let url = target.topic.as_deref().ok_or_else(|| Failed::asked("name it: ?topic=URL"))?;
+        let url = target.topic.as_deref().ok_or_else(|| Failed::asked("name a target: ?topic=URL"))?;
         Ok((self.topic_by_url(url).await?.id, url))
     }
 
@@ -344,7 +343,7 @@ impl AdminService {
         known.then_some(origin).ok_or(Failed::Unknown("host of a subscription"))
     }
 
-    /// Does it between two lines of the audit log, and to its end, even if whoever wants it hangs up meanwhile.
+    /// Carries out a command between two lines of the audit log, and completes it even if the client hangs up.
     pub(super) async fn audited<T, F>(
         &self,
         by: By,
@@ -357,7 +356,7 @@ impl AdminService {
         F: Future<Output = Result<T, Failed>> + Send + 'static,
     {
         let (audit, what, work) = (self.audit.clone(), what.to_owned(), work(self.clone()));
-        to_its_end(async move {
+        run_to_completion(async move {
             let (begins, begun) = (audit.clone(), what.clone());
             let begun = blocking(move || begins.begin(by, act, &begun)).await??;
             let done = work.await;
@@ -386,7 +385,7 @@ fn named(ids: &[u64]) -> Vec<String> {
     named
 }
 
-/// The disk takes its time, which must hold up nobody else.
+/// Runs this on a blocking thread, since the disk may be slow.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
     tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Read(error.to_string()).into())
 }
@@ -420,7 +419,7 @@ impl Outcome for Denied {
         match self.unreadable.as_slice() {
             [] => denied,
             unreadable => {
-                format!("{denied}; unreadable, removed and not told: {}", named(unreadable).join(", "))
+                format!("{denied}; unreadable, removed and not notified: {}", named(unreadable).join(", "))
             }
         }
     }

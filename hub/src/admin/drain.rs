@@ -1,4 +1,4 @@
-//! Draining: a hub that takes nothing new while it delivers what it has, before it is stopped or moved.
+//! Draining: the hub accepts nothing new and delivers the rest, before it is stopped or moved.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use resync_core::durable::sync_folder;
 
-use super::responses::{Draining, StillOwed};
+use super::responses::{Draining, Remaining};
 use super::{AdminService, By, Failed};
+use crate::completion::run_to_completion;
 use crate::delivery::Owed;
-use crate::finish::to_its_end;
 
-/// The file in the data folder that says it: a socket that systemd holds starts a hub for whoever connects, and that must take nothing
-/// that is left behind when the hub moves.
+/// The file that marks a drained hub, in the data folder. With systemd's socket activation a client can start the hub again, which
+/// then must not accept what would be left behind when the hub moves.
 const MARK: &str = "draining";
 
-/// Whether the hub is being drained. Only who began it ends it, not a start.
+/// Whether the hub is drained. A restart does not end it.
 #[derive(Clone, Debug)]
 pub struct Drain {
     gate: Arc<Gate>,
@@ -27,22 +27,22 @@ pub struct Drain {
 #[derive(Debug, Default)]
 struct Gate {
     shut: AtomicBool,
-    /// Who came in before and is still inside.
+    /// Requests that were accepted before and are not stored yet.
     inside: AtomicUsize,
 }
 
-/// A request that is taken in: as long as this is held, a drain waits for it.
+/// A request that is being accepted: a drain waits until this is dropped.
 #[derive(Debug)]
 pub struct Taking(Arc<Gate>);
 
 impl Taking {
-    /// Does this to its end, even if whoever asked hangs up meanwhile, which drops the returned future: what is written down then is
-    /// handed over too, and a drain waits for both.
+    /// Completes this even if the client hangs up, which drops the returned future: what is stored is also handed over, and a drain waits
+    /// for both.
     pub async fn finish<T: Send + 'static>(
         self: Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        to_its_end(async move {
+        run_to_completion(async move {
             let done = work.await;
             drop(self);
             done
@@ -58,27 +58,27 @@ impl Drop for Taking {
 }
 
 impl Drain {
-    /// Why nothing new is taken.
+    /// Why nothing new is accepted.
     pub const REASON: &str = "draining";
 
-    /// As the hub of before in this data folder left it.
+    /// The state in this data folder.
     pub fn of(folder: &Path) -> Self {
         let shut = folder.join(MARK).exists();
         if shut {
-            tracing::warn!("the hub is drained: it takes nothing new until `resync-hub drain --end`");
+            tracing::warn!("the hub is drained: it accepts nothing new until `resync-hub drain --end`");
         }
         let gate = Gate { shut: AtomicBool::new(shut), ..Gate::default() };
         Self { gate: Arc::new(gate), folder: folder.to_owned() }
     }
 
-    /// Whether nothing new is taken.
+    /// Whether the hub is drained.
     pub fn is_on(&self) -> bool {
         self.gate.shut.load(Ordering::SeqCst)
     }
 
-    /// Lets a request in, unless nothing new is taken.
+    /// Admits a request, unless the hub is drained.
     pub fn take_in(&self) -> Option<Arc<Taking>> {
-        // Counted before it is let in: whoever shuts the gate and then counts misses nobody.
+        // Counted before it is admitted, so that a drain that begins now does not miss it.
         self.gate.inside.fetch_add(1, Ordering::SeqCst);
         let taking = Arc::new(Taking(Arc::clone(&self.gate)));
         (!self.is_on()).then_some(taking)
@@ -104,7 +104,7 @@ impl Drain {
 }
 
 impl AdminService {
-    /// Takes nothing new from now on, or again.
+    /// Begins or ends a drain.
     ///
     /// # Errors
     /// [`Failed`]
@@ -113,26 +113,27 @@ impl AdminService {
         let done =
             |service: Self| async move { service.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
         self.audited(by, act, "", done).await?;
-        // It is done, whether or not it can be counted.
+        // The command is done, also if the rest cannot be counted.
         Ok(self.draining().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "what is still owed cannot be counted");
+            tracing::warn!(%error, "what is still to be delivered cannot be counted");
             Draining { draining: self.drain.is_on(), owed: None }
         }))
     }
 
-    /// Whether nothing new is taken, and what is still owed.
+    /// Whether the hub is drained, and what is left to do.
     ///
     /// # Errors
     /// [`Failed`]
     pub async fn draining(&self) -> Result<Draining, Failed> {
         let draining = self.drain.is_on();
-        // In the order in which one becomes the next, so that what moves on meanwhile is seen here or there.
+        // In the order of processing, so that what moves on meanwhile is counted in one of them.
         let under_way = self.drain.under_way();
         let (to_fetch, to_verify) = (self.store.pings().await?.len(), self.store.request_ids().await?.len());
-        let to_tell = self.store.denied().await?.len();
+        let to_notify = self.store.denied().await?.len();
         let Owed { in_turn, behind: late, paused } = self.operator.owed().await?;
-        let nothing_owed = [under_way, to_fetch, to_verify, to_tell, in_turn, late] == [0; 6];
-        let owed = StillOwed { under_way, to_fetch, to_verify, to_tell, in_turn, late, paused, nothing_owed };
+        let nothing_left = [under_way, to_fetch, to_verify, to_notify, in_turn, late] == [0; 6];
+        let owed =
+            Remaining { under_way, to_fetch, to_verify, to_notify, in_turn, late, paused, nothing_left };
         Ok(Draining { draining, owed: Some(owed) })
     }
 
@@ -149,7 +150,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::places::{Asker, Lane};
+    use crate::concurrency::{Client, ClientClass};
     use crate::store::{self, Engine, Keyring};
     use crate::topics::Pings;
 
@@ -175,8 +176,8 @@ mod tests {
         let drain = Drain::of(folder.path());
         let taking = drain.take_in().unwrap();
         let accepting = async move {
-            let asker = Asker { client: None, lane: Lane::Stranger };
-            pings.accept("http://source.example/topic".parse().unwrap(), asker, None).await.unwrap();
+            let client = Client { network: None, class: ClientClass::Stranger };
+            pings.accept("http://source.example/topic".parse().unwrap(), client, None).await.unwrap();
         };
         // Polled once, and given up like the handler of a connection that breaks.
         assert!(taking.finish(accepting).now_or_never().is_none());

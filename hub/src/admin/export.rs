@@ -23,7 +23,7 @@ pub struct Export {
     pub subscriptions: Vec<ExportedSubscription>,
     /// Requests that wait for verification of intent.
     pub requests: Vec<ExportedRequest>,
-    /// Denials that the callback has not been told yet.
+    /// Denials of which the callback is not notified yet.
     pub denials: Vec<ExportedDenial>,
 }
 
@@ -42,7 +42,7 @@ pub struct ExportedSubscription {
     pub lease: u64,
     /// When it ends.
     pub lease_end: String,
-    /// The address at which the callback has confirmed last, where it is named by a name.
+    /// The address that confirmed last, if the callback has a name.
     pub address: Option<String>,
     /// The client, an address or for IPv6 a network, by whose bounds it is counted.
     pub client: Option<String>,
@@ -54,7 +54,7 @@ pub struct ExportedSubscription {
     pub verified_at: String,
     /// Whether the operator has given its status page another address.
     pub address_replaced: bool,
-    /// What is noted while it is behind; absent otherwise.
+    /// Its record while it is a laggard; absent otherwise.
     pub late: Option<ExportedLaggard>,
     /// Notifications that were given up for it.
     pub given_up: Vec<Skipped>,
@@ -62,7 +62,7 @@ pub struct ExportedSubscription {
     pub lost: Vec<Gap>,
 }
 
-/// What is noted of a subscription that is behind.
+/// The record of a laggard.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ExportedLaggard {
     /// It has everything up to this notification.
@@ -134,7 +134,7 @@ impl AdminService {
     /// [`Failed`]
     pub async fn export_callback(&self, by: By, callback: &str) -> Result<Export, Failed> {
         let callback = CallbackUrl::parse(callback)
-            .map_err(|error| Failed::asked(format_args!("the callback is no URL of one: {error}")))?;
+            .map_err(|error| Failed::asked(format_args!("the callback is not a callback URL: {error}")))?;
         let origin = callback.origin();
         let shard = Shard::of(&callback, self.store.shards());
         let exported = |service: Self| async move {

@@ -9,10 +9,10 @@ use super::{AdminService, By, Failed};
 /// The longest filter in bytes.
 const LONGEST: usize = 500;
 
-/// Puts another filter in the place of the present one, or says why not.
+/// Replaces the current filter, or says why not.
 type Set = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
-/// The filter of the log of this process, which belongs to whoever started the hub.
+/// The log filter of this process, which the program that started the hub provides.
 #[derive(Clone)]
 pub struct LogFilter {
     now: Arc<Mutex<String>>,
@@ -20,7 +20,7 @@ pub struct LogFilter {
 }
 
 impl LogFilter {
-    /// The filter that is in force, and what puts another in its place: it says what is wrong with one that cannot be used.
+    /// The current filter, and a function that replaces it or says what is wrong with the new one.
     pub fn new(now: &str, set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self { now: Arc::new(Mutex::new(now.to_owned())), set: Arc::new(set) }
     }
@@ -48,7 +48,7 @@ impl AdminService {
     /// Which lines go to the log.
     ///
     /// # Errors
-    /// [`Failed::Conflict`] where the log belongs to another program.
+    /// [`Failed::Conflict`] if the log belongs to another program.
     pub fn log_level(&self) -> Result<LogLevel, Failed> {
         Ok(LogLevel { filter: self.own_log()?.now() })
     }
@@ -71,12 +71,12 @@ impl AdminService {
 
     fn own_log(&self) -> Result<&LogFilter, Failed> {
         let foreign =
-            || Failed::Conflict("the log of this hub belongs to the program that it is a part of".into());
+            || Failed::Conflict("this hub is part of another program, which controls the log".into());
         self.log.as_ref().ok_or_else(foreign)
     }
 }
 
-/// The filter as it is meant: `hub` is this crate, and what is said of some lines leaves the others as they are by default.
+/// The filter with `hub` for this crate, and the default level for all that it does not name.
 fn whole(filter: &str) -> String {
     let directives: Vec<_> =
         filter.split(',').map(str::trim).filter(|one| !one.is_empty()).map(named).collect();

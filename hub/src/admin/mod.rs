@@ -28,7 +28,7 @@ pub use log_filter::LogFilter;
 pub use queries::PageRequest;
 pub use responses::{
     Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
-    Overview, Page, Paused, Publisher, Rotated, Skipped, Status, StatusPage, StillOwed, Subscription,
+    Overview, Page, Paused, Publisher, Remaining, Rotated, Skipped, Status, StatusPage, Subscription,
     SubscriptionDetail, Topic, TopicDetail, Trouble,
 };
 pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
@@ -43,7 +43,7 @@ use crate::store::{BackupError, KeyringError, Store, StoreError};
 use crate::subscriptions::Denials;
 use crate::topics::{Tickets, TokensError};
 
-/// Why an operator does not get what was asked for.
+/// Why a query or command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
     /// The question makes no sense.
@@ -55,7 +55,7 @@ pub enum Failed {
     /// It cannot be done as things are.
     #[error("{0}")]
     Conflict(String),
-    /// The store does not take part.
+    /// The store does not work.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store failed at some of it, or what it is about is damaged there.
@@ -84,7 +84,7 @@ impl Failed {
 
     /// A file of the hub's own could not be written.
     fn unnoted(error: &std::io::Error) -> Self {
-        Self::Conflict(format!("it cannot be noted in the data folder: {error}"))
+        Self::Conflict(format!("it cannot be saved in the data folder: {error}"))
     }
 }
 
@@ -123,7 +123,7 @@ pub struct AdminService {
     pub audit: Audit,
     /// Where the publishers' tokens are.
     pub tokens: PathBuf,
-    /// Anybody may post content.
+    /// Posting needs no token.
     pub open: bool,
     /// The disk that the store is on.
     pub data_dir: PathBuf,
@@ -131,11 +131,11 @@ pub struct AdminService {
     pub secrets: SecretsConfig,
     /// What belongs into a backup beside the store.
     pub beside: Vec<PathBuf>,
-    /// Held while a backup is taken.
+    /// Held while a backup runs.
     pub backing_up: Arc<Mutex<()>>,
-    /// Whether nothing new is taken.
+    /// Whether the hub is drained.
     pub drain: Drain,
-    /// The filter of the process's log, where that is the hub's own.
+    /// The filter of the process's log, if the hub controls it.
     pub log: Option<LogFilter>,
     /// What opens the pages that subscribers see.
     pub tickets: Tickets,

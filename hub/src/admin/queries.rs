@@ -21,8 +21,8 @@ const LONGEST_PAGE: usize = 1_000;
 const USUAL_PAGE: usize = 100;
 /// The newest notifications of a log that are shown.
 const LOG_SHOWN: u64 = 20;
-/// So many of the newest entries of what was given up, and of what was lost, are looked through for what concerns one subscription:
-/// anybody can have a page made, and each takes some milliseconds.
+/// How many of the newest skips, and of the newest gaps, are searched for one subscription: anybody can request a page, and each takes
+/// some milliseconds.
 const SEARCHED: usize = 10_000;
 /// The newest ones that are shown of each.
 const MISSED_SHOWN: usize = 20;
@@ -35,7 +35,7 @@ const HOSTS_SHOWN: usize = 10;
 pub struct PageRequest {
     /// What the page before said in `next`.
     pub after: Option<String>,
-    /// At most so many entries: 100 unless said otherwise, 1,000 at most.
+    /// The number of entries: 100 by default, at most 1,000.
     pub limit: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl PageRequest {
     }
 
     pub(super) fn no_place() -> Failed {
-        Failed::asked("after is what the page before said in next")
+        Failed::asked("after is the value of next on the previous page")
     }
 
     fn place<T>(&self, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Failed> {
@@ -236,10 +236,10 @@ impl AdminService {
             waits: text::waits(progress.waits, progress.breaker_open_for, progress.paused),
             paused: progress.paused,
             status_page: self.page_url(&self.hub_url, PageId::new(id, found.created_at)),
-            attempts_noted: self.notes.of(id).into_iter().map(Into::into).collect(),
+            recent_attempts: self.notes.of(id).into_iter().map(Into::into).collect(),
             skipped: skips.into_iter().take(MISSED_SHOWN).map(Skipped::from).collect(),
             lost: gaps.into_iter().take(MISSED_SHOWN).map(Gap::from).collect(),
-            missed_unknown: !all,
+            search_incomplete: !all,
         })
     }
 
@@ -294,7 +294,7 @@ impl AdminService {
         Ok(Page { items: found.into_iter().map(Gap::from).collect(), next })
     }
 
-    /// Hosts that are left alone for a while.
+    /// Hosts with an open circuit breaker.
     ///
     /// # Errors
     /// [`Failed`]
@@ -329,7 +329,7 @@ impl AdminService {
     }
 
     pub(super) async fn topic_by_url(&self, url: &str) -> Result<store::Topic, Failed> {
-        let url = TopicUrl::parse(url).map_err(|_| Failed::asked("the topic is no http(s) URL"))?;
+        let url = TopicUrl::parse(url).map_err(|_| Failed::asked("the topic is not an http(s) URL"))?;
         self.store.topic(&url).await?.ok_or(Failed::Unknown("topic"))
     }
 

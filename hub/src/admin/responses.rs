@@ -21,43 +21,43 @@ pub struct Page<T> {
 /// The hub in a few numbers.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Status {
-    /// Of the hub.
+    /// The hub's version.
     pub version: &'static str,
-    /// Topics that anybody ever published to or subscribed to.
+    /// Topics that were ever published or subscribed to.
     pub topics: usize,
     /// Subscriptions in force.
     pub subscriptions: usize,
-    /// What deliveries came to since the start.
+    /// Deliveries since the start.
     pub deliveries: Totals,
 }
 
 /// The hub at a glance.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Overview {
-    /// The same numbers as in the status.
+    /// The numbers of the status.
     #[serde(flatten)]
     pub status: Status,
     /// Seconds since the start.
     pub running_for: u64,
-    /// Why the hub takes nothing, or nothing new; absent while it is well.
+    /// Why the hub accepts nothing new; absent while it is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// Posts and pings that were accepted since the start.
     pub published: u64,
     /// Attempts to deliver by how they ended, since the start and in the last hour.
     pub outcomes: Vec<Outcome>,
-    /// Milliseconds from publish to success, on average over the last hour; absent where nothing was delivered.
+    /// Milliseconds from publish to success, on average over the last hour; absent if nothing was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_lag_ms: Option<u64>,
-    /// What the notifications in the logs weigh, in bytes.
+    /// Bytes of the notifications in the logs.
     pub log_bytes: u64,
-    /// Bytes that are free on the disk of the data folder.
+    /// Free bytes on the disk of the data folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_free: Option<u64>,
     /// Its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_size: Option<u64>,
-    /// Hosts that are left alone for a while.
+    /// Hosts with an open circuit breaker.
     pub hosts: Vec<Host>,
 }
 
@@ -85,9 +85,9 @@ pub struct Topic {
     pub head: u64,
     /// How its content comes in: `posted`, `fetched`, `both`, or `none` yet.
     pub kind: &'static str,
-    /// Nothing of it is delivered for now.
+    /// Its deliveries are paused.
     pub paused: bool,
-    /// How its Change Notifications follow each other (CN-008); only where there are any.
+    /// How its Change Notifications follow each other (CN-008); absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<Chain>,
 }
@@ -108,7 +108,7 @@ pub struct Chain {
 pub struct Break {
     /// The notification after the break.
     pub notification: String,
-    /// `gap`: changes were never told. `overlap`: some were told twice.
+    /// `gap`: no notification lists some changes. `overlap`: two list the same.
     pub kind: &'static str,
     /// Where the one before it ended.
     pub ended: String,
@@ -124,7 +124,7 @@ pub struct TopicDetail {
     pub topic: Topic,
     /// Its subscriptions in force.
     pub subscriptions: usize,
-    /// How many of them are behind the others.
+    /// How many of them are laggards.
     pub late: usize,
     /// The names of the tokens that may speak for it.
     pub publishers: Vec<String>,
@@ -158,7 +158,7 @@ pub struct Subscription {
     pub topic: String,
     /// Never the whole callback: it is a capability (W-195).
     pub callback_origin: String,
-    /// Only notifications after this one are owed.
+    /// It gets only notifications after this one.
     pub start: u64,
     /// When its lease ends.
     pub lease_end: String,
@@ -191,24 +191,23 @@ pub struct SubscriptionDetail {
     pub behind: u64,
     /// Failed attempts at the next notification.
     pub attempts: u16,
-    /// When the present row of failures began.
+    /// When the current run of failures began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<String>,
-    /// What it waits for, in words.
+    /// What it waits for, as a sentence.
     pub waits: String,
     /// Its topic is paused.
     pub paused: bool,
-    /// A page for its subscriber, and for nobody else: whoever has this URL sees why nothing arrives.
+    /// A page for its subscriber that shows why nothing arrives. The URL is all that is needed to see it.
     pub status_page: String,
-    /// Its last failures, newest first, and successes after them. They are forgotten at a restart.
-    pub attempts_noted: Vec<Trouble>,
+    /// Its last failures, newest first, and successes after them. A restart forgets them.
+    pub recent_attempts: Vec<Trouble>,
     /// Notifications that were given up for it, newest first.
     pub skipped: Vec<Skipped>,
-    /// Notifications that were gone from the log before it got them, newest first.
+    /// Notifications that were removed from the log before it got them, newest first.
     pub lost: Vec<Gap>,
-    /// So much was given up or lost, by all, that only the newest 10,000 entries of either were looked through: the lists of deliveries
-    /// have everything.
-    pub missed_unknown: bool,
+    /// Only the newest 10,000 entries of each of these two lists were searched, and there are more: the lists of deliveries have all.
+    pub search_incomplete: bool,
 }
 
 /// An attempt that failed, or the success after it.
@@ -216,7 +215,7 @@ pub struct SubscriptionDetail {
 pub struct Trouble {
     /// When.
     pub at: String,
-    /// What was sent.
+    /// The notification.
     pub notification: String,
     /// The first has number 1.
     pub attempt: u16,
@@ -234,19 +233,19 @@ pub struct Late {
     pub topic: String,
     /// Where its deliveries go.
     pub callback_origin: String,
-    /// The next notification that is owed, if any is.
+    /// The next notification to deliver, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owed: Option<String>,
-    /// How many are owed.
+    /// How many it has yet to get.
     pub behind: u64,
     /// Failed attempts at the next one.
     pub attempts: u16,
     /// `slow`, `refused`, `trouble` or `gone`.
     pub class: &'static str,
-    /// When the present row of failures began.
+    /// When the current run of failures began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<String>,
-    /// Seconds; without it, it is under way or waits for its host.
+    /// Seconds until the next attempt; absent if it is under way or waits for its host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_in: Option<u64>,
     /// Its topic is paused.
@@ -258,9 +257,9 @@ pub struct Late {
 pub struct Host {
     /// Which one.
     pub origin: String,
-    /// Seconds until one request asks how it is.
-    pub left_alone_for: u64,
-    /// How many wait for it.
+    /// Seconds until a probe.
+    pub breaker_open_for: u64,
+    /// Subscriptions that wait for it.
     pub subscriptions_waiting: usize,
 }
 
@@ -286,7 +285,7 @@ pub struct Gap {
     pub first: String,
     /// The offset of the last one.
     pub last: u64,
-    /// Who lost them.
+    /// The subscription that lost them.
     pub subscription: u64,
     /// When that was found.
     pub at: String,
@@ -329,14 +328,14 @@ impl std::fmt::Debug for NewPublisher {
 /// What an act on deliveries came to.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Done {
-    /// How many subscriptions it concerns.
+    /// How many subscriptions it changed.
     pub subscriptions: usize,
 }
 
 /// Where a subscriber sees how its subscription stands.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StatusPage {
-    /// The address of the page: whoever has it may look.
+    /// The address of the page, which is all that is needed to see it.
     pub status_page: String,
 }
 
@@ -345,7 +344,7 @@ pub struct StatusPage {
 pub struct Denied {
     /// How many subscriptions have ended.
     pub denied: usize,
-    /// Those of them whose records could not be read: they are removed, and their callbacks, which nobody knows any more, are not told.
+    /// Those of them whose records could not be read: they are removed, and their unknown callbacks are not notified.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<u64>,
 }
@@ -355,39 +354,39 @@ pub struct Denied {
 pub struct Rotated {
     /// Secrets that were rewritten.
     pub rewritten: u64,
-    /// The key that all of them are under now.
+    /// The key that encrypts all of them now.
     pub key: String,
 }
 
 /// Whether the hub is being drained, and what it still owes.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct Draining {
-    /// Nothing new is taken.
+    /// Nothing new is accepted.
     pub draining: bool,
-    /// Absent where it cannot be counted.
+    /// What is left to do; absent if it cannot be counted.
     #[serde(flatten)]
-    pub owed: Option<StillOwed>,
+    pub owed: Option<Remaining>,
 }
 
 /// What is still owed.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub struct StillOwed {
-    /// Requests that came before and are being read or written down.
+pub struct Remaining {
+    /// Requests that came before the drain and are not stored yet.
     pub under_way: usize,
-    /// Topics that were pinged and have not been fetched yet.
+    /// Pinged topics that are not fetched yet.
     pub to_fetch: usize,
-    /// Requests to subscribe and unsubscribe whose callback has not been asked yet.
+    /// Requests to subscribe or unsubscribe that are not verified yet.
     pub to_verify: usize,
-    /// Callbacks that have not been told yet that they were denied.
-    pub to_tell: usize,
-    /// Subscriptions that sweeps have still to serve.
+    /// Callbacks that are not notified yet of their denial.
+    pub to_notify: usize,
+    /// Subscriptions that current sweeps have not reached yet.
     pub in_turn: usize,
-    /// Subscriptions that are behind: they wait for another attempt, for their host or for an answer.
+    /// Laggards: they wait for another attempt, for their host or for an answer.
     pub late: usize,
-    /// So many of the last two wait for their topic to be resumed.
+    /// How many of the last two wait for their topic to be resumed.
     pub paused: usize,
-    /// Nothing of that is left.
-    pub nothing_owed: bool,
+    /// Nothing of this is left.
+    pub nothing_left: bool,
 }
 
 /// Which lines go to the log.
@@ -489,7 +488,7 @@ impl From<OpenHost> for Host {
     fn from(host: OpenHost) -> Self {
         Self {
             origin: host.origin,
-            left_alone_for: host.for_another.as_secs(),
+            breaker_open_for: host.for_another.as_secs(),
             subscriptions_waiting: host.waiting,
         }
     }

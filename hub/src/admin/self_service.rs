@@ -17,11 +17,11 @@ use crate::topics::Tickets;
 
 /// A lease that ends so soon wants to be renewed.
 const SOON: Duration = Duration::from_secs(24 * 3_600);
-/// How long a page stays open for whoever opened it.
+/// How long a visit lasts.
 const VISIT: Duration = Duration::from_secs(3_600);
 
-/// Which subscription a status page is about: its number, and the moment of its first verification. Where a store was restored from
-/// a backup, numbers are given once more; the moment keeps a page from showing its owner the subscription of somebody else.
+/// The subscription of a status page: its number, and the time of its first verification. After a restore numbers are used again; with
+/// the time, no page shows its owner another subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageId {
     subscription: SubscriptionId,
@@ -33,7 +33,7 @@ impl PageId {
         Self { subscription, since }
     }
 
-    /// What its ticket is made of, with the part by which its address was replaced: no notification has such a name.
+    /// The name that its ticket is for, with the random part of a replaced address. No notification has such a name.
     fn name(self, replaced: Option<&str>) -> String {
         match replaced {
             None => format!("subscription {self}"),
@@ -69,7 +69,7 @@ pub struct OwnView {
     pub attempts: Vec<OwnAttempt>,
     /// Whether it goes well.
     pub grade: Grade,
-    /// How it stands, in a sentence.
+    /// Its state as a sentence.
     pub standing: String,
     /// What would help, the most likely first.
     pub advice: Vec<String>,
@@ -82,16 +82,16 @@ pub enum Grade {
     Good,
     /// Something waits, or was missed.
     Fair,
-    /// What was tried last has failed.
+    /// The last attempt failed.
     Bad,
 }
 
-/// An attempt, in words for whoever owns the callback.
+/// An attempt, described for the subscriber.
 #[derive(Clone, Debug)]
 pub struct OwnAttempt {
     /// When it ended.
     pub at: String,
-    /// What was sent.
+    /// The notification.
     pub notification: String,
     /// The first has number 1.
     pub attempt: u16,
@@ -142,15 +142,15 @@ impl AdminService {
         Ok(StatusPage { status_page: self.page_url(&self.hub_url, page) })
     }
 
-    /// Whether the address of the page of this subscription was replaced.
+    /// Whether this subscription's page has a replaced address.
     pub(super) fn has_other_address(&self, of: &Subscription) -> bool {
         self.addresses.part(PageId::new(of.id, of.created_at)).is_some()
     }
 
-    /// Forgets that the addresses of pages were replaced whose subscriptions are over; if it cannot, the next start does.
+    /// Forgets replaced addresses of subscriptions that have ended; on failure the next start does it.
     pub async fn forget_addresses(&self) {
         if let Err(error) = self.forget_those_over().await {
-            tracing::warn!(%error, "replaced addresses of pages whose subscriptions are over are not forgotten");
+            tracing::warn!(%error, "old addresses of pages not removed: their subscriptions have ended");
         }
     }
 
@@ -172,7 +172,7 @@ impl AdminService {
         self.addresses.forget(over).await.map_err(|error| Failed::unnoted(&error))
     }
 
-    /// What the owner of this page may see; `None` where the subscription is over.
+    /// What the owner of this page may see; `None` if the subscription has ended.
     ///
     /// # Errors
     /// [`Failed`]
@@ -186,7 +186,7 @@ impl AdminService {
             return Ok(None);
         }
         // Its words are for the operator.
-        detail.attempts_noted.clear();
+        detail.recent_attempts.clear();
         let notes = self.notes.of(page.subscription);
         let failure = last_failure(&detail, notes.first());
         let (grade, standing) = standing(&detail, failure.is_some());
@@ -195,7 +195,7 @@ impl AdminService {
         Ok(Some(OwnView { detail, attempts, grade, standing, advice }))
     }
 
-    /// The page of the subscription of this pair, for whoever knows its secret; `None` whatever it is that is wrong.
+    /// The page of this pair's subscription, given its secret; `None` for any mistake.
     ///
     /// # Errors
     /// [`Failed`]
@@ -243,15 +243,15 @@ impl From<RecordedAttempt> for OwnAttempt {
     }
 }
 
-/// What came of an attempt. An address that may not be contacted reads like one where nobody is.
+/// The result of an attempt. A forbidden address reads like an unreachable one.
 fn words(outcome: AttemptOutcome) -> String {
     match outcome {
         AttemptOutcome::Delivered => "delivered".to_owned(),
         AttemptOutcome::Answered(status) => format!("the callback answered {status}"),
         AttemptOutcome::TimedOut => "no complete answer came in time".to_owned(),
-        AttemptOutcome::Unreachable => "no connection, or it broke off before there was an answer".to_owned(),
+        AttemptOutcome::Unreachable => "no connection, or it broke before an answer came".to_owned(),
         AttemptOutcome::Unconfirmed => {
-            "held back: the callback's name leads to where it has not confirmed".to_owned()
+            "limited: the callback's name resolves to an address that has not confirmed".to_owned()
         }
         AttemptOutcome::Unsent => "the hub could not send it then".to_owned(),
     }
@@ -268,20 +268,20 @@ fn has_missed(detail: &SubscriptionDetail) -> bool {
     !detail.skipped.is_empty() || !detail.lost.is_empty()
 }
 
-/// What is done with may have been given up: "everything" is said only of what is known to have been delivered.
+/// A subscription without backlog may have skips: "everything" is said only if all is known to be delivered.
 fn standing(detail: &SubscriptionDetail, fails: bool) -> (Grade, String) {
     let fails = fails || detail.failing_since.is_some();
     let (grade, words) = match (fails, detail.behind > 0) {
         (true, true) => (Grade::Bad, detail.waits.as_str()),
-        (true, false) => (Grade::Bad, "Nothing waits: the hub has given up what it tried last."),
+        (true, false) => (Grade::Bad, "Nothing waits, but the hub gave up the last notification."),
         (false, true) => (Grade::Fair, detail.waits.as_str()),
         (false, false) if has_missed(detail) => {
             (Grade::Fair, "Nothing waits, but something was missed before.")
         }
-        (false, false) if detail.missed_unknown => {
-            (Grade::Fair, "Nothing waits. Whether something was missed longer ago is not known.")
+        (false, false) if detail.search_incomplete => {
+            (Grade::Fair, "Nothing waits. Whether something was missed earlier is unknown.")
         }
-        (false, false) => (Grade::Good, "It has got everything."),
+        (false, false) => (Grade::Good, "Everything was delivered."),
     };
     (grade, words.to_owned())
 }
@@ -298,22 +298,22 @@ fn advice(detail: &SubscriptionDetail, failure: Option<AttemptOutcome>) -> Vec<S
     }
     if is_late {
         say(
-            "Nothing has to be asked for again: the hub tries by itself, and what is published meanwhile waits in its log.",
+            "You need not do anything: the hub tries again by itself, and new notifications wait in its log.",
         );
     }
     if has_missed(detail) {
         say(
-            "Something was missed and does not come by itself. Catch up from the hub's log, or synchronise with the Source.",
+            "Something was missed and will not be delivered. Catch up from the hub's log, or synchronise with the Source.",
         );
-    } else if detail.missed_unknown {
+    } else if detail.search_incomplete {
         say(
-            "The hub has given up so much that only the newest of it was looked through for this page. Synchronise with the Source, or ask the operator of the hub.",
+            "The hub gave up so much that only the newest part was searched for this page. Synchronise with the Source, or ask the hub's operator.",
         );
     } else if !is_late && failure.is_none() && detail.failing_since.is_none() {
         say(if detail.done_through <= detail.subscription.start {
             "Nothing was published to this topic since the subscription began. Ask the Source whether it publishes to this hub, and to exactly this topic."
         } else {
-            "The callback has answered 2xx to everything. If nothing arrived, look behind it: a proxy, a queue or a login page may answer in its place."
+            "The callback answered 2xx to everything. If nothing arrived, look behind it: a proxy, a queue or a login page may have answered instead."
         });
     }
     if let Some(left) = left_of(&detail.subscription.lease_end).filter(|left| *left < SOON) {
@@ -331,30 +331,30 @@ fn left_of(end: &str) -> Option<Duration> {
 fn remedy(outcome: AttemptOutcome) -> Option<&'static str> {
     Some(match outcome {
         AttemptOutcome::Answered(status) => match status.as_u16() {
-            300..=399 => "Redirects are not followed. Subscribe again with the URL that they lead to.",
+            300..=399 => "Redirects are not followed. Subscribe again with the URL to which they lead.",
             401 | 403 | 407 => {
                 "Something in front of the callback asks for a login or refuses the hub. Let POST requests to the callback pass."
             }
             404 => {
-                "There is nothing at the callback's path any more. Put it back, or subscribe again with another callback."
+                "The callback's path no longer exists. Restore it, or subscribe again with another callback."
             }
             405 | 415 => {
-                "The callback takes no POST of this type. It has to take POST requests of any Content-Type."
+                "The callback refuses this POST. It has to accept POST requests with any Content-Type."
             }
             410 => "The callback says that it is gone. A second 410 ends the subscription.",
             413 => {
                 "The notification is too large for the callback or a proxy in front of it. Raise that limit."
             }
             408 | 425 | 429 => "The callback asks for fewer requests. The hub slows down and tries again.",
-            500..=599 => "The callback's own server fails. Its log at the times below says why.",
+            500..=599 => "The callback's server fails. See its log at the times below.",
             _ => "The callback has to answer 2xx.",
         },
-        AttemptOutcome::TimedOut => "Answer with 2xx first, and do the work after that.",
+        AttemptOutcome::TimedOut => "Answer 2xx first, and do the work afterwards.",
         AttemptOutcome::Unreachable => {
-            "See whether the callback can be reached from outside: its name, its address, its port, its firewall, its certificate."
+            "Check whether the callback can be reached from outside: name, address, port, firewall, certificate."
         }
         AttemptOutcome::Unconfirmed => {
-            "The callback's name has come to lead elsewhere. Subscribe again, so that it confirms there; then everything is sent."
+            "The callback's name now resolves to another address. Subscribe again, so that this address confirms; then everything is sent."
         }
         AttemptOutcome::Delivered | AttemptOutcome::Unsent => return None,
     })

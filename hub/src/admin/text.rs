@@ -1,4 +1,4 @@
-//! Numbers and states in words that a person reads at a glance.
+//! Durations, sizes and states as short texts.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A number and what is counted, of which there may be one.
+/// A number with what is counted, in singular or plural.
 pub fn counted(count: impl TryInto<u64> + fmt::Display, one: &str, many: &str) -> String {
     let number = count.to_string();
     let what = if count.try_into().ok() == Some(1) { one } else { many };
@@ -67,11 +67,11 @@ pub(super) fn waits(waits: WaitsFor, breaker_open_for: Option<Duration>, paused:
         _ if paused => "Its topic is paused: nothing is delivered until it is resumed.".to_owned(),
         (WaitsFor::UnderWay, _) => "A request is under way.".to_owned(),
         (_, Some(pause)) => {
-            format!("Its host is in trouble and left alone; it is asked again in {}.", Lasting(pause))
+            format!("The circuit breaker of its host is open; the next attempt is in {}.", Lasting(pause))
         }
         (WaitsFor::Attempt(pause), None) => format!("The next attempt is in {}.", Lasting(pause)),
-        (WaitsFor::Host, None) => "It waits for a place among the requests to its host.".to_owned(),
-        (WaitsFor::Sweep, None) => "Its turn in the present round of deliveries comes.".to_owned(),
+        (WaitsFor::Host, None) => "It waits for the concurrency limit of its host.".to_owned(),
+        (WaitsFor::Sweep, None) => "It waits for its turn in the current sweep.".to_owned(),
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::Failure;
 
-/// What the admin API says where something is wrong.
+/// A problem as the admin API reports it.
 #[derive(Deserialize)]
 struct Problem {
     detail: String,
@@ -24,16 +24,16 @@ struct Problem {
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whom to ask, and how.
+/// Where and how to ask a hub.
 #[derive(Debug)]
 pub(super) struct Admin<'a> {
     /// Where it listens.
     pub(super) address: SocketAddr,
-    /// The certificate that it shows, where there is one.
+    /// The certificate that it has, if it uses TLS.
     pub(super) tls: &'a TlsConfig,
     /// The operator's token; health needs none.
     pub(super) token: Option<&'a str>,
-    /// How long it may be silent.
+    /// How long it may take to answer.
     pub(super) patience: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Admin<'_> {
                 Err(error) => return Err(self.silent(method, &error)),
             };
             out.write_all(part)
-                .map_err(|error| Failure::new(format_args!("what came cannot be written: {error}")))?;
+                .map_err(|error| Failure::new(format_args!("the answer cannot be written: {error}")))?;
             let length = part.len();
             answer.consume(length);
         }
@@ -76,7 +76,7 @@ impl Admin<'_> {
         let said = match serde_json::from_str(&body) {
             Ok(Problem { detail }) => detail,
             Err(_) if body.trim().is_empty() => {
-                format!("who listens at {} answers {status} without a word: is it a hub?", self.address)
+                format!("the server at {} answers {status} without a message: is it a hub?", self.address)
             }
             Err(_) => body.trim().to_owned(),
         };
@@ -89,17 +89,17 @@ impl Admin<'_> {
         match error.kind() {
             // So a connection reads whose time is over; one that cannot be made is timed out by another name.
             io::ErrorKind::WouldBlock => {
-                let rest =
-                    if is_read { "" } else { ": what was begun goes on, and the audit log tells its end" };
+                let rest = if is_read {
+                    ""
+                } else {
+                    ": the command goes on, and the audit log will show its outcome"
+                };
                 Failure::new(format_args!("the hub at {address} did not answer within {patience:?}{rest}"))
             }
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 let scheme = if tls.is_on() { "https" } else { "http" };
-                let rest = if is_read {
-                    "ask again"
-                } else {
-                    "look into the audit log for what was done, and ask again"
-                };
+                let rest =
+                    if is_read { "ask again" } else { "see the audit log for what was done, and try again" };
                 Failure::new(format_args!(
                     "who listens at {address} hung up in the middle: the hub has stopped, or that is none that speaks {scheme}. When it \
                      runs (`resync-hub healthcheck`), {rest}"
@@ -166,8 +166,8 @@ fn trusting_only(tls: &TlsConfig) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Believes the very certificate that is configured and no other, whatever names and dates are in it: the hub is on the
-/// operator's own machine, and its certificate names the world's way to it, not this one.
+/// Accepts exactly the configured certificate, whatever its names and dates: the hub is on the operator's own machine, and its
+/// certificate names its public address, not this one.
 #[derive(Debug)]
 struct OneCertificate {
     expected: CertificateDer<'static>,
@@ -186,7 +186,7 @@ impl ServerCertVerifier for OneCertificate {
         if *presented == self.expected {
             Ok(ServerCertVerified::assertion())
         } else {
-            Err(rustls::Error::General("it shows another certificate than the configured one".to_owned()))
+            Err(rustls::Error::General("its certificate is not the configured one".to_owned()))
         }
     }
 

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Args, Debug)]
 pub(super) struct Backup {
-    /// Where to write it; a file that is there is replaced once the backup is whole. With - it goes to standard output,
+    /// Where to write it; an existing file is replaced once the backup is complete. With - it goes to standard output,
     /// where only exit code 0 says that it is whole
     file: PathBuf,
     #[command(flatten)]
@@ -63,11 +63,11 @@ pub(super) fn back_up(command: Backup) -> Result<(), Failure> {
     let written = whole(store::verify(draft.reopen().map_err(Failure::new)?))?;
     draft.persist(&file).map_err(|error| Failure::new(error.error))?;
     sync_folder(folder_of(&file)).map_err(Failure::new)?;
-    say(format_args!("{}: {}", file.display(), told(&written)));
+    say(format_args!("{}: {}", file.display(), summary(&written)));
     Ok(())
 }
 
-/// Writes it to standard output. Only its end says that it is whole, so it is read on the way, and the exit code tells.
+/// Writes it to standard output. Only its end proves that it is complete, so it is read on the way, and the exit code says so.
 fn pass_on(config: &Config, file: &Path, admin: Option<SocketAddr>) -> Result<(), Failure> {
     let (mut passing, through) = io::pipe().map_err(Failure::new)?;
     let reading = thread::spawn(move || {
@@ -77,9 +77,9 @@ fn pass_on(config: &Config, file: &Path, admin: Option<SocketAddr>) -> Result<()
         read
     });
     let taken = take(config, file, admin, Both(io::stdout(), through));
-    let read = reading.join().map_err(|_| Failure::new("what was written could not be read"))?;
+    let read = reading.join().map_err(|_| Failure::new("the backup that was written could not be read"))?;
     taken?;
-    complain(&told(&whole(read)?));
+    complain(&summary(&whole(read)?));
     Ok(())
 }
 
@@ -109,7 +109,7 @@ fn whole(read: Result<(Header, Copied), BackupError>) -> Result<(Header, Copied)
     })
 }
 
-fn told((header, copied): &(Header, Copied)) -> String {
+fn summary((header, copied): &(Header, Copied)) -> String {
     format!(
         "{} records, {}, with everything that was acknowledged before {}",
         copied.records,
@@ -172,13 +172,13 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format_args!(
-        "it is restored as it was, with {} faults that the store had when it was backed up: `resync-hub fsck` names them, \
+        "restored with {} faults that the store had when it was backed up: `resync-hub fsck` lists them, \
          `resync-hub fsck --repair` mends them",
         found.faults.len()
     )))
 }
 
-/// Whoever made the backup may have put in a token of its own: the operator sees who may publish from now on.
+/// The maker of the backup may have added a token: the operator sees who may publish from now on.
 fn name_tokens(config: &Config) -> Result<(), Failure> {
     let tokens = Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)?;
     for (name, info) in tokens.list() {

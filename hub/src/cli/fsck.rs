@@ -15,7 +15,7 @@ const SHOWN: usize = 100;
 pub(super) struct Fsck {
     #[command(flatten)]
     hub: WhichHub,
-    /// Mend what can be mended, and say what is lost by that: take a backup first
+    /// Repair what can be repaired, and say what is lost by it: take a backup first
     #[arg(long)]
     repair: bool,
 }
@@ -30,7 +30,7 @@ pub(super) fn run(command: Fsck) -> Result<(), Failure> {
     let found = store::check(config.store.engine, &config.data_dir, &keys).map_err(Failure::new)?;
     judge(
         &found,
-        "restore a backup, or mend the store with `resync-hub fsck --repair` (after `resync-hub backup`, which takes it as it is)",
+        "restore a backup, or repair the store with `resync-hub fsck --repair` (first `resync-hub backup`, which copies it as it is)",
     )
 }
 
@@ -46,7 +46,7 @@ fn repair(config: &Config, keys: &store::Keyring) -> Result<(), Failure> {
     if !mended.is_empty() {
         say(outcome);
     }
-    judge(&left, "this cannot be mended: restore a backup")
+    judge(&left, "this cannot be repaired: restore a backup")
 }
 
 fn told(repaired: &Repaired) -> String {
@@ -59,7 +59,7 @@ fn judge(found: &Findings, advice: &str) -> Result<(), Failure> {
     let Findings { records, faults } = found;
     faults.iter().take(SHOWN).for_each(|fault: &Fault| say(fault));
     if faults.is_empty() {
-        say(format_args!("{records} records, all well"));
+        say(format_args!("{records} records, no faults"));
         return Ok(());
     }
     let more = faults.len().saturating_sub(SHOWN);

@@ -111,7 +111,7 @@ impl Settings {
     }
 }
 
-/// The environment variables of the process. One whose value is no text is not passed over for that.
+/// The environment variables of the process. One whose value is not UTF-8 is not ignored.
 fn variables() -> impl Iterator<Item = (String, String)> {
     let text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -177,12 +177,12 @@ impl From<ConfigError> for Failure {
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
-        let configured = matches!(error, StartError::Tls(_) | StartError::Trust(_) | StartError::Keys(_));
+        let configured = matches!(error, StartError::Tls(_) | StartError::TlsRoots(_) | StartError::Keys(_));
         Self { code: if configured { BAD_CONFIGURATION } else { 1 }, message: error.to_string() }
     }
 }
 
-/// Writes to standard output; a reader that has gone away is no reason to fail.
+/// Writes to standard output; a closed pipe is no failure.
 fn say(text: impl std::fmt::Display) {
     let _ = writeln!(io::stdout(), "{text}");
 }
@@ -191,7 +191,7 @@ fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "resync-hub: {text}");
 }
 
-/// Logging as it is configured; what is returned changes it.
+/// Starts logging as configured; the returned filter changes it.
 fn start_logging(config: &Config) -> Result<LogFilter, Failure> {
     let filter = understood(&config.log.filter)
         .map_err(|error| Failure { code: BAD_CONFIGURATION, message: format!("log.{error}") })?;

@@ -12,8 +12,8 @@ use resync_hub::store;
 use super::Failure;
 
 /// What to do where only root may read.
-pub(super) const AS_ROOT: &str = "where the hub is a service, type sudo before the command";
-/// Where systemd keeps the folders of services whose user exists only while they run. A folder of anybody else's would be moved there.
+pub(super) const AS_ROOT: &str = "if the hub runs as a service, put sudo before the command";
+/// Where systemd keeps the folders of services with a dynamic user.
 const STATES: &str = "/var/lib/private";
 
 /// Nothing may be written into the data folder by this user unless it is its own.
@@ -24,7 +24,7 @@ pub(super) fn is_ours(config: &Config) -> Result<(), Failure> {
     owned(config, &env::args().skip(1).collect::<Vec<_>>(), "")
 }
 
-/// The same for a command whose file is better written by the shell, since the owner may write nowhere else.
+/// As above, for a command whose output the shell should write, since the owner may write nowhere else.
 pub(super) fn is_ours_or_is_passed_on(config: &Config, file: &Path) -> Result<(), Failure> {
     let file = file.display().to_string();
     let dash = |word: String| if word == file { "-".to_owned() } else { word };
@@ -62,14 +62,14 @@ fn prefix(state: Option<&str>, owner: u32, credential: Option<&str>) -> String {
     )
 }
 
-/// The service whose folder it is, by the place to which all links lead.
+/// The service that owns the folder, after all links are followed.
 fn state(folder: &Path) -> Option<String> {
     let mut parts = folder.strip_prefix(STATES).ok()?.components();
     let name = parts.next()?.as_os_str().to_str()?.to_owned();
     parts.next().is_none().then_some(name)
 }
 
-/// As a shell understands it.
+/// Quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -84,9 +84,7 @@ pub(super) fn refused(path: &Path, error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::PermissionDenied {
         Failure::new(format_args!("{path} cannot be used: {error}; {AS_ROOT}"))
     } else {
-        Failure::new(format_args!(
-            "{path} cannot be used: {error}; say which hub is meant with --config or --data-dir"
-        ))
+        Failure::new(format_args!("{path} cannot be used: {error}; name the hub with --config or --data-dir"))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use resync_common::signals;
 use resync_hub::config::{Config, PublishPolicy};
-use resync_hub::{Given, Hub, Sockets};
+use resync_hub::{Hub, Inherited, Sockets};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
 use tracing::{debug, info};
@@ -17,38 +17,45 @@ pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
     let log = start_logging(&config)?;
     let systemd = Arc::new(Systemd::of_process());
     let sockets = Sockets::of_process().map_err(|error| {
-        Failure::new(format_args!("the sockets that were passed on cannot be used: {error}"))
+        Failure::new(format_args!("the inherited sockets (LISTEN_FDS) cannot be used: {error}"))
     })?;
     if settings.dev && sockets.addresses().any(|address| !address.ip().is_loopback()) {
-        return Err(Failure::new("--dev listens on loopback only, and other sockets were passed on"));
+        return Err(Failure::new(
+            "--dev listens on loopback only, but the inherited sockets (LISTEN_FDS) are not",
+        ));
     }
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
-    runtime.block_on(serve(&config, settings.dev, Given { sockets, log: Some(log) }, &systemd))
+    runtime.block_on(serve(&config, settings.dev, Inherited { sockets, log: Some(log) }, &systemd))
 }
 
-async fn serve(config: &Config, dev: bool, given: Given, systemd: &Arc<Systemd>) -> Result<(), Failure> {
+async fn serve(
+    config: &Config,
+    dev: bool,
+    inherited: Inherited,
+    systemd: &Arc<Systemd>,
+) -> Result<(), Failure> {
     raise_file_limit();
     // From the beginning: a signal that comes before the hub listens stops it as soon as it does.
     let stop = signals::stop().map_err(Failure::new)?;
-    systemd.tell("STATUS=opening the store");
+    systemd.notify("STATUS=opening the store");
     // In a task of its own, since opening holds this thread up.
     let asking = Arc::clone(systemd);
     let asking = tokio::spawn(async move { asking.ask_for_time(Done::by_process).await });
-    let mut hub = Hub::start_with(config, given).await?;
+    let mut hub = Hub::start_with(config, inherited).await?;
     asking.abort();
     // It has ended for certain: nothing is asked for behind what follows.
     let _ = asking.await;
     greet(&hub, config, dev);
     let status = format!("serving {}", hub.url());
-    systemd.tell(&format!("READY=1\nSTATUS={status}"));
-    let pulse = hub.pulse();
+    systemd.notify(&format!("READY=1\nSTATUS={status}"));
+    let liveness = hub.liveness();
     tokio::select! {
         () = stop => {}
-        () = hub.broken() => return Err(Failure::new("a part of the hub has died, see the log: start it again")),
-        never = systemd.tell_of_life(&pulse, &status) => match never {},
+        () = hub.broken() => return Err(Failure::new("a part of the hub has panicked, see the log: restart the hub")),
+        never = systemd.feed_watchdog(&liveness, &status) => match never {},
     }
-    systemd.tell("STOPPING=1\nSTATUS=finishing what is under way");
-    info!("stopping: finishing what is under way");
+    systemd.notify("STOPPING=1\nSTATUS=finishing requests under way");
+    info!("stopping: finishing requests under way");
     hub.stop().await;
     info!("stopped");
     Ok(())
@@ -59,7 +66,7 @@ fn raise_file_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
         // A sandbox may forbid it; the limit that it set then holds.
-        debug!(?current, "the limit of open files stays as it is");
+        debug!(?current, "limit of open files not raised");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `resync-hub drain` and `log-level`: what a running hub takes, and what it tells.
+//! `resync-hub drain` and `log-level`: whether a running hub accepts anything new, and what it logs.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,21 +10,21 @@ use serde::Deserialize;
 use super::tools::{AdminApi, understand};
 use super::{Failure, complain, say};
 
-/// The exit code of a wait whose time was over.
+/// The exit code of a wait that timed out.
 const STILL_OWED: u8 = 3;
-const UNCOUNTED: &str = "it does not say what is owed";
-/// How often it is asked what is still owed.
+const UNCOUNTED: &str = "it does not say what is left to deliver";
+/// How often a wait asks what is left to deliver.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
 pub(super) struct Drain {
-    /// Take everything again
+    /// Accept everything again
     #[arg(long)]
     end: bool,
-    /// Wait until nothing is owed any more, and tell on standard error what is waited for
+    /// Wait until everything is delivered; standard error shows what is left
     #[arg(long, conflicts_with = "end")]
     wait: bool,
-    /// Wait no longer than this, for example 90s or 2h (exit code 3 when something is still owed then)
+    /// Wait no longer than this, for example 90s or 2h (exit code 3 if something is left then)
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(super) struct Drain {
 
 #[derive(Args, Debug)]
 pub(super) struct LogLevel {
-    /// A level for all, levels for parts, or both: warn, hub=debug, info,resync_hub::delivery=trace; without it, the present one is shown
+    /// A level for all, levels for parts, or both: warn, hub=debug, info,resync_hub::delivery=trace; without it, the current one is shown
     filter: Option<String>,
     #[command(flatten)]
     admin: AdminApi,
@@ -41,9 +41,9 @@ pub(super) struct LogLevel {
 
 /// What the admin API says of a drain.
 #[derive(Clone, Deserialize)]
-struct Standing {
+struct DrainState {
     draining: bool,
-    /// A hub of before does not tell, nor one whose store does not answer.
+    /// Absent from older hubs, and if the store does not answer.
     #[serde(flatten)]
     owed: Option<Counts>,
 }
@@ -53,22 +53,22 @@ struct Counts {
     under_way: usize,
     to_fetch: usize,
     to_verify: usize,
-    to_tell: usize,
+    to_notify: usize,
     in_turn: usize,
     late: usize,
     paused: usize,
-    nothing_owed: bool,
+    nothing_left: bool,
 }
 
 impl Counts {
-    /// What is owed, in words.
+    /// What is left to deliver, as a text.
     fn words(&self) -> String {
         let subscriptions = |count| counted(count, "subscription", "subscriptions");
         let parts = [
             (self.under_way, counted(self.under_way, "request", "requests") + " under way"),
             (self.to_fetch, counted(self.to_fetch, "topic", "topics") + " to fetch"),
             (self.to_verify, counted(self.to_verify, "callback", "callbacks") + " to verify"),
-            (self.to_tell, counted(self.to_tell, "callback", "callbacks") + " to tell of a denial"),
+            (self.to_notify, counted(self.to_notify, "callback", "callbacks") + " to notify of a denial"),
             (self.in_turn, subscriptions(self.in_turn) + " whose turn comes"),
             (self.late, subscriptions(self.late) + " behind"),
         ];
@@ -80,11 +80,11 @@ impl Counts {
                 "{paused} of them until their topic is resumed (`resync-hub deliveries paused`)"
             ));
         }
-        if owed.is_empty() { "nothing is owed".to_owned() } else { owed.join(", ") }
+        if owed.is_empty() { "nothing is left to deliver".to_owned() } else { owed.join(", ") }
     }
 }
 
-/// And of the log.
+/// What the admin API says of the log.
 #[derive(Deserialize)]
 struct Filter {
     filter: String,
@@ -94,7 +94,7 @@ pub(super) fn drain(command: Drain) -> Result<(), Failure> {
     let Drain { end, wait, timeout, admin } = command;
     let json = admin.json;
     let mut body = admin.clone().ask(if end { "DELETE" } else { "POST" }, "/api/v1/drain", "")?;
-    let mut state = understand::<Standing>(&body)?;
+    let mut state = understand::<DrainState>(&body)?;
     let mut over = false;
     if wait {
         (body, state, over) = until_nothing_is_owed(&admin, (body, state), timeout)?;
@@ -104,15 +104,15 @@ pub(super) fn drain(command: Drain) -> Result<(), Failure> {
     }
     let owed = state.owed.as_ref().map_or_else(|| UNCOUNTED.to_owned(), Counts::words);
     if over {
-        return Err(Failure { code: STILL_OWED, message: format!("the time is over: {owed}") });
+        return Err(Failure { code: STILL_OWED, message: format!("timed out: {owed}") });
     }
     if wait && !state.draining {
-        return Err(Failure::new("the drain was ended before nothing was owed any more"));
+        return Err(Failure::new("the drain was ended before everything was delivered"));
     }
     if !json && state.draining {
-        say(format_args!("draining: nothing new is taken, deliveries go on; {owed}"));
+        say(format_args!("draining: nothing new is accepted, deliveries go on; {owed}"));
     } else if !json {
-        say("everything is taken again");
+        say("everything is accepted again");
     }
     Ok(())
 }
@@ -121,9 +121,9 @@ pub(super) fn drain(command: Drain) -> Result<(), Failure> {
 /// answer, and whether the time was over.
 fn until_nothing_is_owed(
     admin: &AdminApi,
-    (mut body, mut state): (String, Standing),
+    (mut body, mut state): (String, DrainState),
     timeout: Option<Duration>,
-) -> Result<(String, Standing, bool), Failure> {
+) -> Result<(String, DrainState, bool), Failure> {
     let begun = Instant::now();
     let mut told = None;
     while state.draining {
@@ -132,13 +132,13 @@ fn until_nothing_is_owed(
                 "the hub is drained, but there is nothing to wait for: {UNCOUNTED}"
             )));
         };
-        if owed.nothing_owed {
+        if owed.nothing_left {
             state.owed = Some(owed);
             break;
         }
         let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Ok((body, Standing { owed: Some(owed), ..state }, true));
+            return Ok((body, DrainState { owed: Some(owed), ..state }, true));
         }
         if told.as_ref() != Some(&owed) {
             complain(&format!("waiting: {}", owed.words()));

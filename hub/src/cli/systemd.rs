@@ -15,12 +15,12 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::time::Duration;
 
-use resync_hub::Pulse;
+use resync_hub::Liveness;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
-/// How long a start may stand still. What it does has no steps that could be told: an engine reads its journals in one.
+/// How long a start may make no progress. It has no steps to report: an engine reads its journals in one.
 const STANDSTILL: Duration = Duration::from_secs(300);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Systemd {
     socket: Option<UnixDatagram>,
-    /// How long the watchdog waits for a sign of life (`WatchdogSec`).
+    /// How long the watchdog waits (`WatchdogSec`).
     patience: Option<Duration>,
 }
 
@@ -36,19 +36,19 @@ impl Systemd {
     pub(super) fn of_process() -> Self {
         let socket = env::var_os("NOTIFY_SOCKET").and_then(|name| {
             let connected = connect(&name);
-            connected.inspect_err(|error| warn!(?name, %error, "systemd cannot be told anything")).ok()
+            connected.inspect_err(|error| warn!(?name, %error, "systemd cannot be notified")).ok()
         });
         Self { socket, patience: patience(|name| env::var(name).ok()) }
     }
 
-    /// Nobody is waited for: a hub that cannot tell how it is goes on.
-    pub(super) fn tell(&self, lines: &str) {
+    /// Does not wait: a hub that cannot notify systemd goes on.
+    pub(super) fn notify(&self, lines: &str) {
         if let Some(Err(error)) = self.socket.as_ref().map(|socket| socket.send(lines.as_bytes())) {
-            warn!(lines, %error, "systemd was not told");
+            warn!(lines, %error, "systemd not notified");
         }
     }
 
-    /// Asks for more time to start, again and again while what is done grows. A start that stands still gets none, and runs out of it.
+    /// Asks for more time to start, again and again while it makes progress. A start that makes none times out.
     pub(super) async fn ask_for_time(&self, done: impl Fn() -> Done) -> Infallible {
         if self.socket.is_none() {
             return pending().await;
@@ -59,29 +59,29 @@ impl Systemd {
             looks.tick().await;
             let now = done();
             if before.is_none_or(|before| now.is_beyond(&before)) {
-                self.tell(&format!("EXTEND_TIMEOUT_USEC={}", STANDSTILL.as_micros()));
+                self.notify(&format!("EXTEND_TIMEOUT_USEC={}", STANDSTILL.as_micros()));
             }
             before = Some(now);
         }
     }
 
-    /// Tells the watchdog that the hub is alive, twice within its patience, while every part of it answers. Asking them is for the
-    /// runtime's workers: where these hang, this goes on in the thread that started them, and is told by what it sees.
-    pub(super) async fn tell_of_life(&self, pulse: &Pulse, status: &str) -> Infallible {
+    /// Notifies the watchdog twice within its time while every part of the hub answers. The checks run on the runtime's workers; this
+    /// runs on the main thread, and also notices when those hang.
+    pub(super) async fn feed_watchdog(&self, liveness: &Liveness, status: &str) -> Infallible {
         let Some(patience) = self.patience else { return pending().await };
         let pause = (patience / 2).max(Duration::from_millis(1));
         let mut beats = interval(pause);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut onlooker, mut was_silent) = (pulse.onlooker(), false);
+        let (mut monitor, mut was_silent) = (liveness.monitor(), false);
         loop {
             beats.tick().await;
-            let silent = onlooker.silent(pause);
+            let silent = monitor.silent(pause);
             match silent {
-                None => self.tell("WATCHDOG=1"),
-                Some(part) => self.tell(&format!("STATUS={part} has not answered for a minute")),
+                None => self.notify("WATCHDOG=1"),
+                Some(part) => self.notify(&format!("STATUS={part} has not answered for a minute")),
             }
             if was_silent && silent.is_none() {
-                self.tell(&format!("STATUS={status}"));
+                self.notify(&format!("STATUS={status}"));
             }
             was_silent = silent.is_some();
         }
@@ -166,7 +166,7 @@ mod tests {
     const ALMOST_FOUR_MINUTES: Duration = Duration::from_secs(239);
     const SIGN: &str = "WATCHDOG=1";
 
-    /// A watchdog with a patience of 30 s, and what it is told.
+    /// A watchdog with 30 s, and its messages.
     fn watched() -> (Systemd, UnixDatagram) {
         let (socket, told) = UnixDatagram::pair().unwrap();
         told.set_nonblocking(true).unwrap();
@@ -221,7 +221,7 @@ mod tests {
     async fn the_watchdog_is_told_of_life_twice_within_its_patience_and_not_while_a_part_is_silent() {
         let (systemd, told) = watched();
         let (_stop, stopped) = watch::channel(false);
-        let (pulse, answer) = (Pulse::default(), Arc::new(Notify::new()));
+        let (liveness, answer) = (Liveness::default(), Arc::new(Notify::new()));
         let part = Arc::clone(&answer);
         let ask = move || {
             let part = Arc::clone(&part);
@@ -230,8 +230,8 @@ mod tests {
                 Ok::<_, Infallible>(())
             }
         };
-        tokio::spawn(pulse.clone().keep("the writer", ask, stopped));
-        let mut alive = pin!(systemd.tell_of_life(&pulse, "serving"));
+        tokio::spawn(liveness.clone().check_until("the writer", ask, stopped));
+        let mut alive = pin!(systemd.feed_watchdog(&liveness, "serving"));
         let until = |seconds| Duration::from_secs(seconds);
         assert!(timeout(until(59), alive.as_mut()).await.is_err());
         assert_eq!(all(&told), [SIGN; 4]);
@@ -247,9 +247,9 @@ mod tests {
     async fn the_watchdog_is_told_of_life_for_as_long_as_every_part_answers() {
         let (systemd, told) = watched();
         let (_stop, stopped) = watch::channel(false);
-        let pulse = Pulse::default();
-        tokio::spawn(pulse.clone().keep("the writer", || ready(Ok::<_, Infallible>(())), stopped));
-        assert!(timeout(ALMOST_FOUR_MINUTES, systemd.tell_of_life(&pulse, "serving")).await.is_err());
+        let liveness = Liveness::default();
+        tokio::spawn(liveness.clone().check_until("the writer", || ready(Ok::<_, Infallible>(())), stopped));
+        assert!(timeout(ALMOST_FOUR_MINUTES, systemd.feed_watchdog(&liveness, "serving")).await.is_err());
         assert_eq!(signs_of_life(&told), 16);
     }
 
@@ -268,9 +268,9 @@ mod tests {
         }
         gate.wait();
         let (_stop, stopped) = watch::channel(false);
-        let pulse = Pulse::default();
-        workers.spawn(pulse.clone().keep("the writer", || ready(Ok::<_, Infallible>(())), stopped));
-        let endless = timeout(ALMOST_FOUR_MINUTES, systemd.tell_of_life(&pulse, "serving")).await;
+        let liveness = Liveness::default();
+        workers.spawn(liveness.clone().check_until("the writer", || ready(Ok::<_, Infallible>(())), stopped));
+        let endless = timeout(ALMOST_FOUR_MINUTES, systemd.feed_watchdog(&liveness, "serving")).await;
         gate.wait();
         workers.shutdown_background();
         assert!(endless.is_err());

@@ -36,7 +36,7 @@ pub(super) enum Token {
         #[command(flatten)]
         hub: WhichHub,
     },
-    /// Make a token worthless, at once
+    /// Revoke a token at once
     Revoke {
         /// Its name
         name: String,

@@ -17,7 +17,7 @@ use super::ask::Admin;
 use super::owner::{AS_ROOT, refused};
 use super::{Failure, Settings, complain, say, variables};
 
-/// Entries that are asked for at once.
+/// Entries of one page.
 const PAGE: usize = 1_000;
 /// How long a healthy hub may take to answer, and to do something, be it for all subscriptions of a large topic.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ pub(super) enum Subscriptions {
         /// All subscriptions of this topic
         #[arg(long, value_name = "URL")]
         topic: Option<String>,
-        /// What the subscribers are told
+        /// The reason that the subscribers get
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
         #[command(flatten)]
@@ -132,12 +132,12 @@ impl WhichHub {
 }
 
 impl CheckArgs {
-    /// The file in force. It is told on standard error, since what is printed is itself a configuration.
+    /// Names the file in use. On standard error, since what is printed is itself a configuration.
     fn file(self) -> Option<PathBuf> {
         let is_named = self.config.is_some();
         let file = in_force(self.config, false);
         complain(&match &file {
-            None => "no configuration file is read".to_owned(),
+            None => "no configuration file is used".to_owned(),
             Some(file) if is_named => format!("the configuration file is {}", file.display()),
             Some(file) => {
                 format!(
@@ -181,7 +181,7 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
             let config = config::load(args.file().as_deref(), variables(), &Vec::new()).map_err(unread)?;
             resync_hub::check_files(&config)?;
             if config.secrets.credential().is_some() {
-                complain("the keys of the secrets are handed to the service only, and were not looked at");
+                complain("the keys for secrets are passed to the service only, and were not checked");
             }
             config.exposed().iter().for_each(|exposed| complain(&exposed.to_string()));
             say("the configuration is fine");
@@ -254,7 +254,7 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
                 say(format_args!("{denied} denied"));
                 for id in unreadable {
                     say(format_args!(
-                        "subscription {id} could not be read: it is removed, and its callback is not told"
+                        "subscription {id} could not be read: it is removed, and its callback is not notified"
                     ));
                 }
             }
@@ -326,10 +326,10 @@ fn lines<T: DeserializeOwned>(entries: Vec<Value>) -> Result<Vec<T>, Failure> {
 fn no_hub(error: &serde_json::Error) -> Failure {
     if error.is_eof() {
         return Failure::new(
-            "the answer breaks off: the hub, or a proxy in front of it, has stopped meanwhile; ask again",
+            "the answer is incomplete: the hub, or a proxy in front of it, stopped meanwhile; try again",
         );
     }
-    Failure::new(format_args!("what answers is no hub of this version: {error}"))
+    Failure::new(format_args!("the answer is not from a hub of this version: {error}"))
 }
 
 /// A page of a list of the admin API.

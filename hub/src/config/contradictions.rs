@@ -10,12 +10,12 @@ const LARGEST_BODY: u64 = 1 << 30;
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 24 * 3_600);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// Longer than this no backup waits for whoever takes it: meanwhile the store keeps what is in it.
+/// The longest time that a backup waits for its reader: meanwhile the store keeps everything that is in it.
 const LONGEST_BACKUP_PAUSE: Duration = Duration::from_secs(24 * 3_600);
 const MOST_REQUESTS: usize = 1_000_000;
 
 impl Config {
-    /// Mistakes that no single value shows.
+    /// Errors that show only in several values together.
     pub(super) fn contradictions(&self) -> Vec<String> {
         let mut found = self.unfit_timeouts();
         let mut claim = |holds: bool, otherwise: String| {
@@ -30,10 +30,7 @@ impl Config {
                 "lease.min ≤ lease.default ≤ lease.max must hold, and none may be 0: they are {min:?}, {default:?}, {max:?}"
             ),
         );
-        claim(
-            max <= LONGEST,
-            format!("lease.max must be at most 10 years: no lease is for ever, and it is {max:?}"),
-        );
+        claim(max <= LONGEST, format!("lease.max must be at most 10 years, it is {max:?}"));
         claim(
             (0.0..=0.9).contains(&spread),
             format!("lease.spread must lie between 0 and 0.9, it is {spread}"),
@@ -59,7 +56,7 @@ impl Config {
         claim(self.ingress.body_rate > 0, "ingress.body_rate must not be 0".to_owned());
         claim(
             self.retention.size > 0,
-            "retention.size must not be 0: the log has to hold what is being delivered".to_owned(),
+            "retention.size must not be 0: the log holds what is being delivered".to_owned(),
         );
         for (section, tls) in [("tls", &self.tls), ("admin", &self.admin.tls)] {
             claim(
@@ -71,9 +68,7 @@ impl Config {
             let plain = url.query().is_none() && url.fragment().is_none();
             claim(
                 plain,
-                format!(
-                    "public_url must have no query and no fragment, since /websub/ is put behind it: {url}"
-                ),
+                format!("public_url must have no query and no fragment, since /websub/ is appended: {url}"),
             );
         }
         let without_slash = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
@@ -99,7 +94,7 @@ impl Config {
         claim(
             self.retention.age >= horizon.checked_mul(3).unwrap_or(Duration::MAX) / 2,
             format!(
-                "retention.age must be at least 1.5 times the sum of delivery.schedule, or the log forgets what is still being tried: {} is too short for {}",
+                "retention.age must be at least 1.5 times the sum of delivery.schedule, else notifications are removed while they are still tried: {} is too short for {}",
                 humantime::format_duration(self.retention.age),
                 humantime::format_duration(horizon)
             ),
@@ -158,7 +153,7 @@ impl TelemetryConfig {
             is_open && url.query().is_none() && url.fragment().is_none()
         };
         if !self.otlp.as_ref().is_none_or(takes_a_path) {
-            found.push("telemetry.otlp must have no query, no fragment and no password, since /v1/traces is put behind it: write for example \"http://127.0.0.1:4318\"".to_owned());
+            found.push("telemetry.otlp must have no query, no fragment and no password, since /v1/traces is appended: write for example \"http://127.0.0.1:4318\"".to_owned());
         }
         if !(0.0..=1.0).contains(&self.ratio) {
             found.push(format!("telemetry.ratio must lie between 0 and 1, it is {}", self.ratio));

@@ -9,7 +9,7 @@ use rustix::process::getegid;
 
 use super::Config;
 
-/// Where containers get secrets that nobody else on the machine sees.
+/// Where containers get secrets that others on the machine cannot read.
 const HANDED_OVER: [&str; 4] =
     ["/run/secrets", "/var/run/secrets", "/run/credentials", "/var/run/credentials"];
 const OTHERS: u32 = 0o004;
@@ -35,12 +35,12 @@ impl fmt::Display for Exposed {
         let Self { path, mode, what, remedy } = self;
         let (path, whose) =
             (path.display(), if mode & OTHERS == 0 { "its group" } else { "everybody on this machine" });
-        write!(f, "{path} has mode {mode:03o}: {whose} can read {what} in it; `chmod 600 {path}`{remedy}")
+        write!(f, "{path} has mode {mode:03o}: {whose} can read {what}; `chmod 600 {path}`{remedy}")
     }
 }
 
 impl Config {
-    /// The files with secrets that others can read. What is handed to a service or a container alone is none of them.
+    /// The files with secrets that others can read. Files that only a service or a container gets do not count.
     pub fn exposed(&self) -> Vec<Exposed> {
         let own = self
             .secrets_in

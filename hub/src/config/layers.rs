@@ -19,7 +19,7 @@ const NAMES: Names = Names {
     prefix: "RESYNC_HUB_",
     listing: "`resync-hub config print` shows all there are",
 };
-/// Where systemd puts what it hands to a service (`LoadCredential`).
+/// Where systemd puts a service's credentials (`LoadCredential`).
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// Variables that are flags of the command line instead.
 const FLAGS: [&str; 2] = ["RESYNC_HUB_CONFIG", "RESYNC_HUB_DEV"];
@@ -29,7 +29,7 @@ const FLAGS: [&str; 2] = ["RESYNC_HUB_CONFIG", "RESYNC_HUB_DEV"];
 /// `environment` are the names and values of variables, so that tests need not change the process.
 ///
 /// # Errors
-/// [`ConfigError`] with every mistake found, each with a hint.
+/// [`ConfigError`] with all errors, each with a hint.
 pub fn load(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
@@ -225,7 +225,7 @@ mod tests {
             ("[lease]\nmax = \"18446744073709551615s\"", "lease.max"),
             ("[retention]\nsize = \"0\"", "retention.size"),
             ("public_url = \"https://hub.example/?a=b\"", "no query"),
-            ("[telemetry]\notlp = \"collector:4318\"", "no http or https URL"),
+            ("[telemetry]\notlp = \"collector:4318\"", "not an http or https URL"),
             ("[telemetry]\notlp = \"http://me:secret@collector.example:4318\"", "no password"),
             ("[telemetry]\nratio = 1.5", "telemetry.ratio"),
         ] {

@@ -1,4 +1,4 @@
-//! Configuration: the commented default file is the compiled-in default, and every mistake is named with its remedy.
+//! Configuration. The commented default file is compiled in as the default. All errors are reported, each with its remedy.
 
 mod contradictions;
 mod exposed;
@@ -35,7 +35,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// The file is no TOML.
-    #[error("the configuration file {path} is no TOML: {reason}")]
+    #[error("the configuration file {path} is not valid TOML: {reason}")]
     Syntax {
         /// Which file.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// Keys or values that the hub does not understand; all of them.
-    #[error("the configuration has mistakes:\n{}", .0.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n"))]
+    #[error("the configuration has errors:\n{}", .0.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n"))]
     Problems(Vec<String>),
 }
 
@@ -55,7 +55,7 @@ pub struct Config {
     /// How the world reaches it; `None` means the address it listens on, by `https` with a certificate in `[tls]`.
     #[serde(deserialize_with = "values::optional_url")]
     pub public_url: Option<Url>,
-    /// The endpoint of another hub that takes subscriptions instead (W-091).
+    /// The endpoint of another hub that accepts subscriptions instead (W-091).
     #[serde(deserialize_with = "values::optional_url")]
     pub moved_to: Option<Url>,
     /// Everything that the hub remembers is below this folder.
@@ -90,7 +90,7 @@ pub struct Config {
     pub log: LogConfig,
     /// `[telemetry]`
     pub telemetry: TelemetryConfig,
-    /// The configuration file, where that holds a secret itself.
+    /// The configuration file, if it contains a secret itself.
     #[serde(skip)]
     pub secrets_in: Option<PathBuf>,
 }
@@ -101,7 +101,7 @@ pub struct StoreConfig {
     /// The embedded engine.
     #[serde(deserialize_with = "values::engine")]
     pub engine: Engine,
-    /// Bytes that the disk must have free; with less nothing new is taken in.
+    /// Bytes that must be free on the disk; with less the hub accepts nothing new.
     #[serde(deserialize_with = "values::size")]
     pub reserve: u64,
 }
@@ -112,7 +112,7 @@ pub struct LeaseConfig {
     /// The shortest lease.
     #[serde(deserialize_with = "values::duration")]
     pub min: Duration,
-    /// The lease without a wish.
+    /// The lease if none is requested.
     #[serde(deserialize_with = "values::duration")]
     pub default: Duration,
     /// The longest lease.
@@ -144,7 +144,7 @@ pub struct DeliveryConfig {
     pub max_in_flight: usize,
     /// Requests at once to one origin.
     pub per_host: usize,
-    /// So many failures in a row, with no success at the origin among them, and it is left alone; 0: never.
+    /// The circuit breaker of an origin opens after this many failures in a row; 0: never.
     pub breaker_failures: u32,
     /// For so long at first.
     #[serde(deserialize_with = "values::duration")]
@@ -160,7 +160,7 @@ pub struct RetentionConfig {
     /// How long the log keeps notifications.
     #[serde(deserialize_with = "values::duration")]
     pub age: Duration,
-    /// At most so many bytes of notifications, by what they weigh.
+    /// The most bytes of notifications in the log.
     #[serde(deserialize_with = "values::size")]
     pub size: u64,
 }
@@ -170,13 +170,13 @@ pub struct RetentionConfig {
 pub struct PublishConfig {
     /// Who may post content.
     pub policy: PublishPolicy,
-    /// Anybody may read logs again. No key sets it: only `--dev` does, which listens on loopback.
+    /// Reading logs again needs no proof. No key sets this: only `--dev` does, which listens on loopback.
     #[serde(skip)]
     pub open_log: bool,
-    /// The largest body taken, in bytes.
+    /// The largest accepted body in bytes.
     #[serde(deserialize_with = "values::size")]
     pub max_body: u64,
-    /// What bodies of one kind may take in memory, in bytes: posts, fetched topics, logs read again; forms half of it.
+    /// The bytes of memory for bodies of one kind: posts, fetched topics, logs read again; forms have half of it.
     #[serde(deserialize_with = "values::size")]
     pub body_memory: u64,
     /// How long an idempotency key is remembered.
@@ -185,7 +185,7 @@ pub struct PublishConfig {
     /// For fetching a topic.
     #[serde(deserialize_with = "values::duration")]
     pub fetch_timeout: Duration,
-    /// Topics whose Atom and RSS goes out without the entries that a subscriber has got already.
+    /// Topics whose Atom and RSS is sent without the entries that a subscriber has.
     #[serde(deserialize_with = "values::prefixes")]
     pub entry_diff: Prefixes,
 }
@@ -249,18 +249,18 @@ pub struct IngressConfig {
     /// For a request's header, and for the next request on a connection that is kept open.
     #[serde(deserialize_with = "values::duration")]
     pub header_timeout: Duration,
-    /// How long a body may pause in all; each byte that has come in earns some of it back by `body_rate`.
+    /// How long a body may pause in all; received bytes add time by `body_rate`.
     #[serde(deserialize_with = "values::duration")]
     pub body_timeout: Duration,
     /// The slowest body, and the slowest reader, in bytes per second.
     #[serde(deserialize_with = "values::size")]
     pub body_rate: u64,
-    /// How long reading an answer may pause in all; each byte that is taken earns some of it back by `body_rate`.
+    /// How long reading an answer may pause in all; bytes that were read add time by `body_rate`.
     #[serde(deserialize_with = "values::duration")]
     pub answer_timeout: Duration,
-    /// Whose word counts about who the client is.
+    /// Networks of proxies that may name the client.
     pub trusted_proxies: Vec<IpNet>,
-    /// Where they give it.
+    /// The header in which they name it.
     pub client_header: ClientHeader,
 }
 
@@ -306,7 +306,7 @@ pub struct LimitsConfig {
     /// Requests to subscribe and unsubscribe of one client; as many again about subscriptions in force.
     #[serde(deserialize_with = "values::parsed")]
     pub subscriptions_per_client: Rate,
-    /// The same for callbacks on one host; of all clients five times as many.
+    /// These for callbacks on one host; of all clients five times as many.
     #[serde(deserialize_with = "values::parsed")]
     pub callback_host: Rate,
     /// The same for one topic.
@@ -318,13 +318,13 @@ pub struct LimitsConfig {
     /// The same for one topic.
     #[serde(deserialize_with = "values::parsed")]
     pub ping_topic: Rate,
-    /// The same for topics on one host.
+    /// These for topics on one host.
     #[serde(deserialize_with = "values::parsed")]
     pub ping_host: Rate,
     /// What pings without a token of one client may have sent of one topic in a minute, in bytes.
     #[serde(deserialize_with = "values::size")]
     pub ping_fan_out: u64,
-    /// Requests to one network whose addresses have not confirmed under the names that lead there.
+    /// Requests to the unconfirmed addresses of one network.
     #[serde(deserialize_with = "values::parsed")]
     pub unconfirmed: Rate,
     /// Subscriptions that one client has in force.
@@ -365,7 +365,7 @@ impl fmt::Debug for Hidden {
 }
 
 impl SecretsConfig {
-    /// The name of the file with the keys where systemd hands it over, and has not: to this process it is nowhere.
+    /// The name of a systemd credential with the keys that this process did not get.
     pub fn credential(&self) -> Option<&str> {
         self.key_file.to_str()?.strip_prefix(CREDENTIAL)
     }
@@ -377,7 +377,7 @@ impl SecretsConfig {
         }
     }
 
-    /// The keys themselves, where they stand in the configuration or the environment.
+    /// The keys themselves, if they are in the configuration or the environment.
     pub fn key(&self) -> Option<&str> {
         Some(self.key.0.as_str()).filter(|key| !key.is_empty())
     }
@@ -403,7 +403,7 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// Where the token is; empty means `data_dir/admin-token`.
     pub token_file: PathBuf,
-    /// How long whoever takes a backup may pause at once.
+    /// How long a reader of a backup may pause each time.
     #[serde(deserialize_with = "values::duration")]
     pub backup_timeout: Duration,
     /// `certificate` and `key`
@@ -474,17 +474,17 @@ impl Config {
         }
     }
 
-    /// Where the key of the URLs is by which publishers follow their notifications.
+    /// The file with the key of tickets.
     pub fn ticket_key_file(&self) -> PathBuf {
         self.data_dir.join("ticket-key")
     }
 
-    /// Where it is noted which addresses of status pages were replaced.
+    /// The file of replaced addresses of status pages.
     pub fn addresses_file(&self) -> PathBuf {
         self.data_dir.join("status-pages.json")
     }
 
-    /// Where it is written down what operators did.
+    /// The audit log.
     pub fn audit_file(&self) -> PathBuf {
         self.data_dir.join("audit.jsonl")
     }
@@ -508,7 +508,7 @@ pub fn publisher_tokens_file(data_dir: &Path) -> PathBuf {
     data_dir.join("publisher-tokens.json")
 }
 
-/// Where it is written down when these tokens were used.
+/// The file with the last uses of these tokens.
 pub fn uses_file(tokens: &Path) -> PathBuf {
     tokens.with_extension("used.json")
 }

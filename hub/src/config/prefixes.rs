@@ -9,7 +9,7 @@ pub struct Prefixes(Vec<TopicUrl>);
 /// The prefix is no URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the topic prefix {0:?} is no http or https URL without query and fragment: write for example https://library.example/ or https://library.example/set1/"
+    "the topic prefix {0:?} is not an http or https URL without query and fragment: write for example https://library.example/ or https://library.example/set1/"
 )]
 pub struct NoPrefix(pub String);
 

@@ -25,7 +25,7 @@ pub fn print(
     Ok(with_values(&effective))
 }
 
-/// In the default every value stands on the line of its key, and none has a `#` in it.
+/// In the default every value is on the line of its key, and none contains a `#`.
 fn with_values(effective: &Table) -> String {
     let (default, mut section) = (default(), String::new());
     let line = |line: &str| {
@@ -44,7 +44,7 @@ fn with_values(effective: &Table) -> String {
     DEFAULT_TOML.lines().map(line).map(|line| line + "\n").collect()
 }
 
-/// The comment stays where it is, if there is room.
+/// The comment stays in its column, if it can.
 fn with_value(line: &str, value: &Value) -> String {
     let name = line.split_once(" = ").map_or(line, |(name, _)| name);
     let setting = format!("{name} = {value}");

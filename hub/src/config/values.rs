@@ -13,7 +13,7 @@ use super::prefixes::Prefixes;
 /// The commented file that is the compiled-in default.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
 
-/// How often something may happen: so many at once, and so many in a second in the long run.
+/// A rate limit: a burst, and a number per second in the long run.
 ///
 /// ```
 /// let rate: resync_hub::config::Rate = "30/min, burst 10".parse()?;
@@ -30,7 +30,7 @@ pub struct Rate {
 
 /// A text that is no [`Rate`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no rate: write for example \"5/s, burst 50\" or \"30/min, burst 10\"")]
+#[error("\"{0}\" is not a rate: write for example \"5/s, burst 50\" or \"30/min, burst 10\"")]
 pub struct RateError(String);
 
 impl FromStr for Rate {

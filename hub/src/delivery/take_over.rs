@@ -66,7 +66,7 @@ async fn take_over(
     let epoch = store.claim(shard).await?;
     let state = store.load_shard(shard).await?;
     for Slot { origin, address, lease_end, .. } in &state.slots {
-        settings.confirmed.note(origin, *address, *lease_end);
+        settings.confirmed.remember(origin, *address, *lease_end);
     }
     let limits = Limits {
         per_host: settings.per_host,
@@ -101,7 +101,7 @@ mod tests {
         let posted = store::posted(&"https://source.example/t".parse().unwrap(), "");
         store.append(posted, Duration::ZERO).await.unwrap();
         assert!(doubt_at_start(store.as_ref()).await.unwrap().is_some(), "it may have been down for days");
-        store.put_uptime(Uptime { seen: DateTime::now(), leaps: Vec::new() }).await.unwrap();
+        store.put_uptime(Uptime { seen: DateTime::now(), clock_jumps: Vec::new() }).await.unwrap();
         assert_eq!(doubt_at_start(store.as_ref()).await.unwrap(), None);
     }
 }

@@ -11,87 +11,85 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use ipnet::IpNet;
-use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::confirmed::{Confirmed, HeldBack, Question};
-use super::connection::{Broken, Connection, Failed, Protocols};
-use super::connector::{ConnectError, GuardedConnector, Way, is_exhaustion, is_ours};
-use super::crowds::Crowds;
+use super::connection::{BoxError, Connection, Failed, Protocols};
+use super::connector::{ConnectError, GuardedConnector, Route, is_exhaustion, is_ours};
 use super::guard::{Forbidden, Guard};
+use super::network_limit::NetworkLimit;
 use super::pool::{Bounds, Pool};
+use super::rebinding::{ConfirmedAddresses, Reverification, Withheld};
 use super::target::Target;
 
-/// What every request of the hub calls itself.
+/// The `User-Agent` of every request of the hub.
 pub const USER_AGENT: &str = concat!("resync-hub/", env!("CARGO_PKG_VERSION"));
 
-/// How long an unwanted body may take.
+/// How long a body that is discarded may take.
 const DISCARD_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The largest head of an answer, in bytes and in header fields.
 const HEAD_BYTES: usize = 64 * 1024;
 const HEAD_FIELDS: usize = 100;
 
-/// The longest cause of a failure, in bytes. Some say what a stranger's server has sent: a certificate may have thousands of names.
-/// Causes are kept, for the operator, and written to the log.
+/// The longest cause of a failure, in bytes. Some contain what a stranger's server sent, such as a certificate with thousands of
+/// names. Causes are kept for the operator and logged.
 const LONGEST_CAUSE: usize = 256;
 
-/// Connections of a client that was not given another bound.
+/// Connections of a client without [`EgressClient::with_connections`].
 const CONNECTIONS: usize = 1_024;
 
 /// The hub's HTTP client. Its connections belong to the runtime that uses it, so each runtime has its own.
 #[derive(Clone, Debug)]
 pub struct EgressClient {
     pool: Pool,
-    connector: GuardedConnector,
     total: Duration,
 }
 
-/// How much of an answer's body is wanted.
+/// How much of an answer's body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadLimit {
-    /// Read up to so many bytes, so that the connection can be used again, and throw them away (W-156).
+    /// Read up to so many bytes, so that the connection can be reused, and throw them away (W-156).
     Discard(usize),
-    /// Keep the body, as it comes over the wire; more than so many bytes are an error, and so is a compressed body, which
-    /// the request does not ask for.
+    /// Keep the body as it is on the wire. A longer one is an error, and so is a compressed one, which the request does not ask
+    /// for.
     Keep(usize),
-    /// Keep so many bytes of the body from its beginning and leave the rest; a compressed body is an error here too.
+    /// Keep the first so many bytes of the body and leave the rest; a compressed body is an error here too.
     First(usize),
 }
 
-/// Where a body is kept as it comes in.
+/// Limits the memory for a body that is kept.
 #[async_trait]
-pub trait Room: Send {
-    /// Whether there is room for so many bytes in all.
-    async fn hold(&mut self, bytes: usize) -> bool;
+pub trait BodyMemory: Send {
+    /// Whether so many bytes in all may be kept; waits for them if that makes sense.
+    async fn reserve(&mut self, bytes: usize) -> bool;
 }
 
 /// For bodies that are small, or of which there are few.
 #[derive(Clone, Copy, Debug)]
-pub struct Unmeasured;
+pub struct Unlimited;
 
 #[async_trait]
-impl Room for Unmeasured {
-    async fn hold(&mut self, _: usize) -> bool {
+impl BodyMemory for Unlimited {
+    async fn reserve(&mut self, _: usize) -> bool {
         true
     }
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     /// The status.
     pub status: StatusCode,
     /// The header fields.
     pub headers: HeaderMap,
-    /// The body, where it was kept.
+    /// The body, if it was kept.
     pub body: Bytes,
-    /// Who answered.
+    /// The address that answered.
     pub peer: IpAddr,
 }
 
-/// Why no answer came back.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
     /// The guard refused an address.
@@ -105,64 +103,70 @@ pub enum EgressError {
     Network(String),
     /// The request was sent, and then the connection broke, or what came was no answer.
     #[error("{0}")]
-    Cut(String),
-    /// There is no way from here to the address.
-    #[error("no way leads there: {0}")]
-    NoWay(String),
-    /// This process has no file descriptor left for a connection: nothing was asked.
+    Interrupted(String),
+    /// This machine has no route to the address.
+    #[error("no route to host: {0}")]
+    NoRoute(String),
+    /// This process has no file descriptor left for a connection: nothing was sent.
     #[error("no file descriptor is left for a connection: raise the limit (LimitNOFILE, ulimit -n)")]
-    Exhausted,
-    /// The hub has no room for the body.
-    #[error("there is no room in memory for the answer ([publish] body_memory)")]
-    NoRoom,
-    /// The hub was made to connect to this network too often of late: nothing was asked.
-    #[error("this network is asked too often: it may be again in {0:?}")]
-    Crowded(Duration),
-    /// Nobody has confirmed there under this name, and nothing may be sent there now.
-    #[error("the name leads to where nobody has confirmed under it: {0}")]
-    Unconfirmed(HeldBack),
-    /// Nobody was asked there yet whether it wants what is sent under this name ([`Way::Asking`]): only the question may be sent now.
-    #[error("the name leads to where nobody has confirmed under it: that is asked first")]
-    Unasked(Question),
+    NoFileDescriptors,
+    /// The bodies that the hub keeps use up their memory.
+    #[error("no memory is left for the answer: raise [publish] body_memory")]
+    BodyMemoryFull,
+    /// The limit for connections to the network is reached: nothing was sent.
+    #[error("rate limit for connections to this network; retry in {0:?}")]
+    RateLimited(Duration),
+    /// The address is unconfirmed, and nothing may be sent there now.
+    #[error("unconfirmed address: {0}")]
+    Unconfirmed(Withheld),
+    /// The address is unconfirmed, and has to be re-verified before it is sent anything ([`Route::Reverify`]).
+    #[error("unconfirmed address: it has to be re-verified first")]
+    ReverifyFirst(Reverification),
     /// Not within the time.
     #[error("no complete answer within {0:?}")]
     Timeout(Duration),
-    /// The body is larger than wanted.
-    #[error("the answer's body is larger than {0} bytes")]
+    /// The body is too long.
+    #[error("the answer's body is longer than {0} bytes")]
     TooLarge(usize),
-    /// The body is compressed. A small one may become endless, so none is ever unpacked.
-    #[error("the answer is compressed, although it was asked for as it is (Accept-Encoding: identity)")]
+    /// The body is compressed. A small one may unpack to any length, so none is ever unpacked.
+    #[error("the answer is compressed, although the request has Accept-Encoding: identity")]
     Compressed,
 }
 
+/// What an exchange needs beside target and request.
+struct Exchange<'a, M> {
+    limit: ReadLimit,
+    route: Route,
+    memory: &'a mut M,
+    /// Becomes the address that the request was sent to, unless it is unconfirmed.
+    reached: &'a mut Option<IpAddr>,
+}
+
 impl EgressClient {
-    /// `total` bounds a request from the first byte of the connection to the last byte of the answer.
+    /// `total` limits the time from the first byte of the connection to the last byte of the answer.
     pub fn new(guard: Guard, connect_timeout: Duration, total: Duration, idle_per_host: usize) -> Self {
-        let tls = guard.trust().client_config();
-        Self::with(GuardedConnector::new(guard, connect_timeout), tls, total, idle_per_host)
-    }
-
-    /// The same for requests that are counted by the networks that they make the hub connect to. Its connections are its own.
-    #[must_use]
-    pub fn counting(&self, guard: &Guard, idle_per_host: usize, crowds: Crowds) -> Self {
-        let tls = guard.trust().client_config();
-        Self::with(self.connector.clone().counting(crowds), tls, self.total, idle_per_host)
-    }
-
-    /// The same, sending little to where a name leads that has not confirmed there. Its connections are its own.
-    #[must_use]
-    pub fn heeding(&self, guard: &Guard, idle_per_host: usize, confirmed: Confirmed) -> Self {
-        let tls = guard.trust().client_config();
-        Self::with(self.connector.clone().heeding(confirmed), tls, self.total, idle_per_host)
-    }
-
-    fn with(connector: GuardedConnector, tls: ClientConfig, total: Duration, idle_per_host: usize) -> Self {
+        let tls = guard.tls_roots().client_config();
         let protocols = Protocols::new(HEAD_BYTES, HEAD_FIELDS);
         let bounds = Bounds { idle_per_origin: idle_per_host, all: CONNECTIONS };
-        Self { pool: Pool::new(connector.clone(), tls, protocols, bounds), connector, total }
+        let connector = GuardedConnector::new(guard, connect_timeout);
+        Self { pool: Pool::new(connector, tls, protocols, bounds), total }
     }
 
-    /// Keeps the number of connections below this, by closing idle ones. Where so many are in use there may be more.
+    /// A client like this one that limits connections per network. Its connections are its own.
+    #[must_use]
+    pub fn limiting_networks(&self, limit: NetworkLimit) -> Self {
+        let connector = self.pool.connector().clone().limiting_networks(limit);
+        Self { pool: self.pool.with_connector(connector), total: self.total }
+    }
+
+    /// A client like this one that limits requests to unconfirmed addresses. Its connections are its own.
+    #[must_use]
+    pub fn limiting_unconfirmed(&self, confirmed: ConfirmedAddresses) -> Self {
+        let connector = self.pool.connector().clone().limiting_unconfirmed(confirmed);
+        Self { pool: self.pool.with_connector(connector), total: self.total }
+    }
+
+    /// Keeps the number of connections below this, by closing idle ones. If all are in use there may be more.
     #[must_use]
     pub fn with_connections(self, most: usize) -> Self {
         self.pool.bound(most);
@@ -174,9 +178,9 @@ impl EgressClient {
         self.total
     }
 
-    /// The network where this URL leads now: a /24, or a /48 of IPv6. `None` when nothing there would be contacted.
+    /// The network of this URL's host: a /24, or a /48 of IPv6. `None` if nothing there would be contacted.
     pub async fn network(&self, url: &Url) -> Option<IpNet> {
-        self.connector.network(&url.as_str().parse().ok()?).await
+        self.pool.connector().network(&url.as_str().parse().ok()?).await
     }
 
     /// Sends the request and reads the answer within the limits.
@@ -184,55 +188,52 @@ impl EgressClient {
     /// # Errors
     /// [`EgressError`], by what the caller can do about it. An answer of any status is no error.
     pub async fn send(&self, request: Request<Full<Bytes>>, limit: ReadLimit) -> Result<Answer, EgressError> {
-        self.send_into(request, limit, &mut Unmeasured).await
+        self.send_within(request, limit, &mut Unlimited).await
     }
 
-    /// The same, keeping in `room` what is kept of the body.
+    /// Sends the request and reads the answer within the limits; `memory` limits what is kept of the body.
     ///
     /// # Errors
-    /// The same, and [`EgressError::NoRoom`].
-    pub async fn send_into(
+    /// As [`EgressClient::send`], and [`EgressError::BodyMemoryFull`].
+    pub async fn send_within(
         &self,
         request: Request<Full<Bytes>>,
         limit: ReadLimit,
-        room: &mut impl Room,
+        memory: &mut impl BodyMemory,
     ) -> Result<Answer, EgressError> {
         let target = Target::of(request.uri())?;
-        self.exchange(&target, request, limit, (Way::Plain, room), &mut None).await
+        let exchange = Exchange { limit, route: Route::Any, memory, reached: &mut None };
+        self.exchange(&target, request, exchange).await
     }
 
-    /// The same for a target that was taken apart before, which the request need not name. `reached` becomes whom it was sent to,
-    /// also where no answer comes.
+    /// Sends the request, which need not name a target, to one that was parsed before. `reached` becomes the address that it
+    /// was sent to, also if no answer comes, unless it is unconfirmed.
     ///
     /// # Errors
-    /// As [`EgressClient::send`]; [`EgressError::Unasked`] with [`Way::Asking`] only.
+    /// As [`EgressClient::send`]; [`EgressError::ReverifyFirst`] with [`Route::Reverify`] only.
     pub async fn send_to(
         &self,
         target: &Target,
         request: Request<Full<Bytes>>,
         limit: ReadLimit,
-        way: Way,
+        route: Route,
         reached: &mut Option<IpAddr>,
     ) -> Result<Answer, EgressError> {
-        self.exchange(target, request, limit, (way, &mut Unmeasured), reached).await
+        self.exchange(target, request, Exchange { limit, route, memory: &mut Unlimited, reached }).await
     }
 
-    /// Sends a request to the address that the question is for, over a connection of its own. What becomes of it the caller
-    /// has to tell the question.
-    ///
-    /// # Errors
-    /// As [`EgressClient::send`].
-    pub async fn ask(
+    /// Sends a re-verification to its address, over a connection of its own.
+    pub(super) async fn send_reverification(
         &self,
-        question: &mut Question,
+        reverification: &mut Reverification,
         request: Request<Full<Bytes>>,
         limit: ReadLimit,
     ) -> Result<Answer, EgressError> {
         let target = Target::of(request.uri())?;
         let (deadline, request) = self.begin(&target, request, limit);
-        question.weighs(request.uri().path_and_query().map_or(0, |target| target.as_str().len()));
-        let sent = self.pool.ask(&target, request, question.address(), deadline).await;
-        let (answer, _) = self.read(sent, limit, &mut Unmeasured, deadline).await?;
+        reverification.weighs(request.uri().path_and_query().map_or(0, |target| target.as_str().len()));
+        let sent = self.pool.reverify(&target, request, reverification.address(), deadline).await;
+        let (answer, _) = self.read(sent, limit, &mut Unlimited, deadline).await?;
         Ok(answer)
     }
 
@@ -240,13 +241,12 @@ impl EgressClient {
         &self,
         target: &Target,
         request: Request<Full<Bytes>>,
-        limit: ReadLimit,
-        (way, room): (Way, &mut impl Room),
-        reached: &mut Option<IpAddr>,
+        exchange: Exchange<'_, impl BodyMemory>,
     ) -> Result<Answer, EgressError> {
+        let Exchange { limit, route, memory, reached } = exchange;
         let (deadline, request) = self.begin(target, request, limit);
-        let sent = self.pool.send(target, request, way, deadline, reached).await;
-        let (answer, connection) = self.read(sent, limit, room, deadline).await?;
+        let sent = self.pool.send(target, request, route, deadline, reached).await;
+        let (answer, connection) = self.read(sent, limit, memory, deadline).await?;
         if let Some(connection) = connection {
             self.pool.put(target, connection, &answer.headers);
         }
@@ -267,19 +267,19 @@ impl EgressClient {
         (Instant::now() + self.total, request)
     }
 
-    /// Reads the answer, and gives back the connection if that was read to its end.
+    /// Reads the answer, and returns the connection if the answer was read to its end.
     async fn read(
         &self,
         sent: Result<(Response<Incoming>, Connection), Failed>,
         limit: ReadLimit,
-        room: &mut impl Room,
+        memory: &mut impl BodyMemory,
         deadline: Instant,
     ) -> Result<(Answer, Option<Connection>), EgressError> {
         let late = |_| EgressError::Timeout(self.total);
         let (response, mut connection) = sent.map_err(|failed| match failed {
-            Failed::Late => EgressError::Timeout(self.total),
-            Failed::Unasked(question) => EgressError::Unasked(question),
-            Failed::Broken(error) => self.name_cause(&error),
+            Failed::TimedOut => EgressError::Timeout(self.total),
+            Failed::ReverifyFirst(reverification) => EgressError::ReverifyFirst(reverification),
+            Failed::Error(error) => self.name_cause(&error),
         })?;
         let (head, mut body) = response.into_parts();
         let peer = connection.peer();
@@ -293,7 +293,7 @@ impl EgressClient {
             }
             _ if coding(&head.headers).is_some() => return Err(EgressError::Compressed),
             ReadLimit::Keep(most) => {
-                (timeout_at(deadline, collect(&mut body, most, room)).await.map_err(late)??, true)
+                (timeout_at(deadline, collect(&mut body, most, memory)).await.map_err(late)??, true)
             }
             ReadLimit::First(most) => {
                 let kept = timeout_at(deadline, beginning(&mut body, most)).await.map_err(late)??;
@@ -304,16 +304,16 @@ impl EgressClient {
         Ok((answer, read_to_its_end.then_some(connection)))
     }
 
-    fn name_cause(&self, error: &Broken) -> EgressError {
+    fn name_cause(&self, error: &BoxError) -> EgressError {
         let cause = name_cause(error.as_ref());
-        if matches!(cause, EgressError::Exhausted) {
+        if matches!(cause, EgressError::NoFileDescriptors) {
             self.pool.shrink();
         }
         cause
     }
 }
 
-/// The status is known and the body means nothing, so trouble while reading it means nothing either. Tells whether it ended.
+/// Reads and drops the body, since only the status matters; so errors do not matter either. Returns whether it ended.
 async fn discard(body: &mut Incoming, most: usize) -> bool {
     let mut seen = 0;
     while seen <= most {
@@ -326,13 +326,17 @@ async fn discard(body: &mut Incoming, most: usize) -> bool {
     false
 }
 
-/// What a body is coded with, where that is not `identity`.
+/// The `Content-Encoding`, if it is not `identity`.
 pub(crate) fn coding(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     codings.find(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-async fn collect(body: &mut Incoming, most: usize, room: &mut impl Room) -> Result<Bytes, EgressError> {
+async fn collect(
+    body: &mut Incoming,
+    most: usize,
+    memory: &mut impl BodyMemory,
+) -> Result<Bytes, EgressError> {
     let mut kept = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| EgressError::Network(short(error.to_string())))?;
@@ -340,8 +344,8 @@ async fn collect(body: &mut Incoming, most: usize, room: &mut impl Room) -> Resu
             if kept.len() + data.len() > most {
                 return Err(EgressError::TooLarge(most));
             }
-            if !room.hold(kept.len() + data.len()).await {
-                return Err(EgressError::NoRoom);
+            if !memory.reserve(kept.len() + data.len()).await {
+                return Err(EgressError::BodyMemoryFull);
             }
             kept.extend_from_slice(&data);
         }
@@ -370,22 +374,22 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
         match current.downcast_ref::<ConnectError>() {
             Some(ConnectError::Forbidden(forbidden)) => return forbidden.clone().into(),
             Some(found @ ConnectError::Dns { .. }) => return EgressError::Dns(short(found.to_string())),
-            Some(ConnectError::Crowded(wait)) => return EgressError::Crowded(*wait),
+            Some(ConnectError::RateLimited(wait)) => return EgressError::RateLimited(*wait),
             Some(ConnectError::Unconfirmed(why)) => return EgressError::Unconfirmed(*why),
             Some(ConnectError::Timeout(limit)) => return EgressError::Timeout(*limit),
-            Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::Exhausted,
+            Some(ConnectError::Io(error)) if is_exhaustion(error) => return EgressError::NoFileDescriptors,
             Some(ConnectError::Io(error)) if is_ours(error) => {
-                return EgressError::NoWay(short(error.to_string()));
+                return EgressError::NoRoute(short(error.to_string()));
             }
-            Some(ConnectError::Unasked | ConnectError::Io(_)) | None => {}
+            Some(ConnectError::ReverifyFirst | ConnectError::Io(_)) | None => {}
         }
         innermost = current.to_string();
         cause = current.source();
     }
-    // Of what did not go out the client says that it was cancelled, or that there was no connection any more.
+    // hyper calls a request that was not sent cancelled, or its connection closed.
     let was_sent = error.downcast_ref::<hyper::Error>().is_some_and(|e| !e.is_canceled() && !e.is_closed());
     let innermost = short(innermost);
-    if was_sent { EgressError::Cut(innermost) } else { EgressError::Network(innermost) }
+    if was_sent { EgressError::Interrupted(innermost) } else { EgressError::Network(innermost) }
 }
 
 /// A cause of bounded length.
@@ -498,7 +502,7 @@ mod tests {
         let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 0\r\n\r\n", "X: y\r\n".repeat(HEAD_FIELDS));
         for answer in [long, many] {
             let answer = send(answer, ReadLimit::Discard(0)).await;
-            assert!(matches!(answer, Err(EgressError::Cut(_))), "{answer:?}");
+            assert!(matches!(answer, Err(EgressError::Interrupted(_))), "{answer:?}");
         }
     }
 
@@ -521,7 +525,7 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
         });
-        assert!(matches!(cut, Err(EgressError::Cut(_))), "{cut:?}");
+        assert!(matches!(cut, Err(EgressError::Interrupted(_))), "{cut:?}");
         drop(listener);
         let away = ask().await;
         assert!(matches!(away, Err(EgressError::Network(_))), "{away:?}");
@@ -534,12 +538,12 @@ mod tests {
         let url: Uri = format!("http://{address}/").parse().unwrap();
         let (client, target, mut reached) = (client(), Target::of(&url).unwrap(), None);
         let request = Request::post(&url).body(Full::default()).unwrap();
-        let ask = client.send_to(&target, request, ReadLimit::Discard(0), Way::Plain, &mut reached);
+        let ask = client.send_to(&target, request, ReadLimit::Discard(0), Route::Any, &mut reached);
         let (cut, ()) = tokio::join!(ask, async {
             let (mut stream, _) = listener.accept().await.unwrap();
             assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
         });
-        assert!(matches!(cut, Err(EgressError::Cut(_))), "{cut:?}");
+        assert!(matches!(cut, Err(EgressError::Interrupted(_))), "{cut:?}");
         assert_eq!(reached, Some(address.ip()));
     }
 
@@ -547,8 +551,8 @@ mod tests {
     async fn b33_strangers_make_the_hub_connect_to_one_network_so_often_whatever_the_addresses() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
         let known = EgressClient::new(guard.clone(), Duration::from_secs(1), Duration::from_secs(2), 1);
-        let crowds = Crowds::with("1/h, burst 2".parse().unwrap());
-        let strangers = known.counting(&guard, 1, crowds);
+        let network_limit = NetworkLimit::with("1/h, burst 2".parse().unwrap());
+        let strangers = known.limiting_networks(network_limit);
         let ask = async |client: &EgressClient, address: &str| {
             let listener = TcpListener::bind((address, 0)).await.unwrap();
             let request = Request::get(format!("http://{}/", listener.local_addr().unwrap()));
@@ -559,11 +563,12 @@ mod tests {
                 .unwrap_err()
         };
         // Whoever hangs up at once may do so before the request is sent.
-        let was_tried = |error: &EgressError| matches!(error, EgressError::Network(_) | EgressError::Cut(_));
+        let was_tried =
+            |error: &EgressError| matches!(error, EgressError::Network(_) | EgressError::Interrupted(_));
         for address in ["127.0.0.1", "127.0.0.2"] {
             assert!(was_tried(&ask(&strangers, address).await));
         }
-        assert!(matches!(ask(&strangers, "127.0.0.3").await, EgressError::Crowded(_)));
+        assert!(matches!(ask(&strangers, "127.0.0.3").await, EgressError::RateLimited(_)));
         assert!(was_tried(&ask(&strangers, "127.0.1.1").await), "another network");
         assert!(was_tried(&ask(&known, "127.0.0.3").await), "others are not counted with them");
     }

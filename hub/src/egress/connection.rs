@@ -1,5 +1,5 @@
-//! A connection: over HTTP/1.1 for one request after the other, over HTTP/2 for many at once; and what those count for where
-//! nobody has confirmed.
+//! A connection: over HTTP/1.1 for one request after the other, over HTTP/2 for many at once. It also counts requests to an
+//! unconfirmed address.
 
 use std::error::Error as StdError;
 use std::io;
@@ -23,85 +23,85 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::confirmed::{Admitted, HeldBack, Question, Unconfirmed};
-use super::connector::Way;
-use super::gathered::Gathered;
+use super::coalesced::Coalesced;
+use super::connector::Route;
+use super::rebinding::{Blocked, CountedRequest, Reverification, UnconfirmedAddress};
 
-/// What a peer may send over HTTP/2 before it is read: of one answer, and over a connection.
+/// Bytes that a peer may send over HTTP/2 before they are read: of one answer, and over a connection.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
 /// HTTP/2 where a peer offers it with TLS, else HTTP/1.1.
 #[derive(Clone, Debug)]
 pub(super) struct Protocols {
-    one: http1::Builder,
+    http1: http1::Builder,
     head_bytes: u32,
 }
 
-/// A connection that nobody else uses now, or one's own share of an HTTP/2 connection.
+/// A connection that nobody else uses now, or one handle of a shared HTTP/2 connection.
 pub(super) struct Connection {
     sender: Sender,
-    /// Whom it leads to.
+    /// The address at the other end.
     peer: IpAddr,
-    /// What has to be kept to there.
-    unconfirmed: Option<Arc<Unconfirmed>>,
-    /// The request under way, where it counts there.
-    admitted: Option<Admitted>,
+    /// Its limit, if it is unconfirmed.
+    unconfirmed: Option<Arc<UnconfirmedAddress>>,
+    /// The request under way, if the limit counts it.
+    counted: Option<CountedRequest>,
 }
 
 enum Sender {
-    One { sender: http1::SendRequest<Full<Bytes>>, _counted: Counted },
-    Many { sender: http2::SendRequest<Full<Bytes>>, tasks: Arc<Tasks> },
+    Http1 { sender: http1::SendRequest<Full<Bytes>>, _open: OpenCount },
+    Http2 { sender: http2::SendRequest<Full<Bytes>>, tasks: Arc<Tasks> },
 }
 
-/// What an HTTP/2 connection needs done, as long as somebody shares it: a peer that opens no stream and reads nothing would keep a
-/// connection for ever that nobody counts any more.
+/// The tasks of an HTTP/2 connection. They end with its last handle: else a peer that opens no stream and reads nothing could
+/// keep a connection for ever that is no longer counted.
 #[derive(Debug)]
 struct Tasks {
     under_way: Mutex<JoinSet<()>>,
-    _counted: Counted,
+    _open: OpenCount,
 }
 
-/// Begins them.
+/// Spawns these tasks.
 #[derive(Clone, Debug)]
-struct Begins(Weak<Tasks>);
+struct TaskSpawner(Weak<Tasks>);
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// Not in time.
-    Late,
-    /// The address has to be asked this first.
-    Unasked(Question),
+    TimedOut,
+    /// The address is unconfirmed.
+    ReverifyFirst(Reverification),
     /// The connector's own error, or hyper's.
-    Broken(Broken),
+    Error(BoxError),
 }
 
-pub(super) type Broken = Box<dyn StdError + Send + Sync>;
+pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Failed {
     fn from(error: E) -> Self {
-        Self::Broken(error.into())
+        Self::Error(error.into())
     }
 }
 
 impl Protocols {
     /// For answers whose head has at most so many bytes, and so many fields (in HTTP/2 the bytes bound these too).
     pub(super) fn new(head_bytes: usize, head_fields: usize) -> Self {
-        let mut one = http1::Builder::new();
-        one.max_buf_size(head_bytes).max_headers(head_fields);
-        Self { one, head_bytes: u32::try_from(head_bytes).unwrap_or(u32::MAX) }
+        let mut http1 = http1::Builder::new();
+        http1.max_buf_size(head_bytes).max_headers(head_fields);
+        Self { http1, head_bytes: u32::try_from(head_bytes).unwrap_or(u32::MAX) }
     }
 
-    fn many(&self, tasks: &Arc<Tasks>) -> http2::Builder<Begins> {
-        let mut many = http2::Builder::new(Begins(Arc::downgrade(tasks)));
-        many.max_header_list_size(self.head_bytes)
+    fn http2(&self, tasks: &Arc<Tasks>) -> http2::Builder<TaskSpawner> {
+        let mut http2 = http2::Builder::new(TaskSpawner(Arc::downgrade(tasks)));
+        http2
+            .max_header_list_size(self.head_bytes)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        many
+        http2
     }
 
-    /// The same trust, offering both.
+    /// This TLS configuration, offering both protocols.
     pub(super) fn offered(mut tls: ClientConfig) -> ClientConfig {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         tls
@@ -109,8 +109,8 @@ impl Protocols {
 }
 
 impl Tasks {
-    fn new(counted: Counted) -> Self {
-        Self { under_way: Mutex::default(), _counted: counted }
+    fn new(open_count: OpenCount) -> Self {
+        Self { under_way: Mutex::default(), _open: open_count }
     }
 
     fn begin(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -121,7 +121,7 @@ impl Tasks {
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begins {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for TaskSpawner {
     fn execute(&self, task: F) {
         if let Some(tasks) = self.0.upgrade() {
             tasks.begin(task);
@@ -133,38 +133,38 @@ impl Sender {
     async fn over(
         stream: MaybeHttpsStream<TokioIo<TcpStream>>,
         by: &Protocols,
-        counted: Counted,
-    ) -> Result<Self, Broken> {
+        open_count: OpenCount,
+    ) -> Result<Self, BoxError> {
         if has_agreed_on_http2(&stream) {
-            return Self::many(stream, by, counted).await;
+            return Self::http2(stream, by, open_count).await;
         }
-        let (sender, connection) = by.one.handshake(Gathered(stream)).await?;
-        // How a connection ends is told to whoever waits for an answer over it.
+        let (sender, connection) = by.http1.handshake(Coalesced(stream)).await?;
+        // Requests under way get the error with which a connection ends.
         tokio::spawn(async move { drop(connection.await) });
-        Ok(Self::One { sender, _counted: counted })
+        Ok(Self::Http1 { sender, _open: open_count })
     }
 
-    async fn many<S: Read + Write + Unpin + Send + 'static>(
+    async fn http2<S: Read + Write + Unpin + Send + 'static>(
         stream: S,
         by: &Protocols,
-        counted: Counted,
-    ) -> Result<Self, Broken> {
-        let tasks = Arc::new(Tasks::new(counted));
-        let (sender, connection) = by.many(&tasks).handshake(stream).await.map_err(io::Error::other)?;
+        open_count: OpenCount,
+    ) -> Result<Self, BoxError> {
+        let tasks = Arc::new(Tasks::new(open_count));
+        let (sender, connection) = by.http2(&tasks).handshake(stream).await.map_err(io::Error::other)?;
         tasks.begin(async move { drop(connection.await) });
-        Ok(Self::Many { sender, tasks })
+        Ok(Self::Http2 { sender, tasks })
     }
 
     fn is_closed(&self) -> bool {
         match self {
-            Self::One { sender, .. } => sender.is_closed(),
-            Self::Many { sender, .. } => sender.is_closed(),
+            Self::Http1 { sender, .. } => sender.is_closed(),
+            Self::Http2 { sender, .. } => sender.is_closed(),
         }
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unsent> {
         match self {
-            Self::One { sender, .. } => {
+            Self::Http1 { sender, .. } => {
                 if sender.ready().await.is_err() {
                     return Err(Unsent::Returned(Box::new(request)));
                 }
@@ -173,7 +173,7 @@ impl Sender {
                     None => Unsent::Failed(failed.into_error().into()),
                 })
             }
-            Self::Many { sender, .. } => {
+            Self::Http2 { sender, .. } => {
                 let sent = absolute(request.clone()).map_err(|error| Unsent::Failed(error.into()))?;
                 match sender.send_request(sent).await {
                     Ok(response) => Ok(response),
@@ -186,56 +186,56 @@ impl Sender {
 }
 
 impl Connection {
-    /// One over this stream.
+    /// A connection over this stream.
     pub(super) async fn over(
         stream: MaybeHttpsStream<TokioIo<TcpStream>>,
         by: &Protocols,
-        counted: Counted,
-    ) -> Result<Self, Broken> {
+        open_count: OpenCount,
+    ) -> Result<Self, BoxError> {
         let peer = peer(&stream)?;
-        let sender = Sender::over(stream, by, counted).await?;
-        Ok(Self { sender, peer, unconfirmed: None, admitted: None })
+        let sender = Sender::over(stream, by, open_count).await?;
+        Ok(Self { sender, peer, unconfirmed: None, counted: None })
     }
 
-    /// One that many share, over a stream whose peer is taken to have agreed on HTTP/2.
+    /// An HTTP/2 connection over a stream without TLS.
     #[cfg(test)]
-    pub(super) async fn shared(stream: TcpStream, by: &Protocols, counted: Counted) -> Self {
+    pub(super) async fn shared(stream: TcpStream, by: &Protocols, open_count: OpenCount) -> Self {
         let peer = stream.peer_addr().unwrap().ip();
-        let sender = Sender::many(TokioIo::new(stream), by, counted).await.unwrap();
-        Self { sender, peer, unconfirmed: None, admitted: None }
+        let sender = Sender::http2(TokioIo::new(stream), by, open_count).await.unwrap();
+        Self { sender, peer, unconfirmed: None, counted: None }
     }
 
-    /// Another share of it, if it takes many requests at once.
+    /// Another handle, if it takes many requests at once.
     pub(super) fn share(&self) -> Option<Self> {
-        let Sender::Many { sender, tasks } = &self.sender else { return None };
+        let Sender::Http2 { sender, tasks } = &self.sender else { return None };
         Some(Self {
-            sender: Sender::Many { sender: sender.clone(), tasks: Arc::clone(tasks) },
+            sender: Sender::Http2 { sender: sender.clone(), tasks: Arc::clone(tasks) },
             peer: self.peer,
             unconfirmed: self.unconfirmed.clone(),
-            admitted: None,
+            counted: None,
         })
     }
 
-    /// Whether nobody else has a share of it, and it would close with this one.
+    /// Whether this is the last handle, so that the connection would close with it.
     pub(super) fn is_unused(&self) -> bool {
         match &self.sender {
-            Sender::One { .. } => true,
-            Sender::Many { tasks, .. } => Arc::strong_count(tasks) == 1,
+            Sender::Http1 { .. } => true,
+            Sender::Http2 { tasks, .. } => Arc::strong_count(tasks) == 1,
         }
     }
 
-    /// Whether both are shares of one.
+    /// Whether both are handles of one HTTP/2 connection.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.sender, &other.sender) {
-            (Sender::Many { tasks, .. }, Sender::Many { tasks: others, .. }) => Arc::ptr_eq(tasks, others),
+            (Sender::Http2 { tasks, .. }, Sender::Http2 { tasks: others, .. }) => Arc::ptr_eq(tasks, others),
             _ => false,
         }
     }
 
-    /// The same for the request for which this was taken into account.
-    pub(super) fn heeding(self, admitted: Option<Admitted>) -> Self {
-        let unconfirmed = admitted.as_ref().map(|admitted| Arc::clone(admitted.to()));
-        Self { unconfirmed, admitted, ..self }
+    /// This connection for a request that was counted.
+    pub(super) fn with_counted(self, counted: Option<CountedRequest>) -> Self {
+        let unconfirmed = counted.as_ref().map(|counted| Arc::clone(counted.to()));
+        Self { unconfirmed, counted, ..self }
     }
 
     /// Whether nothing can be sent over it any more.
@@ -247,18 +247,18 @@ impl Connection {
         self.peer
     }
 
-    /// Where it leads, unless nobody has confirmed there.
+    /// The address at the other end, unless it is unconfirmed.
     pub(super) fn confirmed_peer(&self) -> Option<IpAddr> {
-        let may = self.unconfirmed.as_ref().is_none_or(|there| there.has_confirmed());
-        may.then_some(self.peer)
+        let is_confirmed = self.unconfirmed.as_ref().is_none_or(|address| address.has_confirmed());
+        is_confirmed.then_some(self.peer)
     }
 
-    /// Notes whether what was sent was taken. What came to nothing was not.
-    pub(super) fn answered(&mut self, taken: bool) {
-        if let Some(admitted) = self.admitted.take()
-            && !taken
+    /// Takes note whether the request was accepted. One that failed was not.
+    pub(super) fn answered(&mut self, accepted: bool) {
+        if let Some(counted) = self.counted.take()
+            && !accepted
         {
-            admitted.refused();
+            counted.refused();
         }
     }
 
@@ -277,15 +277,15 @@ impl Connection {
         })
     }
 
-    /// Sends the request, if the connection turns out to stand yet.
+    /// Sends the request over a reused connection, which may be closed by now.
     pub(super) async fn try_send(
         &mut self,
         request: Request<Full<Bytes>>,
         deadline: Instant,
     ) -> Result<Response<Incoming>, Unsent> {
-        self.attempt(request, deadline).await.inspect_err(|unsent| match (unsent, self.admitted.take()) {
-            (Unsent::Returned(_), Some(admitted)) => admitted.undo(),
-            (Unsent::Failed(_), Some(admitted)) => admitted.refused(),
+        self.attempt(request, deadline).await.inspect_err(|unsent| match (unsent, self.counted.take()) {
+            (Unsent::Returned(_), Some(counted)) => counted.undo(),
+            (Unsent::Failed(_), Some(counted)) => counted.refused(),
             (_, None) => {}
         })
     }
@@ -296,38 +296,40 @@ impl Connection {
         deadline: Instant,
     ) -> Result<Response<Incoming>, Unsent> {
         let sent = timeout_at(deadline, self.sender.send(request)).await;
-        sent.unwrap_or(Err(Unsent::Failed(Failed::Late)))
+        sent.unwrap_or(Err(Unsent::Failed(Failed::TimedOut)))
     }
 
-    /// Takes into account that the request is sent over it, or says why it is not.
-    pub(super) fn admit(&mut self, bytes: usize, way: Way) -> Result<Result<(), HeldBack>, Failed> {
-        let Some(unconfirmed) = self.unconfirmed.as_ref().filter(|there| !there.has_confirmed()) else {
-            return Ok(Ok(()));
-        };
-        let passed = unconfirmed.pass(bytes, way.about()).map_err(Failed::Unasked)?;
-        Ok(passed.map(|admitted| self.admitted = Some(admitted)))
+    /// Counts a request that is to be sent over it.
+    ///
+    /// # Errors
+    /// Why it may not be sent.
+    pub(super) fn admit(&mut self, bytes: usize, route: Route) -> Result<(), Blocked> {
+        if let Some(unconfirmed) = self.unconfirmed.as_ref().filter(|address| !address.has_confirmed()) {
+            self.counted = Some(unconfirmed.admit(bytes, route.subscription())?);
+        }
+        Ok(())
     }
 }
 
-/// Why a connection that stood has brought no answer.
+/// Why a reused connection brought no answer.
 pub(super) enum Unsent {
     /// It was closed before anything was done with the request.
     Returned(Box<Request<Full<Bytes>>>),
     Failed(Failed),
 }
 
-/// One of the connections that are counted as open.
+/// Counts a connection as open until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<AtomicUsize>);
+pub(super) struct OpenCount(Arc<AtomicUsize>);
 
-impl Counted {
+impl OpenCount {
     pub(super) fn new(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(open))
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -342,7 +344,7 @@ fn peer(stream: &MaybeHttpsStream<TokioIo<TcpStream>>) -> io::Result<IpAddr> {
     Ok(stream.inner().peer_addr()?.ip())
 }
 
-/// What the two sides have agreed on within TLS.
+/// The protocol that both sides agreed on within TLS.
 fn has_agreed_on_http2(stream: &MaybeHttpsStream<TokioIo<TcpStream>>) -> bool {
     match stream {
         MaybeHttpsStream::Http(_) => false,
@@ -350,7 +352,7 @@ fn has_agreed_on_http2(stream: &MaybeHttpsStream<TokioIo<TcpStream>>) -> bool {
     }
 }
 
-/// The request as HTTP/2 wants it: what `Host` says stands in the target.
+/// The request as HTTP/2 has it: the target contains what `Host` says.
 fn absolute(mut request: Request<Full<Bytes>>) -> Result<Request<Full<Bytes>>, http::Error> {
     let host = request.headers_mut().remove(HOST);
     let mut parts = std::mem::take(request.uri_mut()).into_parts();
@@ -362,10 +364,10 @@ fn absolute(mut request: Request<Full<Bytes>>) -> Result<Request<Full<Bytes>>, h
 
 /// Whether the peer says that it has not touched the request (RFC 9113, 8.7), or never had it.
 fn was_not_processed(error: &hyper::Error) -> bool {
-    let told = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
-    let refused = told.filter(|told| told.is_remote()).is_some_and(|told| match told.reason() {
-        Some(Reason::REFUSED_STREAM) => told.is_reset(),
-        Some(Reason::NO_ERROR) => told.is_go_away(),
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    let refused = cause.filter(|cause| cause.is_remote()).is_some_and(|cause| match cause.reason() {
+        Some(Reason::REFUSED_STREAM) => cause.is_reset(),
+        Some(Reason::NO_ERROR) => cause.is_go_away(),
         _ => false,
     });
     refused || error.is_canceled()
@@ -381,8 +383,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_shared_connection_needs_done_ends_with_its_last_share() {
-        let tasks = Arc::new(Tasks::new(Counted::new(&Arc::default())));
-        let begins = Begins(Arc::downgrade(&tasks));
+        let tasks = Arc::new(Tasks::new(OpenCount::new(&Arc::default())));
+        let begins = TaskSpawner(Arc::downgrade(&tasks));
         let (held, ended) = oneshot::channel::<()>();
         begins.execute(async move {
             let _held = held;

@@ -16,134 +16,133 @@ use tokio::time::{Instant, timeout};
 use tower_service::Service;
 use url::Host;
 
-use super::confirmed::{Admitted, Confirmed, HeldBack, Question, Unconfirmed};
-use super::crowds::Crowds;
 use super::guard::{Forbidden, Guard, PublicAddress};
+use super::network_limit::NetworkLimit;
+use super::rebinding::{Blocked, ConfirmedAddresses, CountedRequest, Reverification, Withheld};
 use super::resolver::Unresolved;
 
 /// Addresses of one name that are tried. A name may list hundreds, each of them somebody who did not ask for it.
 const TRIED: usize = 4;
 
-/// A TCP connector that the guard stands in front of.
+/// A TCP connector behind the address guard.
 #[derive(Clone, Debug)]
 pub(super) struct GuardedConnector {
     guard: Guard,
     connect_timeout: Duration,
-    crowds: Option<Crowds>,
-    confirmed: Option<Confirmed>,
-    load: Load,
+    network_limit: Option<NetworkLimit>,
+    confirmed: Option<ConfirmedAddresses>,
+    purpose: Purpose,
 }
 
-/// Which of the addresses that a name has a request goes to.
+/// Which of a name's addresses a request goes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
-    /// Any, for the subscription with this number. One that has not confirmed under this name and was not asked of late is sent
-    /// nothing: it has to be asked first.
-    Asking(u64),
-    /// Any, and nobody has to be asked.
+pub enum Route {
+    /// Any address. An unconfirmed one is re-verified first, for the subscription with this number.
+    Reverify(u64),
+    /// Any address, without re-verification.
     #[default]
-    Plain,
-    /// This one.
-    To(IpAddr),
+    Any,
+    /// This address.
+    Pinned(IpAddr),
 }
 
-impl Way {
-    /// The subscription about which an address may have to be asked first.
-    pub(super) fn about(self) -> Option<u64> {
+impl Route {
+    /// The subscription for which an address may have to be re-verified first.
+    pub(super) fn subscription(self) -> Option<u64> {
         match self {
-            Self::Asking(about) => Some(about),
-            Self::Plain | Self::To(_) => None,
+            Self::Reverify(subscription) => Some(subscription),
+            Self::Any | Self::Pinned(_) => None,
         }
     }
 }
 
 /// What a connection is made for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Load {
-    /// What the request has the hub send.
+pub(super) struct Purpose {
+    /// Bytes of the request.
     bytes: usize,
-    way: Way,
-    /// It is a question, which was taken into account before.
-    is_question: bool,
-    counted: Arc<Mutex<Counted>>,
+    route: Route,
+    /// It is a re-verification, which was counted before.
+    is_reverification: bool,
+    reserved: Arc<Mutex<Reserved>>,
 }
 
-/// What was taken into account for a connection.
+/// What came of the limit for unconfirmed addresses.
 #[derive(Debug, Default)]
-struct Counted {
-    admitted: Option<Admitted>,
-    question: Option<Question>,
+struct Reserved {
+    request: Option<CountedRequest>,
+    reverification: Option<Reverification>,
 }
 
-impl Load {
-    pub(super) fn new(bytes: usize, way: Way) -> Self {
-        Self { bytes, way, ..Self::default() }
+impl Purpose {
+    pub(super) fn request(bytes: usize, route: Route) -> Self {
+        Self { bytes, route, ..Self::default() }
     }
 
-    /// A question for this address.
-    pub(super) fn question(address: IpAddr) -> Self {
-        Self { way: Way::To(address), is_question: true, ..Self::default() }
+    /// A re-verification of this address.
+    pub(super) fn reverification(address: IpAddr) -> Self {
+        Self { route: Route::Pinned(address), is_reverification: true, ..Self::default() }
     }
 
-    /// What was taken into account for the request, if anything.
-    pub(super) fn take(&self) -> Option<Admitted> {
-        self.counted().admitted.take()
+    /// The request, if it was counted.
+    pub(super) fn take_request(&self) -> Option<CountedRequest> {
+        self.reserved().request.take()
     }
 
-    /// What has to be asked first, if anything.
-    pub(super) fn take_question(&self) -> Option<Question> {
-        self.counted().question.take()
+    /// The re-verification that has to come first, if any.
+    pub(super) fn take_reverification(&self) -> Option<Reverification> {
+        self.reserved().reverification.take()
     }
 
-    /// The connection came to nothing for no reason of this side.
+    /// The connection failed for a reason that is not the hub's.
     pub(super) fn refused(&self) {
-        if let Some(admitted) = self.take() {
-            admitted.refused();
+        if let Some(request) = self.take_request() {
+            request.refused();
         }
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reserved(&self) -> MutexGuard<'_, Reserved> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Why no connection came about.
+/// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
-    #[error("the name {host} could not be resolved: {reason}")]
+    #[error("DNS: {host} cannot be resolved: {reason}")]
     Dns { host: String, reason: Unresolved },
     #[error("no connection within {0:?}")]
     Timeout(Duration),
-    #[error("this network has been asked too often of late")]
-    Crowded(Duration),
-    #[error("nobody has confirmed there under this name: {0}")]
-    Unconfirmed(HeldBack),
-    #[error("nobody was asked there whether it wants what is sent under this name")]
-    Unasked,
+    #[error("rate limit for connections to this network; retry in {0:?}")]
+    RateLimited(Duration),
+    #[error("unconfirmed address: {0}")]
+    Unconfirmed(Withheld),
+    #[error("unconfirmed address: it has to be re-verified first")]
+    ReverifyFirst,
     #[error("no connection: {0}")]
     Io(#[from] io::Error),
 }
 
 impl GuardedConnector {
     pub(super) fn new(guard: Guard, connect_timeout: Duration) -> Self {
-        Self { guard, connect_timeout, crowds: None, confirmed: None, load: Load::default() }
+        Self { guard, connect_timeout, network_limit: None, confirmed: None, purpose: Purpose::default() }
     }
 
-    /// The same, counting by network.
-    pub(super) fn counting(self, crowds: Crowds) -> Self {
-        Self { crowds: Some(crowds), ..self }
+    /// Limits connections per network.
+    pub(super) fn limiting_networks(self, network_limit: NetworkLimit) -> Self {
+        Self { network_limit: Some(network_limit), ..self }
     }
 
-    /// The same, sending little to where nobody has confirmed.
-    pub(super) fn heeding(self, confirmed: Confirmed) -> Self {
+    /// Limits requests to unconfirmed addresses.
+    pub(super) fn limiting_unconfirmed(self, confirmed: ConfirmedAddresses) -> Self {
         Self { confirmed: Some(confirmed), ..self }
     }
 
-    /// The same for one request.
-    pub(super) fn carrying(self, load: Load) -> Self {
-        Self { load, ..self }
+    /// Connects for this purpose.
+    pub(super) fn with_purpose(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<TcpStream>, ConnectError> {
@@ -161,8 +160,8 @@ impl GuardedConnector {
         vetted.first().map(|address| address.network())
     }
 
-    /// One forbidden answer condemns the name: a mixed answer is how rebinding begins. An address, however it is spelled, is
-    /// never asked about.
+    /// One forbidden address forbids the name: a mixed answer is how DNS rebinding begins. An address in the URL, however it is
+    /// spelled, is never looked up.
     async fn resolve(&self, uri: &Uri) -> Result<Vec<PublicAddress>, ConnectError> {
         let authority = uri.authority().ok_or(Forbidden::Host)?;
         if authority.as_str().contains('@') {
@@ -170,25 +169,25 @@ impl GuardedConnector {
         }
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         self.guard.check_port(port)?;
-        let found = match (Host::parse(authority.host()).map_err(|_| Forbidden::Host)?, self.load.way) {
+        let found = match (Host::parse(authority.host()).map_err(|_| Forbidden::Host)?, self.purpose.route) {
             (Host::Ipv4(ip), _) => vec![IpAddr::V4(ip)],
             (Host::Ipv6(ip), _) => vec![IpAddr::V6(ip)],
-            (Host::Domain(_), Way::To(address)) => vec![address],
-            (Host::Domain(name), Way::Asking(_) | Way::Plain) => self.ask(&name).await?,
+            (Host::Domain(_), Route::Pinned(address)) => vec![address],
+            (Host::Domain(name), Route::Reverify(_) | Route::Any) => self.look_up(&name).await?,
         };
         let vetted = found.into_iter().map(|ip| self.guard.check(SocketAddr::new(ip, port)));
         Ok(vetted.collect::<Result<Vec<_>, _>>()?)
     }
 
-    /// Each address counts that is tried: a name may have one of a stranger's own in front of those of somebody else.
-    fn admit(&self, address: &PublicAddress) -> Result<(), ConnectError> {
-        match &self.crowds {
-            Some(crowds) => crowds.admit(address.network()).map_err(ConnectError::Crowded),
+    /// Every address that is tried counts: a name may list one of its owner's before those of a victim.
+    fn count_connection(&self, address: &PublicAddress) -> Result<(), ConnectError> {
+        match &self.network_limit {
+            Some(network_limit) => network_limit.admit(address.network()).map_err(ConnectError::RateLimited),
             None => Ok(()),
         }
     }
 
-    async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, ConnectError> {
+    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, ConnectError> {
         let found = self.guard.resolver().addresses(name).await;
         found.map_err(|reason| match shortage() {
             Some(shortage) => ConnectError::Io(shortage),
@@ -196,8 +195,8 @@ impl GuardedConnector {
         })
     }
 
-    /// Where the name has confirmed goes first. Each address has its share of the time that is left, so that one which says
-    /// nothing does not hide one that is well; nor does one that may be sent nothing now.
+    /// Tries confirmed addresses first. Each address has its share of the time that is left, so that one which does not answer
+    /// does not hide a good one; nor does one to which nothing may be sent now.
     async fn dial(
         &self,
         host: &str,
@@ -207,14 +206,22 @@ impl GuardedConnector {
         // Names are compared as the URL standard writes them.
         let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
         let tried = self.chosen(&host, addresses);
-        let (mut last, mut held_back) = (None, None::<HeldBack>);
+        let (mut last, mut withheld) = (None, None::<Withheld>);
         for ((unconfirmed, address), left) in tried.iter().zip((1..=tried.len()).rev()) {
-            self.admit(address)?;
-            if let Some(confirmed) = unconfirmed
-                && let Err(why) = self.admit_elsewhere(&confirmed.elsewhere(&host, address.socket().ip()))?
-            {
-                held_back = Some(held_back.map_or(why, |first| first.min(why)));
-                continue;
+            self.count_connection(address)?;
+            if let Some(confirmed) = unconfirmed {
+                let unconfirmed = confirmed.unconfirmed(&host, address.socket().ip());
+                match unconfirmed.admit(self.purpose.bytes, self.purpose.route.subscription()) {
+                    Ok(request) => self.purpose.reserved().request = Some(request),
+                    Err(Blocked::Reverify(reverification)) => {
+                        self.purpose.reserved().reverification = Some(reverification);
+                        return Err(ConnectError::ReverifyFirst);
+                    }
+                    Err(Blocked::Withheld(why)) => {
+                        withheld = Some(withheld.map_or(why, |first| first.min(why)));
+                        continue;
+                    }
+                }
             }
             let share = end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
             last = Some(match timeout(share, TcpStream::connect(address.socket())).await {
@@ -223,50 +230,45 @@ impl GuardedConnector {
                     return Ok(stream);
                 }
                 Ok(Err(error)) if is_ours(&error) => {
-                    drop(self.load.take());
+                    drop(self.purpose.take_request());
                     ConnectError::Io(error)
                 }
                 Ok(Err(error)) => {
-                    self.load.refused();
+                    self.purpose.refused();
                     ConnectError::Io(error)
                 }
                 Err(_) => {
-                    self.load.refused();
+                    self.purpose.refused();
                     ConnectError::Timeout(self.connect_timeout)
                 }
             });
         }
         let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable).into();
-        Err(last.or(held_back.map(ConnectError::Unconfirmed)).unwrap_or_else(nowhere))
+        Err(last.or(withheld.map(ConnectError::Unconfirmed)).unwrap_or_else(nowhere))
     }
 
-    /// Takes into account that an address is connected to that has not confirmed, or says why it is not.
-    ///
-    /// # Errors
-    /// [`ConnectError::Unasked`], and the question is in the load.
-    fn admit_elsewhere(&self, there: &Arc<Unconfirmed>) -> Result<Result<(), HeldBack>, ConnectError> {
-        let passed = there.pass(self.load.bytes, self.load.way.about()).map_err(|question| {
-            self.load.counted().question = Some(question);
-            ConnectError::Unasked
-        })?;
-        Ok(passed.map(|admitted| self.load.counted().admitted = Some(admitted)))
-    }
-
-    /// The addresses that are tried, with what knows how much may be sent to those that have not confirmed.
-    fn chosen(&self, host: &str, addresses: Vec<PublicAddress>) -> Vec<(Option<&Confirmed>, PublicAddress)> {
-        let confirmed = match self.confirmed.as_ref().filter(|_| !self.load.is_question) {
-            Some(confirmed) => confirmed.have(host, addresses.iter().map(|address| address.socket().ip())),
+    /// The addresses that are tried, each with its limit if it is unconfirmed.
+    fn chosen(
+        &self,
+        host: &str,
+        addresses: Vec<PublicAddress>,
+    ) -> Vec<(Option<&ConfirmedAddresses>, PublicAddress)> {
+        let limits = self.confirmed.as_ref().filter(|_| !self.purpose.is_reverification);
+        let confirmed = match limits {
+            Some(limits) => {
+                limits.which_confirmed(host, addresses.iter().map(|address| address.socket().ip()))
+            }
             None => vec![true; addresses.len()],
         };
-        let heeded = |has: bool| self.confirmed.as_ref().filter(|_| !has);
-        let mut chosen: Vec<_> = confirmed.into_iter().map(heeded).zip(addresses).collect();
+        let limit = |is_confirmed: bool| limits.filter(|_| !is_confirmed);
+        let mut chosen: Vec<_> = confirmed.into_iter().map(limit).zip(addresses).collect();
         chosen.sort_by_key(|(unconfirmed, _)| unconfirmed.is_some());
         chosen.truncate(TRIED);
         chosen
     }
 }
 
-/// Whether no connection came about for want of something on this side.
+/// Whether there is no connection because this machine has no route, no address or no file descriptor.
 pub(super) fn is_ours(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkUnreachable};
     matches!(error.kind(), AddrNotAvailable | HostUnreachable | NetworkUnreachable) || is_exhaustion(error)
@@ -277,7 +279,7 @@ pub(super) fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(23 | 24))
 }
 
-/// A resolver that gets no file descriptor does not say so: the system is asked for one.
+/// A resolver that gets no file descriptor does not say so; opening a file does.
 fn shortage() -> Option<io::Error> {
     std::fs::File::open("/dev/null").err()
 }
@@ -303,8 +305,9 @@ mod tests {
     #[tokio::test]
     async fn b33_every_address_of_a_name_counts_for_its_network_and_not_only_the_first() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let crowds = Crowds::with("1/h, burst 1".parse().unwrap());
-        let connector = GuardedConnector::new(guard.clone(), Duration::from_secs(1)).counting(crowds);
+        let network_limit = NetworkLimit::with("1/h, burst 1".parse().unwrap());
+        let connector =
+            GuardedConnector::new(guard.clone(), Duration::from_secs(1)).limiting_networks(network_limit);
         let closed = |address: &str| {
             let listener = std::net::TcpListener::bind((address, 0)).unwrap();
             guard.check(listener.local_addr().unwrap()).unwrap()
@@ -314,14 +317,15 @@ mod tests {
             connector.dial("d.test", addresses, Instant::now() + Duration::from_secs(1)).await.unwrap_err()
         };
         assert!(matches!(dial(&["127.0.1.1", "127.0.2.1"]).await, ConnectError::Io(_)));
-        assert!(matches!(dial(&["127.0.3.1", "127.0.2.2"]).await, ConnectError::Crowded(_)));
+        assert!(matches!(dial(&["127.0.3.1", "127.0.2.2"]).await, ConnectError::RateLimited(_)));
     }
 
     #[tokio::test]
     async fn an_address_that_may_be_sent_nothing_now_does_not_hide_one_that_may() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let confirmed = Confirmed::new(true, "1/h, burst 1".parse().unwrap());
-        let connector = GuardedConnector::new(guard.clone(), Duration::from_secs(1)).heeding(confirmed);
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 1".parse().unwrap());
+        let connector =
+            GuardedConnector::new(guard.clone(), Duration::from_secs(1)).limiting_unconfirmed(confirmed);
         let listen = |address: &str| std::net::TcpListener::bind((address, 0)).unwrap();
         let [crowded, well] = ["127.0.1.1", "127.0.2.1"].map(listen);
         let [crowded_at, well_at] =
@@ -338,43 +342,48 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_was_not_asked_is_asked_first_and_a_question_goes_to_one_address() {
+    async fn an_unconfirmed_address_is_re_verified_first_and_that_request_goes_to_one_address() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let confirmed = Confirmed::new(true, "1/h, burst 9".parse().unwrap());
-        let connector = GuardedConnector::new(guard.clone(), Duration::from_secs(1)).heeding(confirmed);
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 9".parse().unwrap());
+        let connector =
+            GuardedConnector::new(guard.clone(), Duration::from_secs(1)).limiting_unconfirmed(confirmed);
         let listener = std::net::TcpListener::bind(("127.0.1.1", 0)).unwrap();
         let at = guard.check(listener.local_addr().unwrap()).unwrap();
-        let dial = async |load: &Load| {
-            let connector = connector.clone().carrying(load.clone());
+        let dial = async |purpose: &Purpose| {
+            let connector = connector.clone().with_purpose(purpose.clone());
             connector.dial("d.test", vec![at], Instant::now() + Duration::from_secs(1)).await
         };
-        let delivery = Load::new(0, Way::Asking(1));
-        assert!(matches!(dial(&delivery).await, Err(ConnectError::Unasked)));
-        let question = delivery.take_question().unwrap();
-        assert_eq!(question.address(), at.socket().ip());
-        assert!(delivery.take().is_none(), "nothing else was taken into account");
+        let delivery = Purpose::request(0, Route::Reverify(1));
+        assert!(matches!(dial(&delivery).await, Err(ConnectError::ReverifyFirst)));
+        let reverification = delivery.take_reverification().unwrap();
+        assert_eq!(reverification.address(), at.socket().ip());
+        assert!(delivery.take_request().is_none(), "nothing else was taken into account");
 
-        let asking = Load::question(question.address());
-        assert!(dial(&asking).await.is_ok() && asking.take().is_none());
+        let asking = Purpose::reverification(reverification.address());
+        assert!(dial(&asking).await.is_ok() && asking.take_request().is_none());
         let url: Uri = format!("http://d.test:{}/", at.socket().port()).parse().unwrap();
-        let found = connector.clone().carrying(asking).resolve(&url).await.unwrap();
+        let found = connector.clone().with_purpose(asking).resolve(&url).await.unwrap();
         assert_eq!(found.iter().map(|found| found.socket()).collect::<Vec<_>>(), [at.socket()]);
 
-        let inside = connector.clone().carrying(Load::question([10, 0, 0, 1].into())).resolve(&url).await;
+        let inside =
+            connector.clone().with_purpose(Purpose::reverification([10, 0, 0, 1].into())).resolve(&url).await;
         assert!(matches!(inside, Err(ConnectError::Forbidden(_))), "the guard stands before it too");
 
         let waits = dial(&delivery).await;
-        assert!(matches!(waits, Err(ConnectError::Unconfirmed(HeldBack::Question))), "{waits:?}");
-        question.refused();
-        assert!(dial(&delivery).await.is_ok() && delivery.take().is_some(), "it was asked just now");
+        assert!(
+            matches!(waits, Err(ConnectError::Unconfirmed(Withheld::AwaitingReverification))),
+            "{waits:?}"
+        );
+        reverification.refused();
+        assert!(dial(&delivery).await.is_ok() && delivery.take_request().is_some(), "it was asked just now");
     }
 
     #[tokio::test]
     async fn of_many_addresses_that_which_has_confirmed_is_tried_first() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let confirmed = Confirmed::new(true, "1/h, burst 1".parse().unwrap());
-        let connector =
-            GuardedConnector::new(guard.clone(), Duration::from_secs(1)).heeding(confirmed.clone());
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 1".parse().unwrap());
+        let connector = GuardedConnector::new(guard.clone(), Duration::from_secs(1))
+            .limiting_unconfirmed(confirmed.clone());
         let listeners: Vec<_> =
             (0..20).map(|_| std::net::TcpListener::bind(("127.0.1.1", 0)).unwrap()).collect();
         let own = std::net::TcpListener::bind(("127.0.2.1", 0)).unwrap();
@@ -382,12 +391,12 @@ mod tests {
         let addresses: Vec<_> = listeners.iter().chain([&own]).map(at).collect();
         let tomorrow = std::time::SystemTime::now() + Duration::from_secs(86_400);
         let until = resync_core::datetime::DateTime::from_system_time(tomorrow);
-        confirmed.note("http://d.test", Some(at(&own).socket().ip()), until);
+        confirmed.remember("http://d.test", Some(at(&own).socket().ip()), until);
         for _ in 0..3 {
             let end = Instant::now() + Duration::from_secs(1);
             let stream = connector.dial("d.test", addresses.clone(), end).await.unwrap();
             assert_eq!(stream.peer_addr().unwrap(), own.local_addr().unwrap());
-            assert!(connector.load.take().is_none());
+            assert!(connector.purpose.take_request().is_none());
         }
     }
 

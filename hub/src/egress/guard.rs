@@ -8,7 +8,7 @@ use resync_core::address::is_public;
 use url::{Host, Url};
 
 use super::resolver::{Resolver, Unresolved};
-use super::trust::Trust;
+use super::tls_roots::TlsRoots;
 
 /// An address that the guard has let through. Connections are made to nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,8 @@ impl PublicAddress {
     }
 }
 
-/// Whoever has one address mostly has those around it: the /24, or the /48 of IPv6. All of IPv4 is in one /48 where a resolver
-/// translates it (NAT64), so there the address counts that stands in it.
+/// The /24 of an address, or the /48 of IPv6: its owner mostly has all of it. With NAT64 all of IPv4 is in one /48, so there the
+/// embedded IPv4 address counts.
 pub(crate) fn network(address: IpAddr) -> IpNet {
     let ip = match canonical(address) {
         IpAddr::V6(v6) if v6.segments().starts_with(&[0x64, 0xff9b, 0, 0, 0, 0]) => {
@@ -42,10 +42,10 @@ pub(crate) fn network(address: IpAddr) -> IpNet {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Forbidden {
     /// The address is private, local, reserved or a translation of such a one.
-    #[error("{0} is not a public address; an operator may allow it with [egress] allow = [\"{1}\"]")]
+    #[error("{0} is not a public address; the hub's operator can allow it with [egress] allow = [\"{1}\"]")]
     Address(IpAddr, IpNet),
     /// The port is not on the operator's list.
-    #[error("port {0} is not among the ports this hub may contact; an operator may add it to [egress] ports")]
+    #[error("this hub does not contact port {0}; its operator can add it to [egress] ports")]
     Port(u16),
     /// A user name or password, which no request of the hub carries.
     #[error("the URL contains a user name or password")]
@@ -58,8 +58,8 @@ pub enum Forbidden {
     Scheme,
 }
 
-/// The operator's rules, the resolver whose answers they judge, and the roots of trust: shared by everything that leaves the
-/// hub.
+/// The operator's rules, the resolver whose answers they judge, and the roots of trust. All requests that leave the hub share
+/// them.
 #[derive(Clone, Debug)]
 pub struct Guard(Arc<Rules>);
 
@@ -68,7 +68,7 @@ struct Rules {
     allow: Vec<IpNet>,
     ports: Vec<u16>,
     resolver: Resolver,
-    trust: Trust,
+    tls_roots: TlsRoots,
 }
 
 impl Guard {
@@ -81,22 +81,27 @@ impl Guard {
         allow: Vec<IpNet>,
         ports: Vec<u16>,
         nameservers: &[SocketAddr],
-        trust: Trust,
+        tls_roots: TlsRoots,
     ) -> Result<Self, Unresolved> {
-        Ok(Self(Arc::new(Rules { allow, ports, resolver: Resolver::new(nameservers)?, trust })))
+        Ok(Self(Arc::new(Rules { allow, ports, resolver: Resolver::new(nameservers)?, tls_roots })))
     }
 
-    /// The same resolver and roots for a destination that the operator has named: wherever that is, but at this port only. Nothing
-    /// that anybody else names may go through it.
+    /// A guard with the same resolver and roots for a destination that the operator chose: any address, but this port only. No
+    /// destination that anybody else chose may go through it.
     #[must_use]
     pub fn for_the_operator(&self, port: u16) -> Self {
         let allow = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
-        let Rules { resolver, trust, .. } = self.0.as_ref();
-        Self(Arc::new(Rules { allow, ports: vec![port], resolver: resolver.clone(), trust: trust.clone() }))
+        let Rules { resolver, tls_roots, .. } = self.0.as_ref();
+        Self(Arc::new(Rules {
+            allow,
+            ports: vec![port],
+            resolver: resolver.clone(),
+            tls_roots: tls_roots.clone(),
+        }))
     }
 
-    pub(super) fn trust(&self) -> &Trust {
-        &self.0.trust
+    pub(super) fn tls_roots(&self) -> &TlsRoots {
+        &self.0.tls_roots
     }
 
     pub(super) fn resolver(&self) -> &Resolver {
@@ -123,11 +128,10 @@ impl Guard {
         }
     }
 
-    /// Judges what a URL says without asking any resolver: its port, and its host where that is an address. Names are judged
-    /// when they are resolved.
+    /// Judges a URL without a lookup: its port, and its host if that is an address. Names are judged when they are resolved.
     ///
     /// # Errors
-    /// [`Forbidden`] when it may not be contacted whatever its name resolves to.
+    /// [`Forbidden`] when it may not be contacted, whatever its name resolves to.
     pub fn check_literal(&self, url: &Url) -> Result<(), Forbidden> {
         let port = url.port_or_known_default().unwrap_or(0);
         let ip = match url.host().ok_or(Forbidden::Host)? {
@@ -156,7 +160,7 @@ impl Guard {
     /// Public addresses and these networks, any port.
     pub(crate) fn open_to(networks: &[&str]) -> Self {
         let allow = networks.iter().map(|network| network.parse().unwrap()).collect();
-        Self::new(allow, vec![], &[], Trust::new(None).unwrap()).unwrap()
+        Self::new(allow, vec![], &[], TlsRoots::new(None).unwrap()).unwrap()
     }
 }
 
@@ -260,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_port_list_closes_all_other_ports() {
-        let guard = Guard::new(vec![], vec![443], &[], Trust::new(None).unwrap()).unwrap();
+        let guard = Guard::new(vec![], vec![443], &[], TlsRoots::new(None).unwrap()).unwrap();
         assert!(guard.check("8.8.8.8:443".parse().unwrap()).is_ok());
         assert_eq!(guard.check("8.8.8.8:25".parse().unwrap()), Err(Forbidden::Port(25)));
         let name: Url = "https://destination.example:25/".parse().unwrap();

@@ -1,32 +1,34 @@
 //! The only way out: every request that the hub makes for strangers goes through this client and its address guard.
 //!
-//! A name is resolved by the hub itself, every answer is judged, and the connection is made to exactly what was judged
-//! (D-20). Redirects are followed by nobody but the topic fetch, each hop as a request of its own. The environment's proxy
-//! settings mean nothing here: a proxy would resolve the names again.
+//! The hub resolves names itself, judges every address, and connects to exactly the address that it judged (D-20). Only the
+//! topic fetch follows redirects, each as a request of its own. The environment's proxy settings are ignored: a proxy would
+//! resolve the names again.
 
-mod asked;
 mod client;
-mod confirmed;
+mod coalesced;
 mod connection;
 mod connector;
-mod crowds;
-mod gathered;
 mod guard;
+mod network_limit;
 mod pool;
+mod rebinding;
 mod resolver;
 mod target;
-mod trust;
+mod tls_roots;
+mod verification;
 
 pub(crate) use client::coding;
-pub use client::{Answer, EgressClient, EgressError, ReadLimit, Room, USER_AGENT, Unmeasured};
-pub use confirmed::{Confirmed, HeldBack, Question};
-pub use connector::Way;
-pub use crowds::Crowds;
+pub use client::{Answer, BodyMemory, EgressClient, EgressError, ReadLimit, USER_AGENT, Unlimited};
+pub use connector::Route;
 pub(crate) use guard::network;
 pub use guard::{Forbidden, Guard, PublicAddress};
+pub use network_limit::NetworkLimit;
+pub use rebinding::{ConfirmedAddresses, Reverification, Withheld};
+pub(crate) use rebinding::{Reverified, Reverifier};
 pub use resolver::{Resolver, Unresolved};
 pub use target::{RedirectError, Target, redirect, target};
-pub use trust::{Trust, TrustError};
+pub use tls_roots::{TlsRoots, TlsRootsError};
+pub(crate) use verification::{NotSent, REPLY_READ, Reply, verification, verification_reply};
 
 #[cfg(test)]
 mod scenarios;

@@ -1,8 +1,8 @@
-//! Connections that stand: used again while they are good, bounded in number, and closed when they are of no more use.
+//! Open connections: reused while they are good, limited in number, and closed when they are idle for too long.
 //!
-//! Whoever takes a connection has it alone until it gives it back. One that is not given back closes. An HTTP/2 connection is not taken
-//! away but shared: it stays for all the others until it is idle for too long; where a request over it fails, nobody begins another one
-//! until one that is under way is answered.
+//! A connection that was taken belongs to its user until it is put back; if it is not, it closes. An HTTP/2 connection is shared
+//! instead: it stays in the pool until it is idle for too long. If a request over it fails, no new one begins until another that
+//! is under way is answered.
 
 use std::collections::VecDeque;
 use std::error::Error as StdError;
@@ -22,15 +22,16 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower_service::Service;
 
-use super::connection::{Broken, Connection, Counted, Failed, Protocols, Unsent};
-use super::connector::{ConnectError, GuardedConnector, Load, Way, is_exhaustion};
+use super::connection::{BoxError, Connection, Failed, OpenCount, Protocols, Unsent};
+use super::connector::{ConnectError, GuardedConnector, Purpose, Route, is_exhaustion};
+use super::rebinding::Blocked;
 use super::target::{Origin, Target};
 
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(30);
-/// A peer that tells when it closes idle connections is forestalled by this much: a request must not meet the closing.
+/// How much earlier the hub closes an idle connection than its peer announced to: a request must not meet the closing.
 const AHEAD: Duration = Duration::from_secs(1);
-/// How often idle connections are looked through.
+/// How often expired connections are closed.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -41,10 +42,10 @@ pub(super) struct Pool {
     connector: GuardedConnector,
     tls: Arc<ClientConfig>,
     protocols: Protocols,
-    kept: Arc<Mutex<Kept>>,
+    state: Arc<Mutex<State>>,
 }
 
-/// How many connections may stand.
+/// How many connections may be open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Idle ones of one origin.
@@ -53,9 +54,9 @@ pub(super) struct Bounds {
     pub(super) all: usize,
 }
 
-struct Kept {
+struct State {
     bounds: Bounds,
-    /// Those that were used last are at the back. Strangers choose the keys, of which there are no more than connections that stand.
+    /// Those that were used last are at the back. Strangers choose the keys, but there are no more of them than open connections.
     idle: LruCache<Origin, VecDeque<Idle>>,
     open: Arc<AtomicUsize>,
     tidied: bool,
@@ -73,35 +74,51 @@ impl Pool {
         protocols: Protocols,
         bounds: Bounds,
     ) -> Self {
-        let kept = Kept { bounds, idle: LruCache::unbounded(), open: Arc::default(), tidied: false };
         let tls = Arc::new(Protocols::offered(tls));
-        Self { connector, tls, protocols, kept: Arc::new(Mutex::new(kept)) }
+        Self { connector, tls, protocols, state: State::new(bounds) }
     }
 
-    /// Sets how many connections may stand in all.
+    /// An empty pool like this one, whose connections are made by another connector.
+    pub(super) fn with_connector(&self, connector: GuardedConnector) -> Self {
+        let bounds = lock(&self.state).bounds;
+        Self {
+            connector,
+            tls: Arc::clone(&self.tls),
+            protocols: self.protocols.clone(),
+            state: State::new(bounds),
+        }
+    }
+
+    pub(super) fn connector(&self) -> &GuardedConnector {
+        &self.connector
+    }
+
+    /// Sets how many connections may be open in all.
     pub(super) fn bound(&self, all: usize) {
-        lock(&self.kept).bounds.all = all;
+        lock(&self.state).bounds.all = all;
     }
 
-    /// Sends the request over a connection that stands, or over a new one, until this moment. A connection that turns out to be
-    /// closed before anything was sent is passed over. `reached` becomes where it leads, if the
-    /// name has confirmed there: nobody's requests count for a network to which a name was merely turned.
+    /// Sends the request over an open connection, or over a new one, before the deadline. A connection that turns out to be
+    /// closed before anything was sent is skipped. `reached` becomes the address at the other end, unless it is unconfirmed: a
+    /// rebound name's requests must not count for the victim's network.
     pub(super) async fn send(
         &self,
         target: &Target,
         mut request: Request<Full<Bytes>>,
-        way: Way,
+        route: Route,
         deadline: Instant,
         reached: &mut Option<IpAddr>,
     ) -> Result<(Response<Incoming>, Connection), Failed> {
         let bytes = weight(&request);
-        let mut held_back = None;
+        let mut withheld = None;
         while let Some(mut idle) = self.take(&target.origin) {
-            let admitted = idle.connection.admit(bytes, way);
-            if !matches!(admitted, Ok(Ok(()))) {
+            if let Err(blocked) = idle.connection.admit(bytes, route) {
                 self.keep(target, idle);
-                // The name may lead to where more may be sent by now.
-                held_back = admitted?.err();
+                match blocked {
+                    Blocked::Reverify(reverification) => return Err(Failed::ReverifyFirst(reverification)),
+                    // A new connection may reach another address of the name by now.
+                    Blocked::Withheld(why) => withheld = Some(why),
+                }
                 break;
             }
             let mut connection = idle.connection;
@@ -116,11 +133,11 @@ impl Pool {
                 Unsent::Failed(failed) => return Err(failed),
             }
         }
-        // A seldom way: boxed, it takes no room in every request under way.
-        let connected = Box::pin(self.connect_until(deadline, target, Load::new(bytes, way))).await;
-        let mut connection = connected.map_err(|failed| match (failed, held_back) {
-            (Failed::Late, Some(why)) => ConnectError::Unconfirmed(why).into(),
-            (Failed::Broken(error), Some(why)) if is_no_connection(error.as_ref()) => {
+        // Rare: boxed, it takes no memory in every request under way.
+        let connected = Box::pin(self.connect_until(deadline, target, Purpose::request(bytes, route))).await;
+        let mut connection = connected.map_err(|failed| match (failed, withheld) {
+            (Failed::TimedOut, Some(why)) => ConnectError::Unconfirmed(why).into(),
+            (Failed::Error(error), Some(why)) if is_no_connection(error.as_ref()) => {
                 ConnectError::Unconfirmed(why).into()
             }
             (failed, _) => failed,
@@ -132,20 +149,20 @@ impl Pool {
         Ok((response, connection))
     }
 
-    /// Asks over a connection of its own, to this address.
-    pub(super) async fn ask(
+    /// Sends a re-verification to this address, over a connection of its own.
+    pub(super) async fn reverify(
         &self,
         target: &Target,
         request: Request<Full<Bytes>>,
         address: IpAddr,
         deadline: Instant,
     ) -> Result<(Response<Incoming>, Connection), Failed> {
-        let mut connection = self.connect_until(deadline, target, Load::question(address)).await?;
+        let mut connection = self.connect_until(deadline, target, Purpose::reverification(address)).await?;
         let response = connection.send(request, deadline).await?;
         Ok((response, connection))
     }
 
-    /// Takes back a connection whose answer, with this head, was read to its end.
+    /// Takes back a connection whose answer, with these header fields, was read to its end.
     pub(super) fn put(&self, target: &Target, connection: Connection, answered: &HeaderMap) {
         let idle = answered.get(KEEP_ALIVE).map_or(IDLE, idle_time);
         if idle.is_zero() || connection.is_closed() {
@@ -154,65 +171,74 @@ impl Pool {
         self.keep(target, Idle { connection, until: Instant::now() + idle });
     }
 
-    /// Lets others send over a new connection meanwhile, if it takes many requests.
+    /// Shares a new connection, if it takes many requests at once.
     fn offer(&self, target: &Target, connection: &Connection) {
         if let Some(connection) = connection.share() {
             self.keep(target, Idle { connection, until: Instant::now() + IDLE });
         }
     }
 
-    /// Nobody begins anything over this connection, unless one more request over it is answered.
+    /// No request begins over this connection any more, unless another one over it is answered.
     fn forget(&self, target: &Target, connection: &Connection) {
-        lock(&self.kept).forget(&target.origin, connection);
+        lock(&self.state).forget(&target.origin, connection);
     }
 
     fn keep(&self, target: &Target, idle: Idle) {
-        let mut kept = lock(&self.kept);
-        kept.put(&target.origin, idle);
-        if !kept.tidied {
-            kept.tidied = true;
-            tokio::spawn(tidy(Arc::downgrade(&self.kept)));
+        let mut state = lock(&self.state);
+        state.put(&target.origin, idle);
+        if !state.tidied {
+            state.tidied = true;
+            tokio::spawn(tidy(Arc::downgrade(&self.state)));
         }
     }
 
-    /// Closes half of what is idle: the process has no file descriptor left.
+    /// Closes half of the idle connections: the process has no file descriptor left.
     pub(super) fn shrink(&self) {
-        let mut kept = lock(&self.kept);
+        let mut state = lock(&self.state);
         let unused =
-            kept.idle.iter().flat_map(|(_, idle)| idle).filter(|one| one.connection.is_unused()).count();
-        (0..unused.div_ceil(2)).for_each(|_| kept.close_one());
+            state.idle.iter().flat_map(|(_, idle)| idle).filter(|one| one.connection.is_unused()).count();
+        (0..unused.div_ceil(2)).for_each(|_| state.close_one());
     }
 
     fn take(&self, origin: &Origin) -> Option<Idle> {
-        lock(&self.kept).take(origin)
+        lock(&self.state).take(origin)
     }
 
     async fn connect_until(
         &self,
         deadline: Instant,
         target: &Target,
-        load: Load,
+        purpose: Purpose,
     ) -> Result<Connection, Failed> {
-        let connected = timeout_at(deadline, self.connect(target, &load)).await;
+        let connected = timeout_at(deadline, self.connect(target, &purpose)).await;
         let failed = match connected {
             Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(error)) => Failed::Broken(error),
-            Err(_) => Failed::Late,
+            Ok(Err(error)) => Failed::Error(error),
+            Err(_) => Failed::TimedOut,
         };
-        load.refused();
-        Err(load.take_question().map_or(failed, Failed::Unasked))
+        purpose.refused();
+        Err(purpose.take_reverification().map_or(failed, Failed::ReverifyFirst))
     }
 
-    async fn connect(&self, target: &Target, load: &Load) -> Result<Connection, Broken> {
-        let counted = lock(&self.kept).count_one();
-        let connector = self.connector.clone().carrying(load.clone());
+    async fn connect(&self, target: &Target, purpose: &Purpose) -> Result<Connection, BoxError> {
+        let open_count = lock(&self.state).count_one();
+        let connector = self.connector.clone().with_purpose(purpose.clone());
         let stream =
             HttpsConnector::from((connector, Arc::clone(&self.tls))).call(target.origin.uri()?).await?;
-        Ok(Connection::over(stream, &self.protocols, counted).await?.heeding(load.take()))
+        Ok(Connection::over(stream, &self.protocols, open_count).await?.with_counted(purpose.take_request()))
     }
 }
 
-impl Kept {
+impl State {
+    fn new(bounds: Bounds) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self {
+            bounds,
+            idle: LruCache::unbounded(),
+            open: Arc::default(),
+            tidied: false,
+        }))
+    }
+
     fn take(&mut self, origin: &Origin) -> Option<Idle> {
         let idle = self.idle.get_mut(origin)?;
         let now = Instant::now();
@@ -249,15 +275,15 @@ impl Kept {
         }
     }
 
-    /// Makes room for one more.
-    fn count_one(&mut self) -> Counted {
+    /// Counts one more; if the limit is reached, an idle one closes.
+    fn count_one(&mut self) -> OpenCount {
         if self.open.load(Ordering::Relaxed) >= self.bounds.all {
             self.close_one();
         }
-        Counted::new(&self.open)
+        OpenCount::new(&self.open)
     }
 
-    /// Closes the idle connection whose origin was not used for longest. One over which others wait for answers is in use.
+    /// Closes the idle connection whose origin was unused for longest. One over which requests are under way is not idle.
     fn close_one(&mut self) {
         for _ in 0..self.idle.len() {
             let Some((origin, _)) = self.idle.peek_lru() else { return };
@@ -276,7 +302,7 @@ impl Kept {
         }
     }
 
-    /// Closes what was idle for long enough; tells whether anything is left.
+    /// Closes what was idle for too long; returns whether anything is left.
     fn close_expired(&mut self, now: Instant) -> bool {
         let mut unused = Vec::new();
         for (origin, idle) in &mut self.idle {
@@ -293,7 +319,7 @@ impl Kept {
     }
 }
 
-/// Whether nobody was there, or what is there broke the connection: nothing that the guard, a resolver or a budget has said.
+/// Whether the peer did not answer or broke the connection; guard, resolver and limits refused nothing.
 fn is_no_connection(error: &(dyn StdError + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |cause| <dyn StdError>::source(*cause));
     let named = causes.find_map(|cause| cause.downcast_ref::<ConnectError>());
@@ -302,12 +328,12 @@ fn is_no_connection(error: &(dyn StdError + 'static)) -> bool {
         ConnectError::Io(error) => !is_exhaustion(error),
         ConnectError::Forbidden(_)
         | ConnectError::Dns { .. }
-        | ConnectError::Crowded(_)
-        | ConnectError::Unasked => false,
+        | ConnectError::RateLimited(_)
+        | ConnectError::ReverifyFirst => false,
     })
 }
 
-/// What the request has the hub send: its body, and what a stranger's texts make of its head.
+/// Bytes of the request that a stranger chooses: its body, target and header values.
 fn weight(request: &Request<Full<Bytes>>) -> usize {
     let body = request.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
@@ -315,18 +341,18 @@ fn weight(request: &Request<Full<Bytes>>) -> usize {
     body.unwrap_or(usize::MAX).saturating_add(target + head)
 }
 
-/// Closes connections in time also where nobody sends anything any more; ends with the last one.
-async fn tidy(kept: Weak<Mutex<Kept>>) {
+/// Closes expired connections, also if nothing is sent any more; ends with the last one.
+async fn tidy(state: Weak<Mutex<State>>) {
     loop {
         sleep(TIDY_EVERY).await;
-        let Some(kept) = kept.upgrade() else { return };
-        if !lock(&kept).close_expired(Instant::now()) {
+        let Some(state) = state.upgrade() else { return };
+        if !lock(&state).close_expired(Instant::now()) {
             return;
         }
     }
 }
 
-/// What `Keep-Alive: timeout=5, max=100` leaves.
+/// How long a connection with `Keep-Alive: timeout=5, max=100` may be idle.
 fn idle_time(value: &http::HeaderValue) -> Duration {
     let parameters = value.to_str().unwrap_or_default().split(',');
     let timeout = parameters.filter_map(|parameter| parameter.split_once('=')).find_map(|(name, value)| {
@@ -335,15 +361,18 @@ fn idle_time(value: &http::HeaderValue) -> Duration {
     timeout.map_or(IDLE, |seconds| Duration::from_secs(seconds).saturating_sub(AHEAD).min(IDLE))
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // Nothing in here can panic half-way.
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kept = lock(&self.kept);
-        f.debug_struct("Pool").field("bounds", &kept.bounds).field("open", &kept.open).finish_non_exhaustive()
+        let state = lock(&self.state);
+        f.debug_struct("Pool")
+            .field("bounds", &state.bounds)
+            .field("open", &state.open)
+            .finish_non_exhaustive()
     }
 }
 
@@ -401,7 +430,7 @@ mod tests {
 
     fn pool(all: usize) -> Pool {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let tls = guard.trust().client_config();
+        let tls = guard.tls_roots().client_config();
         let connector = GuardedConnector::new(guard, Duration::from_secs(1));
         Pool::new(connector, tls, Protocols::new(65_536, 100), Bounds { idle_per_origin: 1, all })
     }
@@ -411,7 +440,7 @@ mod tests {
         *request.uri_mut() = peer.target.path.clone();
         let deadline = Instant::now() + Duration::from_secs(5);
         let (response, connection) =
-            pool.send(&peer.target, request, Way::Plain, deadline, &mut None).await.unwrap();
+            pool.send(&peer.target, request, Route::Any, deadline, &mut None).await.unwrap();
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         pool.put(&peer.target, connection, response.headers());
     }
@@ -460,8 +489,8 @@ mod tests {
         let url: Uri = format!("https://{}/", silent.local_addr().unwrap()).parse().unwrap();
         let target = Target::of(&url).unwrap();
         let stream = TcpStream::connect(silent.local_addr().unwrap()).await.unwrap();
-        let counted = lock(&pool.kept).count_one();
-        let in_use = Connection::shared(stream, &pool.protocols, counted).await;
+        let open_count = lock(&pool.state).count_one();
+        let in_use = Connection::shared(stream, &pool.protocols, open_count).await;
         pool.offer(&target, &in_use);
         let stands = || pool.take(&target.origin).is_some_and(|idle| idle.connection.is_same(&in_use));
 
@@ -470,7 +499,7 @@ mod tests {
         pool.shrink();
         assert!(stands());
         assert!(pool.take(&peer.target.origin).is_none(), "what nobody uses is closed instead");
-        assert_eq!(lock(&pool.kept).open.load(Ordering::Relaxed), 1);
+        assert_eq!(lock(&pool.state).open.load(Ordering::Relaxed), 1);
 
         drop(in_use);
         ask(&pool, &peer).await;
@@ -482,8 +511,8 @@ mod tests {
         let (pool, mut peer) = (pool(8), Peer::start(DONE).await);
         ask(&pool, &peer).await;
         let now = Instant::now();
-        assert!(lock(&pool.kept).close_expired(now), "it is not idle for long yet");
-        assert!(!lock(&pool.kept).close_expired(now + IDLE));
+        assert!(lock(&pool.state).close_expired(now), "it is not idle for long yet");
+        assert!(!lock(&pool.state).close_expired(now + IDLE));
         peer.closed.recv().await.unwrap();
     }
 
@@ -508,7 +537,7 @@ mod tests {
             (io(111), true),
             (io(24), false),
             (ConnectError::Forbidden(crate::egress::Forbidden::Host), false),
-            (ConnectError::Crowded(IDLE), false),
+            (ConnectError::RateLimited(IDLE), false),
         ] {
             assert_eq!(is_no_connection(&error), hidden, "{error}");
         }

@@ -1,6 +1,6 @@
-//! From a name to its addresses: the hub asks name servers itself, so that what is judged is what is connected to.
+//! Resolves names. The hub asks name servers itself, so that it connects to exactly the addresses that it judged.
 //!
-//! The system's resolver would block a thread for each name; a flood of slow names would then hold up the store as well.
+//! The system's resolver would block a thread for each name, so that many slow names would hold up the store as well.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,15 +15,15 @@ use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::timeout;
 use tracing::warn;
 
-/// How long a name may take.
+/// How long a lookup may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long one name server may take before it is asked again.
 const QUERY_PATIENCE: Duration = Duration::from_secs(2);
-/// No answer is remembered for longer, whatever it says itself.
+/// The longest time for which an answer is cached, whatever its TTL.
 const REMEMBER: Duration = Duration::from_secs(300);
-/// No failure is remembered for longer.
+/// The longest time for which a failure is cached.
 const REMEMBER_FAILURE: Duration = Duration::from_secs(30);
-/// Questions at once to one name server.
+/// Queries at once to one name server.
 const AT_ONCE: usize = 1_024;
 
 /// Why a name has no addresses.
@@ -36,11 +36,11 @@ pub enum Unresolved {
     #[error("no answer within {PATIENCE:?}")]
     Timeout,
     /// It exists and has no addresses.
-    #[error("it has no addresses")]
+    #[error("the name has no addresses")]
     Empty,
 }
 
-/// Asks name servers, and remembers what they say for as long as they allow. Clones share what they remember.
+/// Asks name servers, and caches their answers within their TTL. Clones share the cache.
 #[derive(Clone)]
 pub struct Resolver(Arc<TokioResolver>);
 
@@ -51,11 +51,11 @@ impl fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Asks these name servers; with none given those of the system (`/etc/resolv.conf`), and where the system names none,
-    /// one on this machine, as the C library does.
+    /// Asks these name servers; without any, those of the system (`/etc/resolv.conf`), and if the system names none, the one on
+    /// this machine, as the C library does.
     ///
     /// # Errors
-    /// What the resolver says when it cannot be set up.
+    /// When the resolver cannot be set up.
     pub fn new(servers: &[SocketAddr]) -> Result<Self, Unresolved> {
         let mut builder = if servers.is_empty() { of_the_system() } else { asking(servers) };
         bound(builder.options_mut());
@@ -65,8 +65,7 @@ impl Resolver {
             .map_err(|error| Unresolved::Refused(error.to_string()))
     }
 
-    /// Every address of this name, IPv4 first. The name is taken as it is: the search domains of this machine's network are
-    /// not for strangers' names.
+    /// Every address of this name, IPv4 first. The search domains of this machine are not used for strangers' names.
     ///
     /// # Errors
     /// [`Unresolved`].
@@ -82,7 +81,7 @@ impl Resolver {
 
 fn bound(options: &mut ResolverOpts) {
     options.timeout = QUERY_PATIENCE;
-    // One question for both kinds of addresses: a name must not show one face to the judge and another to the socket.
+    // Both kinds of addresses in one lookup: a name must not have one answer for the guard and another for the socket.
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.positive_max_ttl = Some(REMEMBER);
     options.negative_max_ttl = Some(REMEMBER_FAILURE);
@@ -91,7 +90,7 @@ fn bound(options: &mut ResolverOpts) {
 
 fn of_the_system() -> ResolverBuilder<TokioRuntimeProvider> {
     TokioResolver::builder_tokio().unwrap_or_else(|error| {
-        warn!(%error, "the system names no name servers: asking the one on this machine ([egress] nameservers chooses others)");
+        warn!(%error, "the system names no name servers: using 127.0.0.1; set others with [egress] nameservers");
         asking(&[SocketAddr::from(([127, 0, 0, 1], 53))])
     })
 }

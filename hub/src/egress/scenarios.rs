@@ -11,7 +11,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::{Answer, Confirmed, EgressClient, EgressError, Guard, Question, ReadLimit, Target, Way};
+use super::{
+    Answer, ConfirmedAddresses, EgressClient, EgressError, Guard, ReadLimit, Reverification, Route, Target,
+};
 
 const TAKEN: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -37,8 +39,8 @@ impl Scene {
     /// 40 requests may be sent there.
     async fn start(peer: Peer, patience: Duration) -> Self {
         let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
-        let confirmed = Confirmed::new(true, "1/h, burst 40".parse().unwrap());
-        let client = EgressClient::new(guard.clone(), patience, patience, 1).heeding(&guard, 1, confirmed);
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 40".parse().unwrap());
+        let client = EgressClient::new(guard.clone(), patience, patience, 1).limiting_unconfirmed(confirmed);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
         let (connecting, connected) = mpsc::unbounded_channel();
@@ -63,10 +65,10 @@ impl Scene {
         Self { client, url, connected, asked }
     }
 
-    async fn send(&self, way: Way) -> Result<Answer, EgressError> {
+    async fn send(&self, route: Route) -> Result<Answer, EgressError> {
         let request = self.request();
         let target = Target::of(request.uri()).unwrap();
-        self.client.send_to(&target, request, ReadLimit::Discard(0), way, &mut None).await
+        self.client.send_to(&target, request, ReadLimit::Discard(0), route, &mut None).await
     }
 
     fn request(&self) -> Request<Full<Bytes>> {
@@ -77,22 +79,22 @@ impl Scene {
     async fn send_many(&mut self, requests: usize) -> (usize, EgressError) {
         let mut last = None;
         for _ in 0..requests {
-            last = self.send(Way::Plain).await.err();
+            last = self.send(Route::Any).await.err();
         }
         let connections = std::iter::from_fn(|| self.connected.try_recv().ok()).count();
         (connections, last.unwrap())
     }
 
     /// The question for the address where the peer is; the name may have another one, where nobody listens.
-    async fn question(&self) -> Question {
+    async fn reverification(&self) -> Reverification {
         loop {
-            let Err(EgressError::Unasked(question)) = self.send(Way::Asking(1)).await else {
+            let Err(EgressError::ReverifyFirst(reverification)) = self.send(Route::Reverify(1)).await else {
                 panic!("asked")
             };
-            if question.address().is_ipv4() {
-                return question;
+            if reverification.address().is_ipv4() {
+                return reverification;
             }
-            question.missed();
+            reverification.unreachable();
         }
     }
 }
@@ -121,7 +123,7 @@ async fn what_the_hub_cuts_off_itself_is_no_refusal() {
     let mut asked = scene.asked.subscribe();
     for number in 1..=40 {
         tokio::select! {
-            answer = scene.send(Way::Plain) => panic!("{answer:?}"),
+            answer = scene.send(Route::Any) => panic!("{answer:?}"),
             came = asked.wait_for(|asked| *asked == number) => drop(came.unwrap()),
         }
     }
@@ -141,15 +143,20 @@ async fn a_connection_that_stands_stays_while_nothing_may_be_sent_over_it() {
 #[tokio::test]
 async fn who_confirms_while_it_is_connected_is_held_up_no_longer() {
     let mut scene = Scene::start(Peer::Answers(TAKEN), SECOND).await;
-    let mut question = scene.question().await;
+    let mut reverification = scene.reverification().await;
     scene.send_many(45).await;
     assert_eq!(
-        scene.client.ask(&mut question, scene.request(), ReadLimit::Keep(0)).await.unwrap().status,
+        scene
+            .client
+            .send_reverification(&mut reverification, scene.request(), ReadLimit::Keep(0))
+            .await
+            .unwrap()
+            .status,
         204
     );
-    question.confirmed(DateTime::from_system_time(std::time::SystemTime::now() + 60 * SECOND));
+    reverification.confirmed(DateTime::from_system_time(std::time::SystemTime::now() + 60 * SECOND));
     for _ in 0..100 {
-        scene.send(Way::Asking(1)).await.unwrap();
+        scene.send(Route::Reverify(1)).await.unwrap();
     }
     let connections = std::iter::from_fn(|| scene.connected.try_recv().ok()).count();
     assert_eq!(connections, 1, "only the question had one of its own");

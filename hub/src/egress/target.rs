@@ -1,4 +1,4 @@
-//! Where a request goes: callbacks exactly as written, topics wherever a redirect may lead them.
+//! Where a request goes: callbacks exactly as written, topics also by redirects.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use url::Url;
 
 use super::guard::Forbidden;
 
-/// The request target of a callback: exactly what the subscriber wrote (W-190), as long as that can stand in a request; else
-/// what the URL standard makes of it.
+/// The request target of a callback: exactly what the subscriber wrote (W-190), if HTTP allows that; else as the URL standard
+/// writes it.
 ///
 /// # Errors
-/// When not even that is a request target.
+/// When HTTP does not allow that either.
 pub fn target(callback: &CallbackUrl) -> Result<Uri, http::Error> {
     let written: Result<Uri, _> = callback.as_str().parse();
     written.or_else(|_| callback.url().as_str().parse()).map_err(http::Error::from)
 }
 
-/// A URL taken apart for a request: over which connections, under which name, for what. It is made once for many requests.
+/// A URL parsed for requests: the origin, the `Host`, and the request target. It is made once for many requests.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(super) origin: Origin,
@@ -30,8 +30,8 @@ pub struct Target {
     pub(super) path: Uri,
 }
 
-/// Whose connections a request can go over. It is looked up with every request: an `Authority` is hashed and compared letter by
-/// letter, since it may be written in either case.
+/// The origin whose connections a request can use. It is looked up with every request, and `Authority` would be hashed and
+/// compared letter by letter, since its case does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     tls: bool,
@@ -40,7 +40,7 @@ pub(super) struct Origin {
 }
 
 impl Target {
-    /// Takes an absolute `http` or `https` URL apart.
+    /// Parses an absolute `http` or `https` URL.
     ///
     /// # Errors
     /// [`Forbidden`] for anything else.
@@ -66,7 +66,7 @@ impl Target {
 }
 
 impl Origin {
-    /// What the connector is asked for.
+    /// The URL for the connector.
     pub(super) fn uri(&self) -> Result<Uri, http::Error> {
         let scheme = if self.tls { Scheme::HTTPS } else { Scheme::HTTP };
         Uri::builder().scheme(scheme).authority(&*self.authority).path_and_query("/").build()
@@ -76,29 +76,27 @@ impl Origin {
 /// Why a redirect is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectError {
-    /// Without a place to go.
-    #[error("a redirect names no place to go (Location)")]
+    /// It has no `Location`.
+    #[error("a redirect has no Location header")]
     Missing,
     /// Longer than a URL may be.
-    #[error(
-        "a redirect leads to a URL of {length} bytes: at most {MAX_URL} are followed; redirect to a shorter one"
-    )]
+    #[error("a redirect leads to a URL of {length} bytes; redirect to one of at most {MAX_URL}")]
     TooLong {
         /// How long it is.
         length: usize,
     },
     /// Not a URL.
-    #[error("a redirect's Location is no URL")]
+    #[error("a redirect's Location is not a URL")]
     Syntax,
     /// Neither `http` nor `https`.
-    #[error("a redirect leads to something else than http or https")]
+    #[error("a redirect's Location is neither http nor https")]
     Scheme,
     /// A user name or password.
     #[error("a redirect's Location contains a user name or password")]
     Credentials,
 }
 
-/// Where an answer sends a topic fetch; no other request is ever redirected. What is found there is judged anew when it is
+/// Where an answer redirects a topic fetch; no other request follows redirects. The guard judges the new address when it is
 /// connected to.
 ///
 /// # Errors
@@ -106,7 +104,7 @@ pub enum RedirectError {
 pub fn redirect(from: &Url, headers: &HeaderMap) -> Result<Url, RedirectError> {
     let location = headers.get(LOCATION).ok_or(RedirectError::Missing)?;
     let location = location.to_str().map_err(|_| RedirectError::Syntax)?;
-    // Before it is read, and once more as it was read: what is relative or not ASCII becomes longer.
+    // Checked before and after it is parsed: what is relative or not ASCII becomes longer.
     check_length(location)?;
     let target = from.join(location).map_err(|_| RedirectError::Syntax)?;
     check_length(target.as_str())?;

@@ -1,4 +1,4 @@
-//! Request bodies: bounded in size, in pace, and in what all of them together take.
+//! Request bodies, with limits for size, pace and the memory of all together.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::reply::{later, refuse};
-use crate::topics::{BodyBudget, BudgetSpent, Reserved};
+use crate::topics::{BodyBudget, BudgetExhausted, Reservation};
 
-/// How long a body waits for others to leave room.
+/// How long a body waits for memory.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
-/// When a client should come back for whose body there was no room.
+/// `Retry-After` when the memory for bodies is used up.
 const ROOM_RETRY: u64 = 5;
-/// So much of each body needs no room in the budget: the number of connections bounds it. Slow strangers who fill the budget
-/// with large bodies then hold up no body of the usual size.
+/// Bytes of each body that do not count for the budget, since the number of connections limits them. So slow clients with large
+/// bodies hold up no small ones.
 const FREE: usize = 4 * 1_024;
 
 /// How slowly a body may come in, or an answer be read.
@@ -30,20 +30,20 @@ pub struct Pace {
     pub bytes_per_second: u64,
 }
 
-/// What bodies may cost.
+/// The limits of bodies.
 #[derive(Clone, Debug)]
 pub struct Bodies {
     /// How slowly they may come in.
     pub pace: Pace,
-    /// What content that is posted may take in memory.
+    /// The memory for posted content.
     pub posts: BodyBudget,
-    /// What forms may take.
+    /// The memory for forms.
     pub forms: BodyBudget,
 }
 
 impl Pace {
-    /// By when more must have come, after so many bytes: never later than the patience allows from now, so that whoever has sent
-    /// much at once cannot keep it here for long.
+    /// By when more must have come, after so many bytes: at most `patience` from now, so that a client which sent much at once cannot keep
+    /// it here for long.
     fn extend(self, deadline: Instant, bytes: usize) -> Instant {
         (deadline + self.earned(bytes)).min(self.latest())
     }
@@ -58,8 +58,7 @@ impl Pace {
     }
 }
 
-/// Reads a body of at most `limit` bytes. Its room in the budget grows with what has really arrived, so that a client which
-/// sends nothing holds nothing.
+/// Reads a body of at most `limit` bytes. Its memory is reserved as it arrives, so that a client which sends nothing holds nothing.
 ///
 /// # Errors
 /// [`Unread`]
@@ -69,7 +68,7 @@ pub(super) async fn read(
     limit: usize,
     pace: Pace,
     budget: &BodyBudget,
-) -> Result<(Bytes, Reserved), Unread> {
+) -> Result<(Bytes, Reservation), Unread> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(Unread::TooLarge(limit));
@@ -107,13 +106,13 @@ pub(super) enum Unread {
     Cut,
     /// It came more slowly than this.
     #[error(
-        "the body came too slowly: it may pause for {:?} in all, and earns a second back by each {} bytes",
+        "the body came too slowly: it may pause for {:?} in all, plus one second per {} bytes",
         .0.patience, .0.bytes_per_second
     )]
     TooSlow(Pace),
-    /// There was no room for it.
+    /// The memory for bodies is used up.
     #[error("{0}: try again")]
-    NoRoom(#[from] BudgetSpent),
+    NoRoom(#[from] BudgetExhausted),
 }
 
 impl Unread {
@@ -147,7 +146,7 @@ mod tests {
 
     const PACE: Pace = Pace { patience: Duration::from_secs(10), bytes_per_second: 1_000 };
 
-    async fn taken(headers: &HeaderMap, body: Body, limit: usize) -> Result<(Bytes, Reserved), Unread> {
+    async fn taken(headers: &HeaderMap, body: Body, limit: usize) -> Result<(Bytes, Reservation), Unread> {
         read(headers, body, limit, PACE, &BodyBudget::new(1 << 20)).await
     }
 

@@ -1,4 +1,4 @@
-//! `GET /websub/notifications` and `/websub/notifications.xml`: a topic's log read again.
+//! `GET /websub/notifications` and `/websub/notifications.xml`: reading a topic's log again.
 //!
 //! Pages are JSON, since every language reads it without a library: the body stands in it as text where it is UTF-8, which
 //! loses no byte, else as base64.
@@ -19,28 +19,28 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use resync_core::websub::{LinkHeader, TopicUrl, XML_CONTENT_TYPE};
 use serde::{Serialize, Serializer};
 
+use super::client_limit::{ClientLimit, ClientPermit};
 use super::endpoint::{EndpointState, too_many};
-use super::places::{Place, Places};
 use super::reply::{later, refuse, unavailable};
 use crate::store::{Notification, Offset};
-use crate::topics::{NotRead, Page, Reserved};
+use crate::topics::{CatchUpError, Page, Reservation};
 
 /// Notifications of a page, unless the query says otherwise …
 const USUAL: usize = 100;
 /// … and at most.
 const MOST: usize = 1_000;
-/// When a client should come back for whose page there was no room.
+/// `Retry-After` when the memory for pages is used up.
 const ROOM_RETRY: u64 = 5;
-/// Answers that one client may have on the way to it: whoever reads slowly holds no more of the memory for pages.
+/// Unread answers that one client may have: a slow reader uses no more of the memory for pages.
 const ANSWERS: usize = 2;
 
-/// Who reads logs again at the moment.
+/// Limits the unread answers of each client.
 #[derive(Clone, Debug)]
-pub struct Readers(Places);
+pub struct Readers(ClientLimit);
 
 impl Default for Readers {
     fn default() -> Self {
-        Self(Places::for_each_client(ANSWERS))
+        Self(ClientLimit::for_each_client(ANSWERS))
     }
 }
 
@@ -87,12 +87,12 @@ fn as_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Err
     serializer.collect_str(&Base64Display::new(bytes, &BASE64_STANDARD))
 }
 
-/// What a query asks for.
+/// The parameters of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Which topic's log.
+pub struct CatchUpQuery {
+    /// The topic of the log.
     pub topic: TopicUrl,
-    /// From behind this notification on; `None`: from the first.
+    /// Begin after this notification; `None`: with the first.
     pub after: Option<Offset>,
     /// How many notifications at most; 1 to 1,000.
     pub limit: usize,
@@ -102,38 +102,38 @@ pub(super) async fn read(
     State(state): State<EndpointState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     uri: Uri,
-    RawQuery(query): RawQuery,
+    RawQuery(raw): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     let client = state.proxies.client(peer.ip(), &headers);
     if let Err(early) = state.limits.client(client, Instant::now()) {
         return too_many(early);
     }
-    let query = query.unwrap_or_default();
-    let asked = match Asked::parse(&query) {
-        Ok(asked) => asked,
+    let raw = raw.unwrap_or_default();
+    let query = match CatchUpQuery::parse(&raw) {
+        Ok(query) => query,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, why),
     };
-    let Ok(place) = state.readers.0.take(client) else {
-        let why = format_args!("read the {ANSWERS} answers that are on the way to your address first");
+    let Ok(permit) = state.readers.0.take(client) else {
+        let why = format_args!("{ANSWERS} answers to your address are not read yet: read them first");
         return later(StatusCode::TOO_MANY_REQUESTS, ROOM_RETRY, why);
     };
     let as_list = uri.path() == "/websub/notifications.xml" || prefers_xml(&headers);
     let read = async {
-        if !state.open_log && !state.publish.intake.has_token(&headers, &asked.topic) {
-            state.catch_up.check_proof(&query, &asked.topic).await?;
+        if !state.open_log && !state.publish.intake.has_token(&headers, &query.topic) {
+            state.catch_up.check_proof(&raw, &query.topic).await?;
         }
         if as_list {
-            let list = state.catch_up.change_list(&asked.topic, asked.after).await?;
-            return Ok(answer(XML_CONTENT_TYPE, list.bytes, (list.room, place)));
+            let list = state.catch_up.change_list(&query.topic, query.after).await?;
+            return Ok(answer(XML_CONTENT_TYPE, list.bytes, (list.reservation, permit)));
         }
-        let page = state.catch_up.page(&asked.topic, asked.after, asked.limit).await?;
-        page_answer(page, asked, state.hub_url, place).await
+        let page = state.catch_up.page(&query.topic, query.after, query.limit).await?;
+        page_answer(page, query, state.hub_url, permit).await
     };
     read.await.unwrap_or_else(|why| not_read(&why))
 }
 
-impl Asked {
+impl CatchUpQuery {
     /// Reads a query as it was sent. Parameters that are not known are ignored.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Asked {
                 _ => {}
             }
         }
-        let topic = topic.ok_or("name the topic: ?topic=…&after=OFFSET, where OFFSET stands behind the dot of the last webhook-id")?;
+        let topic = topic.ok_or("name the topic: ?topic=…&after=OFFSET, where OFFSET is what follows the dot in the last webhook-id")?;
         Ok(Self { topic, after, limit })
     }
 
@@ -169,10 +169,10 @@ fn prefers_xml(headers: &HeaderMap) -> bool {
     matches!(first, "application/xml" | "text/xml")
 }
 
-/// What is answered, with the room and the place that it takes until the last byte is written.
+/// An answer that keeps its memory and permit until the last byte is written.
 struct Held {
     bytes: Vec<u8>,
-    _takes: (Reserved, Place),
+    _takes: (Reservation, ClientPermit),
 }
 
 impl AsRef<[u8]> for Held {
@@ -181,7 +181,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reserved, Place)) -> Response {
+fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reservation, ClientPermit)) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(content_type)),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -190,9 +190,14 @@ fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reserved, Place)) 
     (StatusCode::OK, headers, body).into_response()
 }
 
-async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>, place: Place) -> Result<Response, NotRead> {
-    let (bytes, next, room) = page.encode(move |page, out| write(page, &asked, &hub_url, out)).await?;
-    let mut response = answer("application/json", bytes, (room, place));
+async fn page_answer(
+    page: Page,
+    query: CatchUpQuery,
+    hub_url: Arc<str>,
+    permit: ClientPermit,
+) -> Result<Response, CatchUpError> {
+    let (bytes, next, reservation) = page.encode(move |page, out| write(page, &query, &hub_url, out)).await?;
+    let mut response = answer("application/json", bytes, (reservation, permit));
     let link = next
         .and_then(|next| HeaderValue::try_from(LinkHeader::default().push(next, "next").to_string()).ok());
     if let Some(link) = link {
@@ -202,10 +207,15 @@ async fn page_answer(page: Page, asked: Asked, hub_url: Arc<str>, place: Place) 
 }
 
 /// Writes the page as JSON, and returns where the next one is.
-fn write(page: &Page, asked: &Asked, hub_url: &str, out: &mut dyn io::Write) -> io::Result<Option<String>> {
+fn write(
+    page: &Page,
+    query: &CatchUpQuery,
+    hub_url: &str,
+    out: &mut dyn io::Write,
+) -> io::Result<Option<String>> {
     let last = page.notifications.last().filter(|_| page.more);
     // Whoever signs its queries signs this one anew.
-    let next = last.map(|last| format!("{hub_url}notifications?{}", asked.going_on(last.offset)));
+    let next = last.map(|last| format!("{hub_url}notifications?{}", query.going_on(last.offset)));
     let view = PageView {
         topic: page.topic.url.as_str(),
         first: page.topic.first.0,
@@ -234,16 +244,18 @@ fn view(notification: &Notification) -> NotificationView<'_> {
     }
 }
 
-fn not_read(why: &NotRead) -> Response {
+fn not_read(why: &CatchUpError) -> Response {
     match why {
-        NotRead::NoProof => refuse(StatusCode::UNAUTHORIZED, why),
-        NotRead::UnknownTopic | NotRead::NoChanges | NotRead::NoCapabilityList => {
+        CatchUpError::NoProof => refuse(StatusCode::UNAUTHORIZED, why),
+        CatchUpError::UnknownTopic | CatchUpError::NoChanges | CatchUpError::NoCapabilityList => {
             refuse(StatusCode::NOT_FOUND, why)
         }
-        NotRead::Expired { .. } => refuse(StatusCode::GONE, why),
-        NotRead::List(_) => refuse(StatusCode::CONFLICT, why),
-        NotRead::Busy(_) | NotRead::Turn => later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, why),
-        NotRead::Store(error) => unavailable(error),
+        CatchUpError::Expired { .. } => refuse(StatusCode::GONE, why),
+        CatchUpError::List(_) => refuse(StatusCode::CONFLICT, why),
+        CatchUpError::Busy(_) | CatchUpError::TopicBusy => {
+            later(StatusCode::SERVICE_UNAVAILABLE, ROOM_RETRY, why)
+        }
+        CatchUpError::Store(error) => unavailable(error),
     }
 }
 
@@ -255,7 +267,7 @@ mod tests {
 
     use super::*;
     use crate::store::{self, Engine, Keyring};
-    use crate::topics::{BodyBudget, BudgetSpent, CatchUp};
+    use crate::topics::{BodyBudget, BudgetExhausted, CatchUp};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_page_is_measured_before_it_is_written_and_holds_what_it_takes_then() {
@@ -268,8 +280,8 @@ mod tests {
         }
         let budget = BodyBudget::new(WHOLE as u64);
         let page = CatchUp::new(store, budget.clone()).page(&topic, None, 10).await.unwrap();
-        let asked = Asked { topic, after: None, limit: 10 };
-        let written = page.encode(move |page, out| write(page, &asked, "http://hub.example/websub/", out));
+        let query = CatchUpQuery { topic, after: None, limit: 10 };
+        let written = page.encode(move |page, out| write(page, &query, "http://hub.example/websub/", out));
         let (bytes, next, _room) = written.await.unwrap();
         // A control character takes six, and three bytes take four as base64.
         assert!(bytes.len() > 6 * 10_000 + 13_000 && next.is_none());
@@ -278,25 +290,25 @@ mod tests {
         let base64 = page["notifications"][1]["body_base64"].as_str().unwrap();
         assert_eq!(base64.len(), 10_000_usize.div_ceil(3) * 4);
         let (left, mut other) = (WHOLE - bytes.len().next_multiple_of(1_024), budget.reserve());
-        assert_eq!(other.grow_to(left + 1, Duration::ZERO).await, Err(BudgetSpent));
+        assert_eq!(other.grow_to(left + 1, Duration::ZERO).await, Err(BudgetExhausted));
         assert_eq!(other.grow_to(left, Duration::ZERO).await, Ok(()));
     }
 
     #[tokio::test]
-    async fn an_answer_holds_its_room_and_its_place_until_its_last_byte_is_gone() {
+    async fn an_answer_keeps_its_memory_and_its_permit_until_its_last_byte_is_sent() {
         let (budget, client) = (BodyBudget::new(1_024), [192, 0, 2, 1].into());
-        let places = Places::for_each_client(1);
-        let (mut room, mut other) = (budget.reserve(), budget.reserve());
-        room.grow_to(1_024, Duration::ZERO).await.unwrap();
-        let takes = (room, places.take(client).unwrap());
+        let limit = ClientLimit::for_each_client(1);
+        let (mut reservation, mut other) = (budget.reserve(), budget.reserve());
+        reservation.grow_to(1_024, Duration::ZERO).await.unwrap();
+        let takes = (reservation, limit.take(client).unwrap());
         let mut response = answer("application/json", b"{}".to_vec(), takes);
-        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetSpent));
+        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetExhausted));
         let frame = response.body_mut().frame().await.unwrap().unwrap();
         drop(response);
-        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetSpent), "it may still be unwritten");
-        assert!(places.take(client).is_err());
+        assert_eq!(other.grow_to(1, Duration::ZERO).await, Err(BudgetExhausted), "it may still be unwritten");
+        assert!(limit.take(client).is_err());
         assert_eq!(frame.into_data().unwrap(), "{}");
         assert_eq!(other.grow_to(1, Duration::ZERO).await, Ok(()));
-        assert!(places.take(client).is_ok());
+        assert!(limit.take(client).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! When the listeners' certificates end, for those who watch over the hub.
+//! A metric: when the listeners' certificates expire.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl Meters for Certificates {
 
 impl Collector for Certificates {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let help = "When the certificate that a listener uses now ends, in Unix time";
+        let help = "When the certificate in use by a listener expires, in Unix time";
         let mut family =
             encoder.encode_descriptor("certificate_not_after_seconds", help, None, MetricType::Gauge)?;
         for (name, tls) in &self.0 {

@@ -1,4 +1,4 @@
-//! Who the client is: the peer of the connection, or whom a trusted proxy names.
+//! The client of a request: the peer of the connection, or the address that a trusted proxy names.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::config::{ClientHeader, IngressConfig};
 /// The older name of what `Forwarded` says.
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The proxies whose word counts, and the one header in which they give it.
+/// The trusted proxies, and the header in which they name the client.
 #[derive(Clone, Debug)]
 pub struct TrustedProxies {
     networks: Vec<IpNet>,
@@ -30,8 +30,8 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// The client of a request that came from `peer`: `peer` itself unless it is trusted, else the rightmost address in its
-    /// chain that is not. Only what trusted proxies have added to the chain is believed; a part that is no address ends it.
+    /// The client of a request from `peer`: `peer` itself unless it is trusted, else the rightmost address in its chain that is not.
+    /// Only what trusted proxies added to the chain counts; a part that is not an address ends it.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.contains(client) {
@@ -47,14 +47,14 @@ impl TrustedProxies {
         client
     }
 
-    /// The addresses that proxies have noted, the last one last; `None` for what is no address. The other header is not
-    /// looked at: a proxy that does not write it passes on what the client wrote.
+    /// The addresses that proxies added, the last one last; `None` for a part that is not an address. The other header is ignored: a
+    /// proxy that does not set it passes on what the client wrote.
     fn chain(&self, headers: &HeaderMap) -> Vec<Option<IpAddr>> {
         let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.header {
             ClientHeader::XForwardedFor => (X_FORWARDED_FOR, address),
             ClientHeader::Forwarded => (FORWARDED.as_str(), |part| forwarded_for(part).and_then(address)),
         };
-        // Bytes that are no text spoil their own part only: the client wrote them, and what the proxy adds stands behind them.
+        // Invalid bytes invalidate their own part only: the client wrote them, and what the proxy adds follows.
         let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
         let parts = values.map(|value| value.split(',').map(|part| read(part.trim())).collect::<Vec<_>>());
         parts.flatten().collect()

@@ -1,4 +1,4 @@
-//! The hub endpoint `/websub/`: subscription requests, pings and posted content, told apart by their type.
+//! The hub endpoint `/websub/`: subscription requests, pings and posted content, distinguished by media type.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use super::reply::{later, method_not_allowed, refuse, text, unavailable};
 use super::self_service::{self, SelfService};
 use super::{body, catch_up, notifications};
 use crate::admin::Drain;
-use crate::subscriptions::{Acquaintance, Full, NotAccepted, Requests};
+use crate::subscriptions::{Full, NotAccepted, Requester, Requests};
 use crate::topics::CatchUp;
 
-/// A form holds three URLs and a secret at most; everything beyond this is refused unread.
+/// The longest form. It has three URLs and a secret at most.
 const FORM_LIMIT: usize = 64 * 1024;
-/// What is said to whoever sends a secret to a hub without TLS (D-06).
-const OVERHEARD: &str = "\nnote: this hub is reached by plain http, where hub.secret can be overheard";
-/// When a client should come back while too many requests wait for verification.
+/// A note for a client that sends a secret to a hub without TLS (D-06).
+const OVERHEARD: &str = "\nnote: this hub is reached by plain http; others may read hub.secret on its way";
+/// `Retry-After` while too many requests wait for verification.
 const BUSY_RETRY: u64 = 10;
-/// When to come back while the hub is being drained, in seconds.
+/// `Retry-After` while the hub is drained, in seconds.
 const DRAIN_RETRY: u64 = 30;
 
-/// What the endpoint hands requests over to.
+/// The rooms that handle requests.
 #[derive(Clone, Debug)]
 pub struct EndpointState {
     /// Subscribe and unsubscribe requests.
@@ -43,23 +43,23 @@ pub struct EndpointState {
     pub publish: PublishState,
     /// Logs read again.
     pub catch_up: CatchUp,
-    /// Who reads logs again at the moment.
+    /// Limits unread answers.
     pub readers: Readers,
-    /// Anybody may read them.
+    /// Anybody may read logs.
     pub open_log: bool,
     /// Rate limits.
     pub limits: Limits,
-    /// Who may say on whose behalf it asks.
+    /// Proxies that may name the client.
     pub proxies: TrustedProxies,
     /// The hub's own URL, as Sources and subscribers use it.
     pub hub_url: Arc<str>,
-    /// The hub that takes subscriptions instead.
+    /// The hub that accepts subscriptions instead.
     pub moved_to: Option<Url>,
-    /// Whether nothing new is taken.
+    /// Whether the hub is drained.
     pub drain: Drain,
 }
 
-/// The public routes; `own` is what subscribers see of their own subscriptions.
+/// The public routes; `own` has the pages for subscribers.
 pub fn public(state: EndpointState, own: SelfService) -> Router {
     Router::new()
         .route("/websub", any(endpoint))
@@ -69,7 +69,7 @@ pub fn public(state: EndpointState, own: SelfService) -> Router {
         .route("/websub/notifications/{id}", get(notifications::status))
         .route("/", get(|state: State<EndpointState>| async move { about(&state.hub_url) }))
         .method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
-        .fallback(|| async { text(StatusCode::NOT_FOUND, "nothing here: the hub's endpoint is /websub/") })
+        .fallback(|| async { text(StatusCode::NOT_FOUND, "no such path: the hub's endpoint is /websub/") })
         .with_state(state)
         .merge(self_service::routes(own))
 }
@@ -88,7 +88,8 @@ async fn endpoint(
 
 async fn post(state: EndpointState, peer: SocketAddr, request: Request<Body>) -> Response {
     let Some(taking) = state.drain.take_in() else {
-        let why = "this hub takes nothing new before it is stopped: send the same request again in a moment";
+        let why =
+            "this hub is about to stop and accepts nothing new: send the same request again in a moment";
         return later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why);
     };
     let client = state.proxies.client(peer.ip(), request.headers());
@@ -142,14 +143,14 @@ async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, b
     }
 }
 
-/// Every request that is accepted makes the hub ask a callback, so whoever asks too often is refused before.
+/// Applies the rate limits, since every accepted request makes the hub ask a callback.
 async fn within_limits(
     state: &EndpointState,
     client: IpAddr,
     topic: &TopicUrl,
     callback: &CallbackUrl,
-) -> Result<Acquaintance, Response> {
-    let who = state.requests.acquaintance(client, topic, callback).await;
+) -> Result<Requester, Response> {
+    let who = state.requests.requester(client, topic, callback).await;
     let who = who.map_err(|error| unavailable(&error))?;
     state.limits.subscription(who, topic, callback, Instant::now()).map_err(too_many)?;
     Ok(who)
@@ -159,7 +160,7 @@ pub(super) fn too_many(early: TooMany) -> Response {
     later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), early)
 }
 
-/// What is subscribed here already is served here to its end, so only those who subscribe are sent away (W-091, W-092).
+/// Subscriptions here are served until they end, so only new ones are redirected (W-091, W-092).
 fn moved(hub: &Url) -> Response {
     let why = format_args!("this hub has moved: send the same request to {hub}");
     let mut response = text(StatusCode::PERMANENT_REDIRECT, why);
@@ -172,11 +173,11 @@ fn moved(hub: &Url) -> Response {
 fn accepted(result: Result<(), NotAccepted>, note: &str) -> Response {
     match result {
         Ok(()) => {
-            let next = format_args!("accepted: the callback is asked for confirmation next{note}");
+            let next = format_args!("accepted: the hub will now verify the callback{note}");
             text(StatusCode::ACCEPTED, next)
         }
         Err(NotAccepted::Store(error)) => unavailable(&error),
-        Err(error @ NotAccepted::Resting { wait }) => {
+        Err(error @ NotAccepted::BreakerOpen { wait }) => {
             later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs().max(1), error)
         }
         Err(NotAccepted::Full(full)) => {

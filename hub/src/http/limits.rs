@@ -1,5 +1,4 @@
-//! Rate limits: a token bucket for each client, callback host and topic; honest refusals with `Retry-After`, never a silent
-//! drop, and memory that has a bound whatever comes.
+//! Rate limits for requests: per client, callback host and topic. Refusals have `Retry-After`, and memory is bounded.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -7,26 +6,26 @@ use std::time::{Duration, Instant};
 
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use crate::buckets::{Buckets, SharedBuckets, network};
 use crate::config::LimitsConfig;
-use crate::subscriptions::Acquaintance;
+use crate::rate_limiter::{RateLimiter, SharedRateLimiter, network};
+use crate::subscriptions::Requester;
 
-/// The limits of a hub. What they cost in memory does not depend on what clients send.
+/// The rate limits of a hub. Their memory does not depend on what clients send.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    clients: Buckets,
-    subscribers: Buckets,
-    hosts: SharedBuckets,
-    renewers: Buckets,
-    renewals: SharedBuckets,
-    topics: SharedBuckets,
+    clients: RateLimiter,
+    subscribers: RateLimiter,
+    hosts: SharedRateLimiter,
+    renewers: RateLimiter,
+    renewals: SharedRateLimiter,
+    topics: SharedRateLimiter,
 }
 
-/// A request that comes too early.
+/// A request beyond a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests {whose}: slow down, and try again after the seconds in Retry-After")]
 pub struct TooMany {
-    /// When the request would pass.
+    /// When the request would be admitted.
     pub wait: Duration,
     whose: &'static str,
 }
@@ -41,8 +40,8 @@ impl TooMany {
 impl Limits {
     /// The limits of a configuration; those that are off never refuse.
     pub fn new(config: &LimitsConfig) -> Self {
-        let buckets = |rate| Buckets::new(config.enabled, rate);
-        let shared = |rate| SharedBuckets::new(config.enabled, rate);
+        let buckets = |rate| RateLimiter::new(config.enabled, rate);
+        let shared = |rate| SharedRateLimiter::new(config.enabled, rate);
         Self {
             clients: buckets(config.client),
             subscribers: buckets(config.subscriptions_per_client),
@@ -53,7 +52,7 @@ impl Limits {
         }
     }
 
-    /// Takes a request of any kind into account.
+    /// Counts a request of any kind.
     ///
     /// # Errors
     /// [`TooMany`] from this client.
@@ -61,17 +60,17 @@ impl Limits {
         self.clients.admit(network(client), now).map_err(|wait| TooMany { wait, whose: "from this address" })
     }
 
-    /// Takes a request to subscribe or unsubscribe into account, each of which makes the hub ask its callback.
+    /// Counts a request to subscribe or unsubscribe, which makes the hub ask its callback.
     ///
-    /// A request for a subscription in force counts by its client and its callback and not by the host and the topic, so that
-    /// nobody can keep others from renewing theirs by asking in their stead. What one client asks for is counted before what all
-    /// ask for, and where something was confirmed that it had asked for before only the former is.
+    /// A request about a subscription in force counts for its client and its callback, not for the host and the topic, so that nobody can
+    /// keep others from renewing. The limits of one client come before those of all clients, and only the former apply to a client that
+    /// confirmed earlier requests.
     ///
     /// # Errors
     /// [`TooMany`] from this client, for this subscription, for this callback's host or for this topic.
     pub fn subscription(
         &self,
-        who: Acquaintance,
+        who: Requester,
         topic: &TopicUrl,
         callback: &CallbackUrl,
         now: Instant,
@@ -90,10 +89,10 @@ impl Limits {
     }
 }
 
-/// Of whom a request was confirmed before is bound by its own share only.
+/// A client that confirmed earlier requests has only its own limit.
 fn admit(
-    buckets: &SharedBuckets,
-    who: Acquaintance,
+    buckets: &SharedRateLimiter,
+    who: Requester,
     key: impl Hash + Copy,
     now: Instant,
 ) -> Result<(), Duration> {
@@ -106,8 +105,8 @@ mod tests {
 
     use super::*;
 
-    fn stranger(client: IpAddr) -> Acquaintance {
-        Acquaintance { client: Some(client), in_force: false, confirmed: false }
+    fn stranger(client: IpAddr) -> Requester {
+        Requester { client: Some(client), in_force: false, confirmed: false }
     }
 
     fn limits(enabled: bool) -> Limits {
@@ -189,7 +188,7 @@ mod tests {
     fn b33_one_client_cannot_use_up_what_a_callback_host_has_for_all() {
         let (limits, now) = (limits(true), Instant::now());
         let ask = |client: &str, number: u32, confirmed| {
-            let who = Acquaintance { confirmed, ..stranger(ip(client)) };
+            let who = Requester { confirmed, ..stranger(ip(client)) };
             let topic = topic(&number.to_string());
             limits.subscription(who, &topic, &callback("d.example", number), now).is_ok()
         };
@@ -209,7 +208,7 @@ mod tests {
     fn one_client_cannot_use_up_what_a_topic_has_for_all() {
         let (limits, now) = (limits(true), Instant::now());
         let ask = |client: &str, number: u32, confirmed| {
-            let who = Acquaintance { confirmed, ..stranger(ip(client)) };
+            let who = Requester { confirmed, ..stranger(ip(client)) };
             let callback = callback(&format!("d{number}.example"), 0);
             limits.subscription(who, &topic("t"), &callback, now).is_ok()
         };
@@ -222,7 +221,7 @@ mod tests {
         }
         assert!(!ask("192.0.2.10", 101, false), "many use it up");
         assert!(ask("192.0.2.11", 102, true), "but not that of somebody whose requests are confirmed");
-        let subscriber = Acquaintance { in_force: true, ..stranger(ip("192.0.2.2")) };
+        let subscriber = Requester { in_force: true, ..stranger(ip("192.0.2.2")) };
         let renewal = limits.subscription(subscriber, &topic("t"), &callback("d0.example", 0), now);
         assert!(renewal.is_ok(), "renewals do not depend on what strangers do");
     }
@@ -231,7 +230,7 @@ mod tests {
     fn b33_strangers_who_renew_in_a_subscribers_name_use_up_nothing_of_its_own() {
         let (limits, now) = (limits(true), Instant::now());
         let renew = |client: &str, confirmed| {
-            let who = Acquaintance { in_force: true, confirmed, ..stranger(ip(client)) };
+            let who = Requester { in_force: true, confirmed, ..stranger(ip(client)) };
             limits.subscription(who, &topic("t"), &callback("d.example", 0), now).is_ok()
         };
         let of_strangers = (1..20).flat_map(|last| std::iter::repeat_n(format!("192.0.2.{last}"), 20));
@@ -243,7 +242,7 @@ mod tests {
     fn b33_one_client_renews_so_often_however_many_subscriptions_it_has() {
         let (limits, now) = (limits(true), Instant::now());
         let renew = |number: &u32| {
-            let who = Acquaintance { in_force: true, confirmed: true, ..stranger(ip("::1")) };
+            let who = Requester { in_force: true, confirmed: true, ..stranger(ip("::1")) };
             limits.subscription(who, &topic("t"), &callback("d.example", *number), now).is_ok()
         };
         assert_eq!((0..100).filter(renew).count(), 50);

@@ -1,4 +1,4 @@
-//! What publishers' requests come to, for the operator's graphs.
+//! Metrics of publishers' requests.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::meters::{Kinds, request_times};
+use crate::meters::{CounterFamily, request_times};
 
-/// The meters of the publishers' half of the endpoint.
+/// The metrics of the publishers' half of the endpoint.
 #[derive(Clone, Debug)]
 pub struct PublishMeters {
-    posts: Kinds<Ending>,
-    pings: Kinds<Ending>,
+    posts: CounterFamily<Ending>,
+    pings: CounterFamily<Ending>,
     bytes: Counter,
     seconds: Histogram,
 }
@@ -34,13 +34,13 @@ impl Default for PublishMeters {
             (Ending::TooMany, "too_many"),
             (Ending::Unavailable, "unavailable"),
         ];
-        let kinds = || Kinds::new("result", &endings);
+        let kinds = || CounterFamily::new("result", &endings);
         Self { posts: kinds(), pings: kinds(), bytes: Counter::default(), seconds: request_times() }
     }
 }
 
 impl PublishMeters {
-    /// A post was answered so.
+    /// Counts an answer to a post.
     pub(super) fn post(&self, status: StatusCode) {
         self.posts.count(Ending::of(status));
     }
@@ -53,7 +53,7 @@ impl PublishMeters {
             .map(|(_, counter)| counter.clone())
     }
 
-    /// A ping was answered so.
+    /// Counts an answer to a ping.
     pub(super) fn ping(&self, status: StatusCode) {
         self.pings.count(Ending::of(status));
     }
@@ -67,10 +67,10 @@ impl PublishMeters {
 
 impl crate::meters::Meters for PublishMeters {
     fn register(&self, registry: &mut Registry) {
-        self.posts.register(registry, "publish", "Notifications that were posted, by how they were answered");
-        self.pings.register(registry, "pings", "Publish pings, by how they were answered");
-        registry.register("publish_bytes", "Bytes of content that was accepted", self.bytes.clone());
-        let help = "Time from the last byte of content to its acknowledgement, which is when it is durable";
+        self.posts.register(registry, "publish", "Posted notifications, by the hub's answer");
+        self.pings.register(registry, "pings", "Pings, by the hub's answer");
+        registry.register("publish_bytes", "Bytes of accepted content", self.bytes.clone());
+        let help = "Time from the last byte of content until it is durable and acknowledged";
         registry.register("publish_duration_seconds", help, self.seconds.clone());
     }
 }

@@ -1,4 +1,4 @@
-//! Accepted notifications: how each of them fares.
+//! The status of accepted notifications.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 
 use super::endpoint::{EndpointState, too_many};
 use super::reply::{json, later, refuse, unavailable};
-use super::turns::{NoTurn, Turns};
+use super::search_queue::{NotGranted, SearchQueue};
 use crate::store::{Offset, Standing, Store, StoreError, TopicId};
 use crate::topics::Tickets;
 
-/// How long somebody waits for a turn, and when to come back after that, in seconds.
+/// How long a request waits for its turn, and `Retry-After` in seconds.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 const TURN_RETRY: u64 = 5;
 
-/// Tells how notifications fare.
+/// Finds the status of notifications.
 #[derive(Clone, Debug)]
 pub struct Statuses {
     store: Arc<dyn Store>,
     tickets: Tickets,
     hub_url: Arc<str>,
-    /// Counting reads every subscription of a topic: one at a time, so that nobody can keep the disk busy by asking.
-    turns: Turns,
+    /// Counting reads every subscription of a topic: one search at a time, so that nobody can keep the disk busy.
+    searches: SearchQueue,
 }
 
-/// What a publisher sees of its notification; no callback, and no subscription by itself.
+/// What a publisher sees of its notification: no callback, and no single subscription.
 #[derive(Debug, Serialize)]
 struct Status {
     notification: String,
@@ -55,7 +55,7 @@ pub(super) struct Ticket {
 impl Statuses {
     /// `hub_url` is what the URLs of statuses begin with.
     pub fn new(store: Arc<dyn Store>, tickets: Tickets, hub_url: Arc<str>) -> Self {
-        Self { store, tickets, hub_url, turns: Turns::new() }
+        Self { store, tickets, hub_url, searches: SearchQueue::new() }
     }
 
     /// Where the status of a notification is.
@@ -66,18 +66,17 @@ impl Statuses {
     /// The status of a notification, for a client that may see it, in its turn.
     pub(super) async fn show(&self, client: IpAddr, id: NotificationId) -> Response {
         let statuses = self.clone();
-        let shown = self.turns.during(client, TURN_TIMEOUT, async move { statuses.status(id).await });
+        let shown = self.searches.during(client, TURN_TIMEOUT, async move { statuses.status(id).await });
         match shown.await {
             Ok(Ok(Some(status))) => json(StatusCode::OK, &status),
             Ok(Ok(None)) => refuse(StatusCode::GONE, "the log no longer holds this notification"),
             Ok(Err(error)) => unavailable(&error),
-            Err(NoTurn::Crowded) => {
-                let why =
-                    "too many requests for statuses from this address wait: ask for one after the other";
+            Err(NotGranted::TooMany) => {
+                let why = "too many status requests from this address are waiting: send one after the other";
                 later(StatusCode::TOO_MANY_REQUESTS, TURN_RETRY, why)
             }
-            Err(NoTurn::Late) => {
-                let why = "too many ask for statuses now: try again after the seconds in Retry-After";
+            Err(NotGranted::TimedOut) => {
+                let why = "too many status requests are waiting: try again after the seconds in Retry-After";
                 later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why)
             }
         }
@@ -97,7 +96,7 @@ impl Statuses {
     }
 }
 
-/// `GET /websub/notifications/ID?ticket=…`. Without its ticket a notification does not even exist.
+/// `GET /websub/notifications/ID?ticket=…`. Without the ticket the answer does not show whether the notification exists.
 pub(super) async fn status(
     State(state): State<EndpointState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -114,7 +113,7 @@ pub(super) async fn status(
         Ok(id) if statuses.tickets.admits(&ticket, id) => statuses.show(client, id).await,
         Ok(_) | Err(_) => refuse(
             StatusCode::NOT_FOUND,
-            "no such notification, or not with this ticket: use the Location that the hub answered to the post",
+            "no such notification, or a wrong ticket: use the Location of the hub's answer to the post",
         ),
     }
 }
@@ -132,7 +131,7 @@ mod tests {
     use crate::store::{self, Engine, Keyring, posted};
 
     #[test]
-    fn whoever_queries_and_hangs_up_has_its_turn_until_the_store_has_searched() {
+    fn a_status_request_that_hangs_up_has_its_turn_until_the_store_has_searched() {
         // The store searches in threads of this runtime, of which there is one.
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
@@ -151,14 +150,14 @@ mod tests {
             drop(first);
             for _ in 0..10 {
                 yield_now().await;
-                assert!(statuses.turns.is_taken(), "the store has yet to search");
+                assert!(statuses.searches.is_taken(), "the store has yet to search");
             }
             let mut second = Box::pin(statuses.show(publisher, id));
             assert!((&mut second).now_or_never().is_none());
             go_on.send(()).unwrap();
             holding.await.unwrap().unwrap();
             assert_eq!(second.await.status(), StatusCode::OK);
-            assert!(!statuses.turns.is_taken());
+            assert!(!statuses.searches.is_taken());
         });
     }
 }

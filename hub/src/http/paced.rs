@@ -1,5 +1,5 @@
-//! A connection whose client has to read what it asked for: whoever reads too slowly is cut off, unless the answer gives it leeway. It
-//! lies below TLS, which would take what it cannot pass on.
+//! A connection that is closed if its client reads too slowly, unless the answer allows more time. It is below TLS, which would buffer
+//! what is not read.
 
 use std::io;
 use std::pin::Pin;
@@ -12,19 +12,18 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::Pace;
 
-/// How an answer that may take long asks more patience of its connection, from then on: each pause may be so long, however slowly the
-/// client reads between them.
+/// Lets an answer allow its client longer pauses from then on, however slowly it reads in between.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leeway(Arc<OnceLock<Duration>>);
 
 impl Leeway {
-    /// The first wish counts.
+    /// The first call counts.
     pub(super) fn give(&self, patience: Duration) {
         self.0.get_or_init(|| patience);
     }
 }
 
-/// A stream on which writing may wait for the reader for as long as the pace allows in all; what is written earns time back.
+/// A stream on which writing may wait for the reader as long as the pace allows; written bytes add time.
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     stream: S,
@@ -46,7 +45,7 @@ impl<S> Paced<S> {
         Self { stream, pace, leeway, left: pace.patience, waiting: None }
     }
 
-    /// Takes the time into account that passed until this result of a write.
+    /// Counts the time that passed until this result of a write.
     fn judge(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(result) => {

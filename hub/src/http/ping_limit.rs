@@ -1,44 +1,44 @@
-//! How often pings without a token are taken: by client, by topic and by the topic's host.
+//! Rate limits for pings without a token: per client, topic and host of the topic.
 
 use std::net::IpAddr;
 use std::time::Instant;
 
 use resync_core::websub::TopicUrl;
 
-use crate::buckets::{Buckets, Refusal, SharedBuckets, network};
 use crate::config::LimitsConfig;
+use crate::rate_limiter::{RateLimiter, Refusal, SharedRateLimiter, network};
 
-/// The limits of pings, all of which must hold.
+/// The limits of pings; all apply.
 #[derive(Clone, Debug)]
 pub struct PingLimit {
-    clients: Buckets,
-    topics: SharedBuckets,
-    hosts: SharedBuckets,
+    clients: RateLimiter,
+    topics: SharedRateLimiter,
+    hosts: SharedRateLimiter,
 }
 
 impl PingLimit {
     /// The limits of a configuration; those that are off never refuse.
     pub fn new(config: &LimitsConfig) -> Self {
-        let shared = |rate| SharedBuckets::new(config.enabled, rate);
+        let shared = |rate| SharedRateLimiter::new(config.enabled, rate);
         Self {
-            clients: Buckets::new(config.enabled, config.ping_client),
+            clients: RateLimiter::new(config.enabled, config.ping_client),
             topics: shared(config.ping_topic),
             hosts: shared(config.ping_host),
         }
     }
 
-    /// The most topics of one ping that are ever admitted, if there is a limit.
+    /// How many topics one ping may name, if there is a limit.
     pub(super) fn most(&self) -> Option<u32> {
         self.clients.most()
     }
 
-    /// Takes a ping of so many topics into account, whatever they are.
+    /// Counts a ping of so many topics.
     pub(super) fn admit(&self, client: IpAddr, topics: usize, now: Instant) -> Result<(), Refusal> {
         self.clients.admit_all(std::iter::repeat_n(network(client), topics), now)
     }
 
-    /// Takes into account which topics it asks the hub to fetch: all of them, or none. Whatever the hub does not know costs
-    /// nobody a fetch, and so uses up nothing of its host's.
+    /// Counts the topics that the hub has to fetch for a ping: all of them, or none. Unknown topics are not fetched, and do not count for
+    /// their hosts.
     pub(super) fn admit_fetches(
         &self,
         client: IpAddr,

@@ -17,43 +17,43 @@ use super::notifications::Statuses;
 use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
 use crate::admin::Taking;
-use crate::buckets::{Refusal, network};
-use crate::places::{Asker, Lane};
+use crate::concurrency::{Client, ClientClass};
+use crate::rate_limiter::{Refusal, network};
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
-use crate::topics::{Announced, Denied, Grant, Intake, Pings, Refused};
+use crate::topics::{Denied, Grant, Intake, Pings, PostHeader, Refused};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const REPRESENTATION: &str = "return=representation";
-/// How long a publisher waits for it. What was accepted is not to look lost because its status is slow to come.
+/// How long a publisher waits for the status; after that it gets 202.
 const REPRESENTATION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What publishers' requests are handed over to.
+/// The rooms that handle publishers' requests.
 #[derive(Clone, Debug)]
 pub struct PublishState {
     /// Posted content.
     pub intake: Intake,
     /// Pings.
     pub pings: Pings,
-    /// How often strangers may ping.
+    /// Rate limits for pings without a token.
     pub ping_limit: PingLimit,
-    /// What bodies may cost.
+    /// Limits of bodies.
     pub bodies: Bodies,
-    /// How accepted notifications fare.
+    /// The status of accepted notifications.
     pub statuses: Statuses,
     /// The largest posted content, in bytes.
     pub max_body: usize,
-    /// What becomes of it all.
+    /// Metrics.
     pub meters: PublishMeters,
-    /// What begins the traces of publishers' requests, or goes on with theirs.
+    /// Begins or continues the traces of publishers' requests.
     pub tracer: Tracer,
     /// The hub's own URL, as Sources and subscribers use it.
     pub hub_url: Arc<str>,
 }
 
 impl PublishState {
-    /// How often a ping of this sender may name a topic before it is worth reading: twice as many as will ever be admitted,
-    /// since some name each as `hub.url` and as `hub.topic` (C-05).
+    /// How many topics a ping of this sender may name: twice as many as can be admitted, since some name each as `hub.url` and as
+    /// `hub.topic` (C-05).
     pub(super) fn most_named(&self, grant: Option<&Grant>) -> usize {
         let most = self.ping_limit.most().filter(|_| grant.is_none());
         most.and_then(|most| usize::try_from(most).ok()).map_or(MAX_PARAMETERS, |most| most.saturating_mul(2))
@@ -67,7 +67,7 @@ impl PublishState {
         response
     }
 
-    /// Notes what becomes of a ping.
+    /// Counts the answer to a ping.
     pub(super) async fn ping(
         &self,
         client: IpAddr,
@@ -83,7 +83,7 @@ impl PublishState {
         response
     }
 
-    /// Notes what becomes of posted content.
+    /// Counts the answer to posted content.
     pub(super) async fn content(
         &self,
         client: IpAddr,
@@ -101,7 +101,7 @@ impl PublishState {
         response
     }
 
-    /// The span of a request whose sender may publish: nobody else's `traceparent` is read.
+    /// The span of a request whose sender may publish; the `traceparent` of others is ignored.
     fn begin(&self, headers: &HeaderMap, what: &'static str) -> OpenSpan {
         let mut span = self.tracer.begin(TraceContext::of(headers), "POST /websub/", SpanKind::Server);
         span.note("http.request.method", || "POST");
@@ -110,8 +110,8 @@ impl PublishState {
         span
     }
 
-    /// A ping needs no token, since the hub looks for itself; without one it is limited (C-04, C-05), whatever the policy, and is of no
-    /// trace where tokens are asked for.
+    /// A ping needs no token, since the hub fetches the topic itself. Without one it is limited (C-04, C-05), whatever the policy, and
+    /// not traced if the policy requires tokens.
     async fn take_ping(
         &self,
         client: IpAddr,
@@ -132,16 +132,16 @@ impl PublishState {
         if open || !known.is_empty() {
             *span = Some(self.begin(headers, "ping"));
         }
-        for (topics, lane) in [(known, Lane::Known), (strange, Lane::Stranger)] {
-            let asker = Asker { client: Some(network(client)), lane };
-            let traced = span.as_ref().filter(|_| open || lane == Lane::Known);
+        for (topics, class) in [(known, ClientClass::Trusted), (strange, ClientClass::Stranger)] {
+            let client = Client { network: Some(network(client)), class: class };
+            let traced = span.as_ref().filter(|_| open || class == ClientClass::Trusted);
             let trace = traced.and_then(OpenSpan::context);
-            self.pings.accept_all(topics, asker, trace).await.map_err(|error| unavailable(&error))?;
+            self.pings.accept_all(topics, client, trace).await.map_err(|error| unavailable(&error))?;
         }
         Ok(())
     }
 
-    /// Who may speak is settled before the body is read: strangers cost a header each.
+    /// The sender is authorised before the body is read, so that strangers cost only a header.
     async fn take_content(
         &self,
         headers: &HeaderMap,
@@ -177,7 +177,7 @@ impl PublishState {
     }
 }
 
-/// How a publisher's request ended: what was refused is not told, what the hub itself could not do is.
+/// Ends the span of a publisher's request. Refusals are not exported, failures of the hub are.
 fn answered(span: Option<OpenSpan>, status: StatusCode) {
     let Some(mut span) = span.filter(|_| !status.is_client_error()) else { return };
     span.note("http.response.status_code", || status.as_u16());
@@ -187,7 +187,7 @@ fn answered(span: Option<OpenSpan>, status: StatusCode) {
     span.end();
 }
 
-/// 202, or the status if that is asked for and to be had: whatever else becomes of it, the notification is accepted.
+/// 202, or the status if it was asked for and is available. Either way the notification is accepted.
 async fn accepted(
     statuses: &Statuses,
     client: IpAddr,
@@ -204,7 +204,7 @@ async fn accepted(
         }
         None => text(StatusCode::ACCEPTED, format_args!("accepted as {id}{note}")),
     };
-    // An own URL with hexadecimal digits in it is a header value.
+    // The hub's own URL with hexadecimal digits is a valid header value.
     if let Ok(location) = HeaderValue::try_from(statuses.url(id)) {
         response.headers_mut().insert(LOCATION, location);
     }
@@ -225,7 +225,7 @@ fn too_many_pings(refusal: Refusal) -> Response {
             later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why)
         }
         Refusal::Never(most) => {
-            let why = format_args!("too many topics for one ping: name at most {most}, or ping with a token");
+            let why = format_args!("too many topics in one ping: name at most {most}, or ping with a token");
             refuse(StatusCode::PAYLOAD_TOO_LARGE, why)
         }
     }
@@ -244,15 +244,15 @@ fn refuse_content(refused: &Refused) -> Response {
     refuse(status, refused)
 }
 
-/// 415 with the codings that would be taken (RFC 9110, 15.5.16).
+/// 415 with the accepted codings (RFC 9110, 15.5.16).
 fn coded(refused: &Refused) -> Response {
     let mut response = refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, refused);
     response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     response
 }
 
-/// A Source that names other hubs only is passed on as it is, but its subscribers will not find this hub: it should know.
-fn other_hub(announced: &Announced, hub_url: &str) -> String {
+/// A note for a Source that names only other hubs: its content is accepted, but subscribers will not find this hub.
+fn other_hub(announced: &PostHeader, hub_url: &str) -> String {
     let same = |named: &String| named.trim_end_matches('/') == hub_url.trim_end_matches('/');
     if announced.hubs().iter().any(same) {
         return String::new();
@@ -260,7 +260,7 @@ fn other_hub(announced: &Announced, hub_url: &str) -> String {
     format!("\nnote: Link rel=\"hub\" does not name this hub, which is <{hub_url}>")
 }
 
-/// 401 or 403, by what a token would change.
+/// 401 without a valid token, else 403.
 pub(super) fn deny(denied: &Denied) -> Response {
     match denied {
         Denied::NoToken => {

@@ -8,7 +8,7 @@ use tracing::{debug, error};
 
 use crate::store::StoreError;
 
-/// When a client should come back after the store refused a write.
+/// `Retry-After` when the store refused a write.
 const STORE_RETRY: u64 = 10;
 
 /// A short text, ended by a newline so that it reads well in a terminal.
@@ -40,14 +40,14 @@ pub(super) fn refuse(status: StatusCode, why: impl std::fmt::Display) -> Respons
     text(status, why)
 }
 
-/// The store does not take part: nothing was acknowledged, and the client can try again.
+/// The store does not work: nothing was acknowledged, and the client can try again.
 pub(super) fn unavailable(error: &StoreError) -> Response {
     match error {
-        // The store itself says once that it is in trouble, not for each request.
+        // The store logs its own trouble once, not for each request.
         StoreError::Full { .. } | StoreError::Busy | StoreError::Write(_) => {
-            debug!(%error, "request not accepted: it cannot be stored");
+            debug!(%error, "request not accepted: the store is full or busy");
         }
-        _ => error!(%error, "request not served: the store fails"),
+        _ => error!(%error, "request failed: the store does not work"),
     }
     later(StatusCode::SERVICE_UNAVAILABLE, STORE_RETRY, "the hub cannot use its store now: try again")
 }

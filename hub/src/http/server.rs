@@ -1,4 +1,4 @@
-//! Serving a router on a listener: bounded connections, headers, time and answers that wait to be read, and a graceful end.
+//! Serves a router on a listener, with limits for connections, headers, time and unread answers, and a graceful shutdown.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -23,8 +23,8 @@ use tower_service::Service;
 use tracing::{debug, warn};
 
 use super::body::Pace;
+use super::client_limit::{ClientLimit, LimitReached};
 use super::paced::{Leeway, Paced};
-use super::places::{NoPlace, Places};
 use super::tls::Tls;
 use crate::config::IngressConfig;
 
@@ -32,35 +32,34 @@ use crate::config::IngressConfig;
 const HEADER_LIMIT: usize = 16 * 1024;
 /// How long requests under way may take at shutdown.
 const GRACE: Duration = Duration::from_secs(8);
-/// How long whoever was just let in may take to send a request, once the hub is to stop: it may have been sent before.
+/// How long a new connection may take to send a request at shutdown: it may have been sent before.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The same trouble is told no more often than this.
+/// The same error is logged no more often than this.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// So much of an answer the system may hold for a client that does not read yet (it takes twice of what it is told): what lies
-/// there counts as written.
+/// Bytes of an answer in the system's send buffer (it takes twice of what is set). They count as written.
 const SEND_BUFFER: usize = 128 * 1024;
-/// Connections without a place that are told so at once; further ones are closed without a word.
+/// Connections beyond the limit that are answered at once; further ones are closed.
 const TURNED_AWAY_AT_ONCE: usize = 64;
-/// Connections that are accepted and not looked at yet. Thousands that come at once wait with the system, where they are in
-/// nobody's way; what is under way is served between them.
+/// Accepted connections that are not served yet. If thousands come at once they wait in the system's backlog, and requests under way
+/// are served in between.
 const ACCEPTED_AHEAD: usize = 16;
-/// How many may wait there, where the system lets so many: as many as have places by default. For those beyond, whoever connects
-/// hears nothing, and tries again a second later.
+/// The backlog, if the system allows it: the default limit of connections. A client beyond it gets no answer, and tries again a
+/// second later.
 const WAITING: u32 = 4_096;
-/// Connections that came at once shall not all end at once: by so much of it the time for a header is shorter for some.
+/// Connections that came at once should not all end at once: the time for a header is shortened by up to this share.
 const HEADER_SPREAD: f64 = 0.1;
-/// How long telling them may take.
+/// How long that answer may take.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How connections are served.
 #[derive(Clone, Debug)]
 pub struct Ingress {
-    connections: Places,
+    connections: ClientLimit,
     header_timeout: Duration,
     reading: Pace,
-    /// A client that is gone without a word, or reads nothing of what the system holds for it, is given up after so long.
+    /// After this time a client is given up that vanished or reads nothing of the send buffer.
     silence: Duration,
     turning_away: Arc<Semaphore>,
     arrivals: Arc<Semaphore>,
@@ -68,10 +67,10 @@ pub struct Ingress {
 }
 
 impl Ingress {
-    /// The bounds of one listener, and its certificate where it speaks TLS.
+    /// The limits of one listener, and its certificate if it uses TLS.
     pub fn new(config: &IngressConfig, tls: Option<Tls>) -> Self {
         Self {
-            connections: Places::for_connections(config),
+            connections: ClientLimit::for_connections(config),
             header_timeout: config.header_timeout,
             reading: Pace { patience: config.answer_timeout, bytes_per_second: config.body_rate },
             silence: config.answer_timeout,
@@ -81,7 +80,7 @@ impl Ingress {
         }
     }
 
-    /// For a listener some of whose answers may pause for so long.
+    /// Some answers of this listener may pause for so long.
     #[must_use]
     pub fn with_leeway(self, patience: Duration) -> Self {
         Self { silence: self.silence.max(patience), ..self }
@@ -116,7 +115,7 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
             }
             Err(error) => {
                 if told.is_none_or(|told: Instant| told.elapsed() > TELL_EVERY) {
-                    warn!(%error, "no connection accepted");
+                    warn!(%error, "connection not accepted");
                     told = Some(Instant::now());
                 }
                 sleep(ACCEPT_PAUSE).await;
@@ -125,7 +124,7 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
     }
     drop(listener);
     if timeout(GRACE, graceful.shutdown()).await.is_err() {
-        warn!("requests still under way at shutdown were cut off");
+        warn!("shutdown: requests that were still under way were aborted");
     }
 }
 
@@ -150,7 +149,7 @@ fn take(
 ) {
     let tls = ingress.tls.clone();
     match ingress.connections.take(client.ip()) {
-        Ok(place) => {
+        Ok(permit) => {
             let (router, reading, silence) = (router.clone(), ingress.reading, ingress.silence);
             let header_timeout = ingress.header_timeout.mul_f64(1.0 - HEADER_SPREAD * fastrand::f64());
             tokio::spawn(async move {
@@ -171,18 +170,18 @@ fn take(
                         }
                     }
                 }
-                drop((place, watcher));
+                drop((permit, watcher));
             });
         }
-        Err(no_place) => {
-            debug!(%client, ?no_place, "connection turned away");
+        Err(reached) => {
+            debug!(%client, ?reached, "connection refused: a limit is reached");
             // A handshake costs more than what is refused, so that within TLS nothing can be said.
             if tls.is_none()
                 && let Ok(turn) = Arc::clone(&ingress.turning_away).try_acquire_owned()
             {
                 tokio::spawn(async move {
-                    // Whoever does not take the answer in time goes without it.
-                    let _ = timeout(TURN_AWAY_TIMEOUT, turn_away(stream, no_place)).await;
+                    // A client that does not read it in time does not get it.
+                    let _ = timeout(TURN_AWAY_TIMEOUT, turn_away(stream, reached)).await;
                     drop(turn);
                 });
             }
@@ -190,7 +189,7 @@ fn take(
     }
 }
 
-/// A handshake within the time; at shutdown it is given up soon, since no request is under way yet.
+/// A handshake within the time limit; at shutdown it is aborted soon, since no request is under way yet.
 async fn shake_hands(
     stream: TcpStream,
     tls: &Tls,
@@ -209,13 +208,13 @@ async fn shake_hands(
             None
         }
         Err(_) => {
-            debug!("a TLS handshake took too long");
+            debug!("TLS handshake timed out");
             None
         }
     }
 }
 
-/// Whoever speaks plain HTTP is told in plain HTTP what is spoken here.
+/// Answers plain HTTP on a TLS port in plain HTTP.
 async fn tls_or_advice(
     stream: TcpStream,
     tls: &Tls,
@@ -224,7 +223,7 @@ async fn tls_or_advice(
     let mut first = [0];
     stream.peek(&mut first).await?;
     if first[0].is_ascii_uppercase() {
-        let text = "this port speaks https: use the URL of the hub with https://";
+        let text = "this port expects HTTPS: use the hub's URL with https://";
         say(stream, "400 Bad Request", "", text).await?;
         return Ok(None);
     }
@@ -233,7 +232,7 @@ async fn tls_or_advice(
 
 /// So long after the hub was asked to stop.
 async fn stopped_for(stop: &mut watch::Receiver<bool>, pause: Duration) {
-    // Without its sender the hub is gone.
+    // If the sender is gone, so is the hub.
     let _ = stop.wait_for(|stop| *stop).await.map(drop);
     sleep(pause).await;
 }
@@ -281,7 +280,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// The pace of reading says little about what the system has taken off our hands.
+/// Limits the send buffer: what is in it counts as read, whatever the client's pace.
 #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
 fn bound_what_is_not_read(stream: &TcpStream, silence: Duration) {
     let bounded = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER);
@@ -291,15 +290,17 @@ fn bound_what_is_not_read(stream: &TcpStream, silence: Duration) {
         rustix::net::sockopt::set_tcp_user_timeout(stream, milliseconds)
     });
     if let Err(error) = bounded {
-        debug!(%error, "answers that the system holds for a client are not bounded");
+        debug!(%error, "the send buffer of a connection cannot be limited");
     }
 }
 
-/// An honest refusal without reading the request, as far as it is worth waiting for.
-async fn turn_away(stream: TcpStream, why: NoPlace) -> std::io::Result<()> {
+/// Refuses without reading the request.
+async fn turn_away(stream: TcpStream, why: LimitReached) -> std::io::Result<()> {
     let (status, text) = match why {
-        NoPlace::Full => ("503 Service Unavailable", "all connections of this hub are in use: try again"),
-        NoPlace::ClientFull => {
+        LimitReached::Total => {
+            ("503 Service Unavailable", "all connections of this hub are in use: try again")
+        }
+        LimitReached::Client => {
             ("429 Too Many Requests", "too many connections from this address: close some")
         }
     };

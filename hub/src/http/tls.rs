@@ -22,14 +22,14 @@ use tracing::{info, warn};
 use crate::config::TlsConfig;
 use crate::pem::{self, PemError};
 
-/// How often the files are looked at.
+/// How often the files are checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often a certificate that ends soon is told about, and what soon means.
+/// How often a certificate that expires soon is logged, and what soon means.
 const REMIND_EVERY: Duration = Duration::from_secs(12 * 3_600);
 const SOON: Duration = Duration::from_secs(2 * 24 * 3_600);
 /// No certificate holds as long as this: its notation of time has four digits for the year.
 const END_OF_TIME: Duration = Duration::from_secs(253_402_300_800);
-/// The only protocol spoken within TLS.
+/// The only protocol within TLS.
 const ALPN: &[u8] = b"http/1.1";
 
 /// Why a certificate and its key are not used.
@@ -38,7 +38,7 @@ pub enum TlsError {
     /// One of the files.
     #[error(transparent)]
     File(#[from] PemError),
-    /// They do not belong together.
+    /// The key does not match the certificate.
     #[error(
         "the key in {key} does not belong to the first certificate in {certificate}: the server's own certificate comes first, those of its issuers follow"
     )]
@@ -48,7 +48,7 @@ pub enum TlsError {
         /// The file of the key.
         key: PathBuf,
     },
-    /// It is past its last day, or before its first.
+    /// The certificate has expired, or is not valid yet.
     #[error(
         "the certificate in {certificate} {reason}: have it renewed (and check the clock of this machine)"
     )]
@@ -58,7 +58,7 @@ pub enum TlsError {
         /// Since when or until when.
         reason: String,
     },
-    /// No TLS can be spoken with them.
+    /// They cannot be used for TLS.
     #[error("{certificate} and {key} cannot be used for TLS: {reason}")]
     Unusable {
         /// The file of the certificate.
@@ -70,7 +70,7 @@ pub enum TlsError {
     },
 }
 
-/// The TLS side of a listener. Copies share the pair that is in force.
+/// The TLS side of a listener. Clones share the pair in use.
 #[derive(Clone, Debug)]
 pub struct Tls {
     files: TlsConfig,
@@ -84,12 +84,11 @@ struct Pair {
     stamp: Stamp,
 }
 
-/// By what a replaced file is noticed.
+/// How a replaced file is noticed.
 type Stamp = [Option<(SystemTime, u64, u64)>; 2];
 
 impl Tls {
-    /// TLS with the files of a configuration, if it names any. A certificate that is out of date is used all the same and told
-    /// about: deliveries need none, and must not wait for it.
+    /// TLS with the configured files, if any. An expired certificate is used and logged: deliveries need none, and must not wait for it.
     ///
     /// # Errors
     /// [`TlsError`].
@@ -115,8 +114,7 @@ impl Tls {
         TlsAcceptor::from(config).accept(stream).await
     }
 
-    /// Looks at the files until `stop` turns true, and takes a new pair as soon as it is whole. One that cannot be used leaves
-    /// the old one in force.
+    /// Checks the files until `stop` turns true, and loads a new pair as soon as it is complete. If it cannot be used, the old one stays.
     pub async fn keep(self, mut stop: watch::Receiver<bool>) {
         let mut look = interval(LOOK_EVERY);
         let mut judged = self.pair().stamp;
@@ -128,7 +126,7 @@ impl Tls {
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             let now = stamp(&self.files);
-            // Certificate and key are written one after the other: only what has rested since the last look is read.
+            // Certificate and key are written one after the other: only files that did not change since the last check are read.
             if now != judged && now == last {
                 judged = now;
                 self.replace();
@@ -148,12 +146,12 @@ impl Tls {
         {
             Ok(pair) => {
                 *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = pair;
-                info!(%certificate, "a new certificate is in force");
+                info!(%certificate, "new certificate in use");
                 self.remind();
             }
             Err(error) => warn!(
                 %error,
-                "the new certificate is not used, the old one stays in force: put right what is said, the files are read again when they change"
+                "new certificate not used, the old one stays: correct the files, they are read again when they change"
             ),
         }
     }
@@ -161,14 +159,14 @@ impl Tls {
     fn remind(&self) {
         let (pair, now) = (self.pair(), SystemTime::now());
         if let Err(error) = pair.check_date(&self.files, now) {
-            warn!(%error, "clients will refuse this hub");
+            warn!(%error, "clients will refuse the hub's certificate");
         } else if pair.check_date(&self.files, now + SOON).is_err() {
             let certificate = self.files.certificate.display();
-            warn!(%certificate, "the certificate ends within two days: have it renewed, a new one is taken up by itself");
+            warn!(%certificate, "the certificate expires within two days: renew it, the hub loads a new one by itself");
         }
     }
 
-    /// When the certificate in force ends, if that can be read from it.
+    /// When the certificate in use expires, if that can be read from it.
     pub(super) fn ends(&self) -> Option<UnixTime> {
         match self.pair().judge(END_OF_TIME) {
             Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
@@ -208,7 +206,7 @@ impl Pair {
         Ok(Self { config: Arc::new(config), certificate, stamp })
     }
 
-    /// Judged by the code by which clients judge, at so long after 1970. It looks at the date first, so that no issuer has to be known.
+    /// Checks the certificate as clients do, at this time since 1970. The date is checked first, so no issuer has to be known.
     fn judge(&self, since_1970: Duration) -> Result<(), rustls::Error> {
         let parsed = ParsedCertificate::try_from(&self.certificate)?;
         let algorithms = provider().signature_verification_algorithms.all;
@@ -233,7 +231,7 @@ impl Pair {
             })) => {
                 format!("is not valid before {}", date(not_before))
             }
-            // What else clients may mind depends on whom they trust.
+            // Other checks of clients depend on whom they trust.
             Ok(()) | Err(_) => return Ok(()),
         };
         Err(TlsError::OutOfDate { certificate: files.certificate.clone(), reason })

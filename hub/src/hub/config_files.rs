@@ -1,7 +1,7 @@
 //! The files that a configuration names, judged before a hub starts with them.
 
 use crate::config::{Config, ConfigError};
-use crate::egress::Trust;
+use crate::egress::TlsRoots;
 use crate::http::check_tls;
 use crate::store::{Keyring, KeyringError};
 
@@ -16,7 +16,7 @@ pub fn check_files(config: &Config) -> Result<(), ConfigError> {
     let problems: Vec<String> = [
         check_tls(&config.tls).err().map(|error| format!("[tls]: {error}")),
         check_tls(&config.admin.tls).err().map(|error| format!("[admin]: {error}")),
-        Trust::new(config.egress.extra_ca()).err().map(|error| error.to_string()),
+        TlsRoots::new(config.egress.extra_ca()).err().map(|error| error.to_string()),
         Keyring::of(&config.secrets)
             .err()
             .filter(|error| !is_handed_over(error))

@@ -1,10 +1,10 @@
-//! What the hub counts and measures, in the text format of `OpenMetrics`, which Prometheus reads.
+//! The hub's metrics in the text format of `OpenMetrics`, which Prometheus reads.
 //!
-//! Every room has its own meters and knows nothing of the others'. No label has values that strangers choose, so that the
-//! number of series is fixed when the hub starts; all of them are there from the start, so that no rate begins with a hole.
+//! Each room has its own metrics. Strangers choose no label values, so the number of series is fixed. All series exist from the start,
+//! so that no rate begins with a gap.
 
+mod hub_state;
 mod process;
-mod standing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+pub use self::hub_state::HubState;
 use self::process::Process;
-pub use self::standing::Standing;
 use crate::meters::Meters;
 
 /// The media type of what [`Metrics::write`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What begins the name of every metric of the hub's own.
+/// The prefix of all metrics except those of the process.
 const PREFIX: &str = "websub";
 
-/// All that is measured.
+/// All metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Registry>);
 
 impl Metrics {
-    /// What these rooms measure, and how the hub and the process stand at the moment of asking.
-    pub fn new(standing: Standing, rooms: &[&dyn Meters]) -> Self {
+    /// The metrics of these rooms, of the hub's state, and of the process.
+    pub fn new(hub_state: HubState, rooms: &[&dyn Meters]) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process::begin()));
         let own = registry.sub_registry_with_prefix(PREFIX);
@@ -39,7 +39,7 @@ impl Metrics {
         for room in rooms {
             room.register(own);
         }
-        own.register_collector(Box::new(standing));
+        own.register_collector(Box::new(hub_state));
         Self(Arc::new(registry))
     }
 

@@ -1,4 +1,4 @@
-//! What the process takes of the machine, under the names that Prometheus' own libraries give it.
+//! Metrics of the process, named as in Prometheus' own libraries.
 
 use std::fmt;
 use std::fs;
@@ -30,12 +30,12 @@ impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let begun = self.begun.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let gauges = [
-            ("process_start_time_seconds", "When the process began, in Unix time", Some(begun)),
-            ("process_resident_memory_bytes", "Memory that is resident", resident().map(count)),
-            ("process_open_fds", "File descriptors that are open", open_files().map(count)),
+            ("process_start_time_seconds", "When the process started, in Unix time", Some(begun)),
+            ("process_resident_memory_bytes", "Resident memory", resident().map(count)),
+            ("process_open_fds", "Open file descriptors", open_files().map(count)),
             (
                 "process_max_fds",
-                "File descriptors that may be open",
+                "Limit of open file descriptors",
                 getrlimit(Resource::Nofile).current.map(count),
             ),
         ];
@@ -54,7 +54,7 @@ impl Collector for Process {
     }
 }
 
-/// `None` where the system does not say.
+/// `None` if the system does not say.
 fn resident() -> Option<u64> {
     let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
     Some(pages * page_size() as u64)

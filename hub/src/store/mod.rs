@@ -35,8 +35,8 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use parts::{Admin, Fetches, Log, Progress, Requests, Subscriptions};
 pub use records::{
-    Account, Accounted, Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, Denial, DenialId, Ended,
-    Epoch, FailureClass, Founded, Gap, Intent, Interval, Keep, Laggard, Leap, Missed, NewDenial,
+    Account, Accounted, Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, ClockJump, Denial,
+    DenialId, Ended, Epoch, FailureClass, Founded, Gap, Intent, Interval, Keep, Laggard, Missed, NewDenial,
     NewNotification, NewRequest, Notification, NotificationLinks, Offset, Pair, Payer, PendingRequest, Ping,
     PingId, Recipient, Refusal, Replayed, RequestId, Rule, Shard, ShardState, Shares, Skip, Slot, Standing,
     StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators,

@@ -1,7 +1,7 @@
 //! How many subscriptions, topics and callback hosts the hub keeps: for the clients of one network, and for all together.
 //!
 //! A subscription in force is renewed whatever the counts are. Requests that wait for verification come on top: of them each client has
-//! its share of places. So the counts are looked at twice: when a request comes in, and once its callback has confirmed it. Only
+//! its share of limiter. So the counts are looked at twice: when a request comes in, and once its callback has confirmed it. Only
 //! what is confirmed in the same moment can pass them, which is no more than callbacks that are asked at once.
 
 use std::fmt;
@@ -21,11 +21,11 @@ const AGAIN_AFTER: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// `None`: there are none.
-    most: Option<Most>,
+    most: Option<Both>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Most {
+struct Both {
     of_client: Account,
     in_all: Account,
 }
@@ -43,7 +43,7 @@ pub enum Counted {
 
 /// A bound that one more subscription would pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beyond {
+pub struct Exceeded {
     counted: Counted,
     most: u64,
 }
@@ -56,13 +56,13 @@ pub enum Full {
         "this client's network has {}, which is its share of this hub: unsubscribe what is no longer needed or wait for leases to end, and subscribe again; the hub's operator can raise [limits] {}_of_client",
         .0.of_client(), .0.key()
     )]
-    Client(Beyond),
+    Client(Exceeded),
     /// That of all.
     #[error(
         "this hub has {}, which is all that it keeps: try again when leases have ended, or subscribe at another hub of the topic; its operator can raise [limits] {}",
         .0, .0.key()
     )]
-    Hub(Beyond),
+    Hub(Exceeded),
 }
 
 impl Full {
@@ -72,7 +72,7 @@ impl Full {
     }
 }
 
-impl Beyond {
+impl Exceeded {
     fn key(&self) -> &'static str {
         match self.counted {
             Counted::Subscriptions => "most_subscriptions",
@@ -90,7 +90,7 @@ impl Beyond {
     }
 }
 
-impl fmt::Display for Beyond {
+impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.counted {
             Counted::Subscriptions => "subscriptions",
@@ -114,7 +114,7 @@ impl Bounds {
             topics: config.most_topics,
             hosts: config.most_callback_hosts,
         };
-        Self { most: config.enabled.then_some(Most { of_client, in_all }) }
+        Self { most: config.enabled.then_some(Both { of_client, in_all }) }
     }
 
     /// Whether this client may have one more subscription, which is not in force yet. For one that is there is nothing to check.
@@ -136,14 +136,14 @@ impl Bounds {
     }
 }
 
-fn beyond(now: &Account, most: &Account, founds: Founded) -> Option<Beyond> {
+fn beyond(now: &Account, most: &Account, founds: Founded) -> Option<Exceeded> {
     let counts = [
         (Counted::Subscriptions, true, now.subscriptions, most.subscriptions),
         (Counted::Topics, founds.topic, now.topics, most.topics),
         (Counted::Hosts, founds.host, now.hosts, most.hosts),
     ];
     let full = counts.into_iter().find(|(_, one_more, now, most)| *one_more && now >= most);
-    full.map(|(counted, .., most)| Beyond { counted, most })
+    full.map(|(counted, .., most)| Exceeded { counted, most })
 }
 
 #[cfg(test)]
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn a_refusal_says_whose_share_is_used_up_and_what_to_do() {
-        let client = Full::Client(Beyond { counted: Counted::Topics, most: 7 }).to_string();
+        let client = Full::Client(Exceeded { counted: Counted::Topics, most: 7 }).to_string();
         assert!(client.contains("7 topics that it was the first to name"), "{client}");
         assert!(client.contains("unsubscribe") && client.contains("most_topics_of_client"), "{client}");
-        let hub = Full::Hub(Beyond { counted: Counted::Hosts, most: 9 }).to_string();
+        let hub = Full::Hub(Exceeded { counted: Counted::Hosts, most: 9 }).to_string();
         assert!(hub.contains("9 callback hosts") && hub.ends_with("[limits] most_callback_hosts"), "{hub}");
     }
 
@@ -193,11 +193,11 @@ mod tests {
     }
 
     /// A client, a topic and a callback host by their numbers.
-    type Place = (u8, u8, u8);
+    type Permit = (u8, u8, u8);
 
     #[derive(Clone, Debug)]
     enum Step {
-        Subscribe(Place),
+        Subscribe(Permit),
         End(u8),
         Reopen,
     }
@@ -210,7 +210,7 @@ mod tests {
         ]
     }
 
-    fn names((client, topic, host): Place) -> (Option<IpAddr>, TopicUrl, CallbackUrl) {
+    fn names((client, topic, host): Permit) -> (Option<IpAddr>, TopicUrl, CallbackUrl) {
         let topic = format!("http://source.example/{topic}").parse().unwrap();
         let callback = format!("http://d{host}.example/{client}").parse().unwrap();
         (Some(IpAddr::from([192, 0, 2, client])), topic, callback)
@@ -219,7 +219,7 @@ mod tests {
     /// The subscriptions in force by when they began, who brought what has any, and all topics that there were.
     #[derive(Default)]
     struct Model {
-        begun: BTreeMap<Place, u64>,
+        begun: BTreeMap<Permit, u64>,
         topics: BTreeMap<u8, u8>,
         hosts: BTreeMap<u8, u8>,
         known: BTreeSet<u8>,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     impl Model {
-        fn accounted(&self, (client, topic, host): Place) -> Accounted {
+        fn accounted(&self, (client, topic, host): Permit) -> Accounted {
             let brought = |by: &BTreeMap<u8, u8>| by.values().filter(|by| **by == client).count() as u64;
             let is_new = !self.hosts.contains_key(&host);
             Accounted {
@@ -246,7 +246,7 @@ mod tests {
             }
         }
 
-        fn begin(&mut self, (client, topic, host): Place) {
+        fn begin(&mut self, (client, topic, host): Permit) {
             self.count += 1;
             self.begun.insert((client, topic, host), self.count);
             self.topics.entry(topic).or_insert(client);
@@ -255,8 +255,8 @@ mod tests {
         }
 
         /// What it brought stays its client's until nobody needs it.
-        fn end(&mut self, place: Place) {
-            self.begun.remove(&place);
+        fn end(&mut self, permit: Permit) {
+            self.begun.remove(&permit);
             self.topics.retain(|topic, _| self.begun.keys().any(|(_, of, _)| of == topic));
             self.hosts.retain(|host, _| self.begun.keys().any(|(.., at)| at == host));
         }
@@ -272,8 +272,8 @@ mod tests {
             }
         }
 
-        fn admits(&self, place: Place, of_client: &Account, all: &Account) -> bool {
-            let Accounted { of_client: own, in_all, founds, adds } = self.accounted(place);
+        fn admits(&self, permit: Permit, of_client: &Account, all: &Account) -> bool {
+            let Accounted { of_client: own, in_all, founds, adds } = self.accounted(permit);
             let fits = |now: &Account, most: &Account, founds: Founded| {
                 now.subscriptions < most.subscriptions
                     && (!founds.topic || now.topics < most.topics)
@@ -283,8 +283,8 @@ mod tests {
         }
     }
 
-    async fn subscribe(store: &dyn Store, place: Place) {
-        let (client, topic, callback) = names(place);
+    async fn subscribe(store: &dyn Store, permit: Permit) {
+        let (client, topic, callback) = names(permit);
         let (intent, received_at) = (Intent::Subscribe { lease: None, secret: None }, DateTime::now());
         let new = NewRequest { topic, callback, intent, received_at, client };
         let request = store.put_request(new).await.unwrap();
@@ -292,8 +292,8 @@ mod tests {
         store.activate(verified).await.unwrap();
     }
 
-    async fn end(store: &dyn Store, place: Place) {
-        let (_, topic, callback) = names(place);
+    async fn end(store: &dyn Store, permit: Permit) {
+        let (_, topic, callback) = names(permit);
         let known = store.find_subscription(&topic, &callback).await.unwrap().unwrap();
         let shard = Shard::of(&callback, store.shards());
         store.end(shard, known.topic, known.id, Ended::Gone { lease_end: known.lease_end }).await.unwrap();
@@ -316,25 +316,25 @@ mod tests {
         let (mut store, mut model) = (open(), Model::default());
         for step in steps {
             match step {
-                Step::Subscribe(place) if !model.begun.contains_key(&place) => {
-                    let (client, topic, callback) = names(place);
+                Step::Subscribe(permit) if !model.begun.contains_key(&permit) => {
+                    let (client, topic, callback) = names(permit);
                     assert_eq!(
                         store.accounted(client.map(customer), &topic, &callback),
-                        model.accounted(place)
+                        model.accounted(permit)
                     );
                     let admitted = bounds.check(store.as_ref(), client, &topic, &callback).is_ok();
-                    assert_eq!(admitted, model.admits(place, &most.of_client, &most.in_all));
+                    assert_eq!(admitted, model.admits(permit, &most.of_client, &most.in_all));
                     if admitted {
-                        subscribe(store.as_ref(), place).await;
-                        model.begin(place);
+                        subscribe(store.as_ref(), permit).await;
+                        model.begin(permit);
                     }
                 }
                 // A renewal is nothing new.
-                Step::Subscribe(place) => subscribe(store.as_ref(), place).await,
+                Step::Subscribe(permit) => subscribe(store.as_ref(), permit).await,
                 Step::End(which) if !model.begun.is_empty() => {
-                    let place = *model.begun.keys().nth(usize::from(which) % model.begun.len()).unwrap();
-                    end(store.as_ref(), place).await;
-                    model.end(place);
+                    let permit = *model.begun.keys().nth(usize::from(which) % model.begun.len()).unwrap();
+                    end(store.as_ref(), permit).await;
+                    model.end(permit);
                 }
                 Step::End(_) => {}
                 Step::Reopen => {
@@ -345,9 +345,9 @@ mod tests {
             }
         }
         for client in 0..3 {
-            let place = (client, 0, 0);
-            let (of, topic, callback) = names(place);
-            assert_eq!(store.accounted(of.map(customer), &topic, &callback), model.accounted(place));
+            let permit = (client, 0, 0);
+            let (of, topic, callback) = names(permit);
+            assert_eq!(store.accounted(of.map(customer), &topic, &callback), model.accounted(permit));
         }
     }
 

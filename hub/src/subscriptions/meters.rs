@@ -2,12 +2,12 @@
 
 use prometheus_client::registry::Registry;
 
-use super::intent::Reply;
-use crate::meters::Kinds;
+use crate::egress::Reply;
+use crate::meters::CounterFamily;
 
 /// The meters of verification.
 #[derive(Clone, Debug)]
-pub struct VerificationMeters(Kinds<Ending>);
+pub struct VerificationMeters(CounterFamily<Ending>);
 
 /// How the verification of a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Ending {
 
 impl Default for VerificationMeters {
     fn default() -> Self {
-        Self(Kinds::new(
+        Self(CounterFamily::new(
             "result",
             &[
                 (Ending::Confirmed, "confirmed"),

@@ -1,22 +1,21 @@
 //! Subscriptions: from a request over verification of intent to a lease in force.
 
-mod acquaintances;
 mod bounds;
+mod breaker;
+mod confirmed_hosts;
 mod denial;
-mod intent;
 mod lease;
-mod line;
+mod limits;
 mod meters;
-mod queues;
 mod requests;
-mod resting;
+mod store_retry;
 mod verification;
+mod wait_queue;
 
-pub use bounds::{Beyond, Bounds, Counted, Full};
-pub use denial::{Denials, NewlyDenied, StopDeliveries, Telling, ToTell};
-pub(crate) use intent::{ANSWER_READ, NotAsked, Reply, asking, reply};
+pub use bounds::{Bounds, Counted, Exceeded, Full};
+pub use breaker::VerificationBreaker;
+pub use denial::{DenialNotifier, Denials, NewlyDenied, PendingDenial, StopDeliveries};
 pub use lease::LeasePolicy;
 pub use meters::VerificationMeters;
-pub use requests::{Acquaintance, NotAccepted, Requests, Waiting};
-pub use resting::Resting;
-pub use verification::{Verification, Ways};
+pub use requests::{NotAccepted, Requester, Requests, ToVerify};
+pub use verification::{CallbackClients, Verification};

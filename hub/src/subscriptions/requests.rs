@@ -10,15 +10,15 @@ use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe};
 use tokio::sync::mpsc;
 
 use super::bounds::{Bounds, Full};
-use super::resting::Resting;
-use crate::buckets::network;
+use super::breaker::VerificationBreaker;
+use crate::concurrency::{Client, ClientClass, Limiter, Permit};
 use crate::egress::{self, Forbidden, Guard};
-use crate::places::{Asker, Lane, Place, Places};
+use crate::rate_limiter::network;
 use crate::store::{Intent, NewRequest, RequestId, Store, StoreError};
 
-/// What a request takes on its way to verification. Each has a place to wait, so that there are no more of them than of those.
+/// Bytes of a request on its way to verification. Each has a permit to wait, which bounds their number.
 const ON_ITS_WAY_BYTES: usize = 48;
-const _: () = assert!(size_of::<Waiting>() <= ON_ITS_WAY_BYTES);
+const _: () = assert!(size_of::<ToVerify>() <= ON_ITS_WAY_BYTES);
 
 /// Why a well-formed request is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -31,16 +31,16 @@ pub enum NotAccepted {
         "hub.callback cannot be used: it is no target of an HTTP request; percent-encode what is not allowed in a URL"
     )]
     Target,
-    /// Too many verifications at the callback's host have failed of late.
-    #[error("callbacks on this host have not confirmed anything for {FAILURES} times in a row: it is asked again after the seconds in Retry-After", FAILURES = super::resting::FAILURES)]
-    Resting {
-        /// How much longer it is left alone.
+    /// Too many verifications in a row failed at the callback's host.
+    #[error("the last {FAILURES} verifications at the host of hub.callback failed, so it is not asked for a while: try again after the seconds in Retry-After", FAILURES = super::breaker::FAILURES)]
+    BreakerOpen {
+        /// How much longer it is not asked.
         wait: Duration,
     },
-    /// More requests wait for verification than the hub can hold, at all or for this client or host.
+    /// As many requests wait for verification as may: in all, of this client, or for this host.
     #[error("too many requests wait for verification: try again later")]
     Busy,
-    /// The client, or all clients, have as much as the hub keeps for them.
+    /// The client, or all clients, have as many subscriptions as they may.
     #[error(transparent)]
     Full(#[from] Full),
     /// It could not be made durable, so it is not acknowledged.
@@ -48,84 +48,85 @@ pub enum NotAccepted {
     Store(#[from] StoreError),
 }
 
-/// Who asks, and how well the hub knows it. This is settled once, when the request comes in, and decides by whose share of
-/// everything it is counted from there on.
+/// Who sent a request, and what makes it a trusted client. It is determined once, when the request comes in; from then on it
+/// decides which limits apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acquaintance {
+pub struct Requester {
     /// The client's network.
     pub client: Option<IpAddr>,
     /// The request is about a subscription in force.
     pub in_force: bool,
-    /// Of what this client has asked for on the callback's host, something was confirmed since the start. A subscriber renews
-    /// from where it subscribed, so what others do in its name is not held against it.
+    /// The callback's host confirmed an earlier request of this client since the start. A subscriber renews from where it
+    /// subscribed, so requests that others send in its name do not count against it.
     pub confirmed: bool,
 }
 
-impl Acquaintance {
-    /// Among whom the request waits.
-    pub(super) fn asker(&self) -> Asker {
-        let lane = if self.in_force || self.confirmed { Lane::Known } else { Lane::Stranger };
-        Asker { client: self.client, lane }
+impl Requester {
+    /// The client by which the limits count the request.
+    pub(super) fn client(&self) -> Client {
+        let class =
+            if self.in_force || self.confirmed { ClientClass::Trusted } else { ClientClass::Stranger };
+        Client { network: self.client, class }
     }
 }
 
-/// Takes requests in and hands them over to verification.
+/// Accepts requests and hands them over to verification.
 #[derive(Clone, Debug)]
 pub struct Requests {
     store: Arc<dyn Store>,
     guard: Guard,
-    resting: Resting,
+    breaker: VerificationBreaker,
     bounds: Bounds,
-    verification: mpsc::UnboundedSender<Waiting>,
-    places: Places,
+    verification: mpsc::UnboundedSender<ToVerify>,
+    waiting: Limiter,
 }
 
-/// A request on its way to verification, whose texts are in the store.
+/// A request on its way to verification. Its texts are in the store.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct ToVerify {
     pub(super) id: RequestId,
-    /// `None`: an earlier life left it undone.
-    pub(super) who: Option<Acquaintance>,
-    /// That of what waits in all.
-    pub(super) place: Place,
+    /// `None`: it is left from before a restart.
+    pub(super) who: Option<Requester>,
+    /// Its share of what may wait.
+    pub(super) permit: Permit,
 }
 
 impl Requests {
-    /// `verification` gets each request once it is durable, and `places` are those of what may wait for it.
+    /// `verification` gets each request once it is durable; `waiting` limits how many wait there.
     pub fn new(
         store: Arc<dyn Store>,
         guard: Guard,
-        resting: Resting,
+        breaker: VerificationBreaker,
         bounds: Bounds,
-        verification: mpsc::UnboundedSender<Waiting>,
-        places: Places,
+        verification: mpsc::UnboundedSender<ToVerify>,
+        waiting: Limiter,
     ) -> Self {
-        Self { store, guard, resting, bounds, verification, places }
+        Self { store, guard, breaker, bounds, verification, waiting }
     }
 
-    /// How well the hub knows this client as one who asks about this callback.
+    /// What makes this client trusted for requests about this callback.
     ///
     /// # Errors
-    /// [`StoreError`] when that cannot be read.
-    pub async fn acquaintance(
+    /// [`StoreError`] if the store cannot be read.
+    pub async fn requester(
         &self,
         client: IpAddr,
         topic: &TopicUrl,
         callback: &CallbackUrl,
-    ) -> Result<Acquaintance, StoreError> {
+    ) -> Result<Requester, StoreError> {
         let client = Some(network(client));
         let in_force = self.store.find_subscription(topic, callback).await?.is_some();
         if in_force {
-            self.resting.in_force(client, callback);
+            self.breaker.in_force(client, callback);
         }
-        Ok(Acquaintance { client, in_force, confirmed: self.resting.has_confirmed(client, callback) })
+        Ok(Requester { client, in_force, confirmed: self.breaker.has_confirmed(client, callback) })
     }
 
     /// Accepts a subscribe request. When this returns, a crash no longer loses it.
     ///
     /// # Errors
     /// [`NotAccepted`], which leaves nothing behind.
-    pub async fn subscribe(&self, who: Acquaintance, request: Subscribe) -> Result<(), NotAccepted> {
+    pub async fn subscribe(&self, who: Requester, request: Subscribe) -> Result<(), NotAccepted> {
         let intent = Intent::Subscribe { lease: request.lease, secret: request.secret };
         self.accept(who, request.topic, request.callback, intent).await
     }
@@ -134,35 +135,35 @@ impl Requests {
     ///
     /// # Errors
     /// [`NotAccepted`], which leaves nothing behind.
-    pub async fn unsubscribe(&self, who: Acquaintance, request: Unsubscribe) -> Result<(), NotAccepted> {
+    pub async fn unsubscribe(&self, who: Requester, request: Unsubscribe) -> Result<(), NotAccepted> {
         self.accept(who, request.topic, request.callback, Intent::Unsubscribe).await
     }
 
     async fn accept(
         &self,
-        who: Acquaintance,
+        who: Requester,
         topic: TopicUrl,
         callback: CallbackUrl,
         intent: Intent,
     ) -> Result<(), NotAccepted> {
         self.guard.check_literal(callback.url())?;
         egress::target(&callback).map_err(|_| NotAccepted::Target)?;
-        // Nobody may keep others from renewing by making their host look bad.
+        // Nobody may keep others from renewing by causing failures at their host.
         if !who.in_force
-            && let Some(wait) = self.resting.wait(who.client, &callback, Instant::now())
+            && let Some(wait) = self.breaker.wait(who.client, &callback, Instant::now())
         {
-            return Err(NotAccepted::Resting { wait });
+            return Err(NotAccepted::BreakerOpen { wait });
         }
         if !who.in_force && intent != Intent::Unsubscribe {
             self.bounds.check(self.store.as_ref(), who.client, &topic, &callback)?;
         }
         let host = callback.url().host_str().unwrap_or_default();
-        let place = self.places.try_place(who.asker(), host).ok_or(NotAccepted::Busy)?;
+        let permit = self.waiting.try_acquire(who.client(), host).ok_or(NotAccepted::Busy)?;
         let client = who.client.map(customer);
         let request = NewRequest { topic, callback, intent, received_at: DateTime::now(), client };
         let request = self.store.put_request(request).await?;
-        // At shutdown nobody listens any more; the request is durable and waits for the next start.
-        let _ = self.verification.send(Waiting { id: request.id, who: Some(who), place });
+        // At shutdown nobody receives any more; the request is durable and waits for the next start.
+        let _ = self.verification.send(ToVerify { id: request.id, who: Some(who), permit });
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The way to the collector: OTLP over HTTP, in batches, from a queue that holds nobody up.
+//! Sends spans to the collector: OTLP over HTTP, in batches, from a queue that nobody waits for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, info, warn};
 use url::Url;
 
-use super::meters::{Fate, TraceMeters};
+use super::meters::{SpanResult, TraceMeters};
 use super::otlp;
 use super::span::{Span, Tracer};
 use crate::config::TelemetryConfig;
@@ -25,21 +25,21 @@ const QUEUE: usize = 4_096;
 const BATCH: usize = 512;
 /// How long a span waits for company.
 const COMPANY: Duration = Duration::from_secs(1);
-/// How long the collector may take for one.
+/// How long the collector may take for a batch.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The pauses before a batch is sent again that the collector could not take; then it is given up.
+/// The pauses before a failed batch is sent again; then it is given up.
 const AGAIN_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-/// Where collectors take OTLP over gRPC, which is another protocol.
+/// The usual port of OTLP over gRPC, which is another protocol.
 const GRPC: u16 = 4_317;
 /// Below the collector's address.
 const TRACES: &str = "/v1/traces";
-/// What is left may take so long when the hub stops: deliveries have had their time before.
+/// How long sending the rest may take at shutdown, after deliveries have finished.
 const LAST: Duration = Duration::from_secs(1);
 /// More of an answer is not read: only its status counts.
 const ANSWER: ReadLimit = ReadLimit::Discard(16 * 1024);
 
-/// Begins to record, where a collector is configured. Its address is the operator's own word and may be anywhere: a guard of its own
-/// opens nothing to strangers. `hub_url` tells this hub from others there.
+/// Starts recording, if a collector is configured. The operator chose its address, so it may be anywhere; a guard of its own opens
+/// nothing to strangers. `hub_url` identifies this hub there.
 pub fn start(
     config: &TelemetryConfig,
     guard: &Guard,
@@ -50,7 +50,7 @@ pub fn start(
     if endpoint.port() == Some(GRPC) {
         warn!(
             port = GRPC,
-            "telemetry.otlp: this is the usual port of OTLP over gRPC, which the hub does not speak; that of OTLP over HTTP is 4318"
+            "telemetry.otlp: this is the usual port of OTLP over gRPC; the hub uses OTLP over HTTP, usually on port 4318"
         );
     }
     let guard = guard.for_the_operator(endpoint.port_or_known_default().unwrap_or(0));
@@ -63,7 +63,7 @@ pub fn start(
     (tracer, Some(Exporting { close, task: tokio::spawn(exporter.run()) }))
 }
 
-/// Where the collector of this address takes traces, which some write down as its address.
+/// The collector's URL for traces, with or without the path in the configuration.
 fn traces(endpoint: &Url) -> Url {
     let mut url = endpoint.clone();
     let path = endpoint.path().trim_end_matches('/');
@@ -79,27 +79,28 @@ struct Collector {
     hub_url: Arc<str>,
 }
 
-/// Why the collector has not taken a batch.
+/// Why the collector did not accept a batch.
 #[derive(Debug)]
-struct Untaken {
+struct SendFailure {
     why: String,
-    /// It may take the same later.
+    /// It may accept it later.
     passes: bool,
 }
 
 impl Collector {
-    async fn take(&self, spans: &[Span]) -> Result<(), Untaken> {
+    async fn take(&self, spans: &[Span]) -> Result<(), SendFailure> {
         let request = Request::post(self.traces.as_str())
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, egress::USER_AGENT)
             .body(Full::new(Bytes::from(otlp::encode(spans, &self.hub_url))))
-            .map_err(|error| Untaken { why: error.to_string(), passes: false })?;
+            .map_err(|error| SendFailure { why: error.to_string(), passes: false })?;
         match self.client.send(request, ANSWER).await {
             Ok(answer) if answer.status.is_success() => Ok(()),
-            Ok(answer) => {
-                Err(Untaken { why: format!("it answered {}", answer.status), passes: passes(answer.status) })
-            }
-            Err(error) => Err(Untaken { why: error.to_string(), passes: true }),
+            Ok(answer) => Err(SendFailure {
+                why: format!("it answered {}", answer.status),
+                passes: passes(answer.status),
+            }),
+            Err(error) => Err(SendFailure { why: error.to_string(), passes: true }),
         }
     }
 }
@@ -125,10 +126,10 @@ pub struct Exporting {
 impl Exporting {
     /// Sends what waits, for a second at most; to be called when nothing is recorded any more.
     pub async fn finish(self) {
-        // A task that is gone already needs no telling.
+        // If the receiver is gone, the task has ended.
         let _ = self.close.send(true);
         if let Err(fault) = self.task.await {
-            error!(%fault, "sending traces failed by a fault of the hub's");
+            error!(%fault, "traces not sent: the task panicked");
         }
     }
 }
@@ -138,7 +139,7 @@ struct Exporter {
     waiting: mpsc::Receiver<Span>,
     closed: watch::Receiver<bool>,
     meters: TraceMeters,
-    /// The collector did not take the last batch.
+    /// The collector did not accept the last batch.
     away: bool,
 }
 
@@ -147,7 +148,7 @@ impl Exporter {
         let mut batch = Vec::with_capacity(BATCH);
         let mut closed = self.closed.clone();
         let over = async {
-            // Whoever could close it is gone: so it is closed.
+            // If the sender is gone, it is closed.
             let _ = closed.wait_for(|closed| *closed).await;
             sleep(LAST).await;
         };
@@ -160,8 +161,8 @@ impl Exporter {
         while self.waiting.try_recv().is_ok() {
             lost += 1;
         }
-        self.meters.count(Fate::Failed, lost);
-        warn!(lost, "the collector is too slow: the last spans of traces are lost");
+        self.meters.count(SpanResult::Failed, lost);
+        warn!(lost, "collector too slow at shutdown: the last spans are lost");
     }
 
     async fn send_all(&mut self, batch: &mut Vec<Span>) {
@@ -199,27 +200,27 @@ impl Exporter {
         }
     }
 
-    async fn send(&mut self, batch: &[Span]) -> Fate {
+    async fn send(&mut self, batch: &[Span]) -> SpanResult {
         let mut pauses = AGAIN_AFTER.into_iter();
         loop {
-            let Untaken { why, passes } = match self.collector.take(batch).await {
+            let SendFailure { why, passes } = match self.collector.take(batch).await {
                 Ok(()) => {
                     if self.away {
-                        info!("the collector takes traces again");
+                        info!("the collector accepts traces again");
                     }
                     self.away = false;
-                    return Fate::Exported;
+                    return SpanResult::Exported;
                 }
                 Err(untaken) => untaken,
             };
             if !self.away {
                 warn!(
                     error = why,
-                    "the collector does not take traces: what finds no room meanwhile is dropped"
+                    "the collector does not accept traces: spans beyond the buffer are dropped"
                 );
             }
             self.away = true;
-            let Some(pause) = pauses.next().filter(|_| passes) else { return Fate::Failed };
+            let Some(pause) = pauses.next().filter(|_| passes) else { return SpanResult::Failed };
             // A hub that stops tries once more at once.
             let stopping = *self.closed.borrow();
             tokio::select! {
@@ -290,7 +291,7 @@ mod tests {
     }
 
     fn fates(meters: &TraceMeters) -> [u64; 3] {
-        [Fate::Exported, Fate::Failed, Fate::Dropped].map(|fate| meters.read(fate))
+        [SpanResult::Exported, SpanResult::Failed, SpanResult::Dropped].map(|fate| meters.read(fate))
     }
 
     #[tokio::test]

@@ -1,52 +1,48 @@
-//! What becomes of spans, for the operator's graphs.
+//! Metrics of spans.
 
 use prometheus_client::registry::Registry;
 
-use crate::meters::{Kinds, Meters};
+use crate::meters::{CounterFamily, Meters};
 
-/// The meters of traces; they stand still where there is no collector.
+/// The metrics of traces; without a collector they stay zero.
 #[derive(Clone, Debug)]
-pub struct TraceMeters(Kinds<Fate>);
+pub struct TraceMeters(CounterFamily<SpanResult>);
 
 /// What became of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// The collector has taken it.
+pub(super) enum SpanResult {
+    /// The collector accepted it.
     Exported,
-    /// There was no room in the queue.
+    /// The queue was full.
     Dropped,
-    /// The collector could not be reached, or did not take it.
+    /// The collector could not be reached, or did not accept it.
     Failed,
 }
 
-const FATES: [(Fate, &str); 3] =
-    [(Fate::Exported, "exported"), (Fate::Dropped, "dropped"), (Fate::Failed, "failed")];
+const RESULTS: [(SpanResult, &str); 3] =
+    [(SpanResult::Exported, "exported"), (SpanResult::Dropped, "dropped"), (SpanResult::Failed, "failed")];
 
 impl Default for TraceMeters {
     fn default() -> Self {
-        Self(Kinds::new("result", &FATES))
+        Self(CounterFamily::new("result", &RESULTS))
     }
 }
 
 impl TraceMeters {
-    /// This has become of so many spans.
-    pub(super) fn count(&self, fate: Fate, spans: usize) {
+    /// Counts spans.
+    pub(super) fn count(&self, fate: SpanResult, spans: usize) {
         self.0.count_many(fate, spans as u64);
     }
 
     #[cfg(test)]
-    pub(super) fn read(&self, fate: Fate) -> u64 {
-        let mut counters = FATES.iter().zip(self.0.each());
+    pub(super) fn read(&self, fate: SpanResult) -> u64 {
+        let mut counters = RESULTS.iter().zip(self.0.each());
         counters.find(|((known, _), _)| *known == fate).map_or(0, |(_, (_, counter))| counter.get())
     }
 }
 
 impl Meters for TraceMeters {
     fn register(&self, registry: &mut Registry) {
-        self.0.register(
-            registry,
-            "spans",
-            "Spans of traces, by what became of them on the way to the collector",
-        );
+        self.0.register(registry, "spans", "Spans of traces, by whether the collector got them");
     }
 }

@@ -1,4 +1,4 @@
-//! Traces: one from publish to delivery, passed on by W3C Trace Context and told to an OpenTelemetry collector where there is one.
+//! Traces from publish to delivery, passed on by W3C Trace Context and sent to an OpenTelemetry collector if one is configured.
 //!
 //! A notification keeps the context that it came with, so that its trace goes on after any pause or restart. Without a collector
 //! nothing is recorded, and what came without a trace goes out without one. `tracestate` is neither kept nor passed on: whatever a

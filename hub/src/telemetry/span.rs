@@ -1,4 +1,4 @@
-//! Spans: what the hub does for a notification, recorded where a collector is configured and the trace is among those it gets.
+//! Spans: what the hub does for a notification, recorded if a collector is configured and the trace is sampled.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::meters::{Fate, TraceMeters};
+use super::meters::{SpanResult, TraceMeters};
 use crate::trace_context::TraceContext;
 
 /// So many different values have the last seven bytes of a random UUID.
@@ -83,7 +83,7 @@ pub(super) struct Span {
 }
 
 impl Tracer {
-    /// Records this share of what comes in, from 0 to 1, into the queue. What finds no room there is dropped and counted.
+    /// Records this share of requests, from 0 to 1, into the queue. If the queue is full, spans are dropped and counted.
     pub(super) fn recording(ratio: f64, queue: mpsc::Sender<Span>, meters: TraceMeters) -> Self {
         Self(Some(Arc::new(Recorder { below: share(ratio), queue, meters })))
     }
@@ -102,7 +102,7 @@ impl Tracer {
         }
     }
 
-    /// Begins a span below another one; where there is none, there is no trace.
+    /// Begins a child span; without a parent there is no trace.
     pub fn begin_below(&self, above: Option<TraceContext>, name: &'static str, kind: SpanKind) -> OpenSpan {
         let recorder = self.0.as_ref();
         match recorder.zip(above).filter(|(_, above)| above.is_recorded()) {
@@ -119,7 +119,7 @@ impl Recorder {
 
     fn put(&self, span: Span) {
         if self.queue.try_send(span).is_err() {
-            self.meters.count(Fate::Dropped, 1);
+            self.meters.count(SpanResult::Dropped, 1);
         }
     }
 }
@@ -135,7 +135,7 @@ fn share(ratio: f64) -> u64 {
     (ratio * RANDOM as f64) as u64
 }
 
-/// A span under way. One that is dropped before it ends is never told.
+/// A span under way. One that is dropped before it ends is not exported.
 #[derive(Debug)]
 pub struct OpenSpan {
     context: Option<TraceContext>,
@@ -177,17 +177,17 @@ impl OpenSpan {
         }
     }
 
-    /// Where what follows from this belongs: to this span, or, where it is not recorded, to the one above it.
+    /// The context of what follows: this span, or its parent if this one is not recorded.
     pub fn context(&self) -> Option<TraceContext> {
         self.context
     }
 
-    /// What a request says that is made in this span: an id of its own, also where it is not recorded.
+    /// The context for a request within this span: an id of its own, also if it is not recorded.
     pub fn passed_on(&self) -> Option<TraceContext> {
         if self.recorded.is_some() { self.context } else { self.context.map(TraceContext::child) }
     }
 
-    /// Says something about it. The value is made only where it is recorded.
+    /// Adds an attribute. The value is made only if the span is recorded.
     pub fn note<V: Into<Value>>(&mut self, name: &'static str, value: impl FnOnce() -> V) {
         if let Some(recorded) = &mut self.recorded {
             recorded.span.attributes.push((name, value().into()));
@@ -209,7 +209,7 @@ impl OpenSpan {
         self.end();
     }
 
-    /// Ends it, to be told.
+    /// Ends it, to be exported.
     pub fn end(self) {
         if let Some(recorded) = self.recorded {
             let Recorded { mut span, recorder } = *recorded;
@@ -323,6 +323,6 @@ mod tests {
             tracer.begin(None, "publish", SpanKind::Server).end();
         }
         assert!(spans.try_recv().is_ok() && spans.try_recv().is_err());
-        assert_eq!(meters.read(Fate::Dropped), 2);
+        assert_eq!(meters.read(SpanResult::Dropped), 2);
     }
 }

@@ -20,13 +20,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tracing::error;
 
-use super::uses::Uses;
+use super::token_uses::TokenUses;
 use crate::config::{NoPrefix, Prefixes, PublishPolicy};
 
-/// How often a file of tokens that cannot be used is looked at.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often an unusable file of tokens is read again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Why a publisher is turned away.
+/// Why a publisher may not post.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// No token, or one that is unknown or revoked.
@@ -69,7 +69,7 @@ pub struct Authority {
     policy: PublishPolicy,
     path: Arc<Path>,
     cached: Arc<Mutex<Cached>>,
-    uses: Uses,
+    uses: TokenUses,
 }
 
 /// The file of tokens.
@@ -94,24 +94,23 @@ pub struct TokenInfo {
 #[derive(Debug)]
 pub struct NewToken(pub String);
 
-/// What tells one version of the file from the next: every save makes a new file, so that two within one tick of the
-/// file system's clock differ too.
-type Stamp = (SystemTime, u64, u64);
+/// Distinguishes versions of the file. Every save makes a new file, so two within one tick of the file system's clock differ too.
+type FileVersion = (SystemTime, u64, u64);
 
-/// What was read last.
+/// The file as it was read last.
 #[derive(Debug)]
 struct Cached {
-    holders: Arc<Holders>,
-    stamp: Option<Stamp>,
+    tokens_by_hash: Arc<TokensByHash>,
+    version: Option<FileVersion>,
     unusable: Option<Unusable>,
 }
 
-/// Who has a token, by its hash.
-type Holders = HashMap<String, Arc<Holder>>;
+/// The owners of tokens, by hash.
+type TokensByHash = HashMap<String, Arc<TokenOwner>>;
 
-/// The owner of a token, with what is asked of each request made ready.
+/// The owner of a token, with its prefixes parsed.
 #[derive(Debug)]
-struct Holder {
+struct TokenOwner {
     name: String,
     prefixes: Prefixes,
 }
@@ -119,7 +118,7 @@ struct Holder {
 /// A version of the file that could not be used, and when it was tried last.
 #[derive(Clone, Copy, Debug)]
 struct Unusable {
-    stamp: Option<Stamp>,
+    version: Option<FileVersion>,
     tried: Instant,
 }
 
@@ -129,18 +128,18 @@ impl Authority {
     /// # Errors
     /// When the file exists and cannot be used.
     pub fn new(policy: PublishPolicy, tokens: &Path) -> Result<Self, TokensError> {
-        let stamp = stamp(tokens);
-        let cached = Cached { holders: holders(tokens)?, stamp, unusable: None };
-        let uses = Uses::beside(tokens);
+        let version = version(tokens);
+        let cached = Cached { tokens_by_hash: tokens_by_hash(tokens)?, version, unusable: None };
+        let uses = TokenUses::beside(tokens);
         Ok(Self { policy, path: tokens.into(), cached: Arc::new(Mutex::new(cached)), uses })
     }
 
-    /// When tokens were used, which somebody has to write down now and then.
-    pub fn uses(&self) -> Uses {
+    /// The last uses of tokens. The caller has to save them now and then.
+    pub fn uses(&self) -> TokenUses {
         self.uses.clone()
     }
 
-    /// Whether whoever has this token may speak for this topic. With policy `open` everybody may.
+    /// Whether this token allows posting for this topic. With policy `open` no token is needed.
     ///
     /// # Errors
     /// [`Denied`], saying what is missing.
@@ -166,41 +165,41 @@ impl Authority {
     }
 
     /// Whether anybody has a token for this topic.
-    pub fn is_spoken_for(&self, topic: &TopicUrl) -> bool {
-        let stamp = stamp(&self.path);
-        self.holders(stamp, Instant::now()).values().any(|holder| holder.prefixes.cover(topic))
+    pub fn has_token_for(&self, topic: &TopicUrl) -> bool {
+        let version = version(&self.path);
+        self.tokens_by_hash(version, Instant::now()).values().any(|owner| owner.prefixes.cover(topic))
     }
 
-    /// What this token is good for; `None` for one that is unknown or revoked. For requests about many topics: to look for a token
-    /// costs more than to compare topics.
+    /// The topics that this token allows; `None` if it is unknown or revoked. For requests about many topics, since finding a token
+    /// costs more than comparing topics.
     pub fn grant(&self, token: Option<&str>) -> Option<Grant> {
         let hash = hash(token?);
         // Others are not kept waiting for the file system. Whoever comes after a change finds it: what is kept was read later than its stamp.
-        let stamp = stamp(&self.path);
-        let holder = self.holders(stamp, Instant::now()).get(&hash).cloned()?;
-        Some(Grant { holder, uses: self.uses.clone() })
+        let version = version(&self.path);
+        let owner = self.tokens_by_hash(version, Instant::now()).get(&hash).cloned()?;
+        Some(Grant { owner, uses: self.uses.clone() })
     }
 
-    fn holders(&self, stamp: Option<Stamp>, now: Instant) -> Arc<Holders> {
+    fn tokens_by_hash(&self, version: Option<FileVersion>, now: Instant) -> Arc<TokensByHash> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.refresh(&self.path, stamp, now);
-        Arc::clone(&cached.holders)
+        cached.refresh(&self.path, version, now);
+        Arc::clone(&cached.tokens_by_hash)
     }
 }
 
 /// Which topics the owner of a token may speak for.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    holder: Arc<Holder>,
-    uses: Uses,
+    owner: Arc<TokenOwner>,
+    uses: TokenUses,
 }
 
 impl Grant {
     /// Whether this is one of the topics; if so, the token counts as used.
     pub fn covers(&self, topic: &TopicUrl) -> bool {
-        let covers = self.holder.prefixes.cover(topic);
+        let covers = self.owner.prefixes.cover(topic);
         if covers {
-            self.uses.note(&self.holder.name, DateTime::now());
+            self.uses.note(&self.owner.name, DateTime::now());
         }
         covers
     }
@@ -208,33 +207,33 @@ impl Grant {
 
 impl Cached {
     /// A file that cannot be used is tried now and then, since what is wrong with it need not change its stamp.
-    fn refresh(&mut self, path: &Path, stamp: Option<Stamp>, now: Instant) {
-        if self.unusable.is_some_and(|unusable| now < unusable.tried + LOOK_AGAIN) {
+    fn refresh(&mut self, path: &Path, version: Option<FileVersion>, now: Instant) {
+        if self.unusable.is_some_and(|unusable| now < unusable.tried + RETRY_AFTER) {
             return;
         }
-        if stamp == self.stamp {
+        if version == self.version {
             self.unusable = None;
             return;
         }
-        match holders(path) {
-            Ok(holders) => *self = Self { holders, stamp, unusable: None },
+        match tokens_by_hash(path) {
+            Ok(tokens_by_hash) => *self = Self { tokens_by_hash, version, unusable: None },
             Err(error) => {
-                if self.unusable.is_none_or(|unusable| unusable.stamp != stamp) {
-                    error!(%error, "the publishers' tokens stay as they were");
+                if self.unusable.is_none_or(|unusable| unusable.version != version) {
+                    error!(%error, "publishers' tokens not reloaded: the old ones stay valid");
                 }
-                self.unusable = Some(Unusable { stamp, tried: now });
+                self.unusable = Some(Unusable { version, tried: now });
             }
         }
     }
 }
 
-fn holders(path: &Path) -> Result<Arc<Holders>, TokensError> {
-    let holder = |(name, info): (String, TokenInfo)| {
-        // What is no prefix covers nothing.
+fn tokens_by_hash(path: &Path) -> Result<Arc<TokensByHash>, TokensError> {
+    let owner = |(name, info): (String, TokenInfo)| {
+        // An invalid prefix covers nothing.
         let prefixes = Prefixes::parse(&info.topic_prefixes).unwrap_or_default();
-        (info.hash, Arc::new(Holder { name, prefixes }))
+        (info.hash, Arc::new(TokenOwner { name, prefixes }))
     };
-    Ok(Arc::new(Tokens::open(path)?.records.into_iter().map(holder).collect()))
+    Ok(Arc::new(Tokens::open(path)?.records.into_iter().map(owner).collect()))
 }
 
 impl Tokens {
@@ -269,7 +268,7 @@ impl Tokens {
         Ok(NewToken(token))
     }
 
-    /// Makes a token worthless.
+    /// Revokes a token.
     ///
     /// # Errors
     /// When there is none of this name or the file cannot be written.
@@ -279,17 +278,17 @@ impl Tokens {
         })
     }
 
-    /// Reads the file, changes it and writes it, while neither another process nor another request does: of two changes at once
-    /// one would undo the other, and a revoked token come back.
+    /// Reads, changes and writes the file under a lock. Without it, one of two changes at once would undo the other, and a revoked token
+    /// could come back.
     fn change(
         path: &Path,
         change: impl FnOnce(&mut BTreeMap<String, TokenInfo>) -> Result<(), TokensError>,
     ) -> Result<(), TokensError> {
-        let alone = alone(path).map_err(|error| unusable(path, &error))?;
+        let lock = lock(path).map_err(|error| unusable(path, &error))?;
         let mut tokens = Self::open(path)?;
         change(&mut tokens.records)?;
         tokens.save()?;
-        drop(alone);
+        drop(lock);
         Ok(())
     }
 
@@ -298,10 +297,10 @@ impl Tokens {
         self.records.iter().map(|(name, info)| (name.as_str(), info))
     }
 
-    /// When each token was used last, as far as that is written down already: within the last minute it may not be. Nothing is said of
-    /// what had its name before it was made.
+    /// When each token was used last, as far as that is saved: the last minute may be missing. Uses of an older token of the same name
+    /// do not count.
     pub fn last_used(&self) -> BTreeMap<String, String> {
-        let mut used = Uses::read(&self.path);
+        let mut used = TokenUses::read(&self.path);
         used.retain(|name, at| self.records.get(name).is_some_and(|info| info.may_have_been_used(at)));
         used
     }
@@ -343,9 +342,9 @@ pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// Waits until nobody else changes the tokens; nobody does until this is dropped. It is a file of its own, since each change puts
-/// a new one in the place of that of the tokens.
-fn alone(path: &Path) -> io::Result<FileLock> {
+/// Locks the tokens against other changes until this is dropped. The lock is a file of its own, since each change replaces that of
+/// the tokens.
+fn lock(path: &Path) -> io::Result<FileLock> {
     fs::create_dir_all(folder_of(path))?;
     let lock = path.with_extension("lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
@@ -356,7 +355,7 @@ fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {
     TokensError::File { path: path.to_owned(), reason: error.to_string() }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn version(path: &Path) -> Option<FileVersion> {
     let metadata = fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.ino(), metadata.len()))
 }
@@ -400,13 +399,13 @@ mod tests {
         let path = folder.path().join("tokens.json");
         let authority = Authority::new(PublishPolicy::Open, &path).unwrap();
         let of_library = topic("http://source.example/framework/");
-        assert!(!authority.is_spoken_for(&of_library), "that everybody may post makes nobody speak for it");
+        assert!(!authority.has_token_for(&of_library), "that everybody may post makes nobody speak for it");
         Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
         assert!(
-            authority.is_spoken_for(&of_library) && !authority.is_spoken_for(&topic("http://other.example/"))
+            authority.has_token_for(&of_library) && !authority.has_token_for(&topic("http://other.example/"))
         );
         Tokens::revoke(&path, "library").unwrap();
-        assert!(!authority.is_spoken_for(&of_library));
+        assert!(!authority.has_token_for(&of_library));
     }
 
     #[test]
@@ -513,20 +512,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.json");
         let NewToken(old) = Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
-        let mut cached = Cached { stamp: stamp(&path), holders: holders(&path).unwrap(), unusable: None };
+        let mut cached = Cached {
+            version: version(&path),
+            tokens_by_hash: tokens_by_hash(&path).unwrap(),
+            unusable: None,
+        };
         let begun = Instant::now();
         let whole = fs::read(&path).unwrap();
         fs::write(&path, "{").unwrap();
         assert!(Tokens::add(&path, "museum", vec![]).is_err(), "nor is it overwritten");
-        cached.refresh(&path, stamp(&path), begun);
-        assert!(cached.holders.contains_key(&hash(&old)) && cached.unusable.is_some());
+        cached.refresh(&path, version(&path), begun);
+        assert!(cached.tokens_by_hash.contains_key(&hash(&old)) && cached.unusable.is_some());
 
         fs::write(&path, whole).unwrap();
         let NewToken(new) = Tokens::add(&path, "museum", vec!["http://museum.example/".to_owned()]).unwrap();
-        cached.refresh(&path, stamp(&path), begun + LOOK_AGAIN / 2);
-        assert!(!cached.holders.contains_key(&hash(&new)), "it is not looked at again so soon");
-        cached.refresh(&path, stamp(&path), begun + LOOK_AGAIN);
-        assert!(cached.holders.contains_key(&hash(&new)) && cached.unusable.is_none());
+        cached.refresh(&path, version(&path), begun + RETRY_AFTER / 2);
+        assert!(!cached.tokens_by_hash.contains_key(&hash(&new)), "it is not looked at again so soon");
+        cached.refresh(&path, version(&path), begun + RETRY_AFTER);
+        assert!(cached.tokens_by_hash.contains_key(&hash(&new)) && cached.unusable.is_none());
     }
 
     #[test]
@@ -536,10 +539,10 @@ mod tests {
         let NewToken(token) =
             Tokens::add(&path, "library", vec!["http://source.example/".to_owned()]).unwrap();
         let authority = Authority::new(PublishPolicy::Token, &path).unwrap();
-        let holder = || authority.grant(Some(&token)).unwrap().holder;
-        let first = holder();
-        assert!(Arc::ptr_eq(&first, &holder()));
+        let owner = || authority.grant(Some(&token)).unwrap().owner;
+        let first = owner();
+        assert!(Arc::ptr_eq(&first, &owner()));
         Tokens::add(&path, "museum", vec!["http://museum.example/".to_owned()]).unwrap();
-        assert!(!Arc::ptr_eq(&first, &holder()));
+        assert!(!Arc::ptr_eq(&first, &owner()));
     }
 }

@@ -1,4 +1,4 @@
-//! How many bytes of bodies the hub holds in memory at once. What comes in by one way takes nothing from another.
+//! Limits the bytes of bodies in memory: a budget for each way in which they come in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::egress::Room;
+use crate::egress::BodyMemory;
 
 /// Bytes are counted in units of this size, rounded up.
 const UNIT: usize = 1_024;
 
-/// How long a fetch waits for others to leave room, which a bounded number of fetches soon do.
+/// How long a fetch waits for others to release their bytes. A limited number of fetches soon do.
 const FETCH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A budget for each way by which bodies come into memory.
+/// A budget for each way in which bodies come into memory.
 #[derive(Clone, Debug)]
 pub struct Budgets {
     /// Content that publishers post.
@@ -24,42 +24,42 @@ pub struct Budgets {
     pub forms: BodyBudget,
     /// Topics that are fetched after a ping.
     pub fetches: BodyBudget,
-    /// Logs read again.
+    /// Logs that are read again (catching up).
     pub pages: BodyBudget,
 }
 
 impl Budgets {
-    /// So many bytes (`[publish] body_memory`) for each but forms.
+    /// Budgets of so many bytes (`[publish] body_memory`); forms have half of it.
     pub fn new(bytes: u64) -> Self {
         let budget = || BodyBudget::new(bytes);
         Self { posts: budget(), forms: BodyBudget::new(bytes / 2), fetches: budget(), pages: budget() }
     }
 }
 
-/// The bytes that the bodies of one kind may take together.
+/// The bytes that all bodies of one kind may have together. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BodyBudget {
     semaphore: Arc<Semaphore>,
-    /// Held by the one who waits for more than it has. Two who did so could wait for each other.
+    /// Held while a reservation waits to grow. Two that did could wait for each other.
     growing: Arc<tokio::sync::Mutex<()>>,
-    /// Units of the whole.
+    /// All its units.
     whole: usize,
 }
 
-/// Bytes that are taken from the budget until this is dropped.
+/// Bytes of the budget that are reserved until this is dropped.
 #[derive(Debug)]
-pub struct Reserved {
+pub struct Reservation {
     budget: BodyBudget,
     held: Option<OwnedSemaphorePermit>,
 }
 
-/// Other bodies hold all there is.
+/// Other bodies use up the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the hub holds as many bodies of this kind in memory as it may ([publish] body_memory)")]
-pub struct BudgetSpent;
+#[error("the memory for bodies of this kind is used up: try again, or raise [publish] body_memory")]
+pub struct BudgetExhausted;
 
 impl BodyBudget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(bytes: u64) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let whole = units(bytes).min(Semaphore::MAX_PERMITS);
@@ -67,30 +67,30 @@ impl BodyBudget {
     }
 
     /// A reservation of nothing yet.
-    pub fn reserve(&self) -> Reserved {
-        Reserved { budget: self.clone(), held: None }
+    pub fn reserve(&self) -> Reservation {
+        Reservation { budget: self.clone(), held: None }
     }
 }
 
-impl Reserved {
-    /// Makes the reservation at least so large, waiting for other bodies to leave no longer than `patience`. Where all is taken,
-    /// one of those that hold a part already waits and the others fail at once, so that one of them gets through.
+impl Reservation {
+    /// Makes the reservation at least this large, waiting up to `patience` for other bodies. Of several reservations that want to grow,
+    /// one waits and the others fail at once, so that one of them succeeds.
     ///
     /// # Errors
-    /// [`BudgetSpent`] when there is no more room; what was reserved before stays.
-    pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetSpent> {
+    /// [`BudgetExhausted`]; what was reserved before stays.
+    pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
         self.grow_to_units(units(bytes), patience).await
     }
 
-    /// The same for what must go out even if it is larger than the whole budget: then it waits for the whole.
+    /// [`Self::grow_to`] for what has to be sent even if it is larger than the whole budget: then it reserves all of it.
     ///
     /// # Errors
-    /// [`BudgetSpent`] when others do not leave in time; what was reserved before stays.
-    pub async fn grow_to_at_most_all(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetSpent> {
+    /// [`BudgetExhausted`]; what was reserved before stays, as with [`Self::grow_to`].
+    pub async fn grow_to_or_all(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
         self.grow_to_units(units(bytes).min(self.budget.whole), patience).await
     }
 
-    /// Gives back what is more than this.
+    /// Gives back all bytes beyond this.
     pub fn shrink_to(&mut self, bytes: usize) {
         let spare = self.held().saturating_sub(units(bytes));
         if let Some(held) = &mut self.held {
@@ -102,11 +102,11 @@ impl Reserved {
         self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
 
-    async fn grow_to_units(&mut self, units: usize, patience: Duration) -> Result<(), BudgetSpent> {
+    async fn grow_to_units(&mut self, units: usize, patience: Duration) -> Result<(), BudgetExhausted> {
         let Some(missing) = units.checked_sub(self.held()).filter(|missing| *missing > 0) else {
             return Ok(());
         };
-        let missing = u32::try_from(missing).map_err(|_| BudgetSpent)?;
+        let missing = u32::try_from(missing).map_err(|_| BudgetExhausted)?;
         let more = match Arc::clone(&self.budget.semaphore).try_acquire_many_owned(missing) {
             Ok(more) => more,
             Err(_) => self.wait_for(missing, patience).await?,
@@ -118,20 +118,24 @@ impl Reserved {
         Ok(())
     }
 
-    async fn wait_for(&self, missing: u32, patience: Duration) -> Result<OwnedSemaphorePermit, BudgetSpent> {
+    async fn wait_for(
+        &self,
+        missing: u32,
+        patience: Duration,
+    ) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
         let _growing = match self.held() {
             0 => None,
-            _ => Some(self.budget.growing.try_lock().map_err(|_| BudgetSpent)?),
+            _ => Some(self.budget.growing.try_lock().map_err(|_| BudgetExhausted)?),
         };
         let waiting = Arc::clone(&self.budget.semaphore).acquire_many_owned(missing);
-        timeout(patience, waiting).await.map_err(|_| BudgetSpent)?.map_err(|_| BudgetSpent)
+        timeout(patience, waiting).await.map_err(|_| BudgetExhausted)?.map_err(|_| BudgetExhausted)
     }
 }
 
-/// A topic takes room as it comes in.
+/// A fetched topic reserves bytes as it comes in.
 #[async_trait]
-impl Room for Reserved {
-    async fn hold(&mut self, bytes: usize) -> bool {
+impl BodyMemory for Reservation {
+    async fn reserve(&mut self, bytes: usize) -> bool {
         self.grow_to(bytes, FETCH_PATIENCE).await.is_ok()
     }
 }
@@ -151,7 +155,7 @@ mod tests {
         let budgets = Budgets::new(4 * 1_024);
         let mut forms = budgets.forms.reserve();
         forms.grow_to(2 * 1_024, AT_ONCE).await.unwrap();
-        assert_eq!(budgets.forms.reserve().grow_to(1, AT_ONCE).await, Err(BudgetSpent));
+        assert_eq!(budgets.forms.reserve().grow_to(1, AT_ONCE).await, Err(BudgetExhausted));
         for other in [&budgets.posts, &budgets.fetches, &budgets.pages] {
             other.reserve().grow_to(4 * 1_024, AT_ONCE).await.unwrap();
         }
@@ -164,8 +168,8 @@ mod tests {
         one.grow_to(2_000, AT_ONCE).await.unwrap();
         one.grow_to(100, AT_ONCE).await.unwrap();
         other.grow_to(1_024, AT_ONCE).await.unwrap();
-        assert_eq!(other.grow_to(1_025, AT_ONCE).await, Err(BudgetSpent));
-        assert_eq!(one.grow_to(2_049, AT_ONCE).await, Err(BudgetSpent));
+        assert_eq!(other.grow_to(1_025, AT_ONCE).await, Err(BudgetExhausted));
+        assert_eq!(one.grow_to(2_049, AT_ONCE).await, Err(BudgetExhausted));
         drop(other);
         one.grow_to(3_072, AT_ONCE).await.unwrap();
     }
@@ -183,17 +187,17 @@ mod tests {
             drop(other);
             grown
         };
-        assert_eq!(tokio::join!(first, second), (Ok(()), Err(BudgetSpent)));
+        assert_eq!(tokio::join!(first, second), (Ok(()), Err(BudgetExhausted)));
     }
 
     #[tokio::test]
     async fn what_is_given_back_others_can_take_and_what_is_too_large_takes_all() {
         let budget = BodyBudget::new(3 * 1_024);
         let (mut one, mut other) = (budget.reserve(), budget.reserve());
-        one.grow_to_at_most_all(1 << 20, AT_ONCE).await.unwrap();
-        assert_eq!(other.grow_to_at_most_all(1, AT_ONCE).await, Err(BudgetSpent));
+        one.grow_to_or_all(1 << 20, AT_ONCE).await.unwrap();
+        assert_eq!(other.grow_to_or_all(1, AT_ONCE).await, Err(BudgetExhausted));
         one.shrink_to(2_000);
         other.grow_to(1_024, AT_ONCE).await.unwrap();
-        assert_eq!(other.grow_to(1_025, AT_ONCE).await, Err(BudgetSpent));
+        assert_eq!(other.grow_to(1_025, AT_ONCE).await, Err(BudgetExhausted));
     }
 }

@@ -1,7 +1,7 @@
-//! Catching up: what the log still holds of a topic is read again, as it was delivered or as a Change List.
+//! Catching up: reads the log of a topic again, as it was delivered or as a Change List.
 //!
-//! Whoever was away, or has found a gap, need not wait for the Source. The proof that somebody may read is the secret of a
-//! subscription to the topic in force, or a publisher's token for it.
+//! A Destination that was away or found a gap need not wait for the Source. It proves that it may read with the secret of a
+//! subscription in force, or with a publisher's token for the topic.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::budget::{BodyBudget, BudgetSpent, Reserved};
+use super::budget::{BodyBudget, BudgetExhausted, Reservation};
 use crate::store::{Notification, Offset, Pair, Rule, Store, StoreError, Topic, TopicId};
 
-/// A page ends with the notification that brings what it weighs above this. A Change List ends with the one before; for it
-/// everything read counts, Change Notification or not.
+/// A page ends with the notification that exceeds this. A Change List ends with the one before, and everything that was read for it
+/// counts.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// Notifications read for a Change List at most, whatever becomes of them.
+/// Notifications that are read for a Change List at most.
 const MOST_READ: usize = 10_000;
-/// Topics share so many turns.
-const TURNS: usize = 64;
-/// How long a reader waits for room in memory, or for its turn.
-const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+/// Locks for Change Lists. Each topic has one, by its id.
+const LOCKS: usize = 64;
+/// How long a reader waits for memory, or for the lock of its topic.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How far in the future a signed query may end.
 const LONGEST_PROOF: Duration = Duration::from_secs(3_600);
 /// Queries are signed with a key of their own: the HMAC, with this, of the secret. A delivery is signed the other way round, so
 /// that no body makes the hub compute it.
 const PURPOSE: &str = "resync-hub catch-up";
-/// What stands before the signature of a query.
+/// What precedes the signature of a query.
 const SIGNATURE: &str = "&signature=";
 
 /// Reads logs again.
@@ -44,7 +44,7 @@ pub struct CatchUp {
     store: Arc<dyn Store>,
     budget: BodyBudget,
     /// One Change List of a topic is made at a time, since that reads and parses much.
-    turns: Arc<[Mutex<()>; TURNS]>,
+    locks: Arc<[Mutex<()>; LOCKS]>,
 }
 
 /// A part of a topic's log.
@@ -56,8 +56,8 @@ pub struct Page {
     pub notifications: Vec<Arc<Notification>>,
     /// There is more after the last one.
     pub more: bool,
-    /// What the notifications take in memory.
-    pub room: Reserved,
+    /// The memory of the notifications.
+    pub reservation: Reservation,
 }
 
 /// The changes of a topic as a Change List.
@@ -65,13 +65,13 @@ pub struct Page {
 pub struct List {
     /// XML.
     pub bytes: Vec<u8>,
-    /// What they take in memory.
-    pub room: Reserved,
+    /// Their memory.
+    pub reservation: Reservation,
 }
 
-/// Why nothing can be read. Every text says what would be right.
+/// Why nothing can be read. Every message says what would be right.
 #[derive(Debug, thiserror::Error)]
-pub enum NotRead {
+pub enum CatchUpError {
     /// Neither token nor signature, or not the right one.
     #[error(
         "reading notifications again needs Authorization: Bearer with a token for the topic, or a query with subscription, expires (Unix time, at most an hour ahead) and, last, signature: the HMAC of the query before &signature= with a key made from the subscription's secret, written like X-Hub-Signature; the hub's documentation on the protocol has an example"
@@ -80,7 +80,7 @@ pub enum NotRead {
     /// Nobody ever published to this topic or subscribed.
     #[error("the hub knows no such topic")]
     UnknownTopic,
-    /// The log has let go of what comes next.
+    /// The log no longer holds what comes next.
     #[error(
         "the log no longer holds what comes after that offset: it begins at {first}; synchronise with the Source, or go on with after={}",
         first.0.saturating_sub(1)
@@ -97,92 +97,98 @@ pub enum NotRead {
         "no Change List can be made: the topic's Change Notifications name no Capability List, neither by Link rel=\"resourcesync\" nor by rs:ln rel=\"up\""
     )]
     NoCapabilityList,
-    /// The notifications were taken, but together they make no valid list.
+    /// The notifications were accepted, but together they make no valid list.
     #[error("the Change Notifications make no valid Change List:\n{0}")]
     List(Violations),
-    /// There is no room in memory now.
+    /// The memory for pages is used up.
     #[error(transparent)]
-    Busy(#[from] BudgetSpent),
-    /// Others wait for Change Lists of this topic too.
-    #[error("the hub is making other Change Lists of this topic: try again")]
-    Turn,
+    Busy(#[from] BudgetExhausted),
+    /// Other Change Lists of this topic are being made.
+    #[error("the hub is making other Change Lists of this topic: try again later")]
+    TopicBusy,
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl CatchUp {
-    /// `budget` bounds what pages take in memory.
+    /// `budget` limits the memory of pages.
     pub fn new(store: Arc<dyn Store>, budget: BodyBudget) -> Self {
-        Self { store, budget, turns: Arc::new(std::array::from_fn(|_| Mutex::default())) }
+        Self { store, budget, locks: Arc::new(std::array::from_fn(|_| Mutex::default())) }
     }
 
     /// Whether a query is signed with the secret of a subscription in force. `query` is the query as it was sent.
     ///
     /// # Errors
-    /// [`NotRead::NoProof`], whatever it is that is missing: the answer must not tell who is subscribed.
-    pub async fn check_proof(&self, query: &str, topic: &TopicUrl) -> Result<(), NotRead> {
-        let (signed, signature) = query.rsplit_once(SIGNATURE).ok_or(NotRead::NoProof)?;
+    /// [`CatchUpError::NoProof`], whatever it is that is missing: the answer must not tell who is subscribed.
+    pub async fn check_proof(&self, query: &str, topic: &TopicUrl) -> Result<(), CatchUpError> {
+        let (signed, signature) = query.rsplit_once(SIGNATURE).ok_or(CatchUpError::NoProof)?;
         let value = |wanted: &str| {
             let mut pairs = url::form_urlencoded::parse(signed.as_bytes());
             pairs.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
         };
-        let expires = value("expires").and_then(|text| text.parse().ok()).ok_or(NotRead::NoProof)?;
+        let expires = value("expires").and_then(|text| text.parse().ok()).ok_or(CatchUpError::NoProof)?;
         if !is_soon(Duration::from_secs(expires)) {
-            return Err(NotRead::NoProof);
+            return Err(CatchUpError::NoProof);
         }
-        let pair = value("subscription").and_then(|text| Pair::parse(&text)).ok_or(NotRead::NoProof)?;
+        let pair = value("subscription").and_then(|text| Pair::parse(&text)).ok_or(CatchUpError::NoProof)?;
         let in_force = self.store.subscription_of(pair).await?.filter(|subscription| {
             subscription.topic_url == *topic && subscription.lease_end > DateTime::now()
         });
-        let secret = in_force.and_then(|subscription| subscription.secret).ok_or(NotRead::NoProof)?;
+        let secret = in_force.and_then(|subscription| subscription.secret).ok_or(CatchUpError::NoProof)?;
         // A form may write the = of the signature as %3D.
-        let signature = Signature::parse(&signature.replace("%3D", "=")).map_err(|_| NotRead::NoProof)?;
-        signature.verify(&own_key(&secret), signed.as_bytes()).map_err(|_| NotRead::NoProof)
+        let signature =
+            Signature::parse(&signature.replace("%3D", "=")).map_err(|_| CatchUpError::NoProof)?;
+        signature.verify(&own_key(&secret), signed.as_bytes()).map_err(|_| CatchUpError::NoProof)
     }
 
     /// At most `limit` notifications after this offset; without one, from the oldest that the log holds.
     ///
     /// # Errors
-    /// [`NotRead`]
-    pub async fn page(&self, topic: &TopicUrl, after: Option<Offset>, limit: usize) -> Result<Page, NotRead> {
+    /// [`CatchUpError`]
+    pub async fn page(
+        &self,
+        topic: &TopicUrl,
+        after: Option<Offset>,
+        limit: usize,
+    ) -> Result<Page, CatchUpError> {
         let url = topic;
-        let topic = self.store.topic(url).await?.ok_or(NotRead::UnknownTopic)?;
+        let topic = self.store.topic(url).await?.ok_or(CatchUpError::UnknownTopic)?;
         let mut next = beginning(&topic, after)?;
-        let (mut notifications, mut bytes, mut room) = (Vec::new(), 0, self.budget.reserve());
+        let (mut notifications, mut bytes, mut reservation) = (Vec::new(), 0, self.budget.reserve());
         while next <= topic.head && notifications.len() < limit && bytes < PAGE_BYTES {
             let Some(notification) = self.store.notification_from(topic.id, next).await? else {
-                // A restore leaped over what is left, and nothing was posted since then.
+                // A restore skipped the offsets that are left, and nothing was posted since.
                 next = topic.head.next();
                 break;
             };
             if notifications.is_empty() && after.is_some() && notification.offset > next {
-                // Retention may have removed it a moment ago; what the log still goes back to, a restore leaped over.
+                // Retention may have removed it a moment ago. If not, a restore skipped these offsets.
                 let first = self.store.topic(url).await?.map_or(notification.offset, |topic| topic.first);
                 if first > next {
-                    return Err(NotRead::Expired { first: notification.offset });
+                    return Err(CatchUpError::Expired { first: notification.offset });
                 }
             }
             bytes += weight(&notification);
-            room.grow_to_at_most_all(bytes, ROOM_TIMEOUT).await?;
+            reservation.grow_to_or_all(bytes, MEMORY_TIMEOUT).await?;
             next = notification.offset.next();
             notifications.push(notification);
         }
-        Ok(Page { more: next <= topic.head, topic, notifications, room })
+        Ok(Page { more: next <= topic.head, topic, notifications, reservation })
     }
 
-    /// The changes after this offset as a Change List: of the newest Change Notifications as many as follow each other without
-    /// a break. Its `from` tells how far back that is, so that it never claims to know what was never told (CN-008).
+    /// The changes after this offset as a Change List: of the newest Change Notifications, as many as follow each other without a gap.
+    /// Its `from` says how far back that is, so that it claims nothing that no notification listed (CN-008).
     ///
     /// # Errors
-    /// [`NotRead`]
-    pub async fn change_list(&self, topic: &TopicUrl, after: Option<Offset>) -> Result<List, NotRead> {
-        let topic = self.store.topic(topic).await?.ok_or(NotRead::UnknownTopic)?;
-        let chain = self.store.chain(topic.id).await?.ok_or(NotRead::NoChanges)?;
+    /// [`CatchUpError`]
+    pub async fn change_list(&self, topic: &TopicUrl, after: Option<Offset>) -> Result<List, CatchUpError> {
+        let topic = self.store.topic(topic).await?.ok_or(CatchUpError::UnknownTopic)?;
+        let chain = self.store.chain(topic.id).await?.ok_or(CatchUpError::NoChanges)?;
         let oldest = beginning(&topic, after)?;
-        let _turn = self.turn(topic.id).await?;
+        let _lock = self.lock(topic.id).await?;
         let mut run = Run { from: chain.until, until: chain.until, up: None, parts: Vec::new() };
-        let (mut bytes, mut kept, mut entries, mut room) = (0, 0, 0, self.budget.reserve());
+        let (mut bytes, mut kept, mut entries, mut reservation) = (0, 0, 0, self.budget.reserve());
         let mut offset = chain.offset;
         for _ in 0..MOST_READ {
             // At least the newest one is read, since it names the Capability List.
@@ -206,32 +212,32 @@ impl CatchUp {
                     break;
                 }
                 kept += weight + parsed;
-                room.grow_to_at_most_all(kept, ROOM_TIMEOUT).await?;
+                reservation.grow_to_or_all(kept, MEMORY_TIMEOUT).await?;
             }
             offset = Offset(offset.0 - 1);
         }
         let bytes = compute(|| run.into_list().map(|list| xml::write(&list))).await?;
-        room.grow_to_at_most_all(bytes.len(), ROOM_TIMEOUT).await?;
-        room.shrink_to(bytes.len());
-        Ok(List { bytes, room })
+        reservation.grow_to_or_all(bytes.len(), MEMORY_TIMEOUT).await?;
+        reservation.shrink_to(bytes.len());
+        Ok(List { bytes, reservation })
     }
 
-    async fn turn(&self, topic: TopicId) -> Result<MutexGuard<'_, ()>, NotRead> {
-        let place = usize::try_from(topic.0 % TURNS as u64).unwrap_or_default();
-        timeout(ROOM_TIMEOUT, self.turns[place].lock()).await.map_err(|_| NotRead::Turn)
+    async fn lock(&self, topic: TopicId) -> Result<MutexGuard<'_, ()>, CatchUpError> {
+        let index = usize::try_from(topic.0 % LOCKS as u64).unwrap_or_default();
+        timeout(MEMORY_TIMEOUT, self.locks[index].lock()).await.map_err(|_| CatchUpError::TopicBusy)
     }
 }
 
 impl Page {
-    /// The page written out by `write`, with the room that it takes from now on. It is written twice, the first time to know how
-    /// long it becomes: text is escaped, and may take six times as much.
+    /// The page as `write` writes it, with the memory that it takes from now on. It is written twice, the first time to measure it:
+    /// escaped text may take six times as much.
     ///
     /// # Errors
-    /// [`NotRead::Busy`], before anything is written.
+    /// [`CatchUpError::Busy`], before anything is written.
     pub async fn encode<T: Send + 'static>(
         self,
         write: impl Fn(&Self, &mut dyn Write) -> io::Result<T> + Send + 'static,
-    ) -> Result<(Vec<u8>, T, Reserved), NotRead> {
+    ) -> Result<(Vec<u8>, T, Reservation), CatchUpError> {
         let (mut page, write, length) = compute(move || {
             let mut counted = Counted(0);
             // A count does not fail.
@@ -240,20 +246,20 @@ impl Page {
         })
         .await;
         let read: usize = page.notifications.iter().map(|notification| weight(notification)).sum();
-        page.room.grow_to_at_most_all(read + length, ROOM_TIMEOUT).await?;
+        page.reservation.grow_to_or_all(read + length, MEMORY_TIMEOUT).await?;
         compute(move || {
             let mut bytes = Vec::with_capacity(length);
             let more = write(&page, &mut bytes).map_err(|error| StoreError::Read(error.to_string()))?;
-            let Self { notifications, mut room, .. } = page;
+            let Self { notifications, mut reservation, .. } = page;
             drop(notifications);
-            room.shrink_to(bytes.len());
-            Ok((bytes, more, room))
+            reservation.shrink_to(bytes.len());
+            Ok((bytes, more, reservation))
         })
         .await
     }
 }
 
-/// How much is written.
+/// Counts what is written.
 struct Counted(usize);
 
 impl Write for Counted {
@@ -271,13 +277,13 @@ fn weight(notification: &Notification) -> usize {
     usize::try_from(notification.weight()).unwrap_or(usize::MAX)
 }
 
-/// Runs what takes long where it holds up nobody.
+/// Runs work that takes long on a blocking thread.
 async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     // It is never aborted, so that only a panic ends it early.
     spawn_blocking(work).await.unwrap_or_else(|fault| std::panic::resume_unwind(fault.into_panic()))
 }
 
-/// Change Notifications that follow each other, gathered from the newest to the oldest.
+/// Change Notifications that follow each other, collected from the newest to the oldest.
 struct Run {
     from: DateTime,
     until: DateTime,
@@ -299,29 +305,29 @@ impl Run {
         true
     }
 
-    fn into_list(self) -> Result<Document, NotRead> {
-        let up = self.up.ok_or(NotRead::NoCapabilityList)?;
+    fn into_list(self) -> Result<Document, CatchUpError> {
+        let up = self.up.ok_or(CatchUpError::NoCapabilityList)?;
         let mut header = Header::new(Root::UrlSet, Capability::ChangeList);
         header.metadata.from = Some(self.from);
         header.metadata.until = Some(self.until);
         header.links.push(Link::new(Relation::Up, up));
         let entries = self.parts.into_iter().rev().flat_map(|part| part.entries).collect();
-        Document::try_from(RawDocument { header, entries }).map_err(NotRead::List)
+        Document::try_from(RawDocument { header, entries }).map_err(CatchUpError::List)
     }
 }
 
 /// Where reading begins.
-fn beginning(topic: &Topic, after: Option<Offset>) -> Result<Offset, NotRead> {
+fn beginning(topic: &Topic, after: Option<Offset>) -> Result<Offset, CatchUpError> {
     let first = topic.first;
     match after {
-        Some(after) if after.0.saturating_add(1) < first.0 => Err(NotRead::Expired { first }),
+        Some(after) if after.0.saturating_add(1) < first.0 => Err(CatchUpError::Expired { first }),
         Some(after) => Ok(Offset(after.0.saturating_add(1))),
         None => Ok(first),
     }
 }
 
-/// The Change Notification, if it is one that was posted, with its Capability List. It was checked when it was taken. What was
-/// fetched stands in no chain: the topic may have shown what was posted before.
+/// The document and its Capability List, if this is a posted Change Notification; it was checked when it was accepted. What was
+/// fetched does not count: the topic may have shown what was posted before.
 fn changes(notification: &Notification) -> Option<(RawDocument, Option<String>)> {
     if notification.rule == Rule::Latest {
         return None;

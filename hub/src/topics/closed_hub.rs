@@ -1,4 +1,4 @@
-//! Which topics this hub serves: any, or only its own (D-13).
+//! A policy for hubs that serve only topics that name them, or below allowed prefixes (D-13).
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
@@ -12,48 +12,46 @@ use resync_core::websub::TopicUrl;
 use tracing::debug;
 
 use super::discover::discover_in;
-use super::get::{Fetched, TopicClient, Unfetched};
 use super::policy::{TopicPolicy, Verdict};
+use super::topic_client::{FetchError, Fetched, TopicClient};
+use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
 use crate::config::Prefixes;
-use crate::egress::{EgressError, Unmeasured};
-use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
+use crate::egress::{EgressError, Unlimited};
 
 /// Topics looked at at once: in all, on slow networks, on one network and for one client.
-const ALL: Share = Share { most: 32, strangers: 24 };
-const SLOW: Slow = Slow { known: 6, strangers: 8 };
-const ON_ONE_NETWORK: Share = Share { most: 4, strangers: 2 };
-const FOR_ONE_CLIENT: Share = Share { most: 4, strangers: 2 };
-/// For so long strangers are told what was found before.
+const TOTAL: Limit = Limit { total: 32, strangers: 24 };
+const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
+const ON_ONE_NETWORK: Limit = Limit { total: 4, strangers: 2 };
+const FOR_ONE_CLIENT: Limit = Limit { total: 4, strangers: 2 };
+/// How long a verdict is repeated to strangers.
 const REMEMBER: Duration = Duration::from_secs(30);
-/// Verdicts remembered, and the longest reason of one.
+/// Verdicts that are remembered, and the longest reason of one.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("four thousand is not zero");
 const LONGEST_REMEMBERED: usize = 1_024;
-/// How much of a topic is read: what it says of itself stands at its beginning (W-026). So few are read at once that this needs
-/// no budget.
-const LOOKED_THROUGH: usize = 512 * 1024;
-/// All that is said of a topic that could not be looked at. It goes to a stranger's callback, which must not learn from it what
-/// there is in this hub's network (D-20); the log says more.
-const UNSEEN: &str = "this hub serves topics that name it, and whether this one does cannot be seen";
+/// How much of a topic is read: its links stand at the beginning (W-026). So few are read at once that this needs no budget.
+const BYTES_READ: usize = 512 * 1024;
+/// The reason for a topic that could not be fetched. It goes to a stranger's callback, which must not learn from it what is in
+/// this hub's network (D-20); the log says more.
+const NOT_FETCHED: &str = "this hub serves only topics that name it, and it cannot fetch this one";
 
-/// A hub for topics that name it, or that lie below allowed prefixes.
+/// Accepts topics that name this hub, or below allowed prefixes.
 #[derive(Clone, Debug)]
 pub struct ClosedHub {
     allowed: Prefixes,
     client: TopicClient,
     hub_url: Arc<str>,
-    checks: Places,
-    found: Arc<Found>,
+    checks: Limiter,
+    recent: Arc<RecentVerdicts>,
 }
 
-/// What was found of late about topics, by the hash of each: that it is not served, or that the hub waited in vain. What
-/// follows from an acceptance lasts longer than this, so that each is looked up anew.
+/// Recent refusals and timeouts by the hash of the topic. An acceptance is not remembered: what follows from it lasts longer.
 #[derive(Debug)]
-struct Found {
+struct RecentVerdicts {
     hasher: RandomState,
     verdicts: Mutex<LruCache<u64, (Verdict, Instant)>>,
 }
 
-impl Found {
+impl RecentVerdicts {
     fn new() -> Self {
         Self { hasher: RandomState::new(), verdicts: Mutex::new(LruCache::new(REMEMBERED)) }
     }
@@ -72,44 +70,50 @@ impl Found {
         }
     }
 
-    /// For strangers: all others are let look anew.
-    fn get(&self, topic: &TopicUrl, asker: Asker) -> Option<Verdict> {
+    /// For strangers; trusted clients have the topic looked at again.
+    fn get(&self, topic: &TopicUrl, client: Client) -> Option<Verdict> {
         let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         let (verdict, since) = verdicts.peek(&self.hasher.hash_one(topic.key()))?;
-        (asker.lane == Lane::Stranger && since.elapsed() < REMEMBER).then(|| verdict.clone())
+        (client.class == ClientClass::Stranger && since.elapsed() < REMEMBER).then(|| verdict.clone())
     }
 }
 
 impl ClosedHub {
-    /// Topics below `allowed` are served unasked; others are asked whether they name `hub_url`. With `by_client` no client has
-    /// more than its share of what is asked at once.
+    /// Topics below `allowed` are accepted; others are fetched to see whether they name `hub_url`. With `by_client` each client has
+    /// a limit of its own.
     pub fn new(allowed: Prefixes, client: TopicClient, hub_url: Arc<str>, by_client: bool) -> Self {
-        let client = client.beginnings(LOOKED_THROUGH);
-        let bounds = Bounds {
-            all: ALL,
+        let client = client.beginnings(BYTES_READ);
+        let bounds = ConcurrencyLimits {
+            total: TOTAL,
             slow: SLOW,
-            here: ON_ONE_NETWORK,
+            peer: ON_ONE_NETWORK,
             client: by_client.then_some(FOR_ONE_CLIENT),
         };
-        Self { allowed, client, hub_url, checks: Places::new(bounds), found: Arc::new(Found::new()) }
+        Self {
+            allowed,
+            client,
+            hub_url,
+            checks: Limiter::new(bounds),
+            recent: Arc::new(RecentVerdicts::new()),
+        }
     }
 
-    async fn look_at(&self, topic: &TopicUrl, place: &mut Place) -> Verdict {
-        match self.client.get(topic.url(), None, &mut Unmeasured, place).await {
+    async fn look_at(&self, topic: &TopicUrl, permit: &mut Permit) -> Verdict {
+        match self.client.get(topic.url(), None, &mut Unlimited, permit).await {
             Ok(Some(fetched)) => self.read(topic, &fetched).await,
-            Ok(None) => Verdict::Refused(UNSEEN.to_owned()),
+            Ok(None) => Verdict::Refused(NOT_FETCHED.to_owned()),
             Err(error) => {
-                debug!(topic = topic.as_str(), %error, "whether the topic names this hub cannot be seen");
-                // Where an error came at once, asking again costs nobody anything.
-                if matches!(error, Unfetched::Egress(EgressError::Timeout(_))) {
-                    self.found.put(topic, &Verdict::Unknown);
+                debug!(topic = topic.as_str(), %error, "topic not fetched: unknown whether it names this hub");
+                // After an error that came at once, another try costs nobody anything.
+                if matches!(error, FetchError::Egress(EgressError::Timeout(_))) {
+                    self.recent.put(topic, &Verdict::Unknown);
                 }
-                if may_pass(&error) { Verdict::Unknown } else { Verdict::Refused(UNSEEN.to_owned()) }
+                if may_pass(&error) { Verdict::Unknown } else { Verdict::Refused(NOT_FETCHED.to_owned()) }
             }
         }
     }
 
-    /// The verdict on a topic that was looked at.
+    /// The verdict on a fetched topic.
     async fn read(&self, topic: &TopicUrl, fetched: &Fetched) -> Verdict {
         let found = match discover_in(fetched).await {
             Ok(found) => found,
@@ -134,44 +138,44 @@ impl ClosedHub {
 
 #[async_trait]
 impl TopicPolicy for ClosedHub {
-    fn at_once(&self, topic: &TopicUrl, asker: Asker) -> Option<Verdict> {
+    fn known_verdict(&self, topic: &TopicUrl, client: Client) -> Option<Verdict> {
         if self.allowed.cover(topic) {
             return Some(Verdict::Accepted);
         }
-        self.found.get(topic, asker)
+        self.recent.get(topic, client)
     }
 
-    fn places(&self) -> Option<&Places> {
+    fn limiter(&self) -> Option<&Limiter> {
         Some(&self.checks)
     }
 
-    async fn whereabouts(&self, topic: &TopicUrl) -> String {
-        self.client.whereabouts(topic.url()).await
+    async fn peer(&self, topic: &TopicUrl) -> String {
+        self.client.peer(topic.url()).await
     }
 
-    async fn look(&self, topic: &TopicUrl, place: Option<&mut Place>) -> Verdict {
-        let Some(place) = place else { return Verdict::Unknown };
-        let verdict = self.look_at(topic, place).await;
+    async fn look(&self, topic: &TopicUrl, permit: Option<&mut Permit>) -> Verdict {
+        let Some(permit) = permit else { return Verdict::Unknown };
+        let verdict = self.look_at(topic, permit).await;
         if verdict != Verdict::Unknown {
-            self.found.put(topic, &verdict);
+            self.recent.put(topic, &verdict);
         }
         verdict
     }
 }
 
-/// Whether it may be otherwise soon. Only an answer is final: whether there is none for want of a name, of a server or of a
-/// permission to connect makes no difference to whoever asks.
-fn may_pass(error: &Unfetched) -> bool {
+/// Whether another try may succeed. Only an answer is final: whether there is none because of the name, the server or the address
+/// guard makes no difference to the client.
+fn may_pass(error: &FetchError) -> bool {
     match error {
-        Unfetched::Egress(error) => !matches!(error, EgressError::TooLarge(_) | EgressError::Compressed),
-        Unfetched::Status(status) => {
+        FetchError::Egress(error) => !matches!(error, EgressError::TooLarge(_) | EgressError::Compressed),
+        FetchError::Status(status) => {
             status.is_server_error()
                 || matches!(
                     *status,
                     StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
                 )
         }
-        Unfetched::Redirects | Unfetched::Redirect(_) | Unfetched::Request(_) => false,
+        FetchError::Redirects | FetchError::Redirect(_) | FetchError::Request(_) => false,
     }
 }
 
@@ -208,8 +212,8 @@ mod tests {
         ClosedHub::new(Prefixes::default(), client, "http://hub.example/".into(), true)
     }
 
-    const STRANGER: Asker = Asker { client: None, lane: Lane::Stranger };
-    const KNOWN: Asker = Asker { client: None, lane: Lane::Known };
+    const STRANGER: Client = Client { network: None, class: ClientClass::Stranger };
+    const KNOWN: Client = Client { network: None, class: ClientClass::Trusted };
 
     #[tokio::test]
     async fn w062_what_may_pass_refuses_nothing() {
@@ -243,7 +247,7 @@ mod tests {
         ] {
             assert_eq!(
                 hub.judge(&topic(answer).await, STRANGER).await,
-                Verdict::Refused(UNSEEN.into()),
+                Verdict::Refused(NOT_FETCHED.into()),
                 "{answer}"
             );
         }
@@ -259,12 +263,12 @@ mod tests {
     async fn a_check_takes_no_more_of_the_memory_for_bodies_than_a_pages_beginning() {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), second, second, 1);
-        let client = TopicClient::new(client, 64 * LOOKED_THROUGH);
+        let client = TopicClient::new(client, 64 * BYTES_READ);
         let hub = ClosedHub::new(Prefixes::default(), client, "http://hub.example/".into(), true);
         let endless = format!(
             "HTTP/1.1 200 OK\r\nLink: <http://hub.example/>; rel=hub\r\nContent-Length: {}\r\n\r\n{}",
-            64 * LOOKED_THROUGH,
-            "x".repeat(LOOKED_THROUGH)
+            64 * BYTES_READ,
+            "x".repeat(BYTES_READ)
         );
         assert_eq!(hub.judge(&topic(endless.leak()).await, STRANGER).await, Verdict::Accepted);
     }
@@ -284,8 +288,8 @@ mod tests {
         assert!(matches!(found, Verdict::Refused(_)));
         assert_eq!(hub.judge(&topic, STRANGER).await, found, "nobody answers now");
         let link = "Link: <http://hub.example/>; rel=hub\r\n";
-        for asker in [KNOWN, STRANGER] {
-            let (found, ()) = tokio::join!(hub.judge(&topic, asker), answer(link));
+        for client in [KNOWN, STRANGER] {
+            let (found, ()) = tokio::join!(hub.judge(&topic, client), answer(link));
             assert_eq!(found, Verdict::Accepted);
         }
     }

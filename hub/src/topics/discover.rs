@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use url::Url;
 
-use super::get::Fetched;
-use super::oversized::{LinkRoom, Oversized, check_links};
+use super::length_limits::{LinkBudget, Oversized, check_links};
+use super::topic_client::Fetched;
 use crate::store::NotificationLinks;
 
 /// A body beyond this is looked through where it holds up no other task.
@@ -67,7 +67,7 @@ impl Discovered {
     /// Makes absolute what goes out, link by link as long as there is room: each may become as long as the topic's URL, and there
     /// may be hundreds.
     fn of(links: &LinkHeader, base: &Url) -> Result<Self, Oversized> {
-        let (mut found, mut room) = (Self::default(), LinkRoom::whole());
+        let (mut found, mut budget) = (Self::default(), LinkBudget::new());
         for link in links {
             let is_hub = link.has_rel("hub");
             let is_self = found.canonical.is_none() && link.has_rel("self");
@@ -75,17 +75,17 @@ impl Discovered {
             if !is_hub && !is_self && !is_resourcesync {
                 continue;
             }
-            if LinkRoom::has_never(&link.target) {
+            if LinkBudget::never_fits(&link.target) {
                 return Err(Oversized::Links);
             }
             let Some(target) = link.target_from(base) else { continue };
             let places = [(is_self, &mut found.canonical), (is_resourcesync, &mut found.resourcesync)];
             for (_, place) in places.into_iter().filter(|(is_meant, _)| *is_meant) {
-                room.take(&target)?;
+                budget.take(&target)?;
                 *place = Some(target.clone());
             }
             if is_hub {
-                room.take(&target)?;
+                budget.take(&target)?;
                 found.hubs.push(target);
             }
         }

@@ -1,7 +1,7 @@
 //! Pings: a publisher says that a topic changed, and the hub fetches the topic itself (W-132, C-04, C-05).
 //!
-//! A ping is durable before it is acknowledged and forgotten only after the topic was fetched or given up. Pings that come
-//! while the topic is being fetched are one more fetch, however many they are.
+//! A ping is durable before it is acknowledged, and forgotten only after the topic was fetched or given up. All pings that come
+//! while the topic is being fetched share one more fetch.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,62 +21,61 @@ use tracing::{debug, info, warn};
 
 use super::budget::BodyBudget;
 use super::discover::discover_in;
-use super::fan_out::FanOut;
-use super::get::{Fetched, TopicClient, Unfetched};
+use super::fan_out::FanOutLimit;
 use super::intake::{self, Refused};
-use super::oversized::{Oversized, check_content_type};
-use super::shares::SharedLog;
-use super::turns::Turns;
+use super::length_limits::{Oversized, check_content_type};
+use super::log_shares::LogShares;
+use super::single_flight::SingleFlight;
+use super::topic_client::{FetchError, Fetched, TopicClient};
+use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
 use crate::egress::{EgressError, RedirectError};
-use crate::places::{Asker, Bounds, Lane, Place, Places, Share, Slow};
 use crate::store::{
     NewNotification, Notification, Offset, Payer, Ping, Rule, Store, StoreError, Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 
-/// Fetches at once: in all, on slow networks, on one network and for one client. Of a slow one, or one with many names, nobody
-/// else should notice.
-const ALL: Share = Share { most: 32, strangers: 24 };
-const SLOW: Slow = Slow { known: 6, strangers: 8 };
-const ON_ONE_NETWORK: Share = Share { most: 8, strangers: 6 };
-const FOR_ONE_CLIENT: Share = Share { most: 16, strangers: 6 };
-/// Pauses before a topic that cannot be fetched is tried again; then the ping is given up, or left for the next start where the
-/// store is to blame. What the hub itself lacks is waited for with the longest of them, however long that takes: the ping was
-/// acknowledged.
-const AGAIN_AFTER: [Duration; 3] =
+/// Fetches at once: in all, on slow networks, on one network and for one client. A slow network, or one with many names, should
+/// not slow down others.
+const TOTAL: Limit = Limit { total: 32, strangers: 24 };
+const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
+const ON_ONE_NETWORK: Limit = Limit { total: 8, strangers: 6 };
+const FOR_ONE_CLIENT: Limit = Limit { total: 16, strangers: 6 };
+/// Pauses before a failed fetch is repeated. After the last one the ping is given up; if the store failed, it is kept for the
+/// next start. A shortage of the hub's own is waited for with the longest pause, without end: the ping was acknowledged.
+const RETRY_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
 
 /// Pings of one request that are accepted at once.
 const ACCEPTED_AT_ONCE: usize = 128;
 
-/// Takes pings in.
+/// Accepts pings.
 #[derive(Clone, Debug)]
 pub struct Pings {
     store: Arc<dyn Store>,
-    fetching: mpsc::UnboundedSender<Pinged>,
+    fetcher: mpsc::UnboundedSender<AcceptedPing>,
 }
 
-/// A ping on its way.
+/// A ping that waits for its fetch.
 #[derive(Clone, Debug)]
-pub struct Pinged {
+pub struct AcceptedPing {
     ping: Ping,
-    asker: Asker,
+    client: Client,
 }
 
-impl Pinged {
-    /// A ping that an earlier life left undone; whose it was is forgotten.
-    pub fn left(ping: Ping) -> Self {
-        Self { ping, asker: Asker { client: None, lane: Lane::Stranger } }
+impl AcceptedPing {
+    /// A ping that is left from before a restart; its client is unknown.
+    pub fn recovered(ping: Ping) -> Self {
+        Self { ping, client: Client { network: None, class: ClientClass::Stranger } }
     }
 }
 
 impl Pings {
     /// `fetching` gets each ping once it is durable.
-    pub fn new(store: Arc<dyn Store>, fetching: mpsc::UnboundedSender<Pinged>) -> Self {
-        Self { store, fetching }
+    pub fn new(store: Arc<dyn Store>, fetcher: mpsc::UnboundedSender<AcceptedPing>) -> Self {
+        Self { store, fetcher }
     }
 
-    /// Which of these topics a ping makes the hub fetch. One that nobody ever subscribed to needs none (C-04).
+    /// Which of these topics the hub fetches after a ping: not those that nobody ever subscribed to (C-04).
     ///
     /// # Errors
     /// [`StoreError`]
@@ -99,164 +98,166 @@ impl Pings {
     pub async fn accept_all(
         &self,
         topics: Vec<TopicUrl>,
-        asker: Asker,
+        client: Client,
         trace: Option<TraceContext>,
     ) -> Result<(), StoreError> {
         for some in topics.chunks(ACCEPTED_AT_ONCE) {
-            let accepting = some.iter().map(|topic| self.accept(topic.clone(), asker, trace));
+            let accepting = some.iter().map(|topic| self.accept(topic.clone(), client, trace));
             join_all(accepting).await.into_iter().collect::<Result<(), _>>()?;
         }
         Ok(())
     }
 
-    /// Accepts a ping of a topic that is to be fetched, in this trace. When this returns, a crash no longer loses it. Those who are
-    /// known, by a token, do not queue behind strangers.
+    /// Accepts a ping of a topic that is to be fetched, in this trace. When this returns, a crash no longer loses it.
     ///
     /// # Errors
     /// [`StoreError`], which leaves nothing behind.
     pub async fn accept(
         &self,
         topic: TopicUrl,
-        asker: Asker,
+        client: Client,
         trace: Option<TraceContext>,
     ) -> Result<(), StoreError> {
         let ping = self.store.put_ping(topic, trace).await?;
-        // At shutdown nobody listens any more; the ping is durable and waits for the next start.
-        let _ = self.fetching.send(Pinged { ping, asker });
+        // At shutdown nobody receives any more; the ping is durable and waits for the next start.
+        let _ = self.fetcher.send(AcceptedPing { ping, client });
         Ok(())
     }
 }
 
 /// Fetches pinged topics.
 #[derive(Clone, Debug)]
-pub struct Fetching {
+pub struct Fetcher {
     store: Arc<dyn Store>,
-    log: SharedLog,
+    log: LogShares,
     client: TopicClient,
     budget: BodyBudget,
     public_hub: Arc<str>,
-    turns: Turns,
-    places: Places,
-    fan_out: FanOut,
+    flights: SingleFlight,
+    limiter: Limiter,
+    fan_out: FanOutLimit,
     tracer: Tracer,
 }
 
-/// Why subscribers get nothing now.
+/// Why a topic was not fetched.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum FetchFailure {
     #[error(transparent)]
-    Topic(#[from] Unfetched),
+    Topic(#[from] FetchError),
     #[error(transparent)]
     Oversized(#[from] Oversized),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl Failed {
-    /// The topic says more about itself than is passed on. It will say the same again until its owner changes that.
+impl FetchFailure {
+    /// The topic's links, content type or redirect are too long. That lasts until its owner changes them.
     fn is_refusal(&self) -> bool {
-        matches!(self, Self::Oversized(_) | Self::Topic(Unfetched::Redirect(RedirectError::TooLong { .. })))
+        matches!(self, Self::Oversized(_) | Self::Topic(FetchError::Redirect(RedirectError::TooLong { .. })))
     }
 
-    /// The topic is not to blame: the hub lacks something.
+    /// The hub lacks something; the topic is not to blame.
     fn is_shortage(&self) -> bool {
         use StoreError::{Busy, Closed, Full, Read, Write};
         matches!(
             self,
             Self::Store(Full { .. } | Busy | Write(_) | Read(_) | Closed)
-                | Self::Topic(Unfetched::Egress(EgressError::Exhausted | EgressError::NoRoom))
+                | Self::Topic(FetchError::Egress(
+                    EgressError::NoFileDescriptors | EgressError::BodyMemoryFull
+                ))
         )
     }
 }
 
-/// What becomes of a ping when nobody tries any more.
+/// What becomes of a ping after its last try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum PingOutcome {
     /// It is forgotten.
-    Nothing,
-    /// It stays in the store for the next start, before which somebody may have mended that.
-    Ping,
+    Done,
+    /// It stays in the store for the next start: the store may work again then.
+    Keep,
 }
 
-impl From<&Failed> for Left {
-    fn from(error: &Failed) -> Self {
+impl From<&FetchFailure> for PingOutcome {
+    fn from(error: &FetchFailure) -> Self {
         match error {
-            Failed::Store(_) => Self::Ping,
-            Failed::Topic(_) | Failed::Oversized(_) => Self::Nothing,
+            FetchFailure::Store(_) => Self::Keep,
+            FetchFailure::Topic(_) | FetchFailure::Oversized(_) => Self::Done,
         }
     }
 }
 
-/// How often one ping's topic could not be fetched, and for whose reasons.
+/// How often a fetch failed, and how often because the hub lacked something.
 #[derive(Debug, Default)]
-struct Patience {
+struct Retries {
     failures: usize,
     shortages: usize,
 }
 
-impl Patience {
+impl Retries {
     /// The pause after this failure; `None`: the ping is given up.
-    fn after(&mut self, error: &Failed) -> Option<Duration> {
+    fn after(&mut self, error: &FetchFailure) -> Option<Duration> {
         if error.is_refusal() {
             return None;
         }
-        let [.., longest] = AGAIN_AFTER;
+        let [.., longest] = RETRY_AFTER;
         let (count, beyond) = if error.is_shortage() {
             (&mut self.shortages, Some(longest))
         } else {
             (&mut self.failures, None)
         };
-        let pause = AGAIN_AFTER.get(*count).copied().or(beyond);
+        let pause = RETRY_AFTER.get(*count).copied().or(beyond);
         *count += 1;
         pause
     }
 }
 
-impl Fetching {
-    /// `public_hub` stands in deliveries of topics that name no hub (D-12). `fan_out` bounds what pings without a token have sent.
-    /// With `by_client` no client has more than its share of what is fetched at once.
+impl Fetcher {
+    /// `public_hub` is named in deliveries of topics that name no hub (D-12). `fan_out` limits what pings without a token have sent.
+    /// With `by_client` each client has a limit of its own.
     pub fn new(
-        log: SharedLog,
+        log: LogShares,
         client: TopicClient,
         budget: BodyBudget,
         public_hub: Arc<str>,
-        fan_out: FanOut,
+        fan_out: FanOutLimit,
         by_client: bool,
         tracer: Tracer,
     ) -> Self {
         let client_share = by_client.then_some(FOR_ONE_CLIENT);
-        let bounds = Bounds { all: ALL, slow: SLOW, here: ON_ONE_NETWORK, client: client_share };
-        let (turns, places) = (Turns::default(), Places::new(bounds));
+        let bounds =
+            ConcurrencyLimits { total: TOTAL, slow: SLOW, peer: ON_ONE_NETWORK, client: client_share };
+        let (flights, limiter) = (SingleFlight::default(), Limiter::new(bounds));
         let store = Arc::clone(log.store());
-        Self { store, log, client, budget, public_hub, turns, places, fan_out, tracer }
+        Self { store, log, client, budget, public_hub, flights, limiter, fan_out, tracer }
     }
 
-    /// Fetches whatever is pinged, until `stop` turns true.
-    pub async fn run(self, pings: mpsc::UnboundedReceiver<Pinged>, mut stop: watch::Receiver<bool>) {
+    /// Fetches pinged topics until `stop` turns true.
+    pub async fn run(self, pings: mpsc::UnboundedReceiver<AcceptedPing>, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = self.fetch_all(pings) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
-    async fn fetch_all(&self, mut pings: mpsc::UnboundedReceiver<Pinged>) {
+    async fn fetch_all(&self, mut pings: mpsc::UnboundedReceiver<AcceptedPing>) {
         let mut tasks = JoinSet::new();
-        while let Some(Pinged { ping, asker }) = pings.recv().await {
-            if self.turns.joins(&ping, asker) {
+        while let Some(AcceptedPing { ping, client }) = pings.recv().await {
+            if self.flights.join(&ping, client) {
                 continue;
             }
-            let fetching = self.clone();
+            let fetcher = self.clone();
             tasks.spawn(async move {
-                let turns = fetching.turns.clone();
-                turns.serve(ping, |ping, askers| fetching.clone().serve(ping, askers)).await;
+                let flights = fetcher.flights.clone();
+                flights.serve(ping, |ping, clients| fetcher.clone().serve(ping, clients)).await;
             });
             while tasks.try_join_next().is_some() {}
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn serve(self, ping: Ping, askers: Vec<Asker>) {
-        if self.fetch_patiently(&ping, &askers).await == Left::Ping {
+    async fn serve(self, ping: Ping, clients: Vec<Client>) {
+        if self.fetch_with_retries(&ping, &clients).await == PingOutcome::Keep {
             return;
         }
         if let Err(error) = self.store.remove_ping(&ping).await {
@@ -264,54 +265,58 @@ impl Fetching {
         }
     }
 
-    async fn fetch_patiently(&self, ping: &Ping, askers: &[Asker]) -> Left {
+    async fn fetch_with_retries(&self, ping: &Ping, clients: &[Client]) -> PingOutcome {
         let topic = &ping.topic;
-        let mut patience = Patience::default();
+        let mut retries = Retries::default();
         loop {
-            while let Err(owed) = self.fan_out.admit_fetch(topic, askers, Instant::now()) {
-                debug!(topic = topic.as_str(), owed = owed.as_secs(), "ping waits for what others had sent");
-                if timeout(owed, self.turns.until_newer(ping)).await.is_ok() {
-                    self.turns.put_back(ping, askers);
-                    return Left::Nothing;
+            while let Err(owed) = self.fan_out.admit_fetch(topic, clients, Instant::now()) {
+                debug!(
+                    topic = topic.as_str(),
+                    wait = owed.as_secs(),
+                    "ping waits: [limits] ping_fan_out is used up"
+                );
+                if timeout(owed, self.flights.until_newer(ping)).await.is_ok() {
+                    self.flights.rejoin(ping, clients);
+                    return PingOutcome::Done;
                 }
             }
             let result = {
-                let mut place = self.place(ping, askers).await;
+                let mut permit = self.permit(ping, clients).await;
                 let mut span = self.tracer.begin_below(ping.trace, "fetch", SpanKind::Client);
-                // Boxed: many topics wait, one for each that is pinged, and few are fetched.
-                let result = Box::pin(self.fetch_once(topic, askers, &mut place, &mut span)).await;
+                // Boxed: many topics wait, and few are fetched.
+                let result = Box::pin(self.fetch_once(topic, clients, &mut permit, &mut span)).await;
                 describe(span, topic, &result);
                 result
             };
-            let Err(error) = result else { return Left::Nothing };
-            let Some(pause) = patience.after(&error) else {
-                let left = Left::from(&error);
-                let until = if left == Left::Ping { "until the next start" } else { "for good" };
+            let Err(error) = result else { return PingOutcome::Done };
+            let Some(pause) = retries.after(&error) else {
+                let left = PingOutcome::from(&error);
+                let until = if left == PingOutcome::Keep { "until the next start" } else { "for good" };
                 warn!(topic = topic.as_str(), %error, until, "topic not fetched: ping given up");
                 return left;
             };
-            warn!(topic = topic.as_str(), %error, again_in = pause.as_secs(), "topic not fetched");
-            if timeout(pause, self.turns.until_newer(ping)).await.is_ok() {
-                self.turns.put_back(ping, askers);
-                debug!(topic = topic.as_str(), "pinged again: fetching at once");
-                return Left::Nothing;
+            warn!(topic = topic.as_str(), %error, retry_in = pause.as_secs(), "topic not fetched");
+            if timeout(pause, self.flights.until_newer(ping)).await.is_ok() {
+                self.flights.rejoin(ping, clients);
+                debug!(topic = topic.as_str(), "pinged again: fetched at once");
+                return PingOutcome::Done;
             }
         }
     }
 
-    /// The topic's place among all that are fetched: the first that one of those gets who pinged it, or who do so meanwhile. So
-    /// nobody can keep a topic waiting by pinging it with a full share.
-    async fn place(&self, ping: &Ping, askers: &[Asker]) -> Place {
-        let here = self.client.whereabouts(ping.topic.url()).await;
-        let waiting = |asker: &Asker| self.places.place(*asker, &here);
-        let mut waits: FuturesUnordered<_> = askers.iter().map(waiting).collect();
+    /// A permit to fetch the topic: the first that one of the clients gets that pinged it, also meanwhile. So nobody can keep a
+    /// topic waiting by pinging it with its own limit used up.
+    async fn permit(&self, ping: &Ping, clients: &[Client]) -> Permit {
+        let peer = self.client.peer(ping.topic.url()).await;
+        let waiting = |client: &Client| self.limiter.acquire(*client, &peer);
+        let mut waits: FuturesUnordered<_> = clients.iter().map(waiting).collect();
         let mut joined = 0;
         loop {
             tokio::select! {
-                Some(place) = waits.next() => return place,
-                more = self.turns.until_joined(ping, joined) => {
+                Some(permit) = waits.next() => return permit,
+                more = self.flights.until_joined(ping, joined) => {
                     joined += more.len();
-                    waits.extend(more.iter().filter(|asker| !askers.contains(asker)).map(waiting));
+                    waits.extend(more.iter().filter(|client| !clients.contains(client)).map(waiting));
                 }
             }
         }
@@ -320,38 +325,39 @@ impl Fetching {
     async fn fetch_once(
         &self,
         topic: &TopicUrl,
-        askers: &[Asker],
-        place: &mut Place,
+        clients: &[Client],
+        permit: &mut Permit,
         span: &mut OpenSpan,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), FetchFailure> {
         let Some(known) = self.store.topic(topic).await? else { return Ok(()) };
-        // What could not be written down is not asked for either: a full disk may last, and a topic be large.
+        // What cannot be stored is not fetched: a full disk may last, and a topic be large.
         self.store.health()?;
         let validators = self.store.validators(known.id, known.latest).await?;
-        let mut room = self.budget.reserve();
-        let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut room, place).await? else {
-            debug!(topic = topic.as_str(), "topic asked: unchanged");
+        let mut memory = self.budget.reserve();
+        let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut memory, permit).await?
+        else {
+            debug!(topic = topic.as_str(), "topic not modified");
             return Ok(());
         };
         let posted = self.held(&known, known.posted).await?;
         let now = fetched.validators();
         if self.is_unchanged(&known, (validators.as_ref(), &now), posted.as_deref(), &fetched).await? {
-            debug!(topic = topic.as_str(), "topic fetched: unchanged");
+            debug!(topic = topic.as_str(), "topic fetched: same content");
             if validators.as_ref() != Some(&now) {
                 self.store.put_validators(known.id, known.latest, now).await?;
             }
             return Ok(());
         }
         if let Some(Err(refused)) = posted.map(|posted| goes_with(&posted, &fetched)) {
-            warn!(topic = topic.as_str(), %refused, "topic fetched: what is there is not what is posted, and is not sent");
+            warn!(topic = topic.as_str(), %refused, "topic fetched, but not sent: its Source posts ResourceSync notifications, and this is none");
             return Ok(());
         }
-        let payer = self.log.payer(&known, askers, fetched.from);
+        let payer = self.log.payer(&known, clients, fetched.from);
         let found = self.notification(topic, fetched, now).await?;
         let new = NewNotification { trace: span.context(), payer, ..found };
         let bytes = new.weight();
         if let Err(too_large) = self.log.fits(known.posted.0 > 0, payer, bytes) {
-            warn!(topic = topic.as_str(), %too_large, "topic fetched: there is no room in the log for what is there, and it is not sent");
+            warn!(topic = topic.as_str(), %too_large, "topic fetched, but not sent: too large for the log");
             return Ok(());
         }
         let append = span.child("append", SpanKind::Internal);
@@ -359,19 +365,18 @@ impl Fetching {
         append.end_with(&appended);
         let appended = appended?;
         span.note("websub.notification", || appended.id().to_string());
-        // Not before: what could not be written is fetched again, and goes out once.
-        self.fan_out.take(topic, known.id, bytes, askers).await;
+        // Not before: what could not be stored is fetched again, and sent once.
+        self.fan_out.charge(topic, known.id, bytes, clients).await;
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
-        // Before the next fetch gets this one's place: what is beyond the share is what these places hold at most.
+        // Before the next fetch gets this permit: so the log exceeds the share at most by what is fetched at once.
         if let Err(error) = self.log.make_room().await {
-            warn!(%error, "strangers have more than their share of the log: the next fetch makes room");
+            warn!(%error, "log not trimmed to the strangers' share: the next fetch tries again");
         }
         Ok(())
     }
 
-    /// Content that the subscribers have got already is not sent again (B-31), be it that it was fetched before or that it was
-    /// posted, which a Source may show at its topic (FN-032). Nor is the nothing that it may show instead: without an
-    /// element there is no XML.
+    /// Content that the subscribers have is not sent again (B-31): what was fetched before, or what was posted, which a Source may
+    /// show at its topic (FN-032). Nor is an empty body that it may show instead, since there is no XML without an element.
     async fn is_unchanged(
         &self,
         topic: &Topic,
@@ -390,10 +395,10 @@ impl Fetching {
         if let Some(before) = before {
             return Ok(before.digest == now.digest);
         }
-        Ok(self.held(topic, topic.latest).await?.is_some_and(|newest| newest.body == *body))
+        Ok(self.held(topic, topic.latest).await?.is_some_and(|flight| flight.body == *body))
     }
 
-    /// What the log has at an offset, if there ever was anything and it is still held.
+    /// The notification at an offset, if the log still holds it.
     async fn held(&self, topic: &Topic, offset: Offset) -> Result<Option<Arc<Notification>>, StoreError> {
         if offset.0 == 0 {
             return Ok(None);
@@ -402,7 +407,7 @@ impl Fetching {
         Ok(found.filter(|found| found.offset == offset))
     }
 
-    /// What the topic says about itself goes out as it says it (W-147, D-11, D-12).
+    /// The notification of a fetched topic, with the links and content type that it has (W-147, D-11, D-12).
     async fn notification(
         &self,
         topic: &TopicUrl,
@@ -430,18 +435,18 @@ impl Fetching {
     }
 }
 
-/// What an operator wants to know of a fetch.
-fn describe(mut span: OpenSpan, topic: &TopicUrl, result: &Result<(), Failed>) {
+/// Describes a fetch in its span.
+fn describe(mut span: OpenSpan, topic: &TopicUrl, result: &Result<(), FetchFailure>) {
     span.note("http.request.method", || "GET");
     span.note("server.address", || topic.url().host_str().unwrap_or_default().to_owned());
     span.note("websub.topic", || topic.as_str().to_owned());
-    if let Err(Failed::Topic(Unfetched::Status(status))) = result {
+    if let Err(FetchFailure::Topic(FetchError::Status(status))) = result {
         span.note("http.response.status_code", || status.as_u16());
     }
     span.end_with(result);
 }
 
-/// Destinations of a topic whose Source posts ResourceSync notifications get nothing else: whoever pings must not be able to send them
+/// Destinations of a topic whose Source posts ResourceSync notifications get nothing else: a stranger's ping must not send them
 /// whatever page the Source has there.
 fn goes_with(posted: &Notification, fetched: &Fetched) -> Result<(), Refused> {
     match posted.links.resourcesync {
@@ -476,38 +481,41 @@ mod tests {
     #[test]
     fn a_ping_is_never_given_up_for_what_the_hub_itself_lacks() {
         let shortages = [
-            Failed::Store(StoreError::Full { free: 1, reserve: 2 }),
-            Failed::Store(StoreError::Busy),
-            Failed::Store(StoreError::Write("no space is left".to_owned())),
-            Failed::Store(StoreError::Read("input/output error".to_owned())),
-            Failed::Store(StoreError::Closed),
-            Failed::Topic(Unfetched::Egress(EgressError::Exhausted)),
-            Failed::Topic(Unfetched::Egress(EgressError::NoRoom)),
+            FetchFailure::Store(StoreError::Full { free: 1, reserve: 2 }),
+            FetchFailure::Store(StoreError::Busy),
+            FetchFailure::Store(StoreError::Write("no space is left".to_owned())),
+            FetchFailure::Store(StoreError::Read("input/output error".to_owned())),
+            FetchFailure::Store(StoreError::Closed),
+            FetchFailure::Topic(FetchError::Egress(EgressError::NoFileDescriptors)),
+            FetchFailure::Topic(FetchError::Egress(EgressError::BodyMemoryFull)),
         ];
         for error in shortages {
-            let mut patience = Patience::default();
-            let pauses: Vec<_> = (0..1_000).map(|_| patience.after(&error)).collect();
-            assert_eq!(pauses[..3], AGAIN_AFTER.map(Some), "{error}");
-            assert!(pauses[3..].iter().all(|pause| *pause == Some(AGAIN_AFTER[2])), "{error}");
+            let mut retries = Retries::default();
+            let pauses: Vec<_> = (0..1_000).map(|_| retries.after(&error)).collect();
+            assert_eq!(pauses[..3], RETRY_AFTER.map(Some), "{error}");
+            assert!(pauses[3..].iter().all(|pause| *pause == Some(RETRY_AFTER[2])), "{error}");
         }
     }
 
     #[test]
     fn a_damaged_record_is_met_no_more_than_three_times_more_and_the_ping_stays_for_a_mended_store() {
-        let damaged = Failed::Store(StoreError::Damaged { space: "log", reason: "its checksum".to_owned() });
-        let mut patience = Patience::default();
-        let pauses: Vec<_> = (0..4).map(|_| patience.after(&damaged)).collect();
-        assert_eq!(pauses[..3], AGAIN_AFTER.map(Some));
-        assert_eq!((pauses[3], Left::from(&damaged)), (None, Left::Ping));
-        assert_eq!(Left::from(&Failed::Topic(Unfetched::Redirects)), Left::Nothing);
+        let damaged =
+            FetchFailure::Store(StoreError::Damaged { space: "log", reason: "its checksum".to_owned() });
+        let mut retries = Retries::default();
+        let pauses: Vec<_> = (0..4).map(|_| retries.after(&damaged)).collect();
+        assert_eq!(pauses[..3], RETRY_AFTER.map(Some));
+        assert_eq!((pauses[3], PingOutcome::from(&damaged)), (None, PingOutcome::Keep));
+        assert_eq!(PingOutcome::from(&FetchFailure::Topic(FetchError::Redirects)), PingOutcome::Done);
     }
 
     #[test]
     fn a_topic_that_says_too_much_of_itself_is_not_asked_again_until_it_is_pinged_again() {
         let too_long = RedirectError::TooLong { length: 60_000 };
-        for error in [Failed::Oversized(Oversized::Links), Failed::Topic(Unfetched::Redirect(too_long))] {
-            assert_eq!(Patience::default().after(&error), None, "{error}");
-            assert_eq!(Left::from(&error), Left::Nothing);
+        for error in
+            [FetchFailure::Oversized(Oversized::Links), FetchFailure::Topic(FetchError::Redirect(too_long))]
+        {
+            assert_eq!(Retries::default().after(&error), None, "{error}");
+            assert_eq!(PingOutcome::from(&error), PingOutcome::Done);
         }
     }
 
@@ -515,12 +523,12 @@ mod tests {
     async fn a_ping_that_names_many_topics_shares_syncs_of_the_disk_and_wakes_all_their_fetches() {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let (fetching, mut pinged) = mpsc::unbounded_channel();
-        let pings = Pings::new(Arc::clone(&store), fetching);
+        let (fetcher, mut pinged) = mpsc::unbounded_channel();
+        let pings = Pings::new(Arc::clone(&store), fetcher);
         let topics: Vec<TopicUrl> =
             (0..1_000).map(|number| format!("http://source.example/{number}").parse().unwrap()).collect();
-        let asker = Asker { client: None, lane: Lane::Stranger };
-        pings.accept_all(topics.clone(), asker, None).await.unwrap();
+        let client = Client { network: None, class: ClientClass::Stranger };
+        pings.accept_all(topics.clone(), client, None).await.unwrap();
         assert_eq!(store.pings().await.unwrap().len(), topics.len());
         let woken = iter::from_fn(|| pinged.try_recv().ok()).map(|one| one.ping.topic.to_string());
         assert_eq!(woken.collect::<HashSet<_>>(), topics.iter().map(ToString::to_string).collect());
@@ -539,26 +547,26 @@ mod tests {
 
     #[test]
     fn a_topic_that_cannot_be_fetched_is_tried_three_times_more_whatever_the_hub_lacked_meanwhile() {
-        let gone = Failed::Topic(Unfetched::Status(StatusCode::NOT_FOUND));
-        let mut patience = Patience::default();
-        for pause in AGAIN_AFTER {
-            assert_eq!(patience.after(&gone), Some(pause));
-            assert!(patience.after(&Failed::Store(StoreError::Busy)).is_some());
+        let gone = FetchFailure::Topic(FetchError::Status(StatusCode::NOT_FOUND));
+        let mut retries = Retries::default();
+        for pause in RETRY_AFTER {
+            assert_eq!(retries.after(&gone), Some(pause));
+            assert!(retries.after(&FetchFailure::Store(StoreError::Busy)).is_some());
         }
-        assert_eq!(patience.after(&gone), None);
+        assert_eq!(retries.after(&gone), None);
     }
 
-    fn fetching(store: &Arc<dyn Store>) -> Fetching {
+    fn fetcher(store: &Arc<dyn Store>) -> Fetcher {
         let short = Duration::from_secs(5);
         let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
         let tokens = Path::new("no tokens");
         let authority = Authority::new(PublishPolicy::Open, tokens).unwrap();
-        Fetching::new(
-            SharedLog::new(Arc::clone(store), authority, 1_000_000),
+        Fetcher::new(
+            LogShares::new(Arc::clone(store), authority, 1_000_000),
             TopicClient::new(client, 1_024),
             BodyBudget::new(1_000_000),
             "http://hub.example/websub/".into(),
-            FanOut::new(false, 0, Arc::new(Operator::of_nobody())),
+            FanOutLimit::new(false, 0, Arc::new(Operator::of_nobody())),
             false,
             Tracer::default(),
         )
@@ -570,7 +578,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
         let ping = store.put_ping("http://source.example/t".parse().unwrap(), None).await.unwrap();
-        let takes = size_of_val(&fetching(&store).serve(ping, Vec::new()));
+        let takes = size_of_val(&fetcher(&store).serve(ping, Vec::new()));
         assert!(takes <= 4 * 1_024, "{takes}");
     }
 
@@ -587,13 +595,14 @@ mod tests {
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), u64::MAX).unwrap();
         store.put_ping(topic.clone(), None).await.unwrap_err();
 
-        let fetching = fetching(&store);
-        let here = fetching.client.whereabouts(topic.url()).await;
-        let mut place = fetching.places.place(Asker { client: None, lane: Lane::Known }, &here).await;
-        let mut span = fetching.tracer.begin_below(None, "fetch", SpanKind::Client);
+        let fetcher = fetcher(&store);
+        let peer = fetcher.client.peer(topic.url()).await;
+        let mut permit =
+            fetcher.limiter.acquire(Client { network: None, class: ClientClass::Trusted }, &peer).await;
+        let mut span = fetcher.tracer.begin_below(None, "fetch", SpanKind::Client);
         tokio::select! {
-            fetched = fetching.fetch_once(&topic, &[], &mut place, &mut span) => {
-                let full = matches!(fetched, Err(Failed::Store(StoreError::Full { .. })));
+            fetched = fetcher.fetch_once(&topic, &[], &mut permit, &mut span) => {
+                let full = matches!(fetched, Err(FetchFailure::Store(StoreError::Full { .. })));
                 assert!(full, "{fetched:?}");
             }
             _ = source.accept() => panic!("the Source was asked"),

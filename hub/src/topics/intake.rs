@@ -14,19 +14,19 @@ use resync_core::xml::{self, Options, ReadError};
 use tracing::info;
 
 use super::authority::{Authority, Denied, Grant};
-use super::oversized::{Oversized, check_content_type, check_links};
+use super::length_limits::{Oversized, check_content_type, check_links};
 use crate::egress::coding;
 use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Payer, Rule, Store, StoreError};
 use crate::telemetry::{OpenSpan, SpanKind};
 
-/// The header by which a publisher marks the repetition of a post.
+/// The header by which a publisher marks a repeated post.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Longer keys are refused.
 const LONGEST_KEY: usize = 255;
 
-/// What a post's header says about it: enough to know who may send it, before its body is read.
+/// What the header fields of a post say: enough to authorise it before its body is read.
 #[derive(Clone, Debug)]
-pub struct Announced {
+pub struct PostHeader {
     topic: TopicUrl,
     links: NotificationLinks,
     content_type: Bytes,
@@ -34,11 +34,11 @@ pub struct Announced {
     idempotency_key: Option<String>,
 }
 
-impl Announced {
-    /// Reads the header of a post.
+impl PostHeader {
+    /// Reads the header fields of a post.
     ///
     /// # Errors
-    /// [`Refused`], for what is missing or wrong in the header alone.
+    /// [`Refused`], for what is missing or wrong there.
     pub fn read(headers: &HeaderMap) -> Result<Self, Refused> {
         let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
         check_content_type(content_type.as_bytes())?;
@@ -78,7 +78,7 @@ impl Announced {
     }
 }
 
-/// Why posted content is not taken. Every text says what would be right.
+/// Why posted content is refused. Every message says what would be right.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// No `Content-Type`.
@@ -91,8 +91,8 @@ pub enum Refused {
         "a ResourceSync notification (Link rel=\"resourcesync\") is XML: send Content-Type: application/xml, not {0}"
     )]
     NotXml(String),
-    /// The body is compressed, which the delivery would not say.
-    #[error("the body has Content-Encoding: {0}, which is not passed on: send it as it is")]
+    /// The body is compressed, which deliveries cannot say.
+    #[error("the body has Content-Encoding: {0}, which this hub does not pass on: send it uncompressed")]
     Coded(String),
     /// The `Link` header names no topic.
     #[error(
@@ -146,7 +146,7 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
-/// Takes posted content in.
+/// Accepts posted content.
 #[derive(Clone, Debug)]
 pub struct Intake {
     store: Arc<dyn Store>,
@@ -155,7 +155,7 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// `remember` is how long idempotency keys hold.
+    /// `remember` is how long idempotency keys are remembered.
     pub fn new(store: Arc<dyn Store>, authority: Authority, remember: Duration) -> Self {
         Self { store, authority, remember }
     }
@@ -164,13 +164,13 @@ impl Intake {
     ///
     /// # Errors
     /// [`Refused`]
-    pub fn announce(&self, headers: &HeaderMap) -> Result<Announced, Refused> {
-        let announced = Announced::read(headers)?;
+    pub fn announce(&self, headers: &HeaderMap) -> Result<PostHeader, Refused> {
+        let announced = PostHeader::read(headers)?;
         self.authority.allows(bearer(headers), &announced.topic)?;
         Ok(announced)
     }
 
-    /// What the sender's token is good for, whatever the policy.
+    /// The topics that the sender's token allows, whatever the policy.
     pub fn grant(&self, headers: &HeaderMap) -> Option<Grant> {
         self.authority.grant(bearer(headers))
     }
@@ -185,14 +185,14 @@ impl Intake {
         self.authority.knows(bearer(headers), topic).is_ok()
     }
 
-    /// Checks the body and appends the notification to its topic's log. When this returns, it is durable, and its deliveries will
-    /// be told of below `span`.
+    /// Checks the body and appends the notification to its topic's log. When this returns, it is durable. The spans of its deliveries
+    /// are children of `span`.
     ///
     /// # Errors
     /// [`Refused`], which leaves nothing behind.
     pub async fn post(
         &self,
-        announced: Announced,
+        announced: PostHeader,
         body: Bytes,
         span: &OpenSpan,
     ) -> Result<NotificationId, Refused> {
@@ -201,7 +201,7 @@ impl Intake {
         let bytes = notification.weight();
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(notification, self.remember).await;
-        // What is refused is not told.
+        // A refusal has no span.
         if !matches!(appended, Ok(Appended::KeyReused(_))) {
             append.end_with(&appended);
         }
@@ -223,8 +223,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> {
-    let Announced { topic, links, content_type, essence, idempotency_key } = announced;
+fn check(announced: PostHeader, body: Bytes) -> Result<NewNotification, Refused> {
+    let PostHeader { topic, links, content_type, essence, idempotency_key } = announced;
     if body.is_empty() {
         return Err(Refused::Empty);
     }
@@ -245,7 +245,7 @@ fn check(announced: Announced, body: Bytes) -> Result<NewNotification, Refused> 
     })
 }
 
-/// What a topic shows is one of the ResourceSync notifications that its Source also posts.
+/// Checks that what a topic shows is a ResourceSync notification, like those that its Source posts.
 pub(super) fn check_notification(content_type: &[u8], body: &[u8]) -> Result<(), Refused> {
     let essence = essence(content_type);
     if !is_xml(&essence) {
@@ -284,7 +284,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refused> {
     }
 }
 
-/// ResourceSync notifications must conform; other XML is the topic's own affair, unless the post claims to be ResourceSync.
+/// ResourceSync notifications must conform. Other XML is not checked, unless the post claims to be ResourceSync.
 /// Returns the interval of a Change Notification.
 fn check_xml(body: &[u8], claims_resourcesync: bool) -> Result<Option<Interval>, Refused> {
     let read = match xml::read_with(body, Options::PLAIN) {
@@ -301,7 +301,7 @@ fn check_xml(body: &[u8], claims_resourcesync: bool) -> Result<Option<Interval>,
     }
 }
 
-/// What CN-008 is about: only Change Notifications follow each other.
+/// The interval of a Change Notification (CN-008).
 fn interval(header: &Header) -> Option<Interval> {
     if header.capability() != Some(&Capability::ChangeNotification) {
         return None;
@@ -350,7 +350,7 @@ mod tests {
         if let Some(value) = link {
             headers.insert(LINK, value.parse().unwrap());
         }
-        check(Announced::read(&headers)?, Bytes::copy_from_slice(body.as_bytes()))
+        check(PostHeader::read(&headers)?, Bytes::copy_from_slice(body.as_bytes()))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Topics: how news of a topic comes in, by posted content or by a ping, and who may bring it.
+//! Topics: how notifications come in, by posted content or by a ping, and who may publish them.
 
 mod authority;
 mod budget;
@@ -7,28 +7,28 @@ mod closed_hub;
 mod discover;
 mod fan_out;
 mod fetch;
-mod get;
 mod intake;
-mod oversized;
+mod length_limits;
+mod log_shares;
 mod policy;
 mod retention;
-mod shares;
+mod single_flight;
 mod ticket;
-mod turns;
-mod uses;
+mod token_uses;
+mod topic_client;
 
 pub(crate) use authority::replace_file;
 pub use authority::{Authority, Denied, Grant, NewToken, TokenInfo, Tokens, TokensError};
-pub use budget::{BodyBudget, BudgetSpent, Budgets, Reserved};
-pub use catch_up::{CatchUp, List, NotRead, Page};
+pub use budget::{BodyBudget, BudgetExhausted, Budgets, Reservation};
+pub use catch_up::{CatchUp, CatchUpError, List, Page};
 pub use closed_hub::ClosedHub;
-pub use fan_out::{FanOut, Subscribers};
-pub use fetch::{Fetching, Pinged, Pings};
-pub use get::TopicClient;
-pub use intake::{Announced, Intake, Refused};
-pub use oversized::Oversized;
+pub use fan_out::{FanOutLimit, Subscribers};
+pub use fetch::{AcceptedPing, Fetcher, Pings};
+pub use intake::{Intake, PostHeader, Refused};
+pub use length_limits::Oversized;
+pub use log_shares::LogShares;
 pub use policy::{EveryTopic, TopicPolicy, Verdict};
 pub use retention::keep_trimming;
-pub use shares::SharedLog;
 pub use ticket::Tickets;
-pub use uses::Uses;
+pub use token_uses::TokenUses;
+pub use topic_client::TopicClient;

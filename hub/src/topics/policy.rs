@@ -1,70 +1,70 @@
-//! Which topics may be subscribed to (W-001, W-095). It is asked after the 202, before the callback is.
+//! Which topics may be subscribed to (W-001, W-095). This is judged after the 202, before the callback is asked.
 
 use async_trait::async_trait;
 use resync_core::websub::TopicUrl;
 
-use crate::places::{Asker, Place, Places};
+use crate::concurrency::{Client, Limiter, Permit};
 
-/// What a policy makes of a topic.
+/// What a policy says of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may be subscribed to.
     Accepted,
     /// It may not. Strangers read why, so this says nothing about what the hub saw on the network.
     Refused(String),
-    /// It cannot be told now, for a reason that may pass: nothing follows from it (W-062).
+    /// It cannot be judged now, for a reason that may pass: nothing follows from it (W-062).
     Unknown,
 }
 
-/// Decides about topics. It may take its time and ask others: nobody's answer waits for it (W-090).
+/// Judges topics. It may take its time and ask others: no HTTP answer waits for it (W-090).
 #[async_trait]
 pub trait TopicPolicy: std::fmt::Debug + Send + Sync + 'static {
-    /// What can be said of this topic without asking anybody.
-    fn at_once(&self, topic: &TopicUrl, asker: Asker) -> Option<Verdict>;
+    /// The verdict on this topic that needs no request.
+    fn known_verdict(&self, topic: &TopicUrl, client: Client) -> Option<Verdict>;
 
-    /// Where places to look at topics are had; `None` where none are needed.
-    fn places(&self) -> Option<&Places>;
+    /// Limits the requests to topics; `None` if none are needed.
+    fn limiter(&self) -> Option<&Limiter>;
 
-    /// Where on the network a place is needed to look at this topic.
-    async fn whereabouts(&self, topic: &TopicUrl) -> String;
+    /// The peer for which a permit is needed to look at this topic.
+    async fn peer(&self, topic: &TopicUrl) -> String;
 
-    /// Looks at the topic, from a place there.
-    async fn look(&self, topic: &TopicUrl, place: Option<&mut Place>) -> Verdict;
+    /// Looks at the topic, with a permit for its peer.
+    async fn look(&self, topic: &TopicUrl, permit: Option<&mut Permit>) -> Verdict;
 
-    /// Whether this topic may be subscribed to by this one: waits for a place if need be.
-    async fn judge(&self, topic: &TopicUrl, asker: Asker) -> Verdict {
-        if let Some(verdict) = self.at_once(topic, asker) {
+    /// Judges the topic for a client; waits for a permit if one is needed.
+    async fn judge(&self, topic: &TopicUrl, client: Client) -> Verdict {
+        if let Some(verdict) = self.known_verdict(topic, client) {
             return verdict;
         }
-        let Some(places) = self.places() else { return self.look(topic, None).await };
-        let mut place = places.place(asker, &self.whereabouts(topic).await).await;
-        // Somebody else may have looked meanwhile.
-        match self.at_once(topic, asker) {
+        let Some(limiter) = self.limiter() else { return self.look(topic, None).await };
+        let mut permit = limiter.acquire(client, &self.peer(topic).await).await;
+        // Another request may have looked meanwhile.
+        match self.known_verdict(topic, client) {
             Some(verdict) => verdict,
-            None => self.look(topic, Some(&mut place)).await,
+            None => self.look(topic, Some(&mut permit)).await,
         }
     }
 }
 
-/// The policy of an open hub.
+/// The policy of an open hub: any topic.
 #[derive(Clone, Copy, Debug)]
 pub struct EveryTopic;
 
 #[async_trait]
 impl TopicPolicy for EveryTopic {
-    fn at_once(&self, _: &TopicUrl, _: Asker) -> Option<Verdict> {
+    fn known_verdict(&self, _: &TopicUrl, _: Client) -> Option<Verdict> {
         Some(Verdict::Accepted)
     }
 
-    fn places(&self) -> Option<&Places> {
+    fn limiter(&self) -> Option<&Limiter> {
         None
     }
 
-    async fn whereabouts(&self, topic: &TopicUrl) -> String {
+    async fn peer(&self, topic: &TopicUrl) -> String {
         topic.url().host_str().unwrap_or_default().to_owned()
     }
 
-    async fn look(&self, _: &TopicUrl, _: Option<&mut Place>) -> Verdict {
+    async fn look(&self, _: &TopicUrl, _: Option<&mut Permit>) -> Verdict {
         Verdict::Accepted
     }
 }

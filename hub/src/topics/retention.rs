@@ -1,8 +1,7 @@
 //! Retention: the log keeps notifications for a promised time, within a bounded space.
 //!
-//! The promise is for subscribers that are behind, so only time in which they could be served counts. What the wall clock
-//! leaps over, because it was set or because the machine slept or the hub was down, is held back from the age of everything that
-//! was there before, in later lives of the hub too. The limit on space knows no clock.
+//! The promise is for subscribers that are behind, so only time in which they could be served counts. Clock jumps do not count for the
+//! age of notifications that were there before, also after restarts. The limit on space knows no clock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,12 +11,12 @@ use tokio::sync::watch;
 use tokio::time::interval;
 use tracing::{error, info, warn};
 
+use crate::clock_jump::{UPTIME_SAVED_EVERY, jump, jump_while_down};
 use crate::config::RetentionConfig;
-use crate::leap::{NOTED_EVERY, leapt, leapt_while_down};
-use crate::store::{Leap, Shares, Store, StoreError, Uptime};
+use crate::store::{ClockJump, Shares, Store, StoreError, Uptime};
 
-/// How often the log is trimmed. Each time it is written down that the hub is up.
-const EVERY: Duration = NOTED_EVERY;
+/// How often the log is trimmed. Each time the store also saves that the hub is up.
+const EVERY: Duration = UPTIME_SAVED_EVERY;
 
 /// Trims the log again and again until `stop` turns true.
 pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut stop: watch::Receiver<bool>) {
@@ -29,15 +28,15 @@ pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut s
             _ = stop.wait_for(|stop| *stop) => break,
         }
         if let Err(error) = trim(store.as_ref(), &config, &mut known, clocks()).await {
-            error!(%error, "log not trimmed");
+            error!(%error, "log not trimmed; trying again in a minute");
         }
     }
-    // What is not known yet the next life finds out by itself.
+    // Without it, the next start reads this from the store.
     let Some(age) = &mut known else { return };
     let (wall, monotonic) = clocks();
     age.look(wall, monotonic);
     if let Err(error) = store.put_uptime(age.uptime()).await {
-        error!(%error, "it is not written down that the hub was up until now");
+        error!(%error, "time of the stop not saved: the next start may count a few minutes as a clock jump");
     }
 }
 
@@ -56,7 +55,7 @@ async fn trim(
         None => known.insert(Age::new(config.age, uptime(store, wall).await?, (wall, monotonic))),
     };
     let oldest = DateTime::from_system_time(age.oldest_kept(wall, monotonic));
-    // Before anything is forgotten: what this life holds back, the next one must not take.
+    // Before anything is removed: the next start must know the same clock jumps.
     store.put_uptime(age.uptime()).await?;
     let trimmed = store.trim(oldest, Shares::of(config.size)).await?;
     if trimmed.notifications > 0 {
@@ -66,25 +65,27 @@ async fn trim(
         warn!(
             notifications = trimmed.early,
             size = config.size,
-            "notifications younger than [retention] age had to make room: raise [retention] size"
+            "log full: notifications younger than [retention] age were removed; raise [retention] size"
         );
     }
     Ok(())
 }
 
-/// When the hub was up in earlier lives.
+/// When the hub was up before this start.
 async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreError> {
     match store.uptime().await {
         Ok(Some(uptime)) => return Ok(uptime),
         Ok(None) => {}
-        Err(error @ StoreError::Damaged { .. }) => warn!(%error, "not known when the hub was up"),
+        Err(error @ StoreError::Damaged { .. }) => {
+            warn!(%error, "time of the last stop unreadable: taken from the newest notification")
+        }
         Err(error) => return Err(error),
     }
     let seen = newest(store).await?.unwrap_or(wall);
-    Ok(Uptime { seen: DateTime::from_system_time(seen), leaps: Vec::new() })
+    Ok(Uptime { seen: DateTime::from_system_time(seen), clock_jumps: Vec::new() })
 }
 
-/// When the newest notification of all came in: the hub was up then.
+/// When the newest notification came in: the hub was up then.
 async fn newest(store: &dyn Store) -> Result<Option<SystemTime>, StoreError> {
     let mut newest = None;
     for topic in store.topics().await? {
@@ -99,55 +100,55 @@ async fn newest(store: &dyn Store) -> Result<Option<SystemTime>, StoreError> {
     Ok(newest)
 }
 
-/// How old notifications are, by the clock that they were marked with.
+/// The age of notifications, without clock jumps.
 #[derive(Debug)]
 struct Age {
-    /// How old they may become.
+    /// How old they may get.
     promised: Duration,
     looked: (SystemTime, Instant),
-    /// What the wall clock leapt over.
-    leaps: Vec<Leap>,
+    /// Recent jumps of the wall clock.
+    clock_jumps: Vec<ClockJump>,
 }
 
 impl Age {
-    /// `uptime` is that of earlier lives, and `now` the start of this one.
+    /// `uptime` is that before this start, which is `now`.
     fn new(promised: Duration, uptime: Uptime, now: (SystemTime, Instant)) -> Self {
-        let mut age = Self { promised, looked: now, leaps: uptime.leaps };
-        age.hold_back(leapt_while_down(uptime.seen.to_system_time(), now.0));
+        let mut age = Self { promised, looked: now, clock_jumps: uptime.clock_jumps };
+        age.exclude(jump_while_down(uptime.seen.to_system_time(), now.0));
         age
     }
 
-    /// What the next life has to know.
+    /// What the next start has to know.
     fn uptime(&self) -> Uptime {
-        Uptime { seen: DateTime::from_system_time(self.looked.0), leaps: self.leaps.clone() }
+        Uptime { seen: DateTime::from_system_time(self.looked.0), clock_jumps: self.clock_jumps.clone() }
     }
 
-    /// What came in before this moment may be forgotten.
+    /// What came in before this moment may be removed.
     fn oldest_kept(&mut self, wall: SystemTime, monotonic: Instant) -> SystemTime {
         self.look(wall, monotonic);
-        let held_back: Duration = self.leaps.iter().map(|leap| leap.length).sum();
-        wall.checked_sub(self.promised + held_back).unwrap_or(SystemTime::UNIX_EPOCH)
+        let jumped: Duration = self.clock_jumps.iter().map(|jump| jump.length).sum();
+        wall.checked_sub(self.promised + jumped).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// Takes in what has passed on both clocks.
+    /// Reads both clocks.
     fn look(&mut self, wall: SystemTime, monotonic: Instant) {
         let (wall_before, monotonic_before) = self.looked;
         self.looked = (wall, monotonic);
         let passed = monotonic.saturating_duration_since(monotonic_before);
-        // Whatever was there before a leap has come of age by itself after the promised time.
-        self.leaps.iter_mut().for_each(|leap| leap.up_since += passed);
-        self.leaps.retain(|leap| leap.up_since < self.promised);
+        // After the promised time, everything from before a jump is old enough.
+        self.clock_jumps.iter_mut().for_each(|jump| jump.up_since += passed);
+        self.clock_jumps.retain(|jump| jump.up_since < self.promised);
         // A clock that was set back makes everything younger.
-        self.hold_back(leapt(wall_before, wall, passed));
+        self.exclude(jump(wall_before, wall, passed));
     }
 
-    fn hold_back(&mut self, leap: Option<Duration>) {
-        let Some(length) = leap else { return };
+    fn exclude(&mut self, jump: Option<Duration>) {
+        let Some(length) = jump else { return };
         warn!(
             seconds = length.as_secs(),
-            "time in which nothing was delivered: the log is kept for so much longer"
+            "clock jump: nothing was delivered meanwhile, so the log is kept for so much longer"
         );
-        self.leaps.push(Leap { length, up_since: Duration::ZERO });
+        self.clock_jumps.push(ClockJump { length, up_since: Duration::ZERO });
     }
 }
 
@@ -169,7 +170,7 @@ mod tests {
     impl Machine {
         fn new() -> Self {
             let (wall, monotonic) = (SystemTime::UNIX_EPOCH + 100_000 * HOUR, Instant::now());
-            let uptime = Uptime { seen: DateTime::from_system_time(wall), leaps: Vec::new() };
+            let uptime = Uptime { seen: DateTime::from_system_time(wall), clock_jumps: Vec::new() };
             Self { wall, monotonic, age: Age::new(PROMISED, uptime, (wall, monotonic)) }
         }
 
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_leap_is_kept_for_the_promised_time_too() {
+    fn what_comes_after_a_clock_jump_is_kept_for_the_promised_time_too() {
         let mut machine = Machine::new();
         machine.pass(HOUR);
         machine.wall += 100 * HOUR;
@@ -271,11 +272,11 @@ mod tests {
     }
 
     #[test]
-    fn a_start_right_after_a_crash_is_no_leap() {
+    fn a_start_right_after_a_crash_is_no_clock_jump() {
         let mut machine = Machine::new();
         machine.wall += EVERY;
         machine.restart();
-        assert_eq!(machine.age.uptime().leaps, []);
+        assert_eq!(machine.age.uptime().clock_jumps, []);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

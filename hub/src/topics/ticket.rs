@@ -1,12 +1,12 @@
-//! Tickets: unguessable parts of URLs that tell a publisher how its notification fares, or a subscriber how its subscription does.
-//! Whoever has the URL may look.
+//! Tickets: unguessable parts of the URLs at which a publisher sees the state of its notification, or a subscriber that of its
+//! subscription. The URL is all that is needed to see it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use resync_core::websub::{Secret, Signature, SignatureMethod, SigningKey};
 
-/// Makes and checks tickets. The same key gives the same tickets, so they stay good across restarts.
+/// Makes and checks tickets. The same key makes the same tickets, so they stay valid across restarts.
 #[derive(Clone, Debug)]
 pub struct Tickets(Arc<Secret>);
 
@@ -16,14 +16,14 @@ impl Tickets {
         Self(Arc::new(key))
     }
 
-    /// The ticket to what has this name, which is no other kind's: 64 hexadecimal digits.
+    /// The ticket for this name: 64 hexadecimal digits. Names of different kinds must differ.
     pub fn of(&self, name: impl fmt::Display) -> String {
         let signature = SigningKey::new(SignatureMethod::Sha256, &self.0).sign(name.to_string().as_bytes());
         let text = signature.to_string();
         text.split_once('=').map_or(text.clone(), |(_, digits)| digits.to_owned())
     }
 
-    /// Whether this is the ticket to what has this name, in a time that does not tell how much of it is right.
+    /// Whether this is the ticket for this name, compared in constant time.
     pub fn admits(&self, ticket: &str, name: impl fmt::Display) -> bool {
         Signature::parse(&format!("{}={ticket}", SignatureMethod::Sha256))
             .is_ok_and(|signature| signature.verify(&self.0, name.to_string().as_bytes()).is_ok())

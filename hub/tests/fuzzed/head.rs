@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use resync_hub::config::{self, ClientHeader};
-use resync_hub::http::{Asked, TrustedProxies, wants_representation};
+use resync_hub::http::{CatchUpQuery, TrustedProxies, wants_representation};
 use resync_hub::store::Offset;
 use resync_hub::telemetry::{TRACEPARENT, TraceContext};
-use resync_hub::topics::Announced;
+use resync_hub::topics::PostHeader;
 
 const PROXY: &str = "10.0.0.1";
 const STRANGER: &str = "198.51.100.7";
@@ -37,8 +37,8 @@ pub(crate) fn run(bytes: &[u8]) {
     for (proxies, name, word) in PROXIES.iter() {
         client(proxies, name, word, &headers);
     }
-    if let Ok(announced) = Announced::read(&headers) {
-        assert!(!announced.hubs().is_empty());
+    if let Ok(header) = PostHeader::read(&headers) {
+        assert!(!header.hubs().is_empty());
     }
     traced(&headers);
     let mut asking = headers;
@@ -72,10 +72,10 @@ fn fields<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderMap {
 }
 
 fn catching_up(query: &str) {
-    let Ok(asked) = Asked::parse(query) else { return };
-    assert!((1..=1_000).contains(&asked.limit));
+    let Ok(query) = CatchUpQuery::parse(query) else { return };
+    assert!((1..=1_000).contains(&query.limit));
     let after = Some(Offset(7));
-    assert_eq!(Asked::parse(&asked.going_on(Offset(7))), Ok(Asked { after, ..asked }));
+    assert_eq!(CatchUpQuery::parse(&query.going_on(Offset(7))), Ok(CatchUpQuery { after, ..query }));
 }
 
 fn client(proxies: &TrustedProxies, name: &'static str, word: &str, headers: &HeaderMap) {

@@ -142,7 +142,7 @@ async fn a_subscription_tells_why_nothing_arrives_and_not_where_its_callback_is(
     let id = json(&hub.admin("/api/v1/subscriptions").await)["items"][0]["id"].to_string();
     let path = format!("/api/v1/subscriptions/{id}");
     eventually("the failure is noted", || async {
-        json(&hub.admin(&path).await)["attempts_noted"].as_array().is_some_and(|noted| !noted.is_empty())
+        json(&hub.admin(&path).await)["recent_attempts"].as_array().is_some_and(|noted| !noted.is_empty())
     })
     .await;
     let answer = hub.admin(&path).await;
@@ -153,7 +153,7 @@ async fn a_subscription_tells_why_nothing_arrives_and_not_where_its_callback_is(
         "{detail}"
     );
     assert!(detail["waits"].as_str().unwrap().contains("next attempt is in"), "{detail}");
-    let failure = detail["attempts_noted"][0]["failure"].as_str().unwrap();
+    let failure = detail["recent_attempts"][0]["failure"].as_str().unwrap();
     assert!(failure.contains("503"), "{failure}");
     assert!(!answer.text().contains("a-secret-path") && !answer.text().contains("hush-hush"));
 
@@ -164,7 +164,7 @@ async fn a_subscription_tells_why_nothing_arrives_and_not_where_its_callback_is(
     let detail = json(&hub.admin(&path).await);
     assert_eq!(detail["waits"], "Nothing waits for it.");
     assert!(
-        detail["attempts_noted"].as_array().unwrap().iter().any(|note| note.get("failure").is_none()),
+        detail["recent_attempts"].as_array().unwrap().iter().any(|note| note.get("failure").is_none()),
         "{detail}"
     );
 }
@@ -263,7 +263,7 @@ async fn an_act_that_cannot_be_written_down_is_not_done() {
         .admin_post("/api/v1/tokens", "{\"name\": \"x\", \"topic_prefixes\": [\"http://x.example/\"]}")
         .await;
     is_problem(&answer, 503);
-    assert!(answer.text().contains("cannot be written down"), "{}", answer.text());
+    assert!(answer.text().contains("cannot be recorded"), "{}", answer.text());
     hub.process().limit_files(None);
     assert_eq!(json(&hub.admin("/api/v1/tokens").await), Value::Array(Vec::new()));
 }

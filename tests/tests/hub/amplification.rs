@@ -85,7 +85,7 @@ async fn b33_requests_for_one_topic_and_of_one_client_have_budgets_too() {
 }
 
 #[tokio::test]
-async fn b33_a_host_that_never_confirms_is_left_alone_but_its_subscribers_may_renew() {
+async fn b33_subscribers_may_renew_while_the_breaker_of_their_host_is_open() {
     let folder = tempdir().unwrap();
     let generous = [("LIMITS_CALLBACK_HOST", "100/s, burst 100")];
     let mut hub = HubProcess::start_public(folder.path(), &generous).await;

@@ -432,7 +432,7 @@ async fn a_backup_waits_for_whoever_takes_it_and_is_given_up_where_nobody_does()
 
     let silent = ask_for_backup(&hub, &data).await;
     eventually("who never reads is given up, and that is written down", || async {
-        hub.admin("/api/v1/audit").await.text().contains("the client has gone away")
+        hub.admin("/api/v1/audit").await.text().contains("the client hung up")
     })
     .await;
     let admin = hub.admin_address().to_string();

@@ -158,7 +158,7 @@ async fn b32_d20_verification_refuses_a_name_with_a_forbidden_address() {
 }
 
 #[tokio::test]
-async fn b32_d20_delivery_refuses_a_name_that_has_turned_to_a_forbidden_address_since_its_verification() {
+async fn b32_d20_delivery_refuses_a_name_that_resolves_to_a_forbidden_address_since_its_verification() {
     let mut scene = Scene::start(&[]).await;
     let topic = "http://source.example/turning";
     for (number, addresses) in ANSWERS.iter().enumerate() {
@@ -409,7 +409,7 @@ async fn b23_an_answer_with_an_enormous_head_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn b32_d20_denial_refuses_a_name_that_has_turned_to_a_forbidden_address() {
+async fn b32_d20_denial_refuses_a_name_that_resolves_to_a_forbidden_address_by_now() {
     let mut scene = Scene::start(&[]).await;
     let topic = "http://source.example/denied";
     // Without an open connection, which leads where it was judged, each denial has to connect anew.

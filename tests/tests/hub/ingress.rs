@@ -194,7 +194,7 @@ async fn a_hub_that_runs_out_of_file_descriptors_goes_on_when_there_are_some_aga
     for _ in 0..200 {
         taken.push(TcpStream::connect(hub.address).await.unwrap());
     }
-    hub.process().line("no connection accepted").await;
+    hub.process().line("connection not accepted").await;
     drop(taken);
     assert_eq!(get(hub.address).await.status, 200);
     let destination = Receiver::start().await;

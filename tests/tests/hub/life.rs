@@ -330,7 +330,7 @@ async fn a_hub_that_is_drained_takes_nothing_new_and_delivers_what_it_has() {
     hub.restart().await;
     assert_eq!(hub.publish(TOPIC, "refused").await.unwrap().status, 503, "a start does not end it");
 
-    assert!(well(&hub, data, &["drain", "--end"]).await.contains("everything is taken again"));
+    assert!(well(&hub, data, &["drain", "--end"]).await.contains("everything is accepted again"));
     hub.until_ready().await;
     assert_eq!(hub.publish(TOPIC, "after").await.unwrap().status, 202);
     destination.until("what was taken then", |seen| seen.iter().any(|one| one.body == "after")).await;
@@ -403,7 +403,7 @@ async fn a_drain_waits_until_nothing_is_owed_and_says_what_it_waits_for() {
     let mut read = waiting(&hub, data, &["--json"]);
     assert!(read.wait().await.success());
     let state: Value = serde_json::from_str(&read.line("draining").await).unwrap();
-    assert!(state["nothing_owed"] == true && state["late"] == 0, "{state}");
+    assert!(state["nothing_left"] == true && state["late"] == 0, "{state}");
 
     well(&hub, data, &["drain", "--end"]).await;
     away.behave(refusing(503));
@@ -583,5 +583,5 @@ async fn a_configuration_is_printed_with_a_word_from_which_file_it_is() {
         configuration.contains("\"elsewhere\"") && !configuration.contains("127.0.0.1:7"),
         "{configuration}"
     );
-    assert!(told.contains("no configuration file is read"), "{told}");
+    assert!(told.contains("no configuration file is used"), "{told}");
 }

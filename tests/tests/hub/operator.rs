@@ -120,7 +120,7 @@ async fn a_paused_topic_waits_also_across_a_crash_and_goes_on_when_it_is_resumed
 }
 
 #[tokio::test]
-async fn a_host_in_trouble_is_left_alone_and_shown_and_gets_everything_when_it_is_back() {
+async fn a_host_with_an_open_breaker_is_shown_and_gets_everything_when_it_is_back() {
     const SUBSCRIBERS: usize = 60;
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
@@ -130,7 +130,7 @@ async fn a_host_in_trouble_is_left_alone_and_shown_and_gets_everything_when_it_i
     }
     destination.behave(refusing(503));
     hub.publish(TOPIC, "news").await.unwrap();
-    let line = until(&hub, folder.path(), &["hosts"], &["left_alone_for="]).await;
+    let line = until(&hub, folder.path(), &["hosts"], &["breaker_open_for="]).await;
     let sent = destination.deliveries().len();
     // Eight at once, and 32 that have not failed ask without a pause; then ten a second.
     assert!((5..=55).contains(&sent), "{sent} requests before it was left alone");
@@ -185,7 +185,7 @@ async fn an_operators_token_that_can_be_guessed_is_told_at_the_start() {
     let folder = tempdir().unwrap();
     let mut hub = HubProcess::start(folder.path()).await;
     let (_, said) = hub.stop().await;
-    assert!(!said.contains("can be guessed"), "{said}");
+    assert!(!said.contains("to be guessed"), "{said}");
     fs::write(folder.path().join("admin-token"), "hunter2").unwrap();
     hub.restart().await;
     hub.process().line("the operator's token is so short that it can be guessed").await;

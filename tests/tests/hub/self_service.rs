@@ -107,7 +107,7 @@ async fn whoever_has_the_url_sees_why_nothing_arrives_and_nothing_of_others() {
     mine.behave(|_| Reply::Agree);
     let id = details(&hub).await[0]["id"].clone();
     assert_eq!(hub.admin_post(&format!("/api/v1/deliveries/retry?subscription={id}"), "").await.status, 200);
-    eventually("the page says that all is well", async || read().await.contains("It has got everything."))
+    eventually("the page says that all is well", async || read().await.contains("Everything was delivered."))
         .await;
     assert!(read().await.contains("The callback has answered 2xx to everything."));
 }
@@ -121,8 +121,8 @@ async fn what_was_given_up_is_never_called_delivered() {
     hub.subscribe(TOPIC, &mine.url("/1"), &[], 1).await;
     let page = page_of_the_first(&hub).await;
     let read = async || open(hub.address, &page).await.text();
-    let claims = ["It has got everything.", "2xx to everything", "Nothing was published"];
-    let remedy = "There is nothing at the callback's path any more.";
+    let claims = ["Everything was delivered.", "2xx to everything", "Nothing was published"];
+    let remedy = "The callback's path no longer exists.";
 
     mine.behave(|seen| {
         if seen.method == http::Method::POST { Reply::Status(404, String::new()) } else { Reply::Agree }
@@ -131,7 +131,7 @@ async fn what_was_given_up_is_never_called_delivered() {
     eventually("it is given up", async || {
         let text = read().await;
         text.contains("given up: the callback answered 404")
-            && text.contains("Nothing waits: the hub has given up")
+            && text.contains("Nothing waits, but the hub gave up")
     })
     .await;
     let text = read().await;
@@ -168,7 +168,7 @@ async fn d20_a_page_tells_nothing_about_an_address_that_may_not_be_contacted() {
     let page = page_of_the_first(&hub).await;
     let read = async || open(hub.address, &page).await.text();
     eventually("the page says that there was no answer", async || {
-        read().await.contains("no connection, or it broke off before there was an answer")
+        read().await.contains("no connection, or it broke before an answer came")
     })
     .await;
     let text = read().await.to_lowercase();
@@ -346,10 +346,10 @@ async fn a_page_says_when_its_subscription_is_over_and_shows_no_later_one() {
     let wish = format!("{{\"topic\": {TOPIC:?}, \"reason\": \"moved\"}}");
     assert_eq!(hub.admin_post("/api/v1/subscriptions/deny", &wish).await.status, 200);
     let over = open(hub.address, &page).await;
-    assert!(over.status == 200 && over.text().contains("This subscription is over"), "{}", over.text());
+    assert!(over.status == 200 && over.text().contains("This subscription has ended"), "{}", over.text());
     assert_eq!(show(hub.address, TOPIC, &callback, "a new one").await.status, 403);
     hub.subscribe(TOPIC, &callback, &[], 1).await;
-    assert!(open(hub.address, &page).await.text().contains("This subscription is over"));
+    assert!(open(hub.address, &page).await.text().contains("This subscription has ended"));
     assert_ne!(page_of_the_first(&hub).await, page);
 }
 

@@ -141,7 +141,7 @@ async fn a_running_hub_takes_up_a_new_certificate_and_keeps_the_old_one_where_th
     let first = scene.presented(hub.address).await;
 
     scene.install(&scene.authority.issue());
-    hub.process().line("a new certificate is in force").await;
+    hub.process().line("new certificate in use").await;
     let second = scene.presented(hub.address).await;
     assert_ne!(first, second);
 
@@ -160,7 +160,7 @@ async fn a_running_hub_takes_up_a_new_certificate_and_keeps_the_old_one_where_th
     }
 
     scene.install(&scene.authority.issue());
-    hub.process().line_number("a new certificate is in force", 2).await;
+    hub.process().line_number("new certificate in use", 2).await;
     assert_ne!(scene.presented(hub.address).await, second);
 }
 
@@ -212,7 +212,7 @@ async fn an_expired_certificate_is_refused_by_config_check_and_told_about_by_a_h
     let scene = Scene::new();
     scene.install(&scene.authority.issue_until(2021));
     let mut hub = scene.hub(&[]).await;
-    let told = hub.process().line("clients will refuse this hub").await;
+    let told = hub.process().line("clients will refuse the hub's certificate").await;
     assert!(told.contains("has expired on Fri, 01 Jan 2021") && told.contains("hub.pem"), "{told}");
     let mut command = Command::new(binary("resync-hub"));
     let output = command.args(["config", "check"]).envs(hub.environment().clone()).output().await.unwrap();

@@ -113,7 +113,7 @@ async fn at_one_port(addresses: &[&str]) -> Vec<Receiver> {
 }
 
 #[tokio::test]
-async fn b33_under_however_many_names_who_asked_for_nothing_gets_a_trickle_and_who_asked_gets_all() {
+async fn b33_under_any_number_of_names_an_unconfirmed_address_gets_little_and_a_confirmed_one_gets_all() {
     let scene = Scene::start("1/h, burst 12").await;
     scene.turn(40).await;
     // Forty names want the same of it: twelve are asked about, and as many deliveries come …
@@ -140,7 +140,7 @@ fn honest(seen: &[Seen]) -> Vec<&Seen> {
 }
 
 #[tokio::test]
-async fn b33_w062_a_name_turned_to_a_victim_brings_it_one_small_question_and_what_the_trickle_lets_pass() {
+async fn b33_w062_a_name_pointed_at_a_victim_brings_it_one_small_request_and_what_the_rate_limit_allows() {
     let scene = Scene::start("1/h, burst 12").await;
     scene.turn(1).await;
     scene.publish_many(0..20).await;

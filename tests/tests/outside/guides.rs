@@ -262,7 +262,7 @@ async fn every_command_of_the_page_about_operating_a_hub_can_be_typed_in_its_ord
     );
     assert!(steps(&guide).len() > 25);
     let (beginning, rest) = guide.split_once("## Denying a subscription").unwrap();
-    let (middle, end) = rest.split_once("## A hand on deliveries").unwrap();
+    let (middle, end) = rest.split_once("## Controlling deliveries").unwrap();
 
     reader.follow(beginning).await;
     for number in 1..=16 {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use resync_core::datetime::DateTime;
 
-use crate::leap::{leapt, leapt_while_down};
+use crate::clock_jump::{jump, jump_while_down};
 use crate::store::Uptime;
 
 /// How long it may take until a clock that has jumped is set right.
@@ -44,8 +44,8 @@ pub(crate) struct Clock {
 /// Until when the wall clock is in doubt at a start: a hub that was down cannot tell time that has passed from a clock that is
 /// set wrong. Nor can one that was started a moment after that.
 pub(crate) fn doubt_at_start(uptime: &Uptime, now: Now) -> Option<Instant> {
-    let here = leapt_while_down(uptime.seen.to_system_time(), now.wall.to_system_time());
-    let known = uptime.leaps.iter().map(|leap| leap.up_since);
+    let here = jump_while_down(uptime.seen.to_system_time(), now.wall.to_system_time());
+    let known = uptime.clock_jumps.iter().map(|jump| jump.up_since);
     let up_since = known.chain(here.map(|_| Duration::ZERO)).min()?;
     let left = DOUBTED.checked_sub(up_since).filter(|left| !left.is_zero())?;
     Some(now.monotonic + left)
@@ -66,9 +66,9 @@ impl Clock {
         let before = std::mem::replace(&mut self.looked, now);
         let passed = now.monotonic.saturating_duration_since(before.monotonic);
         // A clock that was set back ends nobody's lease.
-        if let Some(leap) = leapt(before.wall.to_system_time(), now.wall.to_system_time(), passed) {
+        if let Some(jump) = jump(before.wall.to_system_time(), now.wall.to_system_time(), passed) {
             tracing::warn!(
-                seconds = leap.as_secs(),
+                seconds = jump.as_secs(),
                 "the clock has jumped forward: no lease ends for a while, in case that it is set right"
             );
             self.doubted_until = Some(doubt(now));
@@ -80,7 +80,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Leap;
+    use crate::store::ClockJump;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -95,19 +95,20 @@ mod tests {
         let mut clock = Clock::new(begin, None);
         let now = after(begin, 120 * MINUTE, 120 * MINUTE);
         assert!(!clock.look(now), "time passes on both");
-        let leapt = after(now, 60 * MINUTE, Duration::ZERO);
-        assert!(clock.look(leapt));
-        assert!(clock.look(after(leapt, 9 * MINUTE, 9 * MINUTE)));
-        assert!(!clock.look(after(leapt, 10 * MINUTE, 10 * MINUTE)));
+        let jumped = after(now, 60 * MINUTE, Duration::ZERO);
+        assert!(clock.look(jumped));
+        assert!(clock.look(after(jumped, 9 * MINUTE, 9 * MINUTE)));
+        assert!(!clock.look(after(jumped, 10 * MINUTE, 10 * MINUTE)));
     }
 
-    /// For how many minutes a hub that starts now is in doubt, after it was seen last so long ago and with these leaps, by how
+    /// For how many minutes a hub that starts now is in doubt, after it was seen last so long ago and with these clock jumps, by how
     /// long it has been up since.
-    fn doubted_at_start(seen: Duration, leaps: &[Duration]) -> Option<u64> {
+    fn doubted_at_start(seen: Duration, clock_jumps: &[Duration]) -> Option<u64> {
         let now = Now::read();
         let seen = DateTime::from_system_time(now.wall.to_system_time() - seen);
-        let leaps = leaps.iter().map(|up_since| Leap { length: 60 * MINUTE, up_since: *up_since });
-        let until = doubt_at_start(&Uptime { seen, leaps: leaps.collect() }, now)?;
+        let clock_jumps =
+            clock_jumps.iter().map(|up_since| ClockJump { length: 60 * MINUTE, up_since: *up_since });
+        let until = doubt_at_start(&Uptime { seen, clock_jumps: clock_jumps.collect() }, now)?;
         assert!(Clock::new(now, Some(until)).look(now));
         Some((until - now.monotonic).as_secs() / 60)
     }

@@ -58,7 +58,9 @@ impl AttemptOutcome {
             Ok(answer) => Self::Answered(answer.status),
             Err(EgressError::Timeout(_)) => Self::TimedOut,
             Err(EgressError::Unconfirmed(_)) => Self::Unconfirmed,
-            Err(EgressError::Exhausted | EgressError::Crowded(_) | EgressError::NoRoom) => Self::Unsent,
+            Err(
+                EgressError::NoFileDescriptors | EgressError::RateLimited(_) | EgressError::BodyMemoryFull,
+            ) => Self::Unsent,
             Err(_) => Self::Unreachable,
         }
     }

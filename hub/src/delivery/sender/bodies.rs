@@ -13,7 +13,7 @@ use lru::LruCache;
 use super::feed::without_known_entries;
 use crate::config::Prefixes;
 use crate::store::{Notification, Offset, Recipient, Rule, Store, StoreError, SubscriptionId, TopicId};
-use crate::weighed::Weighed;
+use crate::weighted_cache::WeightedCache;
 
 /// Subscriptions whose last version is remembered, some dozen bytes each; all others get the whole.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).expect("a hundred thousand is not zero");
@@ -25,13 +25,13 @@ pub(super) struct SubscriberBodies {
     shortened: Prefixes,
     acknowledged: Mutex<LruCache<(TopicId, SubscriptionId), Offset>>,
     /// By topic, version that is known, and version to be sent.
-    made: Mutex<Weighed<(TopicId, Offset, Offset), Bytes>>,
+    made: Mutex<WeightedCache<(TopicId, Offset, Offset), Bytes>>,
 }
 
 impl SubscriberBodies {
     /// Feeds of topics below `shortened` are sent without known entries.
     pub(super) fn new(shortened: Prefixes) -> Self {
-        let (acknowledged, made) = (LruCache::unbounded(), Weighed::new(KEPT));
+        let (acknowledged, made) = (LruCache::unbounded(), WeightedCache::new(KEPT));
         Self { shortened, acknowledged: Mutex::new(acknowledged), made: Mutex::new(made) }
     }
 

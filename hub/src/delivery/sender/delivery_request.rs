@@ -12,7 +12,7 @@ use resync_core::websub::{LinkHeader, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 use crate::egress;
 use crate::store::{Notification, Offset, TopicId};
 use crate::telemetry::{TRACEPARENT, TraceContext};
-use crate::weighed::Weighed;
+use crate::weighted_cache::WeightedCache;
 
 /// The header of a signed delivery (W-166).
 const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
@@ -25,11 +25,11 @@ const ONE: usize = 1_024;
 
 /// The header fields that all requests of a notification share, made once: by topic and offset.
 #[derive(Debug)]
-pub(super) struct SharedHeaders(Mutex<Weighed<(TopicId, Offset), HeaderMap>>);
+pub(super) struct SharedHeaders(Mutex<WeightedCache<(TopicId, Offset), HeaderMap>>);
 
 impl SharedHeaders {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Weighed::new(KEPT)))
+        Self(Mutex::new(WeightedCache::new(KEPT)))
     }
 
     fn of(&self, notification: &Notification) -> Result<HeaderMap, http::Error> {

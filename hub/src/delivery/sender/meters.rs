@@ -8,10 +8,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::egress::{Answer, EgressError};
-use crate::meters::{Kinds, request_times};
+use crate::egress::{Answer, EgressError, Reverified};
+use crate::meters::{CounterFamily, request_times};
 use crate::store::Notification;
-use crate::subscriptions::Reply;
 
 /// How many outcomes of attempts there are; the first one is success.
 pub const OUTCOMES: usize = 12;
@@ -19,8 +18,8 @@ pub const OUTCOMES: usize = 12;
 /// The meters of delivery.
 #[derive(Clone, Debug)]
 pub struct Meters {
-    outcomes: Kinds<OutcomeKind>,
-    reverifications: Kinds<ReverificationKind>,
+    outcomes: CounterFamily<OutcomeKind>,
+    reverifications: CounterFamily<ReverificationKind>,
     seconds: Histogram,
     lags: Family<[(&'static str, &'static str); 1], Histogram>,
     first_attempt: Histogram,
@@ -63,8 +62,8 @@ impl Default for Meters {
         ];
         let lags = Family::<_, Histogram>::new_with_constructor(lag_times);
         Self {
-            outcomes: Kinds::new("outcome", &OutcomeKind::ALL),
-            reverifications: Kinds::new("result", &results),
+            outcomes: CounterFamily::new("outcome", &OutcomeKind::ALL),
+            reverifications: CounterFamily::new("result", &results),
             seconds: request_times(),
             first_attempt: lags.get_or_create_owned(&[("until", "first_attempt")]),
             success: lags.get_or_create_owned(&[("until", "success")]),
@@ -102,12 +101,14 @@ impl Meters {
     }
 
     /// An unconfirmed address was re-verified.
-    pub(super) fn reverified(&self, reply: &Reply) {
-        self.reverifications.count(match reply {
-            Reply::Confirmed(_) => ReverificationKind::Confirmed,
-            Reply::Refused(_) => ReverificationKind::Refused,
-            Reply::Unreachable(_) => ReverificationKind::Unreachable,
-        });
+    pub(super) fn reverified(&self, reverified: Reverified) {
+        let result = match reverified {
+            Reverified::Confirmed(_) => ReverificationKind::Confirmed,
+            Reverified::Refused => ReverificationKind::Refused,
+            Reverified::Unreachable => ReverificationKind::Unreachable,
+            Reverified::NotSent => return,
+        };
+        self.reverifications.count(result);
     }
 
     /// How many attempts ended how, success first.
@@ -172,7 +173,7 @@ impl OutcomeKind {
             Err(EgressError::Timeout(_)) => Self::TimedOut,
             Err(EgressError::Dns(_)) => Self::NoName,
             Err(EgressError::Forbidden(_)) => Self::Forbidden,
-            Err(EgressError::Exhausted) => Self::NotSent,
+            Err(EgressError::NoFileDescriptors) => Self::NotSent,
             Err(EgressError::Unconfirmed(_)) => Self::Unconfirmed,
             Err(_) => Self::Unconnected,
         }

@@ -8,7 +8,7 @@ use resync_core::websub::{CallbackUrl, SignatureMethod, SigningKey, UrlError};
 
 use crate::egress::{self, Target};
 use crate::store::{Keep, Recipient, SubscriptionId, TopicId};
-use crate::weighed::Weighed;
+use crate::weighted_cache::WeightedCache;
 
 /// Bytes of prepared recipients that are kept, of the usual size about 8,000: those of a sweep over millions do not fit and do not
 /// come back soon either.
@@ -71,12 +71,12 @@ pub(super) enum InvalidCallback {
 #[derive(Debug)]
 pub(super) struct PreparedRecipients {
     method: SignatureMethod,
-    kept: Mutex<Weighed<(TopicId, SubscriptionId), Arc<PreparedRecipient>>>,
+    kept: Mutex<WeightedCache<(TopicId, SubscriptionId), Arc<PreparedRecipient>>>,
 }
 
 impl PreparedRecipients {
     pub(super) fn new(method: SignatureMethod) -> Self {
-        Self { method, kept: Mutex::new(Weighed::new(KEPT)) }
+        Self { method, kept: Mutex::new(WeightedCache::new(KEPT)) }
     }
 
     /// The recipient, prepared for one use or, where it is kept, for the next ones too.

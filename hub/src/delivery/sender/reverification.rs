@@ -1,135 +1,71 @@
-//! Re-verification: asking an unconfirmed address whether it wants the subscription that is in force (W-065).
-//!
-//! A name leads to another address because its subscriber has moved or has many addresses, or because somebody attacks by DNS rebinding.
-//! One small request tells them apart. It is a verification like that of a renewal, with what is left of the lease (W-111), and only the
-//! challenge confirms. Any other answer changes nothing: subscription, secret and lease stay as they are (W-062). The request is signed
-//! with the subscription's secret, so that a subscriber can tell it from that of a foreign hub, which would start a new subscription.
+//! Has unconfirmed addresses re-verified before they are sent deliveries ([`Reverifier`]).
 
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request};
-use http_body_util::Full;
-use resync_core::websub::{Challenge, SignatureMethod, SigningKey, X_HUB_QUERY_SIGNATURE, sign_query};
 use tokio::sync::mpsc;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::meters::Meters;
 use crate::delivery::scheduler::{Attempt, HostId};
-use crate::egress::{EgressClient, EgressError, Question};
-use crate::store::{Shard, Store, Subscription};
-use crate::subscriptions::{self, NotAsked, Reply};
+use crate::egress::{Reverification, Reverified, Reverifier};
+use crate::store::{Shard, Store};
 
 /// The way to a worker for hosts that have confirmed.
 pub(super) type Confirmations = mpsc::UnboundedSender<(Shard, HostId)>;
 
-const SIGNATURE: HeaderName = HeaderName::from_static(X_HUB_QUERY_SIGNATURE);
-
-/// The result of a re-verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reverified {
-    /// It was answered with the challenge: deliveries may be sent to this address.
-    Confirmed(IpAddr),
-    /// It was answered otherwise, or nobody was there.
-    NotConfirmed,
-    /// It was not asked, for a reason of this side.
-    NotAsked,
-    /// Its subscription has ended.
-    SubscriptionEnded,
-}
-
-/// Re-verifies callbacks.
+/// Re-verifies the callbacks of attempts.
 #[derive(Debug)]
-pub(super) struct Reverification {
+pub(super) struct AttemptReverifier {
     pub(super) store: Arc<dyn Store>,
-    pub(super) client: EgressClient,
-    pub(super) method: SignatureMethod,
+    pub(super) reverifier: Reverifier,
     pub(super) meters: Meters,
     pub(super) confirmations: Confirmations,
 }
 
-impl Reverification {
-    /// Asks for the subscription of this attempt. Where the answer is the challenge, what waits for its host's confirmation goes out.
-    pub(super) async fn verify(&self, shard: Shard, attempt: &Attempt, question: Question) -> Reverified {
+impl AttemptReverifier {
+    /// Asks for the subscription of this attempt; `None` where it has ended. If the address confirms, what waits for its host goes out.
+    pub(super) async fn verify(
+        &self,
+        shard: Shard,
+        attempt: &Attempt,
+        reverification: Reverification,
+    ) -> Option<Reverified> {
         let found = self.store.subscription(shard, attempt.topic, attempt.subscription).await;
         let subscription = match found {
             Ok(Some(subscription)) => subscription,
             Ok(None) => {
-                question.withdraw();
-                return Reverified::SubscriptionEnded;
+                reverification.withdraw();
+                return None;
             }
             Err(error) => {
-                warn!(%error, subscription = attempt.subscription.0, "no re-verification: store unreadable");
-                question.withdraw();
-                return Reverified::NotAsked;
+                warn!(%error, subscription = attempt.subscription.0, "address not re-verified: the subscription cannot be read");
+                reverification.withdraw();
+                return Some(Reverified::NotSent);
             }
         };
-        let reverified = self.ask(&subscription, question).await;
+        let reverified = self.reverifier.ask(&subscription, reverification).await;
+        self.meters.reverified(reverified);
         if let Reverified::Confirmed(_) = reverified {
             // A worker that has gone needs to know nothing.
             let _ = self.confirmations.send((shard, attempt.host));
         }
-        reverified
-    }
-
-    async fn ask(&self, subscription: &Subscription, mut question: Question) -> Reverified {
-        let challenge = Challenge::random();
-        let Some(request) = self.request(subscription, &challenge) else {
-            question.withdraw();
-            return Reverified::NotAsked;
-        };
-        let answer = self.client.ask(&mut question, request, subscriptions::ANSWER_READ).await;
-        let is_ours = matches!(answer, Err(EgressError::NoWay(_)));
-        let reply = match subscriptions::reply(answer, &challenge) {
-            Ok(reply) if !is_ours => reply,
-            Ok(_) | Err(NotAsked::Exhausted | NotAsked::Crowded(_)) => {
-                question.withdraw();
-                return Reverified::NotAsked;
-            }
-        };
-        let (id, address) = (subscription.id.0, question.address());
-        debug!(subscription = id, %address, ?reply, "an unconfirmed address was re-verified");
-        self.meters.reverified(&reply);
-        match reply {
-            Reply::Confirmed(_) => {
-                question.confirmed(subscription.lease_end);
-                return Reverified::Confirmed(address);
-            }
-            Reply::Refused(_) => question.refused(),
-            Reply::Unreachable(_) => question.missed(),
-        }
-        Reverified::NotConfirmed
-    }
-
-    /// The request, while anything is left of the lease.
-    fn request(&self, subscription: &Subscription, challenge: &Challenge) -> Option<Request<Full<Bytes>>> {
-        let Subscription { topic_url, callback, lease_end, secret, .. } = subscription;
-        let left = lease_end.to_system_time().duration_since(SystemTime::now()).ok();
-        let left = left.filter(|left| *left >= Duration::from_secs(1))?;
-        let mut request = subscriptions::asking(topic_url, callback, Some(left), challenge).ok()?;
-        if let Some(secret) = secret {
-            let key = SigningKey::new(self.method, secret);
-            let signature = sign_query(&key, request.uri().query().unwrap_or_default()).to_string();
-            request
-                .headers_mut()
-                .insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature)).ok()?);
-        }
-        Some(request)
+        Some(reverified)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use resync_core::datetime::DateTime;
+    use resync_core::websub::SignatureMethod;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::config::Prefixes;
     use crate::delivery::{BreakerPolicy, Delivery, RetryPolicy, Settings};
-    use crate::egress::{Confirmed, Guard};
+    use crate::egress::{ConfirmedAddresses, Guard};
     use crate::store::VerifiedSubscription;
     use crate::store::{self, Engine, Intent, Keyring, NewRequest};
     use crate::telemetry::Tracer;
@@ -171,7 +107,7 @@ mod tests {
             max_in_flight: 16,
             per_host: 1,
             max_connections: 16,
-            confirmed: Confirmed::new(true, "1/h, burst 3".parse().unwrap()),
+            confirmed: ConfirmedAddresses::new(true, "1/h, burst 3".parse().unwrap()),
             signature: SignatureMethod::Sha256,
             entry_diff: Prefixes::default(),
             tracer: Tracer::default(),

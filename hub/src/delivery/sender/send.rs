@@ -16,11 +16,11 @@ use super::large_bodies::LargeBodies;
 use super::lookup::{LoggedOnce, Lookup};
 use super::meters::Meters;
 use super::prepared::{self, InvalidCallback, PreparedRecipients};
-use super::reverification::{Confirmations, Reverification, Reverified};
+use super::reverification::{AttemptReverifier, Confirmations};
 use super::spans::describe;
 use crate::config::Prefixes;
 use crate::delivery::scheduler::{Attempt, Finished, Lane, Outcome};
-use crate::egress::{self, EgressClient, EgressError, HeldBack, ReadLimit, Way};
+use crate::egress::{self, EgressClient, EgressError, ReadLimit, Reverified, Reverifier, Route, Withheld};
 use crate::store::{Notification, Recipient, Shard, Store, StoreError, SubscriptionId};
 use crate::telemetry::{SpanKind, Tracer};
 
@@ -36,7 +36,7 @@ pub(super) struct Sender {
     store: Arc<dyn Store>,
     client: EgressClient,
     lookup: Lookup,
-    reverification: Reverification,
+    reverifier: AttemptReverifier,
     recipients: PreparedRecipients,
     bodies: SubscriberBodies,
     headers: SharedHeaders,
@@ -65,10 +65,9 @@ impl Sender {
         confirmations: Confirmations,
         large: LargeBodies,
     ) -> Self {
-        let reverification = Reverification {
+        let reverifier = AttemptReverifier {
             store: Arc::clone(&store),
-            client: client.clone(),
-            method,
+            reverifier: Reverifier::new(client.clone(), method),
             meters: meters.clone(),
             confirmations,
         };
@@ -76,7 +75,7 @@ impl Sender {
             lookup: Lookup::new(Arc::clone(&store)),
             store,
             client,
-            reverification,
+            reverifier,
             recipients: PreparedRecipients::new(method),
             bodies: SubscriberBodies::new(entry_diff),
             headers: SharedHeaders::new(),
@@ -169,10 +168,10 @@ impl Sender {
                 answered(Outcome::of_status(answer.status, retry_after(&answer.headers)))
             }
             // For want of something on this side.
-            Err(EgressError::Exhausted) => Finished::Postponed,
-            Err(EgressError::Unconfirmed(HeldBack::Trickle(wait))) => Finished::RateLimited(*wait),
-            Err(EgressError::Unconfirmed(HeldBack::Question)) => Finished::Reverifying,
-            Err(EgressError::Cut(_)) => answered(Outcome::cut()),
+            Err(EgressError::NoFileDescriptors) => Finished::Postponed,
+            Err(EgressError::Unconfirmed(Withheld::RateLimit(wait))) => Finished::RateLimited(*wait),
+            Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)) => Finished::Reverifying,
+            Err(EgressError::Interrupted(_)) => answered(Outcome::cut()),
             Err(_) => answered(Outcome::unreachable()),
         };
         self.meters.attempted(&answer, begun.elapsed(), notification, number);
@@ -195,25 +194,25 @@ impl Sender {
         reached: &mut Option<IpAddr>,
     ) -> Result<Option<(Instant, Result<egress::Answer, EgressError>)>, InvalidCallback> {
         let Attempt { keep, number, .. } = *attempt;
-        let mut way = Way::Asking(recipient.id.0);
+        let mut route = Route::Reverify(recipient.id.0);
         for _ in 0..=REVERIFICATIONS {
             let prepared = self.recipients.of(recipient, keep)?;
             let request = self.headers.request(content.clone(), prepared.key.as_ref(), number)?;
             let begun = Instant::now();
-            let sent = self.client.send_to(&prepared.target, request, ANSWER_READ, way, reached).await;
-            let question = match sent {
-                Err(EgressError::Unasked(question)) => question,
+            let sent = self.client.send_to(&prepared.target, request, ANSWER_READ, route, reached).await;
+            let reverification = match sent {
+                Err(EgressError::ReverifyFirst(reverification)) => reverification,
                 answer => return Ok(Some((begun, answer))),
             };
             // Seldom: boxed, it takes no memory in every delivery under way.
-            match Box::pin(self.reverification.verify(shard, attempt, question)).await {
-                Reverified::Confirmed(address) => way = Way::To(address),
-                Reverified::NotConfirmed => {}
-                Reverified::NotAsked => break,
-                Reverified::SubscriptionEnded => return Ok(None),
+            match Box::pin(self.reverifier.verify(shard, attempt, reverification)).await {
+                Some(Reverified::Confirmed(address)) => route = Route::Pinned(address),
+                Some(Reverified::Refused | Reverified::Unreachable) => {}
+                Some(Reverified::NotSent) => break,
+                None => return Ok(None),
             }
         }
-        Ok(Some((Instant::now(), Err(EgressError::Unconfirmed(HeldBack::Question)))))
+        Ok(Some((Instant::now(), Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)))))
     }
 }
 

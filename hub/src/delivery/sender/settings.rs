@@ -6,7 +6,7 @@ use resync_core::websub::SignatureMethod;
 
 use crate::config::Prefixes;
 use crate::delivery::scheduler::{BreakerPolicy, RetryPolicy};
-use crate::egress::Confirmed;
+use crate::egress::ConfirmedAddresses;
 use crate::telemetry::Tracer;
 
 /// How deliveries are made.
@@ -27,7 +27,7 @@ pub struct Settings {
     /// Connections that stand at once, over all workers, where not more than these are in use.
     pub max_connections: usize,
     /// At which addresses callbacks confirmed, and what may be sent to others.
-    pub confirmed: Confirmed,
+    pub confirmed: ConfirmedAddresses,
     /// The method of signatures.
     pub signature: SignatureMethod,
     /// Topics whose feeds are sent without entries that the subscriber has got already.

@@ -43,7 +43,7 @@ impl WorkerThread {
             let Settings { connect_timeout, timeout, per_host, signature, entry_diff, confirmed, .. } =
                 self.settings;
             let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
-                .heeding(&self.guard, per_host, confirmed.clone())
+                .limiting_unconfirmed(confirmed.clone())
                 .with_connections(self.max_connections);
             // At most one for each request under way.
             let (confirming, confirmations) = mpsc::unbounded_channel();

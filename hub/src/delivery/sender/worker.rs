@@ -19,7 +19,7 @@ use super::operator::WorkerMessage;
 use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
 use crate::delivery::scheduler::{HostId, Lane, Limiter, Now};
-use crate::egress::Confirmed;
+use crate::egress::ConfirmedAddresses;
 use crate::store::{Shard, Slot, Store, StoreEvent, SubscriptionId};
 
 /// How often leases that are over are looked for, and losses are logged.
@@ -41,7 +41,7 @@ pub(crate) struct Inputs {
 
 pub(super) struct Worker {
     sender: Rc<Sender>,
-    confirmed: Confirmed,
+    confirmed: ConfirmedAddresses,
     counters: Arc<Counters>,
     limiter: Limiter,
     loop_timer: LoopTimer,
@@ -60,7 +60,7 @@ impl Worker {
     pub(super) fn new(
         store: Arc<dyn Store>,
         sender: Sender,
-        confirmed: Confirmed,
+        confirmed: ConfirmedAddresses,
         counters: Arc<Counters>,
         max_in_flight: usize,
         owned: Vec<Owned>,
@@ -164,7 +164,7 @@ impl Worker {
     /// What was confirmed is known to all once the worker of its shard has noted it.
     fn note(&self, shard: Shard, Slot { origin, address, lease_end, .. }: &Slot) {
         if self.owned.iter().any(|owned| owned.shard == shard) {
-            self.confirmed.note(origin, *address, *lease_end);
+            self.confirmed.remember(origin, *address, *lease_end);
         }
     }
 

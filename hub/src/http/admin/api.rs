@@ -1,4 +1,4 @@
-//! The admin API `/api/v1`. Routes and their description come from the same place: none is without the other.
+//! The admin API `/api/v1`. Each route is declared together with its description.
 
 #![allow(clippy::unused_async, reason = "handlers are async, whether they wait or not")]
 
@@ -37,7 +37,7 @@ use crate::admin::{
     PageRequest, Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail,
     Target, ToAdd, ToDeny, Topic, TopicDetail,
 };
-use crate::topics::Reserved;
+use crate::topics::Reservation;
 
 /// No order is larger: it may name two hundred thousand subscriptions.
 const BODY_LIMIT: usize = 2 * 1024 * 1024;
@@ -46,7 +46,7 @@ const BODY_LIMIT: usize = 2 * 1024 * 1024;
 #[openapi(
     info(
         title = "Admin API of resync-hub",
-        description = "What an operator may see of a hub and do about it. Every request needs the operator's token. Lists come in pages: \
+        description = "What an operator can see and do. Every request needs the operator's token. Lists come in pages: \
                        send `next` of one as `after` for the next. Errors are problem documents (RFC 9457)."
     ),
     servers((url = "/api/v1")),
@@ -122,15 +122,15 @@ fn described() -> OpenApiRouter<AdminState> {
         .routes(routes!(export_callback))
 }
 
-/// The routes, none of which answers anybody without the token.
+/// The routes; all need the token.
 pub(super) fn routes(state: &AdminState) -> Router<AdminState> {
     let (router, _) = described().split_for_parts();
     router
         .fallback(|| async {
-            Problem::new(StatusCode::NOT_FOUND, "nothing here: /api/v1/openapi.json lists all")
+            Problem::new(StatusCode::NOT_FOUND, "no such path: /api/v1/openapi.json lists all")
         })
         .method_not_allowed_fallback(|| async {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "another method: /api/v1/openapi.json lists all")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method: /api/v1/openapi.json lists all")
         })
         .layer(from_fn_with_state(state.clone(), require_token))
 }
@@ -181,10 +181,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// A body that came in time, and its room in memory.
+/// A body that came in time, with its reserved memory.
 struct Sent {
     body: Bytes,
-    _room: Reserved,
+    _room: Reservation,
 }
 
 impl FromRequest<AdminState> for Sent {
@@ -193,7 +193,7 @@ impl FromRequest<AdminState> for Sent {
     async fn from_request(request: Request, state: &AdminState) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         match body::read(&head.headers, body, BODY_LIMIT, state.pace, &state.bodies).await {
-            Ok((body, room)) => Ok(Self { body, _room: room }),
+            Ok((body, reservation)) => Ok(Self { body, _room: reservation }),
             Err(unread) => Err(Problem::new(unread.status(), unread)),
         }
     }
@@ -307,7 +307,7 @@ async fn gaps(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) 
     Ok(Json(state.service.gaps(&page).await?))
 }
 
-/// Hosts in trouble that are left alone for a while
+/// Hosts with an open circuit breaker
 #[utoipa::path(get, path = "/deliveries/hosts", tag = "deliveries", responses(
     (status = 200, description = "All of them", body = Vec<Host>), (status = "default", description = "A problem", body = Problem)))]
 async fn hosts(State(state): State<AdminState>) -> Answer<Vec<Host>> {
@@ -351,7 +351,7 @@ async fn pause(State(state): State<AdminState>, Asked(target): Asked<Target>) ->
 
 /// Let deliveries of a topic go on
 #[utoipa::path(post, path = "/deliveries/resume", tag = "deliveries", params(Target), responses(
-    (status = 200, description = "It goes on"), (status = "default", description = "A problem", body = Problem)))]
+    (status = 200, description = "It is resumed"), (status = "default", description = "A problem", body = Problem)))]
 async fn resume(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<()> {
     Ok(Json(state.service.resume(By::Api, &target).await?))
 }
@@ -371,9 +371,9 @@ async fn add_token(State(state): State<AdminState>, sent: Sent) -> Answer<NewPub
     Ok(Json(state.service.add_token(By::Api, understood(&sent.body, example)?).await?))
 }
 
-/// Make a token worthless, at once
+/// Revoke a token at once
 #[utoipa::path(delete, path = "/tokens/{name}", tag = "tokens", params(("name" = String, Path, description = "Its name")), responses(
-    (status = 200, description = "It is worthless"), (status = "default", description = "A problem", body = Problem)))]
+    (status = 200, description = "It is revoked"), (status = "default", description = "A problem", body = Problem)))]
 async fn revoke_token(State(state): State<AdminState>, Path(name): Path<String>) -> Answer<()> {
     Ok(Json(state.service.revoke_token(By::Api, &name).await?))
 }
@@ -394,7 +394,7 @@ async fn rotate_secrets(State(state): State<AdminState>) -> Answer<Rotated> {
 
 /// A backup of the hub as of one moment, to be restored with `resync-hub restore`
 #[utoipa::path(post, path = "/backup", tag = "hub", responses(
-    (status = 200, description = "The backup, which is whole only if its end is there", body = Vec<u8>, content_type = "application/octet-stream"),
+    (status = 200, description = "The backup; it is complete only if its end is there", body = Vec<u8>, content_type = "application/octet-stream"),
     (status = "default", description = "A problem", body = Problem)))]
 async fn backup(
     State(state): State<AdminState>,
@@ -417,23 +417,23 @@ async fn backup(
         .into_response())
 }
 
-/// Whether nothing new is taken, and what is still owed
+/// Whether the hub is drained, and what is left to do
 #[utoipa::path(get, path = "/drain", tag = "hub", responses(
     (status = 200, description = "Both", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn draining(State(state): State<AdminState>) -> Answer<Draining> {
     Ok(Json(state.service.draining().await?))
 }
 
-/// Take nothing new until that is ended, and go on delivering
+/// Drain the hub: accept nothing new, and go on delivering
 #[utoipa::path(post, path = "/drain", tag = "hub", responses(
     (status = 200, description = "It is drained", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn drain(State(state): State<AdminState>) -> Answer<Draining> {
     Ok(Json(state.service.drain(By::Api, true).await?))
 }
 
-/// Take everything again
+/// End the drain: accept everything again
 #[utoipa::path(delete, path = "/drain", tag = "hub", responses(
-    (status = 200, description = "It takes everything", body = Draining), (status = "default", description = "A problem", body = Problem)))]
+    (status = 200, description = "It accepts everything", body = Draining), (status = "default", description = "A problem", body = Problem)))]
 async fn end_drain(State(state): State<AdminState>) -> Answer<Draining> {
     Ok(Json(state.service.drain(By::Api, false).await?))
 }

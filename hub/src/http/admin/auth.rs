@@ -1,5 +1,5 @@
-//! Authentication at the operator's listener, for the API and the pages: the operator's token is always accepted, whatever others have
-//! tried from the same address. Wrong tokens are counted by network: beyond a limit they are refused and not logged.
+//! Authentication for the admin API and the pages. The right token is always accepted, whatever others tried from the same address.
+//! Wrong tokens are counted per network: beyond a limit they are refused and not logged.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -7,37 +7,35 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use super::token::AdminToken;
-use crate::buckets::{Buckets, network};
 use crate::config::Rate;
+use crate::rate_limiter::{RateLimiter, network};
 
-/// Wrong tokens of one network that are logged. What keeps guesses out is the token, which has to be long: to look at none for a
-/// while would keep the operator out too, behind the same proxy or on the same machine.
+/// Wrong tokens of one network that are logged. Only the token's length keeps guesses out: refusing all tokens for a while would lock
+/// out the operator too, behind the same proxy or on the same machine.
 const WRONG: Rate = Rate { per_second: 1.0, burst: 60 };
 
 /// Checks the operator's token.
 #[derive(Clone, Debug)]
 pub struct Authentication {
     token: AdminToken,
-    wrong: Buckets,
+    wrong: RateLimiter,
 }
 
 /// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotAdmitted {
     /// That is not the token.
-    #[error("that is not the token of this hub")]
+    #[error("wrong admin token: the hub's is in the file admin-token of its data folder")]
     Wrong,
     /// Nor were too many others that came from there; how long to wait.
-    #[error(
-        "that is not the token of this hub, and too many wrong ones came from this address: wait a moment"
-    )]
+    #[error("wrong admin token, and too many wrong ones came from this address: try again in a minute")]
     TooMany(Duration),
 }
 
 impl Authentication {
     /// Accepts this token.
     pub fn new(token: AdminToken) -> Self {
-        Self { token, wrong: Buckets::new(true, WRONG) }
+        Self { token, wrong: RateLimiter::new(true, WRONG) }
     }
 
     /// Whether this token, shown by a client at this address, is the right one. A wrong one is counted and logged.
@@ -49,7 +47,7 @@ impl Authentication {
             return Ok(());
         }
         self.wrong.admit(network(client), now).map_err(NotAdmitted::TooMany)?;
-        warn!(%client, "a wrong operator's token was shown");
+        warn!(%client, "wrong admin token");
         Err(NotAdmitted::Wrong)
     }
 }

@@ -19,11 +19,11 @@ use http::header::CONTENT_TYPE;
 use tokio::sync::watch;
 
 use super::body::Pace;
+use super::page_headers::page_headers;
 use super::reply::text;
-use super::shield::shield;
 use crate::admin::AdminService;
+use crate::liveness::Liveness;
 use crate::metrics::{self, Metrics};
-use crate::pulse::Pulse;
 use crate::topics::BodyBudget;
 
 pub use auth::Authentication;
@@ -37,17 +37,17 @@ pub struct AdminState {
     pub service: AdminService,
     /// Who may.
     pub auth: Authentication,
-    /// Who has come in by the pages.
+    /// Sessions of the pages.
     pub sessions: Sessions,
-    /// What is counted and measured.
+    /// Metrics.
     pub metrics: Metrics,
     /// How slowly bodies may come in.
     pub pace: Pace,
-    /// What they may take in memory.
+    /// Their memory.
     pub bodies: BodyBudget,
     /// Whether the hub's parts answer.
-    pub pulse: Pulse,
-    /// How long whoever takes a backup may pause.
+    pub liveness: Liveness,
+    /// How long a reader of a backup may pause.
     pub backup_timeout: Duration,
     /// Turns true when the hub stops.
     pub stopped: watch::Receiver<bool>,
@@ -65,18 +65,18 @@ pub fn admin(state: AdminState) -> Router {
         .layer(map_response(guarded))
 }
 
-/// Nothing is loaded but what this listener serves, nothing is sent elsewhere, nobody frames it.
+/// Pages load only from this listener, send nothing elsewhere, and cannot be framed.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 async fn guarded(mut answer: Response) -> Response {
-    shield(&mut answer, POLICY, "same-origin");
+    page_headers(&mut answer, POLICY, "same-origin");
     answer
 }
 
-/// Slow to fail: whoever asks this starts the hub again.
+/// Fails only after a minute: what asks this restarts the hub.
 async fn alive(State(state): State<AdminState>) -> Response {
-    match state.pulse.silent() {
+    match state.liveness.silent() {
         None => text(StatusCode::OK, "alive"),
         Some(part) => {
             text(StatusCode::SERVICE_UNAVAILABLE, format_args!("{part} has not answered for a minute"))

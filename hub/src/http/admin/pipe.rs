@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use bytes::{Bytes, BytesMut};
 use tokio::sync::mpsc;
 
-/// Parts that wait for the client. Whoever writes waits when there are more.
+/// Parts that wait for the client. The writer waits while there are more.
 const AHEAD: usize = 4;
 /// A part of the body.
 const PART: usize = 256 * 1024;
@@ -16,7 +16,7 @@ pub(super) fn pipe() -> (Pipe, mpsc::Receiver<Bytes>) {
     (Pipe { parts, gathered: BytesMut::new() }, receiver)
 }
 
-/// Hands over what is written in parts. What was not flushed is lost.
+/// Passes on what is written in parts. What was not flushed is lost.
 #[derive(Debug)]
 pub(super) struct Pipe {
     parts: mpsc::Sender<Bytes>,
@@ -36,7 +36,7 @@ impl Write for Pipe {
         if self.gathered.is_empty() {
             return Ok(());
         }
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone away");
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the client hung up");
         self.parts.blocking_send(self.gathered.split().freeze()).map_err(gone)
     }
 }

@@ -12,7 +12,7 @@ use crate::admin::Failed;
 
 /// What says that an answer is a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
-/// When to come back after the store refused, in seconds.
+/// `Retry-After` when the store refused, in seconds.
 const STORE_RETRY: u64 = 10;
 
 /// Why a request was not served.
@@ -40,9 +40,9 @@ impl From<Failed> for Problem {
     fn from(failed: Failed) -> Self {
         let status = status(&failed);
         if status.is_server_error() {
-            error!(error = %failed, "request of the operator not served");
+            error!(error = %failed, "admin request failed");
         } else {
-            debug!(status = status.as_u16(), "request of the operator refused");
+            debug!(status = status.as_u16(), "admin request refused");
         }
         Self::new(status, failed)
     }

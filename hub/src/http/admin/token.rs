@@ -1,4 +1,4 @@
-//! The operator's token: whoever presents it may see and do everything.
+//! The admin token, which allows everything.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -21,12 +21,12 @@ impl AdminToken {
         Self(Sha256::digest(text.trim()).into())
     }
 
-    /// Whether this is it. Takes the same time whatever is presented.
+    /// Whether this is it, in constant time.
     pub fn is(&self, presented: &str) -> bool {
         Self::new(presented).0.ct_eq(&self.0).into()
     }
 
-    /// A short name that tells the cookies of several hubs on one machine apart, and nothing about the token.
+    /// A short name for this hub's cookies, so that several hubs on one machine can be used. It shows nothing of the token.
     pub(super) fn name(&self) -> String {
         hex::encode(&Sha256::digest(self.0)[..4])
     }

@@ -1,4 +1,4 @@
-//! What became of the last attempts to deliver to a subscription, as far as something failed.
+//! The section about recent failures of a subscription.
 
 use maud::{Markup, html};
 
@@ -12,11 +12,11 @@ use super::table::{
 pub(in crate::http) struct Attempt<'a> {
     /// When it ended.
     pub(in crate::http) at: &'a str,
-    /// Whether the notification was taken.
+    /// Whether it was delivered.
     pub(in crate::http) delivered: bool,
-    /// What came of it, in words.
+    /// The result, as a text.
     pub(in crate::http) came: &'a str,
-    /// Its number among those for the notification.
+    /// The number of the attempt for this notification.
     pub(in crate::http) number: u16,
     /// The identity of the notification.
     pub(in crate::http) notification: &'a str,
@@ -26,11 +26,11 @@ pub(in crate::http) struct Attempt<'a> {
 pub(in crate::http) fn attempts(identity: &'static str, attempts: &[Attempt<'_>]) -> Markup {
     html! {
         section aria-labelledby="attempts" {
-            h2 id="attempts" { "What failed lately" }
+            h2 id="attempts" { "Recent failures" }
             @if attempts.is_empty() {
-                p.empty { "Nothing failed since the hub was started." }
+                p.empty { "Nothing failed since the hub started." }
             } @else {
-                (table::wide("attempts", &[Text("When"), Text("What came of it"), Number("Attempt"), Text(identity)], &html! {
+                (table::wide("attempts", &[Text("When"), Text("Result"), Number("Attempt"), Text(identity)], &html! {
                     @for one in attempts {
                         tr {
                             td { (moment(one.at)) }

@@ -16,7 +16,7 @@ pub(in crate::http) struct Frame<'f> {
     pub(in crate::http) head: Markup,
     /// Where the name at the top leads.
     pub(in crate::http) home: &'f str,
-    /// What stands beside the name.
+    /// What is beside the name.
     pub(in crate::http) navigation: Markup,
     /// Whether a page may show times.
     pub(in crate::http) has_times: bool,

@@ -1,5 +1,4 @@
-//! The layout and styles of all pages, the operator's and the subscribers'. It is part of the program, so that nothing has to be
-//! installed or fetched.
+//! The layout and styles of all pages. They are part of the program, so that nothing has to be installed or fetched.
 
 pub(super) mod attempts;
 pub(super) mod frame;
@@ -23,7 +22,7 @@ pub(super) async fn icon() -> Response {
     asset("image/svg+xml", ICON)
 }
 
-/// What belongs to a page and is kept by browsers for a while.
+/// A part of pages that browsers cache for a while.
 pub(super) fn asset(kind: &'static str, content: &'static str) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
@@ -42,7 +41,7 @@ fn mark() -> Markup {
     }
 }
 
-/// A moment as people read it, with the exact one behind it.
+/// A time as people read it, with the exact one as a tooltip.
 pub(super) fn moment(exact: &str) -> Markup {
     let short = exact.get(..19).map_or_else(|| exact.to_owned(), |short| short.replacen('T', " ", 1));
     html! { time datetime=(exact) { (short) } }

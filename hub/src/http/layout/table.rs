@@ -1,4 +1,4 @@
-//! Tables: what is wider than the window scrolls by itself, also by keyboard.
+//! Tables. One that is wider than the window scrolls, also by keyboard.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use maud::{Markup, html};
 pub(in crate::http) enum Head {
     /// Of words.
     Text(&'static str),
-    /// Of numbers, which stand below each other by their last digit.
+    /// Of numbers, aligned to the right.
     Number(&'static str),
 }
 

@@ -1,8 +1,8 @@
-//! A page for one subscription, for whoever is subscribed: why does nothing arrive?
+//! A page for one subscriber: why does nothing arrive?
 //!
-//! It is opened by its address, which nobody can guess, or by the secret of the subscription. Either is exchanged for a visit: a cookie for
-//! a while, so that what opens the page for ever does not stay in the bar of the browser. The hub contacts nobody
-//! for it, so that nobody can be made a victim by asking. Its scripts are none, and what strangers chose is text.
+//! It opens by its unguessable address, or by the subscription's secret. Either is exchanged for a cookie (a visit), so that what opens
+//! the page for ever does not stay in the browser's address bar. The hub contacts nobody for it. It has no scripts, and what strangers
+//! chose is text.
 
 mod page;
 
@@ -28,46 +28,46 @@ use super::cookies::cookie;
 use super::endpoint::EndpointState;
 use super::layout;
 use super::limits::Limits;
-use super::shield::shield;
-use super::turns::{NoTurn, Turns};
+use super::page_headers::page_headers;
+use super::search_queue::{NotGranted, SearchQueue};
 use crate::admin::{AdminService, Failed, PageId};
-use crate::buckets::{SharedBuckets, network};
 use crate::config::Rate;
+use crate::rate_limiter::{SharedRateLimiter, network};
 
-/// The most that the form takes: two URLs and a secret.
+/// The longest form: two URLs and a secret.
 const FORM_LIMIT: usize = 16 * 1024;
-const TOO_MANY: &str = "Too many requests come from this address.";
+const TOO_MANY: &str = "Too many requests came from this address.";
 /// The cookie of a visit.
 const VISIT: &str = "resync-page";
-/// How often one client may try a secret for one callback; all clients together five times as often.
+/// The rate at which one client may try secrets for one callback; all clients together five times as often.
 const TRIES: Rate = Rate { per_second: 0.1, burst: 10 };
-/// When to come back while the store does not take part, in seconds.
+/// `Retry-After` while the store does not work, in seconds.
 const STORE_RETRY: u64 = 10;
-/// How long somebody waits for a turn, and when to come back after that.
+/// How long a request waits for its turn, and `Retry-After`.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 const TURN_RETRY: u64 = 5;
 
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
-/// Nothing is loaded but what this hub serves, nothing is sent elsewhere, nobody frames it.
+/// Pages load only from this hub, send nothing elsewhere, and cannot be framed.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// What the pages are made of.
+/// The state of the pages.
 #[derive(Clone, Debug)]
 pub struct SelfService {
     service: AdminService,
     limits: Limits,
     proxies: TrustedProxies,
     bodies: Bodies,
-    /// The path below which the world reaches this hub.
+    /// The path below which this hub is reached.
     base: Arc<str>,
-    /// What is typed here can be overheard, and cookies too.
+    /// The pages are reached without TLS.
     overheard: bool,
-    tries: SharedBuckets,
-    turns: Turns,
+    tries: SharedRateLimiter,
+    searches: SearchQueue,
 }
 
 impl SelfService {
-    /// With the limits of the endpoint, below its URL. Secrets are not tried at will, whether or not other limits are on.
+    /// Pages with the endpoint's limits, below its URL. Trying secrets is always limited, also with `limits.enabled = false`.
     pub fn new(service: AdminService, endpoint: &EndpointState) -> Self {
         let hub_url = &endpoint.hub_url;
         let base = Url::parse(hub_url).map_or_else(|_| "/websub/".to_owned(), |url| url.path().to_owned());
@@ -78,8 +78,8 @@ impl SelfService {
             bodies: endpoint.publish.bodies.clone(),
             base: base.into(),
             overheard: hub_url.starts_with("http:"),
-            tries: SharedBuckets::new(true, TRIES),
-            turns: Turns::new(),
+            tries: SharedRateLimiter::new(true, TRIES),
+            searches: SearchQueue::new(),
         }
     }
 }
@@ -96,8 +96,8 @@ pub(super) fn routes(state: SelfService) -> Router {
 }
 
 async fn guarded(mut answer: Response) -> Response {
-    // The address of a page opens it: it goes to nobody, and is kept by nobody.
-    shield(&mut answer, POLICY, "no-referrer");
+    // The address of a page opens it: it must not be in a referrer or a cache.
+    page_headers(&mut answer, POLICY, "no-referrer");
     answer.headers_mut().insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
     answer
 }
@@ -112,7 +112,8 @@ struct Ticket {
     ticket: String,
 }
 
-/// `GET /websub/subscriptions/ID?ticket=…`, and without the ticket for a visitor. For others a subscription does not even exist.
+/// `GET /websub/subscriptions/ID?ticket=…`, or without the ticket during a visit. For others the answer does not show whether the
+/// subscription exists.
 async fn show(
     State(state): State<SelfService>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -121,7 +122,7 @@ async fn show(
     headers: HeaderMap,
 ) -> Response {
     let id = id.parse::<PageId>();
-    // Whoever has to wait must not do so with the ticket in the bar of the browser.
+    // Nobody should wait with the ticket in the browser's address bar.
     if let Ok(id) = id
         && !ticket.is_empty()
         && state.service.admits(&ticket, id)
@@ -165,7 +166,7 @@ async fn open(
     };
     let pair = (topic.key(), callback.key());
     if let Err(wait) = state.tries.admit(Some(network(client)), pair, Instant::now()) {
-        let why = "This callback was tried too often with a secret.";
+        let why = "Too many secrets were tried for this callback.";
         return state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why);
     }
     match state.service.page_by_secret(&topic, &callback, field("secret")).await {
@@ -179,7 +180,7 @@ impl SelfService {
     /// Begins a visit.
     fn let_in(&self, id: PageId) -> Response {
         let to = format!("{}subscriptions/{id}", self.base);
-        // Links from elsewhere lead here, so that a stricter cookie would not be sent after the redirection.
+        // Links on other sites lead here, and a stricter cookie would not be sent after the redirect.
         let secure = if self.overheard { "" } else { "; Secure" };
         let (visit, lasting) = self.service.begin_visit(id);
         let cookie = format!(
@@ -195,12 +196,12 @@ impl SelfService {
 
     async fn view(&self, id: PageId, client: IpAddr) -> Response {
         let service = self.service.clone();
-        match self.turns.during(client, TURN_TIMEOUT, async move { service.own_view(id).await }).await {
+        match self.searches.during(client, TURN_TIMEOUT, async move { service.own_view(id).await }).await {
             Ok(Ok(Some(view))) => page::view(&self.base, &view),
             Ok(Ok(None)) => page::over(&self.base),
             Ok(Err(error)) => self.unavailable(&error),
-            Err(NoTurn::Crowded | NoTurn::Late) => {
-                let why = "Too many look at their pages now.";
+            Err(NotGranted::TooMany | NotGranted::TimedOut) => {
+                let why = "Too many pages are being read now.";
                 self.later(StatusCode::SERVICE_UNAVAILABLE, TURN_RETRY, why)
             }
         }

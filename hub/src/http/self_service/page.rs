@@ -1,4 +1,4 @@
-//! What the pages for subscribers look like: as the operator's do, and without what only the operator may do.
+//! The HTML of the pages for subscribers.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::http::layout::frame::Frame;
 use crate::http::layout::table::{self, Head::Text};
 use crate::http::layout::{card, moment};
 
-// The version is in their names, so that no browser shows the pages of a new hub with styles of the old one.
+// The version is in their names, so that browsers do not use the styles of an old hub.
 pub(super) const STYLE: &str = concat!("assets/style-", env!("CARGO_PKG_VERSION"), ".css");
 pub(super) const ICON: &str = concat!("assets/icon-", env!("CARGO_PKG_VERSION"), ".svg");
 
-/// Whatever it is that is wrong: the answer must not tell who is subscribed.
-pub(super) const NO_MATCH: &str = "No subscription in force has this topic, this callback and this secret. One without a secret, or one that is over, cannot be opened here: subscribe again, or ask the operator of the hub.";
+/// The same text for every mistake: the answer must not show who is subscribed.
+pub(super) const NO_MATCH: &str = "No subscription in force has this topic, callback and secret. A subscription without a secret, or one that has ended, cannot be opened here: subscribe again, or ask the hub's operator.";
 pub(super) const NO_URLS: &str =
     "Topic and callback are http or https URLs, written as in the request to subscribe.";
 
-/// The form for those who know the secret of their subscription.
+/// The form for the subscription's secret.
 pub(super) fn login(status: StatusCode, base: &str, overheard: bool, why: Option<&str>) -> Response {
     let content = html! {
         div.door {
             h1 { "Why does nothing arrive?" }
             @if let Some(why) = why { p.notice.bad role="alert" { (why) } }
-            p { "This hub shows a subscriber how its subscription stands." }
+            p { "This hub shows subscribers the state of their subscriptions." }
             form method="post" action={ (base) "subscriptions" } {
                 label for="topic" { "Topic" }
                 input id="topic" name="topic" type="url" placeholder="https://…" required;
@@ -35,8 +35,8 @@ pub(super) fn login(status: StatusCode, base: &str, overheard: bool, why: Option
                 input id="callback" name="callback" type="url" placeholder="https://…" required;
                 label for="secret" { "Secret of the subscription" }
                 input id="secret" name="secret" type="password" autocomplete="off" required;
-                @if overheard { p.hint { "This hub is reached by plain http, where the secret can be overheard." } }
-                p.hint { "What was sent as hub.topic, hub.callback and hub.secret. Without a secret, ask the operator of the hub for the address of the page." }
+                @if overheard { p.hint { "This hub is reached by plain http: others may read the secret on its way." } }
+                p.hint { "Enter what was sent as hub.topic, hub.callback and hub.secret. Without a secret, ask the hub's operator for the address of the page." }
                 button { "Show" }
             }
         }
@@ -44,22 +44,22 @@ pub(super) fn login(status: StatusCode, base: &str, overheard: bool, why: Option
     send(status, base, "Why does nothing arrive?", &content)
 }
 
-/// For any address that is not the right one, and for visits that are over.
+/// For wrong addresses, and for visits that are over.
 pub(super) fn unknown(base: &str) -> Response {
     let content = html! {
         h1 { "Not found" }
-        p.notice.bad role="alert" { strong { "There is no such page, or it is not open." } }
+        p.notice.bad role="alert" { strong { "There is no such page, or you may not see it." } }
         h2 { "What to do" }
         ul {
-            li { "Open the whole address as it was given to you. A visit lasts an hour, and the browser has to take a cookie for it." }
-            li { "If it opens nothing any more, it was replaced: ask the operator of the hub for the new one." }
-            li { "Or " a href={ (base) "subscriptions" } { "open the page by the secret of the subscription" } "." }
+            li { "Open the complete address that you were given. A visit lasts an hour and needs a cookie." }
+            li { "If it no longer works, it was replaced: ask the hub's operator for the new one." }
+            li { "Or " a href={ (base) "subscriptions" } { "open the page with the subscription's secret" } "." }
         }
     };
     send(StatusCode::NOT_FOUND, base, "Not found", &content)
 }
 
-/// For whoever has to wait.
+/// For requests that have to wait.
 pub(super) fn later(status: StatusCode, base: &str, seconds: u64, why: &str) -> Response {
     let title = if status == StatusCode::TOO_MANY_REQUESTS { "Too many requests" } else { "Not now" };
     let content = html! {
@@ -70,19 +70,19 @@ pub(super) fn later(status: StatusCode, base: &str, seconds: u64, why: &str) -> 
     send(status, base, title, &content)
 }
 
-/// For a subscription that was, and is no more.
+/// For a subscription that has ended.
 pub(super) fn over(base: &str) -> Response {
     let content = html! {
-        h1 { "This subscription is over" }
+        h1 { "This subscription has ended" }
         p.notice.bad { strong { "Nothing is delivered any more." } }
-        p { "Its lease has ended without a renewal, it was unsubscribed, the hub denied it (the callback was told by hub.mode=denied), or the callback answered 410 twice." }
+        p { "Its lease ended without a renewal, it was unsubscribed, the hub denied it (the callback was notified with hub.mode=denied), or the callback answered 410 twice." }
         h2 { "What to do" }
-        p { "Subscribe again, and renew before each lease ends. The new subscription has a page of its own. What was published meanwhile comes from the Source, or from the hub's log." }
+        p { "Subscribe again, and renew before each lease ends. The new subscription has a page of its own. Get what was published meanwhile from the Source, or from the hub's log." }
     };
-    send(StatusCode::OK, base, "This subscription is over", &content)
+    send(StatusCode::OK, base, "This subscription has ended", &content)
 }
 
-/// How a subscription stands.
+/// The state of a subscription.
 pub(super) fn view(base: &str, view: &OwnView) -> Response {
     let detail = &view.detail;
     let subscription = &detail.subscription;
@@ -105,7 +105,7 @@ pub(super) fn view(base: &str, view: &OwnView) -> Response {
         }
         (attempts("webhook-id", &view.attempts.iter().map(attempt).collect::<Vec<_>>()))
         (missed(view))
-        @if detail.missed_unknown { p.hint { "So much was given up or lost at this hub that not all of it was looked through: more may have been missed." } }
+        @if detail.search_incomplete { p.hint { "This hub gave up or lost too much to search all of it: more may have been missed." } }
     };
     send(StatusCode::OK, base, "Your subscription", &content)
 }
@@ -154,7 +154,7 @@ fn missed(view: &OwnView) -> Markup {
                         tr { th scope="row" { code { (one.notification) } } td { (moment(&one.at)) } td { (why(one)) } }
                     }
                     @for gap in lost {
-                        tr { th scope="row" { code { (gap.first) } " to " (gap.last) } td { (moment(&gap.at)) } td { "gone from the log before it was delivered" } }
+                        tr { th scope="row" { code { (gap.first) } " to " (gap.last) } td { (moment(&gap.at)) } td { "removed from the log before it was delivered" } }
                     }
                 }))
             }

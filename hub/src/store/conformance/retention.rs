@@ -10,8 +10,8 @@ use super::{
     within,
 };
 use crate::store::{
-    Checkpoint, FailureClass, Leap, NewNotification, Offset, Shard, Shares, Skip, Store, StoreEvent, TopicId,
-    Trimmed, Uptime, Watermark,
+    Checkpoint, ClockJump, FailureClass, NewNotification, Offset, Shard, Shares, Skip, Store, StoreEvent,
+    TopicId, Trimmed, Uptime, Watermark,
 };
 
 on_every_engine!(
@@ -319,14 +319,16 @@ async fn idempotency_keys_outlive_their_notifications(place: Place) {
 async fn when_the_hub_was_up_is_found_again_after_reopening(place: Place) {
     let store = place.open();
     assert_eq!(store.uptime().await.unwrap(), None);
-    let leap = Leap { length: Duration::from_secs(90), up_since: Duration::from_secs(7) };
-    for uptime in [Uptime { seen: at(5), leaps: Vec::new() }, Uptime { seen: at(6), leaps: vec![leap, leap] }]
-    {
+    let leap = ClockJump { length: Duration::from_secs(90), up_since: Duration::from_secs(7) };
+    for uptime in [
+        Uptime { seen: at(5), clock_jumps: Vec::new() },
+        Uptime { seen: at(6), clock_jumps: vec![leap, leap] },
+    ] {
         store.put_uptime(uptime.clone()).await.unwrap();
         assert_eq!(store.uptime().await.unwrap(), Some(uptime));
     }
     let store = place.reopen(store);
-    assert_eq!(store.uptime().await.unwrap(), Some(Uptime { seen: at(6), leaps: vec![leap, leap] }));
+    assert_eq!(store.uptime().await.unwrap(), Some(Uptime { seen: at(6), clock_jumps: vec![leap, leap] }));
     drop(store);
     assert_eq!(place.faults(), []);
 }

@@ -12,7 +12,7 @@ use lru::LruCache;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::store::{Keep, Notification, Offset, Recipient, Shard, StoreError, SubscriptionId, TopicId};
-use crate::weighed::Weighed;
+use crate::weighted_cache::WeightedCache;
 
 /// Bytes of notifications that are kept although nobody has them.
 const NOTIFICATION_BYTES: usize = 16 * 1024 * 1024;
@@ -153,7 +153,7 @@ pub(super) struct Recipients {
 
 struct OfShard {
     /// Those that are asked for again and again.
-    ready: Weighed<Key, Arc<Recipient>>,
+    ready: WeightedCache<Key, Arc<Recipient>>,
     ahead: Ahead,
     changes: u64,
 }
@@ -196,7 +196,7 @@ pub(super) struct Reading {
 impl Recipients {
     pub(super) fn new(shards: u16) -> Self {
         let each = RECIPIENT_BYTES / usize::from(shards.max(1));
-        let shard = || OfShard { ready: Weighed::new(each), ahead: Ahead::default(), changes: 0 };
+        let shard = || OfShard { ready: WeightedCache::new(each), ahead: Ahead::default(), changes: 0 };
         Self { shards: (0..shards).map(|_| Mutex::new(shard())).collect() }
     }
 

@@ -286,12 +286,12 @@ pub struct Uptime {
     /// When the hub was certainly up the last time.
     pub seen: DateTime,
     /// What the clock leapt over while there were notifications of before.
-    pub leaps: Vec<Leap>,
+    pub clock_jumps: Vec<ClockJump>,
 }
 
 /// Time that passed by the wall clock only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leap {
+pub struct ClockJump {
     /// How much.
     pub length: Duration,
     /// How long the hub has been up since.

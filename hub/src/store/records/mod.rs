@@ -14,8 +14,8 @@ pub use self::delivery::{
 };
 pub(super) use self::log::weigh;
 pub use self::log::{
-    Appended, Chain, ChainBreak, Interval, Leap, NewNotification, Notification, NotificationLinks, Payer,
-    Ping, PingId, Shares, Standing, Topic, Trimmed, Uptime, Usage, Validators,
+    Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
+    Payer, Ping, PingId, Shares, Standing, Topic, Trimmed, Uptime, Usage, Validators,
 };
 pub use self::subscriptions::{
     Account, Accounted, Activation, Ahead, Denial, DenialId, Ended, Founded, Intent, Keep, NewDenial,

@@ -57,7 +57,7 @@ async fn is_owed_nothing(hub: &HubProcess, destination: &Receiver) {
     let all = destination.until_delivered(before + NOTIFICATIONS).await;
     let numbers = all[before..].iter().map(|seen| seen.text().split(' ').next().unwrap().to_owned());
     assert_eq!(numbers.collect::<Vec<_>>(), ["0", "1", "2", "3", "4", "5"]);
-    assert_eq!(metric(hub, "websub_gap_total").await, 0);
+    assert_eq!(metric(hub, "websub_lost_to_retention_total").await, 0);
 }
 
 /// Who reads the blog's feed comes back and gets its news.
@@ -66,7 +66,7 @@ async fn loses_nothing(hub: &HubProcess, blog: &Receiver, reader: &Receiver) {
     let before = reader.deliveries().len();
     hub.admin_post(&format!("/api/v1/deliveries/retry?topic={}", blog.url("/feed")), "").await;
     assert!(reader.until_delivered(before + 1).await[before].text().starts_with("news "));
-    assert_eq!(metric(hub, "websub_gap_total").await, 0);
+    assert_eq!(metric(hub, "websub_lost_to_retention_total").await, 0);
 }
 
 /// Strangers' topics of so many bytes each, every one on a network of its own, and one that takes what they say.
@@ -95,7 +95,7 @@ async fn ping(hub: &HubProcess, client: u8, topic: &str) {
 
 /// What strangers have of the log.
 async fn of_strangers(hub: &HubProcess) -> u64 {
-    metric(hub, "websub_log_share_bytes{share=\"strangers\"}").await
+    metric(hub, "websub_log_share_bytes{share=\"others\"}").await
 }
 
 #[tokio::test]
@@ -265,7 +265,8 @@ async fn a_subscriber_whose_strangers_topic_had_to_make_room_is_told_of_the_gap(
         reader.until(path, |seen| seen.iter().any(|seen| seen.method == "POST" && seen.path() == path)).await;
     }
     hub.admin_post(&format!("/api/v1/deliveries/retry?topic={}", greedy.url("/late")), "").await;
-    eventually("the gap is counted", || async { metric(&hub, "websub_gap_total").await == 1 }).await;
+    eventually("the gap is counted", || async { metric(&hub, "websub_lost_to_retention_total").await == 1 })
+        .await;
     eventually("the gap is listed", || async {
         let gaps = hub.admin("/api/v1/deliveries/gaps").await.text();
         gaps.contains(".1\",\"last\":1,")

@@ -504,7 +504,7 @@ impl World {
             laggards: self.durable.laggards.values().copied().collect(),
             paused: self.durable.paused.iter().copied().collect(),
         };
-        let uptime = Uptime { seen: self.durable.seen.unwrap_or(self.now.wall), leaps: Vec::new() };
+        let uptime = Uptime { seen: self.durable.seen.unwrap_or(self.now.wall), clock_jumps: Vec::new() };
         let clock = Clock::new(self.now, doubt_at_start(&uptime, self.now));
         let limits = Limits { steps: self.steps, ..limits() };
         self.scheduler = Scheduler::new(Shard(0), limits, state, clock, self.now);

@@ -24,11 +24,11 @@ pub(super) async fn list(
 fn all(page: &Page<Entry>) -> Markup {
     html! {
         h1 { "Audit log" }
-        p { "What operators did, newest first. It is on the disk before it is done." }
+        p { "What operators did, newest first. Each command is recorded before it is carried out." }
         @if page.items.is_empty() {
             p.empty { "Nothing yet." }
         } @else {
-            (table::wide("acts", &[Text("When"), Text("By"), Text("What"), Text("About"), Text("What came of it")], &html! {
+            (table::wide("acts", &[Text("When"), Text("By"), Text("What"), Text("About"), Text("Result")], &html! {
                 @for one in &page.items {
                     tr {
                         td { (moment(&one.at)) }

@@ -10,11 +10,7 @@ use crate::admin::{AdminService, By, Failed, Target, ToDeny};
 
 pub(super) async fn command(State(state): State<AdminState>, form: Form) -> Response {
     let Some(act) = form.field("act") else {
-        return layout::error(
-            StatusCode::BAD_REQUEST,
-            Some(&form.session),
-            "This form does not say what to do.",
-        );
+        return layout::error(StatusCode::BAD_REQUEST, Some(&form.session), "This form names no command.");
     };
     match done(&state.service, act, &form).await {
         Ok(of) => {
@@ -51,7 +47,7 @@ async fn done(service: &AdminService, act: &str, form: &Form) -> Result<usize, F
             service.replace_address(by, id).await.map(|_| 0)
         }
         "token revoke" => service.revoke_token(by, form.field("name").unwrap_or_default()).await.map(|()| 0),
-        _ => Err(Failed::Asked("This form does not say what to do.".to_owned())),
+        _ => Err(Failed::Asked("This form names no command.".to_owned())),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is late, what was given up, and which hosts are left alone.
+//! Laggards, skips, and hosts with an open circuit breaker.
 
 use std::time::Duration;
 
@@ -50,14 +50,14 @@ fn hosts(session: &Session, hosts: &[Host]) -> Markup {
         section aria-labelledby="hosts" {
             h2 id="hosts" { "Hosts in trouble" }
             @if hosts.is_empty() {
-                p.empty { "No host is left alone." }
+                p.empty { "No circuit breaker is open." }
             } @else {
                 (table::wide("hosts in trouble", &[Text("Host"), Number("Waiting"), Number("Asked again in"), Text("What to do")], &html! {
                     @for host in hosts {
                         tr {
                             th scope="row" { span.url { (host.origin) } }
                             td.number { (host.subscriptions_waiting) }
-                            td.number { (Lasting(Duration::from_secs(host.left_alone_for))) }
+                            td.number { (Lasting(Duration::from_secs(host.breaker_open_for))) }
                             td {
                                 form method="post" action="/act" {
                                     (word(session))
@@ -105,7 +105,7 @@ fn given_up(page: &Page<Skipped>) -> Markup {
         section aria-labelledby="skips" {
             h2 id="skips" { "Given up" }
             @if page.items.is_empty() {
-                p.empty { "No notification was given up for anybody." }
+                p.empty { "No notification was given up." }
             } @else {
                 (table::wide("notifications given up", &[Text("Notification"), Number("Subscription"), Text("When"), Text("Why")], &html! {
                     @for one in &page.items {
@@ -128,7 +128,7 @@ fn lost(page: &Page<Gap>) -> Markup {
         section aria-labelledby="gaps" {
             h2 id="gaps" { "Lost to retention" }
             @if page.items.is_empty() {
-                p.empty { "No notification was gone from the log before it was delivered." }
+                p.empty { "No notification was removed from the log before it was delivered." }
             } @else {
                 (missed::lost(&page.items))
                 @if page.next.is_some() { p.hint { "There are more: " code { "resync-hub deliveries gaps" } " lists all." } }

@@ -1,4 +1,4 @@
-//! The overview while it is open: renewed whenever a sample was taken, by server-sent events.
+//! Updates the open overview with each sample, by server-sent events.
 
 use std::convert::Infallible;
 

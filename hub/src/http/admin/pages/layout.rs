@@ -28,7 +28,7 @@ impl Room {
     ];
 }
 
-/// A page for somebody who is in.
+/// A page for a session.
 pub(super) fn page(session: &Session, room: Room, title: &str, content: &Markup) -> Response {
     send(StatusCode::OK, Some((session, Some(room))), title, content)
 }
@@ -44,7 +44,7 @@ pub(super) fn error(status: StatusCode, session: Option<&Session>, why: &str) ->
     send(status, session.map(|session| (session, None)), title, &content)
 }
 
-/// A page for anybody.
+/// A page without a session.
 pub(super) fn outside(status: StatusCode, title: &str, content: &Markup) -> Response {
     send(status, None, title, content)
 }

@@ -18,7 +18,7 @@ pub(super) async fn ask() -> Response {
     layout::outside(StatusCode::OK, "Log in", &form(None))
 }
 
-pub(super) async fn come_in(
+pub(super) async fn log_in(
     State(state): State<AdminState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request<Body>,
@@ -29,13 +29,13 @@ pub(super) async fn come_in(
         Err(refusal) => return refusal,
     };
     let shown = fields.iter().find(|(name, _)| name == "token").map_or("", |(_, token)| token.as_str());
-    // Only what comes from one of our pages counts: other sites cannot keep the operator out by trying.
+    // Only forms of our own pages count: other sites cannot use up the limit of wrong tokens.
     if let Err(error) = state.auth.check(shown, peer.ip(), Instant::now()) {
         let (status, why) = match error {
-            NotAdmitted::Wrong => (StatusCode::FORBIDDEN, "That is not the token of this hub."),
+            NotAdmitted::Wrong => (StatusCode::FORBIDDEN, "Wrong admin token."),
             NotAdmitted::TooMany(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
-                "Too many wrong tokens came from your address. Wait a moment.",
+                "Too many wrong tokens came from your address. Try again in a minute.",
             ),
         };
         return layout::outside(status, "Log in", &form(Some(why)));
@@ -46,7 +46,7 @@ pub(super) async fn come_in(
     with_cookie(&state.sessions.begin(Instant::now()), "/")
 }
 
-pub(super) async fn go_out(State(state): State<AdminState>, form: Form) -> Response {
+pub(super) async fn log_out(State(state): State<AdminState>, form: Form) -> Response {
     with_cookie(&state.sessions.end(&form.session), "/login")
 }
 

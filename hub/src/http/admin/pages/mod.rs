@@ -45,11 +45,11 @@ pub(super) fn routes() -> Router<AdminState> {
         .route("/publishers", get(publishers::list).post(publishers::add))
         .route("/audit", get(audit::list))
         .route("/act", post(commands::command))
-        .route("/login", get(login::ask).post(login::come_in))
-        .route("/logout", post(login::go_out))
+        .route("/login", get(login::ask).post(login::log_in))
+        .route("/logout", post(login::log_out))
         .merge(assets::routes())
         .fallback(|| async {
-            layout::error(StatusCode::NOT_FOUND, None, "There is nothing here. Health is at /livez and /readyz, numbers are at /metrics, the API is at /api/v1.")
+            layout::error(StatusCode::NOT_FOUND, None, "There is no such page. Health is at /livez and /readyz, metrics are at /metrics, the API is at /api/v1.")
         })
 }
 
@@ -61,7 +61,7 @@ struct Notice {
 }
 
 impl Notice {
-    /// One of our own sentences: nobody else's words come in by a link.
+    /// One of our own sentences: a link cannot bring in other text.
     fn text(&self) -> Markup {
         let some = |one: &str, many: &str| match self.of {
             Some(1) => format!("One subscription {one}."),
@@ -72,17 +72,16 @@ impl Notice {
             Some("replay") => some("gets it once more", "get it once more"),
             Some("skip") => "The next notification is given up for this subscription.".to_owned(),
             Some("pause") => {
-                "Nothing of this topic is delivered until you resume it. What is published waits in the log."
+                "Nothing of this topic is delivered until you resume it. New notifications wait in the log."
                     .to_owned()
             }
-            Some("resume") => "Deliveries of this topic go on.".to_owned(),
-            Some("deny") => {
-                some("has ended, and its callback is told", "have ended, and their callbacks are told")
-            }
-            Some("address") => {
-                "Its page has the address below now. The one of before opens nothing any more.".to_owned()
-            }
-            Some("token revoke") => "The token is worthless now.".to_owned(),
+            Some("resume") => "Deliveries of this topic are resumed.".to_owned(),
+            Some("deny") => some(
+                "has ended, and its callback is notified",
+                "have ended, and their callbacks are notified",
+            ),
+            Some("address") => "Its page has the address below now. The old one no longer works.".to_owned(),
+            Some("token revoke") => "The token is revoked.".to_owned(),
             _ => return html! {},
         };
         html! { p.notice role="status" { (text) } }
@@ -97,7 +96,7 @@ fn failed(session: &Session, failed: &Failed) -> Response {
 /// What failed, for a person.
 fn sentence(failed: &Failed) -> String {
     if let Failed::Unknown(what) = failed {
-        return format!("There is no such {what}, or not any more.");
+        return format!("There is no such {what} (any more).");
     }
     let text = failed.to_string();
     let mut letters = text.chars();
@@ -105,7 +104,7 @@ fn sentence(failed: &Failed) -> String {
     first.chain(letters).collect()
 }
 
-/// The way to the next page of a list.
+/// The link to the next page of a list.
 fn more(next: Option<&String>, path: &str) -> Markup {
     html! {
         @if let Some(next) = next {

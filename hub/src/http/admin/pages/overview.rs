@@ -47,11 +47,11 @@ fn health(overview: &Overview) -> Markup {
     let totals = &overview.status.deliveries;
     html! {
         @if let Some(trouble) = &overview.trouble {
-            p.notice.bad role="alert" { strong { "The hub takes nothing new: " } (trouble) }
+            p.notice.bad role="alert" { strong { "The hub accepts nothing new: " } (trouble) }
         } @else if totals.past_due > 0 {
-            p.notice.warn { strong { (counted(totals.past_due, "subscription is past due: it", "subscriptions are past due: they")) } " could have been served for more than a minute. The hub has more to do than it can." }
+            p.notice.warn { strong { (counted(totals.past_due, "subscription is past due: it", "subscriptions are past due: they")) } " could have been served for more than a minute. The hub is overloaded." }
         } @else if totals.open_breakers > 0 {
-            p.notice.warn { strong { "The hub is well, " } "and leaves " (counted(totals.open_breakers, "host", "hosts")) " in trouble alone for a while." }
+            p.notice.warn { strong { "The hub is well. " } "Circuit breakers are open for " (counted(totals.open_breakers, "host", "hosts")) "." }
         } @else {
             p.notice.good { strong { "The hub is well." } " It has been running for " (Lasting(Duration::from_secs(overview.running_for))) "." }
         }
@@ -154,11 +154,11 @@ fn hosts(overview: &Overview) -> Markup {
         section aria-labelledby="hosts" {
             h2 id="hosts" { "Hosts in trouble" }
             @if overview.hosts.is_empty() {
-                p.empty { "No host is left alone." }
+                p.empty { "No circuit breaker is open." }
             } @else {
                 (table::narrow(&[Text("Host"), Number("Waiting"), Number("Asked again in")], &html! {
                     @for host in &overview.hosts {
-                        tr { th scope="row" { span.url { (host.origin) } } td.number { (host.subscriptions_waiting) } td.number { (Lasting(Duration::from_secs(host.left_alone_for))) } }
+                        tr { th scope="row" { span.url { (host.origin) } } td.number { (host.subscriptions_waiting) } td.number { (Lasting(Duration::from_secs(host.breaker_open_for))) } }
                     }
                 }))
                 p { a href="/deliveries" { "All hosts, and what to do about them" } }
@@ -181,7 +181,7 @@ fn words(outcome: &str) -> &str {
         "blocked_ip" => "Address not allowed",
         "connection" => "No connection",
         "not_sent" => "Not sent: no file descriptor",
-        "unconfirmed_address" => "Not sent: unconfirmed address",
+        "unconfirmed_address" => "Limited: unconfirmed address",
         other => other,
     }
 }

@@ -29,7 +29,7 @@ pub(super) async fn add(State(state): State<AdminState>, form: Form) -> Response
         Ok(NewPublisher { name, token }) => {
             let notice = html! {
                 div.notice.good role="status" {
-                    p { strong { "The token of " (name) ": " } "it is shown only now." }
+                    p { strong { "The token of " (name) ": " } "it is shown only once." }
                     p { code.token { (token) } }
                 }
             };
@@ -76,7 +76,7 @@ fn tokens(session: &Session, publishers: &[Publisher]) -> Markup {
                                         (word(session))
                                         input type="hidden" name="act" value="token revoke";
                                         input type="hidden" name="name" value=(one.name);
-                                        button.danger.small { "Make it worthless now" }
+                                        button.danger.small { "Revoke it now" }
                                     }
                                 }
                             }

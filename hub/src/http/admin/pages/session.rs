@@ -1,4 +1,4 @@
-//! Who has come in by the pages: a cookie that other sites cannot send, and a word in every form that they cannot know.
+//! Sessions of the pages: a cookie that other sites cannot send, and a token in every form that they cannot know.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use super::layout;
 use crate::http::body;
 use crate::http::cookies::cookie;
 
-/// How long somebody who does nothing stays in.
+/// How long an unused session lasts.
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
 /// Sessions at once; beyond that the one that was used least lately ends.
 const AT_ONCE: usize = 64;
@@ -48,7 +48,7 @@ struct Kept {
     used: Instant,
 }
 
-/// Somebody who is in.
+/// A session.
 #[derive(Clone)]
 pub(super) struct Session {
     id: [u8; 32],
@@ -57,7 +57,7 @@ pub(super) struct Session {
 }
 
 impl Sessions {
-    /// Nobody is in. `secure`: the listener speaks TLS. Hubs on one machine have cookies of different names.
+    /// No sessions yet. `secure`: the listener uses TLS. Hubs on one machine have cookies of different names.
     pub fn new(token: &AdminToken, secure: bool) -> Self {
         Self {
             kept: Arc::default(),
@@ -67,12 +67,12 @@ impl Sessions {
         }
     }
 
-    /// A place among the pages that are kept fresh, if there is one left.
+    /// A permit for a page that is kept fresh, if one is left.
     pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// Lets somebody in; returns the cookie to set.
+    /// Begins a session; returns the cookie to set.
     pub(super) fn begin(&self, now: Instant) -> String {
         let (secret, word) = (random(), random());
         let mut kept = self.kept();
@@ -86,7 +86,7 @@ impl Sessions {
         self.cookie(&secret, IDLE)
     }
 
-    /// Lets somebody out; returns the cookie to set.
+    /// Ends a session; returns the cookie to set.
     pub(super) fn end(&self, session: &Session) -> String {
         self.kept().remove(&session.id);
         self.cookie("", Duration::ZERO)
@@ -122,7 +122,7 @@ impl Sessions {
 impl FromRequestParts<AdminState> for Session {
     type Rejection = Response;
 
-    /// Whoever is not in is asked to come in.
+    /// Without a session, redirects to the login.
     async fn from_request_parts(parts: &mut Parts, state: &AdminState) -> Result<Self, Response> {
         state
             .sessions
@@ -131,14 +131,14 @@ impl FromRequestParts<AdminState> for Session {
     }
 }
 
-/// The fields of a form that was sent from one of our pages by somebody who is in.
+/// The fields of a form that a session sent from one of our pages.
 pub(super) struct Form {
     pub(super) session: Session,
     fields: Vec<(String, String)>,
 }
 
 impl Form {
-    /// What stands in a field; `None` where that is nothing.
+    /// The value of a field; `None` if it is empty.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(found, _)| found == name);
         found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
@@ -155,7 +155,7 @@ impl FromRequest<AdminState> for Form {
         let word = fields.iter().find(|(name, _)| name == WORD).map_or("", |(_, value)| value.as_str());
         if !bool::from(word.as_bytes().ct_eq(session.word.as_bytes())) {
             return Err(refused(
-                "This form is not of your present session: go back, reload the page, try again.",
+                "This form belongs to an older session: go back, reload the page and try again.",
             ));
         }
         Ok(Self { session, fields })
@@ -169,7 +169,7 @@ pub(super) async fn fields(
     body: Body,
 ) -> Result<Vec<(String, String)>, Response> {
     if !is_from_here(headers) {
-        return Err(refused("This form comes from another site."));
+        return Err(refused("This form was sent by another site."));
     }
     if !headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form) {
         return Err(refused("This is no form."));
@@ -177,12 +177,12 @@ pub(super) async fn fields(
     match body::read(headers, body, FORM_LIMIT, state.pace, &state.bodies).await {
         Ok((body, _room)) => Ok(form_urlencoded::parse(&body).into_owned().collect()),
         Err(unread) => {
-            Err(layout::error(unread.status(), None, &format!("The form was not read: {unread}.")))
+            Err(layout::error(unread.status(), None, &format!("The form cannot be read: {unread}.")))
         }
     }
 }
 
-/// Browsers say from where a form is sent; what says nothing is no browser, and cannot be made to send our cookie.
+/// Browsers say where a form comes from. What does not is no browser, and cannot be tricked into sending our cookie.
 fn is_from_here(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let same_site = text(http::HeaderName::from_static("sec-fetch-site"))

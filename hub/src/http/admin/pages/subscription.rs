@@ -21,7 +21,11 @@ pub(super) async fn show(
     Query(notice): Query<Notice>,
 ) -> Response {
     let Ok(id) = id.parse() else {
-        return layout::error(StatusCode::NOT_FOUND, Some(&session), "A subscription has a number.");
+        return layout::error(
+            StatusCode::NOT_FOUND,
+            Some(&session),
+            "A subscription is named by its number.",
+        );
     };
     match state.service.subscription(id).await {
         Ok(detail) => layout::page(
@@ -51,11 +55,11 @@ fn one(session: &Session, detail: &SubscriptionDetail, notice: &Notice) -> Marku
             (card("Signed", if detail.signed { "yes" } else { "no" }, if detail.signed { "with its secret" } else { "it gave no secret" }))
         }
         (commands(session, detail))
-        (attempts("Notification", &detail.attempts_noted.iter().map(attempt).collect::<Vec<_>>()))
+        (attempts("Notification", &detail.recent_attempts.iter().map(attempt).collect::<Vec<_>>()))
         (skipped(&detail.skipped))
         (lost(&detail.lost))
         (for_the_subscriber(session, detail))
-        @if detail.missed_unknown { p.hint { "So much was given up or lost that not all of it was looked through: " code { "resync-hub deliveries skips" } " and " code { "gaps" } " list everything." } }
+        @if detail.search_incomplete { p.hint { "Too much was given up or lost to search all of it: " code { "resync-hub deliveries skips" } " and " code { "gaps" } " list everything." } }
     }
 }
 
@@ -63,7 +67,7 @@ fn for_the_subscriber(session: &Session, detail: &SubscriptionDetail) -> Markup 
     html! {
         section aria-labelledby="page" {
             h2 id="page" { "For its subscriber" }
-            p { "Whoever has this address sees why nothing arrives here, and nothing else. Send it to the subscriber, or to the Source if the subscriber agrees." }
+            p { "This address shows why nothing arrives at this callback, and nothing else. Send it to the subscriber, or to the Source if the subscriber agrees." }
             p { code.token { (detail.status_page) } }
             div.acts {
                 details.danger {
@@ -72,7 +76,7 @@ fn for_the_subscriber(session: &Session, detail: &SubscriptionDetail) -> Markup 
                         (word(session))
                         input type="hidden" name="subscription" value=(detail.subscription.id);
                         input type="hidden" name="act" value="address";
-                        p.hint { "For an address that got around: it opens nothing any more, and whoever is looking is out. Send the new one." }
+                        p.hint { "If others know the address: it stops working, also for open visits. Send the new one." }
                         button { "Replace the address" }
                     }
                 }
@@ -123,7 +127,7 @@ fn commands(session: &Session, detail: &SubscriptionDetail) -> Markup {
                         (about) input type="hidden" name="act" value="replay";
                         label for="from" { "From notification" }
                         input id="from" name="from" type="number" min=(detail.subscription.start + 1) value=(detail.done_through.max(detail.subscription.start + 1)) required;
-                        p.hint { "It gets what the log holds from there on once more, with the same identities." }
+                        p.hint { "All notifications in the log from this one on are delivered again, with the same ids." }
                         button { "Replay" }
                     }
                 }
@@ -144,7 +148,7 @@ fn commands(session: &Session, detail: &SubscriptionDetail) -> Markup {
                         input type="hidden" name="topic" value=(detail.subscription.topic);
                         input type="hidden" name="topic_id" value=(detail.topic_id);
                         input type="hidden" name="act" value="pause";
-                        p.hint { "One subscription alone cannot be paused: until the topic is resumed, nobody who is subscribed to it gets anything." }
+                        p.hint { "Only whole topics can be paused: until this one is resumed, none of its subscribers gets anything." }
                         button { "Pause the topic" }
                     }
                 }
@@ -152,9 +156,9 @@ fn commands(session: &Session, detail: &SubscriptionDetail) -> Markup {
                     summary { "Deny …" }
                     form method="post" action="/act" {
                         (about) input type="hidden" name="act" value="deny";
-                        label for="reason" { "What the subscriber is told" }
+                        label for="reason" { "Reason for the subscriber" }
                         input id="reason" name="reason" maxlength="500";
-                        p.hint { "The subscription ends now, and its callback is told (hub.mode=denied). It may ask again." }
+                        p.hint { "The subscription ends now, and its callback is notified (hub.mode=denied). It may subscribe again." }
                         button.danger { "End this subscription" }
                     }
                 }
@@ -189,7 +193,7 @@ fn lost(lost: &[Gap]) -> Markup {
         @if !lost.is_empty() {
             section aria-labelledby="lost" {
                 h2 id="lost" { "Lost to retention" }
-                p { "These were gone from the log before they could be delivered." }
+                p { "These were removed from the log before they could be delivered." }
                 (missed::lost(lost))
             }
         }

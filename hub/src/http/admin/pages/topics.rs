@@ -31,7 +31,7 @@ fn all(page: &Page<Topic>) -> Markup {
     html! {
         h1 { "Topics" }
         @if page.items.is_empty() {
-            p.empty { "Nobody has published or subscribed to anything yet." }
+            p.empty { "There are no topics yet: nobody has published or subscribed." }
         } @else {
             (table::wide("topics", &[Text("Topic"), Text("Content"), Number("Newest"), Text("State")], &html! {
                 @for topic in &page.items {
@@ -95,7 +95,7 @@ fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>
         p.crumb { a href="/topics" { "Topics" } }
         h1.url { (topic.url) }
         (notice.text())
-        @if topic.paused { p.notice.warn { strong { "Paused: " } "posts are accepted, and nothing is delivered. Retention goes on." } }
+        @if topic.paused { p.notice.warn { strong { "Paused: " } "posts are accepted, but nothing is delivered. Retention still removes old notifications." } }
         dl.cards {
             (card("Subscriptions", detail.subscriptions, "in force"))
             (card("Late", detail.late, "behind the others"))
@@ -130,7 +130,7 @@ fn commands(session: &Session, topic: &Topic) -> Markup {
                         (about) input type="hidden" name="act" value="replay";
                         label for="from" { "From notification" }
                         input id="from" name="from" type="number" min=(topic.first) max=(topic.head) value=(topic.head) required;
-                        p.hint { "Everybody gets what the log holds from there on once more, with the same identities." }
+                        p.hint { "All notifications in the log from this one on are delivered to all subscribers again, with the same ids." }
                         button { "Replay" }
                     }
                 }

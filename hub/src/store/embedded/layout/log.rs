@@ -8,8 +8,8 @@ use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_SHARES};
 use crate::store::embedded::engine::Space;
 use crate::store::records::weigh;
 use crate::store::{
-    Chain, ChainBreak, Epoch, Leap, NotificationLinks, Offset, Payer, Ping, PingId, Rule, SubscriptionId,
-    Topic, TopicId, Uptime, Validators,
+    Chain, ChainBreak, ClockJump, Epoch, NotificationLinks, Offset, Payer, Ping, PingId, Rule,
+    SubscriptionId, Topic, TopicId, Uptime, Validators,
 };
 use crate::trace_context::TraceContext;
 
@@ -108,8 +108,8 @@ impl Record for Uptime {
 
     fn encode(&self, out: &mut Encoder) {
         out.time(self.seen);
-        out.number(self.leaps.len() as u64);
-        for Leap { length, up_since } in &self.leaps {
+        out.number(self.clock_jumps.len() as u64);
+        for ClockJump { length, up_since } in &self.clock_jumps {
             out.duration(*length);
             out.duration(*up_since);
         }
@@ -117,10 +117,10 @@ impl Record for Uptime {
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
         let seen = fields.time()?;
-        let leaps = (0..fields.number()?)
-            .map(|_| Ok(Leap { length: fields.duration()?, up_since: fields.duration()? }))
+        let clock_jumps = (0..fields.number()?)
+            .map(|_| Ok(ClockJump { length: fields.duration()?, up_since: fields.duration()? }))
             .collect::<Decoded<_>>()?;
-        Ok(Self { seen, leaps })
+        Ok(Self { seen, clock_jumps })
     }
 }
 

@@ -13,7 +13,7 @@ use super::super::codec::{Decoder, Encoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard, Leap,
+    Chain, ChainBreak, ClockJump, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard,
     NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
     Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
@@ -184,8 +184,8 @@ proptest! {
         comes_back(&topic);
         comes_back(&Ping { id: PingId(address.1), topic: topic.topic.url.clone(), trace: log_record.trace });
         comes_back(&Epoch(address.1));
-        let leap = Leap { length: Duration::from_secs(address.1), up_since: Duration::from_millis(address.2) };
-        comes_back(&Uptime { seen: times.0, leaps: vec![leap; usize::from(address.0 % 4)] });
+        let jump = ClockJump { length: Duration::from_secs(address.1), up_since: Duration::from_millis(address.2) };
+        comes_back(&Uptime { seen: times.0, clock_jumps: vec![jump; usize::from(address.0 % 4)] });
         comes_back(&Counters { subscription: SubscriptionId(address.1), request: address.2, ping: address.1 ^ 1 });
         comes_back(&Address { shard: Shard(address.0), topic: TopicId(address.1), id: SubscriptionId(address.2) });
         comes_back(&Remembered { offset: Offset(address.1), body: Bytes::from_static(b"digest"), seen_at: times.0, expires: times.1 });

@@ -1,0 +1,98 @@
+//! Metrics of the store, its disk and delivery, read when they are scraped.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use resync_common::space::Space;
+
+use super::{count, write, write_kinds};
+use crate::admin::Drain;
+use crate::delivery::Counters;
+use crate::store::Admin;
+
+/// Where these metrics are read.
+#[derive(Debug)]
+pub struct HubState {
+    /// The store.
+    pub store: Arc<dyn Admin>,
+    /// What delivery counts.
+    pub counters: Arc<Counters>,
+    /// Whether the hub is drained.
+    pub drain: Drain,
+    /// The folder whose disk is measured.
+    pub data_dir: PathBuf,
+}
+
+impl Collector for HubState {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let (usage, totals) = (self.store.usage(), self.counters.totals());
+        let oldest =
+            usage.oldest.and_then(|oldest| SystemTime::now().duration_since(oldest.to_system_time()).ok());
+        let gauges = [
+            (
+                "ready",
+                "1 while the hub accepts everything, 0 while it is drained or its store does not work",
+                f64::from(u8::from(self.store.health().is_ok() && !self.drain.is_on())),
+            ),
+            ("topics", "Topics that were ever published or subscribed to", count(usage.topics as u64)),
+            ("subscriptions", "Subscriptions in force", count(self.counters.subscriptions() as u64)),
+            (
+                "log_bytes",
+                "Bytes of the notifications in the logs: body, links, content type, record",
+                count(usage.log_bytes),
+            ),
+            (
+                "log_oldest_seconds",
+                "Age of the oldest notification in the logs",
+                oldest.unwrap_or_default().as_secs_f64(),
+            ),
+            ("hosts", "Callback origins of the subscriptions", count(self.counters.hosts() as u64)),
+            ("laggards", "Laggards: subscriptions behind the watermark", count(totals.laggards as u64)),
+            (
+                "past_due_subscriptions",
+                "Subscriptions that could have been served for more than a minute and were not; those in backoff or behind an open circuit breaker are not counted",
+                count(totals.past_due as u64),
+            ),
+            (
+                "hosts_open_breakers",
+                "Callback origins with an open circuit breaker",
+                count(totals.open_breakers as u64),
+            ),
+            (
+                "checkpoint_age_seconds",
+                "Age of the oldest delivery progress that is not durable yet; a crash repeats it",
+                self.counters.checkpoint_age(Instant::now()).as_secs_f64(),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            write(&mut encoder, (name, help), &ConstGauge::new(value))?;
+        }
+        let shares =
+            [("publishers", usage.log_bytes - usage.strangers_bytes), ("others", usage.strangers_bytes)];
+        let shares = shares.map(|(share, bytes)| (share, ConstGauge::new(count(bytes))));
+        let help = "Bytes of the logs: of topics with a publisher's token, and of all others";
+        write_kinds(&mut encoder, ("log_share_bytes", help), "share", &shares)?;
+        // If the system does not say, there is no such series.
+        if let Ok(disk) = Space::of(&self.data_dir) {
+            let help = "Free bytes on the disk of data_dir, for the hub's user";
+            write(&mut encoder, ("disk_free_bytes", help), &ConstGauge::new(count(disk.free)))?;
+            let help = "Size of the disk of data_dir in bytes";
+            write(&mut encoder, ("disk_size_bytes", help), &ConstGauge::new(count(disk.size)))?;
+        }
+        let in_flight = self.counters.in_flight();
+        let in_flight = in_flight.map(|(lane, number)| (lane, ConstGauge::new(count(number as u64))));
+        write_kinds(&mut encoder, ("inflight", "Deliveries under way"), "lane", &in_flight)?;
+        let help = "Notifications given up, counted per subscription";
+        let given_up = self.counters.given_up().map(|(why, number)| (why, ConstCounter::new(number)));
+        write_kinds(&mut encoder, ("given_up", help), "reason", &given_up)?;
+        let help =
+            "Notifications that retention removed before they were delivered, counted per subscription";
+        write(&mut encoder, ("lost_to_retention", help), &ConstCounter::new(totals.lost_to_retention))
+    }
+}

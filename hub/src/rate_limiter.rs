@@ -1,0 +1,378 @@
+//! Rate limits by token buckets, for any number of keys in bounded memory.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+use resync_core::address::customer;
+
+use crate::config::Rate;
+
+/// Buckets of one limiter. Beyond that, full ones are forgotten, the longest unused first.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(50_000).expect("fifty thousand is not zero");
+/// Buckets that are searched for a full one at a time. The others are searched first the next time.
+const SEARCHED: usize = 16;
+
+/// A rate limit per key. Buckets are found by the hash of the key, so that long names take no more memory than short ones.
+///
+/// What a key used up is never forgotten: only a bucket that is full again, like a new one, is replaced. While none is full, all keys
+/// without a bucket share one, and a key that gets its own afterwards begins with what is left in the shared one.
+#[derive(Clone)]
+pub(crate) struct RateLimiter {
+    rate: Rate,
+    /// `None` without a limit.
+    shared: Option<Arc<Shared>>,
+}
+
+struct Shared {
+    /// Random, so that nobody can choose keys with equal hashes.
+    hasher: RandomState,
+    buckets: Mutex<Table>,
+}
+
+struct Table {
+    rate: Rate,
+    own: LruCache<u64, Bucket>,
+    /// The bucket of all keys without one of their own; `None` if there never was such a key.
+    shared: Option<Bucket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    filled_at: Instant,
+}
+
+impl Table {
+    fn new(rate: Rate, room: NonZeroUsize) -> Self {
+        Self { rate, own: LruCache::new(room), shared: None }
+    }
+
+    /// The bucket of a key, refilled up to now.
+    fn fill(&mut self, key: u64, now: Instant) -> &mut Bucket {
+        if !self.own.contains(&key) {
+            let fresh = self.fresh(now);
+            if !self.make_room(now) {
+                return self.shared.insert(fresh);
+            }
+            self.own.put(key, fresh);
+        }
+        let bucket = self.own.get_or_insert_mut(key, || Bucket::full(self.rate, now));
+        bucket.fill(self.rate, now);
+        bucket
+    }
+
+    /// A bucket for a new key: it may have used the shared one before.
+    fn fresh(&self, now: Instant) -> Bucket {
+        let mut fresh = self.shared.unwrap_or(Bucket::full(self.rate, now));
+        fresh.fill(self.rate, now);
+        fresh
+    }
+
+    /// Whether one more bucket may be added, perhaps for a full one that is forgotten.
+    fn make_room(&mut self, now: Instant) -> bool {
+        if self.own.len() < self.own.cap().get() {
+            return true;
+        }
+        for _ in 0..SEARCHED {
+            let Some((key, mut bucket)) = self.own.pop_lru() else { return true };
+            bucket.fill(self.rate, now);
+            if bucket.tokens >= f64::from(self.rate.burst) {
+                return true;
+            }
+            self.own.put(key, bucket);
+        }
+        false
+    }
+}
+
+impl Bucket {
+    fn full(rate: Rate, now: Instant) -> Self {
+        Self { tokens: f64::from(rate.burst), filled_at: now }
+    }
+
+    fn fill(&mut self, rate: Rate, now: Instant) {
+        let gained = now.saturating_duration_since(self.filled_at).as_secs_f64() * rate.per_second;
+        *self = Self { tokens: (self.tokens + gained).min(f64::from(rate.burst)), filled_at: now };
+    }
+
+    /// # Errors
+    /// How long to wait until it has a token.
+    fn check(&self, rate: Rate) -> Result<(), Duration> {
+        if self.tokens < 1.0 {
+            return Err(Duration::from_secs_f64((1.0 - self.tokens) / rate.per_second));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RateLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buckets").field("rate", &self.rate).finish_non_exhaustive()
+    }
+}
+
+impl RateLimiter {
+    /// A rate limit per key; with `enabled` false there is no limit.
+    pub(crate) fn new(enabled: bool, rate: Rate) -> Self {
+        Self { rate, shared: enabled.then(|| Arc::new(Shared::new(rate, REMEMBERED))) }
+    }
+
+    /// How many events of one key may be admitted together, if there is a limit.
+    pub(crate) fn most(&self) -> Option<u32> {
+        self.shared.is_some().then_some(self.rate.burst)
+    }
+
+    /// Counts one event of this key.
+    ///
+    /// # Errors
+    /// How long it has to wait.
+    pub(crate) fn admit(&self, key: impl Hash, now: Instant) -> Result<(), Duration> {
+        self.admit_weighted(key, 1, now)
+    }
+
+    /// Counts one event as `weight` events. It is admitted if the bucket is not empty; what it costs beyond that is owed, and
+    /// the next event waits for that too.
+    ///
+    /// # Errors
+    /// How long it has to wait.
+    pub(crate) fn admit_weighted(&self, key: impl Hash, weight: u32, now: Instant) -> Result<(), Duration> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = shared.hasher.hash_one(key);
+        // A question whether something is owed creates no bucket.
+        if weight == 0 && !buckets.own.contains(&key) {
+            return buckets.fresh(now).check(self.rate);
+        }
+        let bucket = buckets.fill(key, now);
+        bucket.check(self.rate)?;
+        bucket.tokens -= f64::from(weight);
+        Ok(())
+    }
+
+    /// Counts what happened already as so many events, also if that is more than is left.
+    pub(crate) fn charge(&self, key: impl Hash, weight: u32, now: Instant) {
+        let Some(shared) = &self.shared else { return };
+        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.fill(shared.hasher.hash_one(key), now).tokens -= f64::from(weight);
+    }
+
+    /// Counts one event of each key, or none of them.
+    ///
+    /// # Errors
+    /// How long they have to wait, or that they are too many at once.
+    pub(crate) fn admit_all<K: Hash>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let mut wanted: BTreeMap<u64, u32> = BTreeMap::new();
+        for key in keys {
+            *wanted.entry(shared.hasher.hash_one(key)).or_default() += 1;
+        }
+        if wanted.values().any(|count| *count > self.rate.burst) {
+            return Err(Refusal::Never(self.rate.burst));
+        }
+        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing: f64 = 0.0;
+        for (key, count) in &wanted {
+            missing = missing.max(f64::from(*count) - buckets.fill(*key, now).tokens);
+        }
+        if missing > 0.0 {
+            return Err(Refusal::Later(Duration::from_secs_f64(missing / self.rate.per_second)));
+        }
+        for (key, count) in wanted {
+            buckets.fill(key, now).tokens -= f64::from(count);
+        }
+        Ok(())
+    }
+
+    /// Takes back an event that counted as so many and did not happen.
+    pub(crate) fn undo(&self, key: impl Hash, weight: u32) {
+        let Some(shared) = &self.shared else { return };
+        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        // A bucket that has made room was full without this.
+        if let Some(bucket) = buckets.own.peek_mut(&shared.hasher.hash_one(key)) {
+            bucket.tokens = (bucket.tokens + f64::from(weight)).min(f64::from(self.rate.burst));
+        }
+    }
+
+    /// Takes back events of these keys, one of each, that did not happen.
+    fn give_back<K: Hash>(&self, keys: impl IntoIterator<Item = K>) {
+        keys.into_iter().for_each(|key| self.undo(key, 1));
+    }
+}
+
+impl Shared {
+    fn new(rate: Rate, room: NonZeroUsize) -> Self {
+        Self { hasher: RandomState::new(), buckets: Mutex::new(Table::new(rate, room)) }
+    }
+}
+
+/// Why events that belong together are not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// They have to wait for so long.
+    Later(Duration),
+    /// They are never admitted together: there are more than this of one key.
+    Never(u32),
+}
+
+/// The limit of all clients together, as a multiple of that of one: to use it up takes as many addresses.
+const CLIENTS: u32 = 5;
+
+/// A rate limit per client and key, and one per key for all clients together.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedRateLimiter {
+    own: RateLimiter,
+    all: RateLimiter,
+}
+
+impl SharedRateLimiter {
+    /// The rate is that of one client.
+    pub(crate) fn new(enabled: bool, rate: Rate) -> Self {
+        let all = Rate {
+            per_second: rate.per_second * f64::from(CLIENTS),
+            burst: rate.burst.saturating_mul(CLIENTS),
+        };
+        Self { own: RateLimiter::new(enabled, rate), all: RateLimiter::new(enabled, all) }
+    }
+
+    /// Counts one event for the client's own limit only.
+    pub(crate) fn admit_own(
+        &self,
+        client: Option<IpAddr>,
+        key: impl Hash,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        self.own.admit((client, key), now)
+    }
+
+    /// Counts one event.
+    pub(crate) fn admit(
+        &self,
+        client: Option<IpAddr>,
+        key: impl Hash + Copy,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        self.own.admit((client, key), now)?;
+        self.all.admit(key, now).inspect_err(|_| self.own.give_back([(client, key)]))
+    }
+
+    /// Counts one event of each key, or none of them.
+    pub(crate) fn admit_all<K: Hash + Copy>(
+        &self,
+        client: Option<IpAddr>,
+        keys: &[K],
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let own = || keys.iter().map(|key| (client, *key));
+        self.own.admit_all(own(), now)?;
+        self.all.admit_all(keys, now).inspect_err(|_| self.own.give_back(own()))
+    }
+
+    /// Gives back events that did not happen.
+    pub(crate) fn give_back<K: Hash + Copy>(&self, client: Option<IpAddr>, keys: &[K]) {
+        self.own.give_back(keys.iter().map(|key| (client, *key)));
+        self.all.give_back(keys);
+    }
+}
+
+/// The address by which a client is counted: an IPv4 address, or an IPv6 /64.
+pub(crate) fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        v4 @ IpAddr::V4(_) => v4,
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !(u128::MAX >> 64))),
+    }
+}
+
+/// The IPv6 /48 of a client, which may have 65,536 networks; `None` for IPv4, where every address costs money.
+pub(crate) fn site(client: IpAddr) -> Option<IpAddr> {
+    match client.to_canonical() {
+        IpAddr::V4(_) => None,
+        v6 @ IpAddr::V6(_) => Some(customer(v6)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl RateLimiter {
+        fn with_room(rate: Rate, room: usize) -> Self {
+            let shared = Shared::new(rate, NonZeroUsize::new(room).unwrap());
+            Self { rate, shared: Some(Arc::new(shared)) }
+        }
+    }
+
+    #[test]
+    fn buckets_never_take_more_than_their_room() {
+        let buckets = RateLimiter::new(true, "1/s, burst 1".parse().unwrap());
+        let now = Instant::now();
+        let admitted = (0..60_000).filter(|number| buckets.admit(number, now).is_ok()).count();
+        assert_eq!(admitted, REMEMBERED.get() + 1, "all for whom there is no room share one");
+        assert_eq!(buckets.shared.unwrap().buckets.lock().unwrap().own.len(), REMEMBERED.get());
+    }
+
+    #[test]
+    fn to_ask_whether_something_is_owed_pushes_out_nobody() {
+        let buckets = RateLimiter::new(true, "1/h, burst 1".parse().unwrap());
+        let now = Instant::now();
+        buckets.charge("owes", 9, now);
+        for number in 0..60_000 {
+            buckets.admit_weighted(number, 0, now).unwrap();
+        }
+        assert!(buckets.admit_weighted("owes", 0, now).is_err());
+    }
+
+    #[test]
+    fn b33_who_owes_much_is_not_forgotten_for_any_number_of_others_and_keeps_nobody_out() {
+        let buckets = RateLimiter::new(true, "1/s, burst 1".parse().unwrap());
+        let begin = Instant::now();
+        buckets.charge("owes", 100_000, begin);
+        for number in 0..120_000_u32 {
+            let now = begin + Duration::from_millis(number.into());
+            assert!(buckets.admit(number, now).is_ok(), "{number}: those before it are full again");
+        }
+        assert!(buckets.admit("owes", begin + Duration::from_secs(120)).is_err());
+    }
+
+    proptest! {
+        /// The model never forgets anybody.
+        #[test]
+        fn b33_whoever_comes_however_often_gets_no_more_than_if_all_were_remembered(
+            steps in vec((0..12_u8, 0..6_u32, 0..3_u8, 0..16_u32), 1..200),
+        ) {
+            let rate: Rate = "1/s, burst 4".parse().unwrap();
+            let (few, all) = (RateLimiter::with_room(rate, 3), RateLimiter::with_room(rate, 12));
+            let mut now = Instant::now();
+            for (key, weight, kind, pause) in steps {
+                // Whole eighths of a second, which no rounding touches.
+                now += Duration::from_millis(125) * pause;
+                match kind {
+                    0 => {
+                        few.charge(key, weight, now);
+                        all.charge(key, weight, now);
+                    }
+                    _ if few.admit_weighted(key, weight, now).is_ok() => {
+                        prop_assert!(all.admit_weighted(key, weight, now).is_ok(), "{key} was forgotten");
+                        if kind == 1 {
+                            few.undo(key, weight);
+                            all.undo(key, weight);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! Verification with real callbacks and a real store.
+
+use std::net::IpAddr;
+
+use futures_util::FutureExt;
+use resync_core::datetime::DateTime;
+use resync_core::websub::{CallbackUrl, TopicUrl};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::callback::note_slowness;
+use super::*;
+use crate::concurrency::Client;
+use crate::config::{self, LeaseConfig, LimitsConfig};
+use crate::delivery::Operator;
+use crate::egress::{EgressError, Guard, NetworkLimit};
+use crate::store::{self, Engine, Intent, Keyring, NewRequest};
+use crate::subscriptions::PendingDenial;
+use crate::subscriptions::limits::{OF_ONE_CLIENT, WAITING, WAITING_AT_ONE_HOST};
+use crate::topics::{EveryTopic, Verdict};
+
+/// Agrees to everything.
+async fn subscriber() -> CallbackUrl {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = vec![0; 4_096];
+            let read = stream.read(&mut asked).await.unwrap();
+            let asked = String::from_utf8_lossy(&asked[..read]).into_owned();
+            let challenge = asked.split("hub.challenge=").nth(1).unwrap().split(['&', ' ']).next().unwrap();
+            let length = challenge.len();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{challenge}"
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    url.parse().unwrap()
+}
+
+fn topic() -> TopicUrl {
+    "http://source.example/topic".parse().unwrap()
+}
+
+/// Of a client so many subscriptions.
+fn bounds(most_subscriptions_of_client: u64) -> Bounds {
+    let defaults = config::load(None, [], &Vec::new()).unwrap().limits;
+    Bounds::new(&LimitsConfig { most_subscriptions_of_client, ..defaults })
+}
+
+/// A verification room over a store in this folder.
+struct Room {
+    verification: Verification,
+    store: Arc<dyn Store>,
+    denials: Denials,
+    pending: mpsc::UnboundedReceiver<PendingDenial>,
+}
+
+impl Room {
+    fn new(folder: &std::path::Path, network_limit: NetworkLimit, policy: Arc<dyn TopicPolicy>) -> Self {
+        let store = store::open(Engine::default(), folder, Keyring::none(), 0).unwrap();
+        let (guard, patience) = (Guard::open_to(&["127.0.0.0/8"]), Duration::from_secs(300));
+        let client = EgressClient::new(guard.clone(), patience, patience, 1);
+        let clients = CallbackClients { strangers: client.limiting_networks(network_limit), trusted: client };
+        let hour = Duration::from_secs(3_600);
+        let leases = LeasePolicy::new(&LeaseConfig { min: hour, default: hour, max: hour, spread: 0.0 });
+        let breaker = VerificationBreaker::new(true);
+        let bounds = bounds(u64::MAX);
+        let mut verification =
+            Verification::new(Arc::clone(&store), clients, leases, breaker, policy, bounds, true);
+        verification.pause = Duration::from_millis(1);
+        let (telling, pending) = mpsc::unbounded_channel();
+        let denials = Denials::new(Arc::clone(&store), Arc::new(Operator::of_nobody()), telling);
+        Self { verification, store, denials, pending }
+    }
+
+    async fn ask(&self, callback: &CallbackUrl) -> PendingRequest {
+        self.ask_from(None, callback).await
+    }
+
+    async fn ask_from(&self, client: Option<IpAddr>, callback: &CallbackUrl) -> PendingRequest {
+        let intent = Intent::Subscribe { lease: None, secret: None };
+        let (topic, callback, received_at) = (topic(), callback.clone(), DateTime::now());
+        let request =
+            self.store.put_request(NewRequest { topic, callback, intent, received_at, client }).await;
+        request.unwrap()
+    }
+
+    async fn judge(&self, request: PendingRequest, client: u8) {
+        let client = Some(IpAddr::from([192, 0, 2, client]));
+        let in_force = self.is_in_force(&request.callback).await;
+        self.judge_as(request, Requester { client, in_force, confirmed: false }).await;
+    }
+
+    fn waiting(&self, request: &PendingRequest, who: Requester) -> ToVerify {
+        let permit = self.verification.waiting.force_acquire(who.client(), "");
+        ToVerify { id: request.id, who: Some(who), permit }
+    }
+
+    /// Until it no longer waits.
+    async fn judge_as(&self, request: PendingRequest, who: Requester) {
+        let (asking, asked) = mpsc::unbounded_channel();
+        asking.send(self.waiting(&request, who)).unwrap();
+        drop(asking);
+        self.verification.verify_all(asked, &self.denials).await;
+    }
+
+    async fn is_in_force(&self, callback: &CallbackUrl) -> bool {
+        self.store.find_subscription(&topic(), callback).await.unwrap().is_some()
+    }
+}
+
+#[tokio::test]
+async fn w097_a_request_that_got_its_202_is_verified_whatever_the_limit_of_its_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let network_limit = NetworkLimit::with("20/s, burst 1".parse().unwrap());
+    let room = Arc::new(Room::new(folder.path(), network_limit, Arc::new(EveryTopic)));
+    let mut callbacks = Vec::new();
+    let mut waiting = JoinSet::new();
+    // At each moment all of them want the one connection that may be made.
+    for client in 0..60 {
+        let callback = subscriber().await;
+        let (room, request) = (Arc::clone(&room), room.ask(&callback).await);
+        waiting.spawn(async move { room.judge(request, client).await });
+        callbacks.push(callback);
+    }
+    waiting.join_all().await;
+    for callback in callbacks {
+        assert!(room.is_in_force(&callback).await);
+    }
+}
+
+#[tokio::test]
+async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let (asking, asked) = mpsc::unbounded_channel();
+    let mut hanging = Vec::new();
+    let of = |last: u8| Requester {
+        client: Some(IpAddr::from([192, 0, 2, last])),
+        in_force: false,
+        confirmed: false,
+    };
+    let ask = async |callback: &CallbackUrl, last: u8| {
+        let request = room.ask_from(of(last).client, callback).await;
+        asking.send(room.waiting(&request, of(last))).unwrap();
+    };
+    for host in 0..OF_ONE_CLIENT.strangers {
+        let listener = TcpListener::bind(format!("127.0.6.{}:0", host + 1)).await.unwrap();
+        ask(&format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap(), 66).await;
+        hanging.push(listener);
+    }
+    let callback = subscriber().await;
+    ask(&callback, 66).await;
+    ask(&callback, 1).await;
+    let verifying = room.verification.verify_all(asked, &room.denials);
+    let in_force = async {
+        for listener in &hanging {
+            listener.accept().await.unwrap();
+        }
+        while !room.is_in_force(&callback).await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = verifying => unreachable!("eight callbacks hang"),
+        () = in_force => {}
+    }
+    let left = room.store.requests().await.unwrap();
+    assert!(
+        left.iter().any(|request| request.callback == callback),
+        "that of the stranger waits in its share"
+    );
+    assert_eq!(left.len(), OF_ONE_CLIENT.strangers + 1);
+}
+
+#[tokio::test]
+async fn d17_only_the_newest_request_of_a_pair_is_asked_about_and_nothing_is_remembered_of_what_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let callback = subscriber().await;
+    let (old, new) = (room.ask(&callback).await, room.ask(&callback).await);
+    room.judge(old, 1).await;
+    assert!(!room.is_in_force(&callback).await);
+    room.judge(new, 1).await;
+    assert!(room.is_in_force(&callback).await && room.store.requests().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn b33_of_requests_that_came_in_together_no_more_come_into_force_than_their_client_may_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    room.verification.bounds = bounds(2);
+    let (mut asked, client) = (Vec::new(), Some(IpAddr::from([192, 0, 2, 1])));
+    for _ in 0..3 {
+        let callback = subscriber().await;
+        asked.push((room.ask_from(client, &callback).await, callback));
+    }
+    let callbacks: Vec<_> = asked.iter().map(|(_, callback)| callback.clone()).collect();
+    for (request, _) in asked {
+        room.judge(request, 1).await;
+    }
+    assert!(room.is_in_force(&callbacks[0]).await && room.is_in_force(&callbacks[1]).await);
+    assert!(!room.is_in_force(&callbacks[2]).await);
+    let [denial] = &room.store.denials().await.unwrap()[..] else { panic!("the third is denied") };
+    assert_eq!(denial.callback, callbacks[2]);
+    assert!(denial.reason.contains("2 subscriptions, which is its share"), "{}", denial.reason);
+    let renewal = room.ask_from(client, &callbacks[0]).await;
+    room.judge(renewal, 1).await;
+    assert!(room.is_in_force(&callbacks[0]).await && room.store.requests().await.unwrap().is_empty());
+    assert_eq!(room.store.denials().await.unwrap().len(), 1, "a renewal brings nothing new");
+}
+
+#[tokio::test]
+async fn what_an_earlier_life_left_undone_is_verified_in_the_share_of_its_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let callback = subscriber().await;
+    let client = Some(IpAddr::from([192, 0, 2, 1]));
+    let request = room.ask_from(client, &callback).await;
+    assert_eq!(room.verification.requester(&request).await.unwrap().client, client);
+    let (asking, asked) = mpsc::unbounded_channel();
+    for id in room.store.request_ids().await.unwrap() {
+        asking.send(room.verification.recovered(id)).unwrap();
+    }
+    asking.send(room.verification.recovered(RequestId(u64::MAX))).unwrap();
+    drop(asking);
+    room.verification.verify_all(asked, &room.denials).await;
+    assert!(room.is_in_force(&callback).await);
+}
+
+#[tokio::test]
+async fn b33_what_an_earlier_life_left_counts_with_what_waits_in_all_and_once_it_is_read_for_its_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    let request = room.ask_from(Some(IpAddr::from([192, 0, 2, 1])), &callback).await;
+    let may_wait = |last: u8| {
+        let client = Client { network: Some(IpAddr::from([192, 0, 2, last])), class: ClientClass::Stranger };
+        let permit = |number: u32| room.verification.waiting.try_acquire(client, &number.to_string());
+        (0..).map_while(permit).collect::<Vec<_>>().len()
+    };
+    let of_one = may_wait(2);
+    let many = (0..WAITING.strangers as u64).map(|id| room.verification.recovered(RequestId(id)));
+    let left: Vec<_> = many.collect();
+    assert_eq!(may_wait(2), 0, "before anything is read");
+    drop(left);
+    let (asking, asked) = mpsc::unbounded_channel();
+    asking.send(room.verification.recovered(request.id)).unwrap();
+    let counted = async {
+        listener.accept().await.unwrap();
+        assert_eq!((may_wait(1), may_wait(2)), (of_one - 1, of_one));
+    };
+    tokio::select! {
+        () = room.verification.verify_all(asked, &room.denials) => unreachable!("its callback hangs"),
+        () = counted => {}
+    }
+}
+
+#[tokio::test]
+async fn b33_what_an_earlier_life_left_and_cannot_be_read_holds_up_no_other_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let callback = subscriber().await;
+    let (left, new) =
+        (room.ask_from(Some([192, 0, 2, 2].into()), &callback).await, room.ask(&callback).await);
+    let mut reading = Vec::new();
+    while let Some(permit) = room.verification.reading.acquire(UNKNOWN.client(), "").now_or_never() {
+        reading.push(permit);
+    }
+    let (asking, asked) = mpsc::unbounded_channel();
+    asking.send(room.verification.recovered(left.id)).unwrap();
+    asking.send(room.waiting(&new, Requester { confirmed: true, ..UNKNOWN })).unwrap();
+    let in_force = async {
+        while !room.is_in_force(&callback).await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = room.verification.verify_all(asked, &room.denials) => unreachable!("one waits to be read"),
+        () = in_force => {}
+    }
+    assert_eq!(room.store.request_ids().await.unwrap(), [left.id]);
+}
+
+/// Refuses every topic.
+#[derive(Debug)]
+struct NoTopic;
+
+#[async_trait::async_trait]
+impl TopicPolicy for NoTopic {
+    fn known_verdict(&self, _: &TopicUrl, _: Client) -> Option<Verdict> {
+        Some(Verdict::Refused("not peer".to_owned()))
+    }
+
+    fn limiter(&self) -> Option<&Limiter> {
+        None
+    }
+
+    async fn peer(&self, _: &TopicUrl) -> String {
+        String::new()
+    }
+
+    async fn look(&self, _: &TopicUrl, _: Option<&mut Permit>) -> Verdict {
+        Verdict::Unknown
+    }
+}
+
+#[tokio::test]
+async fn b33_who_is_denied_is_told_by_the_share_of_the_client_that_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(NoTopic));
+    let mut hanging = Vec::new();
+    for host in 0..OF_ONE_CLIENT.strangers {
+        let listener = TcpListener::bind(format!("127.0.7.{}:0", host + 1)).await.unwrap();
+        let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        room.judge(room.ask(&callback).await, 1).await;
+        hanging.push(listener);
+    }
+    let Room { verification, pending, .. } = room;
+    let (_running, stop) = watch::channel(false);
+    let telling = tokio::spawn(verification.denial_notifier().run(pending, stop));
+    let mut told = Vec::new();
+    for listener in &hanging {
+        told.push(listener.accept().await.unwrap());
+    }
+    let elsewhere = "http://127.0.8.1";
+    let may_ask = |last: u8| {
+        let client = Client { network: Some(IpAddr::from([192, 0, 2, last])), class: ClientClass::Stranger };
+        verification.callbacks.acquire(client, elsewhere).now_or_never().is_some()
+    };
+    assert!(!may_ask(1) && may_ask(2));
+    telling.abort();
+}
+
+#[tokio::test]
+async fn b33_a_denial_of_a_request_that_an_earlier_life_left_untold_counts_with_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(NoTopic));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    room.judge(room.ask(&callback).await, 1).await;
+    let Room { verification, store, pending, .. } = room;
+    drop(pending);
+    let (deny, pending) = mpsc::unbounded_channel();
+    for pair in store.denied().await.unwrap() {
+        deny.send(PendingDenial::Recovered(pair)).unwrap();
+    }
+    let (_running, stop) = watch::channel(false);
+    let telling = tokio::spawn(verification.denial_notifier().run(pending, stop));
+    listener.accept().await.unwrap();
+    let permit = |_| verification.waiting.try_acquire(UNKNOWN.client(), "127.0.0.1");
+    let may_wait = (0..).map_while(permit).collect::<Vec<_>>().len();
+    assert_eq!(may_wait, WAITING_AT_ONE_HOST.strangers - 1);
+    telling.abort();
+}
+
+#[tokio::test]
+async fn b33_what_was_not_asked_and_who_is_not_there_is_neither_slow_nor_quick() {
+    let callbacks = limits::callbacks(true);
+    let client = Client { network: Some(IpAddr::from([192, 0, 2, 1])), class: ClientClass::Trusted };
+    let (minute, callback) = (Duration::from_secs(60), "http://a.example");
+    let nothing = || {
+        [
+            EgressError::RateLimited(minute),
+            EgressError::NoFileDescriptors,
+            EgressError::Network("refused".into()),
+        ]
+    };
+    let permit = callbacks.acquire(client, callback).await;
+    for error in nothing() {
+        note_slowness(&Err(error), &permit);
+    }
+    assert!(!permit.is_slow());
+    note_slowness(&Err(EgressError::Timeout(minute)), &permit);
+    for error in nothing() {
+        note_slowness(&Err(error), &permit);
+    }
+    let nobody = Client { network: None, ..client };
+    assert!(callbacks.acquire(nobody, callback).await.is_slow());
+    let elsewhere = "http://b.example";
+    assert!(callbacks.acquire(client, elsewhere).await.is_slow(), "names cost nothing");
+    assert!(!callbacks.acquire(nobody, elsewhere).await.is_slow());
+}
+
+/// Refuses every topic, after another request for the same pair has come in.
+#[derive(Debug)]
+struct Refusing(Arc<dyn Store>, CallbackUrl);
+
+#[async_trait::async_trait]
+impl TopicPolicy for Refusing {
+    fn known_verdict(&self, _: &TopicUrl, _: Client) -> Option<Verdict> {
+        None
+    }
+
+    fn limiter(&self) -> Option<&Limiter> {
+        None
+    }
+
+    async fn peer(&self, _: &TopicUrl) -> String {
+        String::new()
+    }
+
+    async fn look(&self, topic: &TopicUrl, _: Option<&mut Permit>) -> Verdict {
+        let (topic, callback, received_at) = (topic.clone(), self.1.clone(), DateTime::now());
+        let newer = NewRequest { client: None, topic, callback, intent: Intent::Unsubscribe, received_at };
+        self.0.put_request(newer).await.unwrap();
+        Verdict::Refused("not peer".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn w061_d17_a_renewal_that_is_refused_takes_no_newer_request_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let callback = subscriber().await;
+    room.judge(room.ask(&callback).await, 1).await;
+    assert!(room.is_in_force(&callback).await);
+    room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
+    room.judge(room.ask(&callback).await, 1).await;
+    assert_eq!(room.store.requests().await.unwrap().len(), 1, "the newer one waits");
+    assert!(room.is_in_force(&callback).await, "and decides");
+}
+
+#[tokio::test]
+async fn w062_where_a_subscription_is_in_force_the_topic_is_looked_at_for_its_subscriber_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let callback = subscriber().await;
+    room.judge(room.ask(&callback).await, 1).await;
+    let refuses = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let elsewhere: CallbackUrl = format!("http://{}/", refuses.local_addr().unwrap()).parse().unwrap();
+    drop(refuses);
+    room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
+    let request = room.ask(&elsewhere).await;
+    room.judge_as(request, Requester { client: None, in_force: true, confirmed: false }).await;
+    let waits = room.store.requests().await.unwrap();
+    assert!(waits.iter().all(|request| request.intent != Intent::Unsubscribe), "nobody was asked: {waits:?}");
+}
