@@ -251,7 +251,7 @@ fn words(came: Came) -> String {
         Came::TooLate => "no complete answer came in time".to_owned(),
         Came::Unreached => "no connection, or it broke before an answer came".to_owned(),
         Came::HeldBack => {
-            "limited: the callback's name resolves to an address that has not confirmed".to_owned()
+            "limited: the callback's name now leads to a server that has not confirmed".to_owned()
         }
         Came::Unsent => "the hub could not send it then".to_owned(),
     }
