@@ -251,7 +251,7 @@ fn words(outcome: AttemptOutcome) -> String {
         AttemptOutcome::TimedOut => "no complete answer came in time".to_owned(),
         AttemptOutcome::Unreachable => "no connection, or it broke before an answer came".to_owned(),
         AttemptOutcome::Unconfirmed => {
-            "limited: the callback's name resolves to an address that has not confirmed".to_owned()
+            "limited: the callback's name now leads to a server that has not confirmed".to_owned()
         }
         AttemptOutcome::Unsent => "the hub could not send it then".to_owned(),
     }

@@ -231,7 +231,7 @@ mod tests {
         let admin = Admin { address, tls: &tls, token: None, patience: Duration::from_millis(50) };
         let said = |method| admin.ask(method, "/", "").unwrap_err().message;
         assert_eq!(said("GET"), format!("the hub at {address} did not answer within 50ms"));
-        assert!(said("POST").contains("within 50ms: what was begun goes on"), "{}", said("POST"));
+        assert!(said("POST").contains("within 50ms: the command goes on"), "{}", said("POST"));
         drop(listener);
         assert!(said("GET").starts_with(&format!("no hub at {address}: ")), "{}", said("GET"));
     }
@@ -257,7 +257,7 @@ mod tests {
             let said = asked("GET", cut);
             assert!(said.contains("hung up in the middle") && said.ends_with("ask again"), "{said}");
         }
-        assert!(asked("POST", "").contains("look into the audit log"));
-        assert!(asked("GET", "HTTP/1.0 502 Bad Gateway\r\n\r\n").contains("answers 502 without a word"));
+        assert!(asked("POST", "").contains("see the audit log"));
+        assert!(asked("GET", "HTTP/1.0 502 Bad Gateway\r\n\r\n").contains("answers 502 without a message"));
     }
 }

@@ -77,7 +77,7 @@ mod tests {
         ]);
         let lines: Vec<_> = text.lines().collect();
         for line in [
-            "public_url = \"https://hub.library.example/with/a/path/that/is/long\" # how the world",
+            "public_url = \"https://hub.library.example/with/a/path/that/is/long\" # its public URL",
             "per_host = 2                          # requests at once to one origin",
             "listen = \"127.0.0.1:9\"                # health and the admin API",
             "listen = \"127.0.0.1:8080\"             # where the hub listens",

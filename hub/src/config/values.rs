@@ -136,7 +136,7 @@ pub(super) fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     match Url::parse(&value) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.host().is_some() => Ok(Some(url)),
         Ok(_) | Err(_) => Err(D::Error::custom(format!(
-            "\"{value}\" is no http or https URL: write for example \"https://hub.example\""
+            "\"{value}\" is not an http or https URL: write for example \"https://hub.example\""
         ))),
     }
 }

@@ -133,7 +133,7 @@ impl PublishState {
             *span = Some(self.begin(headers, "ping"));
         }
         for (topics, class) in [(known, ClientClass::Trusted), (strange, ClientClass::Stranger)] {
-            let client = Client { network: Some(network(client)), class: class };
+            let client = Client { network: Some(network(client)), class };
             let traced = span.as_ref().filter(|_| open || class == ClientClass::Trusted);
             let trace = traced.and_then(OpenSpan::context);
             self.pings.accept_all(topics, client, trace).await.map_err(|error| unavailable(&error))?;

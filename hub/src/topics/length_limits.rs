@@ -28,7 +28,7 @@ pub enum Oversized {
     },
 }
 
-/// BodyMemory for links, taken up one by one.
+/// The bytes that are left for links.
 #[derive(Debug)]
 pub(super) struct LinkBudget(u64);
 

@@ -105,7 +105,7 @@ mod tests {
             let (latest, posted) = (Offset(0), Offset(posted));
             let url = url.parse().unwrap();
             let topic = Topic { id: TopicId(1), url, first: Offset(1), head: Offset(1), latest, posted };
-            log.payer(&topic, &[Client { network: None, class: class }], from.parse().unwrap())
+            log.payer(&topic, &[Client { network: None, class }], from.parse().unwrap())
         };
         let payer = |url: &str, from: &str| of(url, 0, ClientClass::Stranger, from);
         assert_eq!(

@@ -77,7 +77,7 @@ async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreErro
         Ok(Some(uptime)) => return Ok(uptime),
         Ok(None) => {}
         Err(error @ StoreError::Damaged { .. }) => {
-            warn!(%error, "time of the last stop unreadable: taken from the newest notification")
+            warn!(%error, "time of the last stop unreadable: taken from the newest notification");
         }
         Err(error) => return Err(error),
     }

@@ -309,7 +309,7 @@ impl Reverification {
     /// The answer was another one.
     pub fn refused(mut self) {
         self.to.with_reverifications(|reverifications, key| {
-            reverifications.refused(key, self.subscription, Instant::now())
+            reverifications.refused(key, self.subscription, Instant::now());
         });
         self.is_settled = true;
     }
@@ -317,7 +317,7 @@ impl Reverification {
     /// Nobody was reached.
     pub fn unreachable(mut self) {
         self.to.with_reverifications(|reverifications, key| {
-            reverifications.unreachable(key, self.subscription, Instant::now())
+            reverifications.unreachable(key, self.subscription, Instant::now());
         });
         self.is_settled = true;
     }
