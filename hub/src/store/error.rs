@@ -11,11 +11,14 @@ pub enum StoreError {
         /// Where the store is.
         path: String,
     },
-    /// A newer version of the hub wrote the store.
+    /// Another version of the hub wrote the store, usually a newer one.
     #[error(
-        "the store has format {found}, this hub reads up to {supported}: use the newer hub that wrote it"
+        "the store in {path} has format {found}, and this hub reads format {supported}: start the version of resync-hub that wrote it, \
+         or choose another --data-dir"
     )]
     Format {
+        /// Where the store is.
+        path: String,
         /// What was found.
         found: u16,
         /// What this version can read.

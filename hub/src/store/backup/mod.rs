@@ -110,11 +110,11 @@ pub enum BackupError {
     /// Another file.
     #[error("this is no backup of a hub: it does not begin like one")]
     NoBackup,
-    /// A newer hub wrote it.
+    /// Another version of the hub wrote it, usually a newer one.
     #[error(
-        "the backup has format {found}, this hub reads up to {supported}: restore it with the newer hub that wrote it"
+        "the backup has format {found}, and this hub reads format {supported}: restore it with the version of resync-hub that wrote it"
     )]
-    Version {
+    Format {
         /// What was found.
         found: u16,
         /// What this version can read.

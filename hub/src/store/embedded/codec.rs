@@ -20,17 +20,8 @@ use crate::store::keyring::{KeyId, Keyring, Locked};
 use crate::store::{Result, StoreError};
 use crate::trace_context::TraceContext;
 
-/// The version that is written. A reader refuses what it does not know. Version 1 had no addresses in subscriptions, version 2 no
-/// traces, and version 3 counted bodies of topics instead of weights and did not say by whose share anything is counted.
-const VERSION: u8 = 4;
-/// The first version with the addresses at which callbacks have confirmed.
-pub(super) const WITH_ADDRESSES: u8 = 2;
-/// The first version in which notifications and pings may end with their place in a trace.
-const WITH_TRACES: u8 = 3;
-/// The first version that says by whose share topics, requests and subscriptions are counted.
-pub(super) const WITH_SHARES: u8 = 4;
-/// The first version in which topics know what their logs weigh.
-pub(super) const WITH_WEIGHTS: u8 = 4;
+/// The version that is written and read. When a field is added, [`Decoder`] has to know by which version a record was written.
+const VERSION: u8 = 1;
 const CHECKSUM_BYTES: usize = 4;
 
 /// How a secret is marked. The first two are those of an option.
@@ -65,22 +56,6 @@ pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8>
     kept
 }
 
-/// The same as an earlier version has written it, which lacked so many bytes at the end.
-#[cfg(test)]
-pub(super) fn seal_as<R: Record>(
-    (version, lacked): (u8, usize),
-    keys: &Keyring,
-    key: &[u8],
-    record: &R,
-) -> Vec<u8> {
-    let mut kept = seal(keys, key, record);
-    kept[0] = version;
-    kept.truncate(kept.len() - CHECKSUM_BYTES - lacked);
-    let checksum = checksum(R::SPACE, key, &kept);
-    kept.extend_from_slice(&checksum.to_be_bytes());
-    kept
-}
-
 /// The record that is kept under `key`.
 pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<R> {
     open_beginning(keys, R::SPACE, key, value, |fields| {
@@ -88,11 +63,6 @@ pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Resu
         fields.finish()?;
         Ok(record)
     })
-}
-
-/// By which version the record that is kept under `key` was written.
-pub(super) fn version(keys: &Keyring, space: Space, key: &[u8], value: &Bytes) -> Result<u8> {
-    open_beginning(keys, space, key, value, |fields| Ok(fields.version()))
 }
 
 /// The same record with its secret under the first key; `None` when it is kept so already, or holds none.
@@ -143,11 +113,11 @@ fn unframe<'a>(
         return Err("its checksum does not match".into());
     }
     let version = content[0];
-    if !(1..=VERSION).contains(&version) {
-        return Err(format!("its version is {version}, this hub reads up to {VERSION}"));
+    if version != VERSION {
+        return Err(format!("its version is {version}, and this hub reads version {VERSION}"));
     }
     let left = value.slice(1..end);
-    Ok(Decoder { left, version, keys, place: Place { space, key }, outdated: false })
+    Ok(Decoder { left, keys, place: Place { space, key }, outdated: false })
 }
 
 fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
@@ -238,21 +208,10 @@ impl Encoder<'_> {
     }
 }
 
-#[cfg(test)]
-impl<'a> Encoder<'a> {
-    /// Fields without their frame.
-    pub(super) fn fields(keys: &'a Keyring, write: impl FnOnce(&mut Self)) -> Vec<u8> {
-        let mut out = Self { written: Vec::new(), keys, place: Place { space: Space::Meta, key: &[] } };
-        write(&mut out);
-        out.written
-    }
-}
-
 /// Reads fields in the order in which they were written.
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
     left: Bytes,
-    version: u8,
     keys: &'a Keyring,
     place: Place<'a>,
     /// A secret was read that would be written otherwise today.
@@ -260,11 +219,6 @@ pub(super) struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
-    /// The version by which the record was written.
-    pub(super) fn version(&self) -> u8 {
-        self.version
-    }
-
     pub(super) fn byte(&mut self) -> std::result::Result<u8, Fault> {
         self.left.try_get_u8().map_err(|_| "it ends too early".into())
     }
@@ -355,7 +309,7 @@ impl Decoder<'_> {
     }
 
     pub(super) fn last_trace(&mut self) -> std::result::Result<Option<TraceContext>, Fault> {
-        if self.version < WITH_TRACES || self.left.is_empty() {
+        if self.left.is_empty() {
             return Ok(None);
         }
         let trace = TraceContext::from_bytes(&self.bytes()?);
@@ -388,14 +342,8 @@ impl Decoder<'_> {
     /// Fields without their frame.
     #[cfg(test)]
     pub(super) fn over(bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
-        Self::over_version(VERSION, bytes, keys)
-    }
-
-    /// The same that a version of before has written.
-    #[cfg(test)]
-    pub(super) fn over_version(version: u8, bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
         let place = Place { space: Space::Meta, key: &[] };
-        Decoder { left: bytes.into(), version, keys, place, outdated: false }
+        Decoder { left: bytes.into(), keys, place, outdated: false }
     }
 
     fn finish(&self) -> std::result::Result<(), Fault> {
@@ -523,10 +471,10 @@ mod tests {
 
     #[test]
     fn a_newer_record_is_refused_by_its_version() {
-        let mut kept = vec![5, 0];
+        let mut kept = vec![2, 0];
         let checksum = checksum(Space::Pings, b"key", &kept);
         kept.extend_from_slice(&checksum.to_be_bytes());
         let error = open::<Sample>(&Keyring::none(), b"key", &kept.into()).unwrap_err();
-        assert!(error.to_string().contains("its version is 5, this hub reads up to 4"), "{error}");
+        assert!(error.to_string().contains("its version is 2, and this hub reads version 1"), "{error}");
     }
 }

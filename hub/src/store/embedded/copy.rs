@@ -20,8 +20,13 @@ use crate::store::{self, BackupError, Copied, Header, Result};
 /// About how many bytes are read at once. Commits wait that long.
 const READ_AT_ONCE: usize = 512 * 1024;
 
-/// Backs up the store in `directory`, which no hub may be using.
-pub(in crate::store) fn back_up(
+/// Writes a backup of the store in `directory`, which no hub may be using, and of the files `beside` it that exist. It needs no
+/// keys: secrets stay as they are stored.
+///
+/// # Errors
+/// [`BackupError`]; [`StoreError::Locked`](crate::store::StoreError::Locked) where a hub is using it, which can be asked itself
+/// ([`Admin::back_up`](crate::store::Admin::back_up)).
+pub fn back_up(
     engine: store::Engine,
     directory: &Path,
     beside: &[PathBuf],

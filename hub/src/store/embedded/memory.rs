@@ -53,7 +53,7 @@ impl Topics {
         for record in engine.scan(Space::Subscriptions, &Keys::all()) {
             let (key, value) = record?;
             // Also one that cannot be read is a subscription.
-            if let Some((topic, id)) = key::place_of_subscription(&key) {
+            if let Some((_, topic, id)) = key::place_of_subscription(&key) {
                 let account = codec::open_beginning(&none, Space::Subscriptions, &key, &value, account_of);
                 let of = account.ok().map(|(origin, client)| (topics.accounts.host(&origin), client));
                 topics.accounts.follow(Turn::Begins(Counted { id, topic, of }));

@@ -7,16 +7,16 @@
 //! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
 //! | `parts` | what each trait of `store/parts` asks for |
 //! | `memory`, `accounts`, `cache`, `shared`, `standing` | what is held in memory, and reading |
-//! | `weights` | what the logs of earlier versions weigh |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
-//! | `check` | whether every record can be read, and agrees with the others |
-//! | `repair` | mending what `check` finds |
+//! | `closed` | records of a store that no hub is using |
+//! | `check`, `repair` | whether every record can be read, and agrees with the others; mending that |
 //! | `tap`, `copy`, `restore` | backups: of a store that changes meanwhile, of one that is closed, and back |
 //! | `room` | how much the disk can still take |
 
 mod accounts;
 mod cache;
 mod check;
+mod closed;
 mod codec;
 mod copy;
 mod directory;
@@ -37,7 +37,6 @@ mod sled;
 mod standing;
 mod tap;
 mod transaction;
-mod weights;
 mod writer;
 
 #[cfg(test)]
@@ -54,13 +53,13 @@ use std::sync::Arc;
 use resync_core::lock::FileLock;
 use tokio::sync::Semaphore;
 
-pub(super) use self::check::check;
-pub(super) use self::copy::back_up;
+pub use self::check::check;
+pub use self::copy::back_up;
 use self::engine::{Batch, Engine, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
-pub(super) use self::repair::repair;
-pub(super) use self::restore::{restore, restore_stream, verify};
+pub use self::repair::repair;
+pub use self::restore::{restore, restore_stream, verify};
 use self::room::Room;
 use self::shared::Shared;
 #[cfg(test)]
@@ -84,16 +83,17 @@ const STRANGE_BYTES: u32 = 256 * 1024;
 /// About how many bytes a small command writes, beside URLs that strangers chose.
 const SMALL: usize = 512;
 
-/// Opens or makes the store in `directory`.
-pub(super) fn open(
-    engine: super::Engine,
-    directory: &Path,
-    keys: Keyring,
-    reserve: u64,
-) -> Result<Arc<dyn Store>> {
+/// Opens (or creates) the store in `directory`. Subscribers' secrets are written with the first of `keys`, and read with all of them;
+/// those that are stored otherwise stay so until [`Admin::rotate_secrets`](super::Admin::rotate_secrets). While the disk has fewer than
+/// `reserve` bytes free, nothing new is taken in.
+///
+/// # Errors
+/// [`StoreError::Locked`] when another process has it open, [`StoreError::Format`] when another version of the hub wrote it,
+/// [`StoreError::OtherEngine`] when it was made by the other engine, [`StoreError::SecretsKey`] when a key that its secrets need
+/// is not given.
+pub fn open(engine: super::Engine, directory: &Path, keys: Keyring, reserve: u64) -> Result<Arc<dyn Store>> {
     let lock = directory::take(engine, directory)?;
     let opened = open_engine(engine, directory)?;
-    directory::migrate(engine, directory)?;
     directory::settle(engine, directory)?;
     let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
     tracing::info!(
@@ -144,7 +144,6 @@ impl Embedded {
             None => found(engine.as_ref(), &keys)?,
         };
         prepare_encryption(engine.as_ref(), &keys)?;
-        weights::weigh(engine.as_ref(), &keys)?;
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
         let shared = Arc::new(Shared::new(engine, keys, shards, lock)?);
         let writer = Writer::start(shared.clone(), ledger, shards, room)?;

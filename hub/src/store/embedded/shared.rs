@@ -316,7 +316,7 @@ impl Shared {
         for record in self.engine.scan(Space::Log, &Keys::prefix(key::topic(topic))) {
             let (key, value) = record?;
             let received_at = codec::open_beginning(&keys, Space::Log, &key, &value, received_at_of).ok();
-            if let (Some(offset), true) = (key::offset_of_log(&key), received_at >= Some(since)) {
+            if let (Some((_, offset)), true) = (key::place_of_log(&key), received_at >= Some(since)) {
                 return Ok(offset);
             }
         }
@@ -398,7 +398,7 @@ impl Shared {
         let (keys, mut last) = (self.keys(), None::<(TopicId, TopicUrl)>);
         self.engine.scan(Space::Subscriptions, range).map(move |record| {
             let (key, value) = record?;
-            let topic = key::topic_of_subscription(&key);
+            let topic = key::topic_in_shard(&key);
             if last.as_ref().map(|(known, _)| *known) != topic {
                 last = topic.and_then(|id| Some((id, self.topics().get(id)?.topic.url.clone())));
             }
@@ -503,8 +503,8 @@ impl Shared {
     /// The subscriptions of a shard, by their keys.
     pub(super) fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
         let records = self.engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard)));
-        let ids = records.map(|record| record.map(|(key, _)| key::place_of_subscription(&key)));
-        ids.filter_map(Result::transpose).collect()
+        let places = records.map(|record| record.map(|(key, _)| key::place_of_subscription(&key)));
+        places.filter_map(Result::transpose).map(|place| place.map(|(_, topic, id)| (topic, id))).collect()
     }
 
     /// At most so many subscriptions of a range.

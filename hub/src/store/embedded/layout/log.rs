@@ -4,7 +4,7 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 
 use super::Decoded;
-use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_SHARES};
+use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::records::weigh;
 use crate::store::{
@@ -128,7 +128,7 @@ impl Record for Uptime {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct TopicState {
     pub(in super::super) topic: Topic,
-    /// What the notifications of the log weigh. Records of before version 4 have the bodies only (`weights`).
+    /// What the notifications of the log weigh.
     pub(in super::super) bytes: u64,
     /// When its oldest notification came in; `None` when it holds none.
     pub(in super::super) oldest: Option<DateTime>,
@@ -168,29 +168,12 @@ impl Record for TopicState {
             posted: Offset(fields.number()?),
         };
         let (bytes, oldest) = (fields.number()?, fields.option(Decoder::time)?);
-        let payer = payer_of(fields, &topic)?;
+        let payer = match fields.byte()? {
+            0 => Payer::Publishers,
+            1 => Payer::Strangers(fields.option(Decoder::address)?),
+            other => return Err(format!("payer {other} is unknown")),
+        };
         Ok(Self { topic, bytes, oldest, payer })
-    }
-}
-
-/// Where no hub wrote it down, what was posted tells that a publisher speaks for the topic. One that was only pinged begins among the
-/// strangers', since nobody knows whether that was with a token, and its host stands for the network. Its whole log takes the
-/// publishers' share from the first notification on that is posted or that a ping with a token brings.
-fn payer_of(fields: &mut Decoder, topic: &Topic) -> Decoded<Payer> {
-    if fields.version() < WITH_SHARES {
-        return Ok(TopicState::payer_by_log(topic));
-    }
-    match fields.byte()? {
-        0 => Ok(Payer::Publishers),
-        1 => fields.option(Decoder::address).map(Payer::Strangers),
-        other => Err(format!("payer {other} is unknown")),
-    }
-}
-
-impl TopicState {
-    /// Whose share a topic takes by what is in its log.
-    pub(in super::super) fn payer_by_log(topic: &Topic) -> Payer {
-        if topic.posted > Offset(0) { Payer::Publishers } else { Payer::Strangers(None) }
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use resync_core::websub::TopicUrl;
 
 use super::Decoded;
-use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_ADDRESSES, WITH_SHARES};
+use crate::store::embedded::codec::{Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::{
     Denial, DenialId, FailureClass, Gap, Intent, Laggard, Offset, PendingRequest, Recipient, RequestId,
@@ -43,7 +43,7 @@ impl Record for PendingRequest {
                 1 => Intent::Subscribe { lease: fields.option(Decoder::number)?, secret: fields.secret()? },
                 other => return Err(format!("intent {other} is unknown")),
             },
-            client: client_of(fields)?,
+            client: fields.option(Decoder::address)?,
         })
     }
 }
@@ -92,7 +92,7 @@ impl Record for Subscription {
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
         let slot = slot_of(fields)?;
-        let client = client_of(fields)?;
+        let client = fields.option(Decoder::address)?;
         Ok(Self {
             id: slot.id,
             topic: slot.topic,
@@ -118,29 +118,15 @@ pub(in super::super) fn slot_of(fields: &mut Decoder) -> Decoded<Slot> {
         origin: fields.text()?.into(),
         start: Offset(fields.number()?),
         lease_end: fields.time()?,
-        address: address_of(fields)?,
+        address: fields.option(Decoder::address)?,
     })
-}
-
-fn address_of(fields: &mut Decoder) -> Decoded<Option<IpAddr>> {
-    match fields.version() {
-        WITH_ADDRESSES.. => fields.option(Decoder::address),
-        _ => Ok(None),
-    }
-}
-
-fn client_of(fields: &mut Decoder) -> Decoded<Option<IpAddr>> {
-    match fields.version() {
-        WITH_SHARES.. => fields.option(Decoder::address),
-        _ => Ok(None),
-    }
 }
 
 /// The origin of a subscription's callback, and for whom it is counted.
 pub(in super::super) fn account_of(fields: &mut Decoder) -> Decoded<(Bytes, Option<IpAddr>)> {
     let (_id, _topic, origin) = (fields.number()?, fields.number()?, fields.bytes()?);
-    let (_start, _lease_end, _address) = (fields.number()?, fields.time()?, address_of(fields)?);
-    Ok((origin, client_of(fields)?))
+    let (_start, _lease_end, _address) = (fields.number()?, fields.time()?, fields.option(Decoder::address)?);
+    Ok((origin, fields.option(Decoder::address)?))
 }
 
 /// What a delivery needs of a subscription's record; `topic_url` is what the topic is called most of the time. The callback is
@@ -150,9 +136,8 @@ pub(in super::super) fn recipient_of(
     topic_url: Option<&TopicUrl>,
 ) -> Decoded<Recipient> {
     let (id, topic) = (SubscriptionId(fields.number()?), TopicId(fields.number()?));
-    let (_origin, _start, _lease_end, _address) =
-        (fields.bytes()?, fields.number()?, fields.time()?, address_of(fields)?);
-    client_of(fields)?;
+    let (_origin, _start, _lease_end) = (fields.bytes()?, fields.number()?, fields.time()?);
+    let (_address, _client) = (fields.option(Decoder::address)?, fields.option(Decoder::address)?);
     Ok(Recipient {
         id,
         topic,

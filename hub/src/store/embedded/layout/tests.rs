@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
-use super::super::codec::{Decoder, Encoder, Record, open, open_beginning, seal};
+use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
 use super::*;
 use crate::store::{
@@ -243,65 +243,6 @@ proptest! {
             prop_assert!(kept.saturating_add(elsewhere) <= record.weight(), "{kept} and {elsewhere}");
         } else {
             prop_assert_eq!(record.weight(), 0);
-        }
-    }
-
-    #[test]
-    fn a_notification_of_the_second_version_has_no_trace(record in log_record()) {
-        let keys = Keyring::none();
-        let written = Encoder::fields(&keys, |out| LogRecord { trace: None, ..record.clone() }.encode(out));
-        let read = LogRecord::decode(&mut Decoder::over_version(2, written, &keys)).unwrap();
-        prop_assert_eq!(read, LogRecord { trace: None, ..record });
-    }
-
-    #[test]
-    fn a_slot_of_the_first_version_has_no_address(subscription in subscription()) {
-        let keys = Keyring::none();
-        let Subscription { id, topic, start, lease_end, .. } = subscription;
-        let origin = subscription.callback.origin();
-        let written = Encoder::fields(&keys, |out| {
-            out.number(id.0);
-            out.number(topic.0);
-            out.text(&origin);
-            out.number(start.0);
-            out.time(lease_end);
-        });
-        let slot = slot_of(&mut Decoder::over_version(1, written, &keys)).unwrap();
-        prop_assert_eq!(slot, Slot { id, topic, origin: origin.into(), start, lease_end, address: None });
-    }
-
-    #[test]
-    fn what_a_store_of_the_third_version_knows_is_counted_for_nobody_and_what_was_posted_for_publishers(
-        subscription in subscription(), state in topic_state(),
-    ) {
-        let keys = Keyring::none();
-        let Subscription { id, topic, start, lease_end, address, .. } = subscription;
-        let written = Encoder::fields(&keys, |out| {
-            out.number(id.0);
-            out.number(topic.0);
-            out.text(&subscription.callback.origin());
-            out.number(start.0);
-            out.time(lease_end);
-            out.option(address, Encoder::address);
-        });
-        let (_, client) = account_of(&mut Decoder::over_version(3, written, &keys)).unwrap();
-        prop_assert_eq!(client, None);
-
-        let TopicState { topic, bytes, oldest, .. } = state;
-        for posted in [0, 1] {
-            let topic = Topic { posted: Offset(posted), ..topic.clone() };
-            let written = Encoder::fields(&keys, |out| {
-                out.number(topic.id.0);
-                out.text(topic.url.as_str());
-                for offset in [topic.first, topic.head, topic.latest, topic.posted] {
-                    out.number(offset.0);
-                }
-                out.number(bytes);
-                out.option(oldest, Encoder::time);
-            });
-            let read = TopicState::decode(&mut Decoder::over_version(3, written, &keys)).unwrap();
-            let payer = if posted == 0 { Payer::Strangers(None) } else { Payer::Publishers };
-            prop_assert_eq!(read, TopicState { topic, bytes, oldest, payer });
         }
     }
 

@@ -336,8 +336,8 @@ impl Transaction<'_> {
             Err(error @ StoreError::Damaged { .. }) => {
                 tracing::warn!(%error, topic = topic.0, offset = offset.0, "retention removes what nobody can read");
                 let mut parts = self.engine.scan(Space::Bodies, &Keys::prefix(key::log(topic, offset)));
-                let last = parts.next_back().transpose()?.and_then(|(key, _)| key::part_of_body(&key));
-                Ok(Extent { bytes: 0, parts: last.map_or(0, |last| last + 1), places: 1 })
+                let last = parts.next_back().transpose()?.and_then(|(key, _)| key::place_of_body(&key));
+                Ok(Extent { bytes: 0, parts: last.map_or(0, |(.., last)| last + 1), places: 1 })
             }
             Err(error) => Err(error),
         }
