@@ -209,7 +209,7 @@ async fn a_backup_with_a_planted_operators_token_restores_nothing_and_planted_pu
         let planted = folder.path().join("crafted");
         crafted.write(&planted);
         let (done, said) = run(&elsewhere, &[], &["restore", planted.to_str().unwrap()]).await;
-        assert!(!done && said.contains("which no hub puts into one"), "{name}: {said}");
+        assert!(!done && said.contains("which resync-hub never puts into one"), "{name}: {said}");
         assert!(!elsewhere.exists(), "{name}: nothing is made of it");
     }
     assert!(!folder.path().join("admin-token").exists());
@@ -286,7 +286,7 @@ async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing()
         (&newer[..], "has format 9, this hub reads up to 1: restore it with the newer hub"),
         (&bent, "the backup is damaged"),
         (&bytes[..bytes.len() / 2], "the backup is cut off after"),
-        (b"something else", "this is no backup of a hub"),
+        (b"something else", "this is no backup of resync-hub"),
     ] {
         fs::write(file, content).unwrap();
         let (well, said) = run(&elsewhere, &[], &["restore", file]).await;
