@@ -3,7 +3,7 @@
 use clap::Args;
 use resync_hub::admin::{Audit, By, counted};
 use resync_hub::config::Config;
-use resync_hub::store::{self, Findings, Mended, Repaired};
+use resync_hub::store::{self, Findings, RepairStep, Repaired};
 
 use super::owner::is_ours;
 use super::{Failure, say, tools::WhichHub};
@@ -41,17 +41,17 @@ fn repair(config: &Config, keys: &store::Keyring) -> Result<(), Failure> {
     let repaired = store::repair(config.store.engine, &config.data_dir, keys);
     let outcome = repaired.as_ref().map_or_else(ToString::to_string, outcome_of);
     audit.end(begun, &outcome);
-    let Repaired { mended, left } = repaired.map_err(Failure::new)?;
-    mended.iter().for_each(say);
-    if !mended.is_empty() {
+    let Repaired { steps, left } = repaired.map_err(Failure::new)?;
+    steps.iter().for_each(say);
+    if !steps.is_empty() {
         say(outcome);
     }
     judge(&left, "this cannot be repaired: restore a backup")
 }
 
 fn outcome_of(repaired: &Repaired) -> String {
-    let lost = repaired.mended.iter().filter(|one| matches!(one, Mended::Lost(_))).count();
-    let anew = repaired.mended.len() - lost;
+    let lost = repaired.steps.iter().filter(|one| matches!(one, RepairStep::Lost(_))).count();
+    let anew = repaired.steps.len() - lost;
     format!("{}, {}", counted(lost, "loss", "losses"), counted(anew, "rebuilt", "rebuilt"))
 }
 

@@ -1,4 +1,4 @@
-//! What a check of every record of a store has found, and what came of mending it.
+//! What a check of every record of a store has found, and what a repair has done.
 
 /// The result of [`check`](super::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,15 +13,15 @@ pub struct Findings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// What was done.
-    pub mended: Vec<Mended>,
+    pub steps: Vec<RepairStep>,
     /// What the store is like now.
     pub left: Findings,
 }
 
-/// Something in a store that was mended.
+/// Something that a repair has done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Mended {
-    /// It could not be saved.
+pub enum RepairStep {
+    /// A record could not be read, and is removed.
     #[error("lost: {0}")]
     Lost(String),
     /// It was made anew from what is there.

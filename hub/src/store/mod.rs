@@ -27,7 +27,7 @@ pub use embedded::{back_up, check, open, repair, restore, restore_stream, verify
 #[cfg(test)]
 pub(crate) use embedded::{damage_log, damage_subscription, damage_subscription_index};
 pub use error::StoreError;
-pub use findings::{Findings, Mended, Repaired};
+pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use parts::{Admin, Fetches, Log, Progress, Requests, Subscriptions};

@@ -1,6 +1,5 @@
 //! The default engine: fjall 3, a keyspace per space, one journal for all of them.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -111,7 +110,7 @@ impl Engine for Fjall {
         changes.commit().map_err(|e| write_error(&e))
     }
 
-    fn mend(&self) -> Result<()> {
+    fn recover(&self) -> Result<()> {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of its files first. A reader that still holds it makes the new one fail for now.
         *opened = None;
@@ -124,12 +123,6 @@ impl Engine for Fjall {
 
     fn disk_size(&self) -> Result<u64> {
         self.opened()?.database.disk_space().map_err(|e| read_error(&e))
-    }
-}
-
-impl fmt::Debug for Fjall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fjall").finish_non_exhaustive()
     }
 }
 

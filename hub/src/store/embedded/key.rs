@@ -1,6 +1,6 @@
 //! Keys: big-endian, so that their order is the order of the numbers in them.
 //!
-//! Pairs and idempotency keys are kept as SHA-256, which bounds their length. All of this is the data format: changing it
+//! Pairs and idempotency keys are stored as SHA-256, which bounds their length. All of this is the data format: changing it
 //! means a new version.
 
 use resync_core::datetime::DateTime;
@@ -20,7 +20,7 @@ pub(super) fn pair(topic: &TopicUrl, callback: &CallbackUrl) -> Pair {
 /// What was decided when the store was made.
 pub(super) const FOUNDATION: &[u8] = b"foundation";
 pub(super) const COUNTERS: &[u8] = b"counters";
-/// Under which keys secrets are kept.
+/// Under which keys secrets are stored.
 pub(super) const ENCRYPTION: &[u8] = b"encryption";
 
 /// Behind which the logs of new topics begin.

@@ -4,38 +4,41 @@
 //! |---|---|
 //! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
 //! | `directory`, `journals` | lock and format of the data directory; what crashes leave of fjall's journals |
-//! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
+//! | `key`, `layout`, `fields`, `codec` | keys; the fields of each record; their bytes; the frame around them |
 //! | `parts` | what each trait of `store/parts` asks for |
-//! | `memory`, `accounts`, `cache`, `shared`, `standing` | what is held in memory, and reading |
+//! | `memory`, `accounts`, `cache`, `shared` | what is held in memory |
+//! | `log_reader`, `missed`, `standing` | reading logs; what a subscription has missed; how far a topic is |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
 //! | `closed` | records of a store that no hub is using |
-//! | `check`, `repair` | whether every record can be read, and agrees with the others; mending that |
-//! | `tap`, `copy`, `restore` | backups: of a store that changes meanwhile, of one that is closed, and back |
-//! | `room` | how much the disk can still take |
+//! | `check`, `repair` | whether every record can be read, and agrees with the others; repairing that |
+//! | `capture`, `copy`, `restore` | backups: of a store that changes meanwhile, of one that is closed, and back |
+//! | `reserve` | how much the disk can still take |
 
 mod accounts;
 mod cache;
+mod capture;
 mod check;
 mod closed;
 mod codec;
 mod copy;
 mod directory;
 mod engine;
+mod fields;
 mod fjall;
 mod journals;
 mod key;
 mod layout;
+mod log_reader;
 mod memory;
 mod missed;
 mod parts;
 mod repair;
+mod reserve;
 mod restore;
-mod room;
 mod shared;
 #[cfg(feature = "sled")]
 mod sled;
 mod standing;
-mod tap;
 mod transaction;
 mod writer;
 
@@ -59,12 +62,12 @@ use self::engine::{Batch, Engine, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
 pub use self::repair::repair;
+use self::reserve::DiskReserve;
 pub use self::restore::{restore, restore_stream, verify};
-use self::room::Room;
 use self::shared::Shared;
 #[cfg(test)]
 pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index};
-use self::transaction::Slice;
+use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
 use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed};
 
@@ -95,7 +98,7 @@ pub fn open(engine: super::Engine, directory: &Path, keys: Keyring, reserve: u64
     let lock = directory::take(engine, directory)?;
     let opened = open_engine(engine, directory)?;
     directory::settle(engine, directory)?;
-    let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
+    let store = Embedded::over(opened, keys, Some(lock), DiskReserve::on_disk(directory, reserve))?;
     tracing::info!(
         engine = engine.name(),
         directory = %directory.display(),
@@ -138,7 +141,12 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<FileLock>, room: Room) -> Result<Self> {
+    fn over(
+        engine: Box<dyn Engine>,
+        keys: Keyring,
+        lock: Option<FileLock>,
+        reserve: DiskReserve,
+    ) -> Result<Self> {
         let Foundation { shards } = match memory::foundation(engine.as_ref())? {
             Some(foundation) => foundation,
             None => found(engine.as_ref(), &keys)?,
@@ -146,27 +154,37 @@ impl Embedded {
         prepare_encryption(engine.as_ref(), &keys)?;
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
         let shared = Arc::new(Shared::new(engine, keys, shards, lock)?);
-        let writer = Writer::start(shared.clone(), ledger, shards, room)?;
+        let writer = Writer::start(shared.clone(), ledger, shards, reserve)?;
         let strange_bytes = Semaphore::new(STRANGE_BYTES as usize);
         Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default(), strange_bytes })
     }
 
-    async fn note_encryption(&self, encryption: Encryption) -> Result<()> {
-        let note = move |transaction: &mut transaction::Transaction<'_>| {
-            transaction.set_encryption(&encryption);
-            Ok(())
-        };
-        self.writer.run(Kind::Essential, SMALL, note).await
+    /// Runs a small command on what is in the store already.
+    async fn change<T, F>(&self, command: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> T + Send + 'static,
+    {
+        self.try_change(move |transaction| Ok(command(transaction))).await
+    }
+
+    /// Runs a small command that may fail.
+    async fn try_change<T, F>(&self, command: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        self.writer.run(Kind::Essential, SMALL, command).await
     }
 
     /// Repeats a command from where it says to go on, until there is no such place.
     async fn in_slices<F>(&self, command: F) -> Result<()>
     where
-        F: Fn(&mut transaction::Transaction<'_>, Vec<u8>) -> Result<Option<Vec<u8>>> + Copy + Send + 'static,
+        F: Fn(&mut Transaction<'_>, Vec<u8>) -> Result<Option<Vec<u8>>> + Copy + Send + 'static,
     {
         let mut next = Some(Vec::new());
         while let Some(from) = next {
-            next = self.writer.run(Kind::Essential, SMALL, move |t| command(t, from)).await?;
+            next = self.try_change(move |t| command(t, from)).await?;
         }
         Ok(())
     }
@@ -175,11 +193,11 @@ impl Embedded {
     /// of the one before.
     async fn remove_slices<F>(&self, remove: F) -> Result<Trimmed>
     where
-        F: Fn(&mut transaction::Transaction<'_>, Option<u64>) -> Result<Slice> + Copy + Send + 'static,
+        F: Fn(&mut Transaction<'_>, Option<u64>) -> Result<Slice> + Copy + Send + 'static,
     {
         let (mut trimmed, mut aim) = (Trimmed::default(), None);
         loop {
-            let slice = self.writer.run(Kind::Essential, SMALL, move |t| remove(t, aim)).await?;
+            let slice = self.try_change(move |t| remove(t, aim)).await?;
             aim = slice.aim;
             trimmed.notifications += slice.trimmed.notifications;
             trimmed.bytes += slice.trimmed.bytes;
@@ -200,11 +218,7 @@ impl Embedded {
             let skips = self.read(move |shared| shared.skips_before(&firsts, shards, &from, SLICE)).await?;
             next = skips.last().filter(|_| skips.len() == SLICE).cloned();
             if !skips.is_empty() {
-                let forget = move |transaction: &mut transaction::Transaction<'_>| {
-                    transaction.forget_skips(skips);
-                    Ok(())
-                };
-                self.writer.run(Kind::Essential, SMALL, forget).await?;
+                self.change(move |t| t.forget_skips(skips)).await?;
             }
         }
         Ok(())

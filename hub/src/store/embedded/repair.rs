@@ -1,7 +1,7 @@
-//! Mending a damaged store. It stays beside `restore`, because a backup goes back to the time when it was taken, and perhaps there is none:
+//! Repairs a damaged store. It stays beside `restore`, because a backup goes back to the time when it was taken, and perhaps there is none:
 //! this keeps everything that can be read, and loses only what cannot.
 //!
-//! What is wrong is what `check` says. Each fault is mended for itself, and then the check is made again, until it finds nothing. So a
+//! What is wrong is what `check` says. Each fault is fixed for itself, and the check is repeated until it finds nothing. So a
 //! repair that is interrupted anywhere is finished by the next one.
 
 use std::collections::BTreeMap;
@@ -17,65 +17,67 @@ use super::engine::Space;
 use super::key;
 use super::layout::{Address, Empty, Floor, Foundation, LogRecord, TopicState, TopicWatermark};
 use crate::store::{
-    self, FailureClass, Keyring, Laggard, Mended, Offset, Payer, Repaired, Result, Shard, StoreError,
+    self, FailureClass, Keyring, Laggard, Offset, Payer, RepairStep, Repaired, Result, Shard, StoreError,
     Subscription, Topic, TopicId, Watermark,
 };
 
-/// Faults that follow from others come up when those are mended: far fewer times than this.
+/// Faults that follow from others come up when those are fixed: far fewer times than this.
 const ROUNDS: usize = 16;
 
-/// Mends the store in `directory`, which no hub may be using: records that cannot be read are removed, what follows from others is made
+/// Repairs the store in `directory`, which no hub may be using: records that cannot be read are removed, what follows from others is made
 /// anew, and what is lost by that is said. A store that is whole is not changed.
 ///
 /// # Errors
-/// As [`check`](super::check()); what the engine itself cannot read is not mended.
+/// As [`check`](super::check()); what the engine itself cannot read is not repaired.
 pub fn repair(engine: store::Engine, directory: &Path, keys: &Keyring) -> Result<Repaired> {
     let (_lock, opened) = super::open_stopped(engine, directory)?;
-    mend(Closed::new(opened.as_ref(), keys))
+    repair_records(Closed::new(opened.as_ref(), keys))
 }
 
-fn mend(records: Closed<'_>) -> Result<Repaired> {
+fn repair_records(records: Closed<'_>) -> Result<Repaired> {
     let (engine, keys) = (records.engine(), records.keys());
-    let mut mender = Mender { records, mended: Vec::new(), strays: BTreeMap::new() };
+    let mut repair = Repair { records, steps: Vec::new(), strays: BTreeMap::new() };
     for _ in 0..ROUNDS {
-        let (_, mut faults) = check::look(engine, keys)?;
+        let (_, mut faults) = check::inspect(engine, keys)?;
         if faults.is_empty() {
             break;
+        }
+        // What the engine cannot read would seem to be missing.
+        if let Some(damaged) = faults.iter().find(|fault| matches!(fault, Fault::Engine { .. })) {
+            return Err(StoreError::Read(format!("{damaged}; its own files are damaged: restore a backup")));
         }
         // Logs and progress seem to belong to nothing as long as their topics have no records.
         let comes_first = |fault: &Fault| matches!(fault, Fault::NoFoundation | Fault::NoTopic { .. });
         if faults.iter().any(comes_first) {
             faults.retain(comes_first);
         }
-        faults.into_iter().try_for_each(|fault| mender.mend(fault))?;
-        mender.end_of_round()?;
+        faults.into_iter().try_for_each(|fault| repair.fix(fault))?;
+        repair.end_of_round()?;
     }
-    let mended = mender.mended;
-    Ok(Repaired { mended, left: check::findings(engine, keys)? })
+    let steps = repair.steps;
+    Ok(Repaired { steps, left: check::findings(engine, keys)? })
 }
 
 /// A repair under way.
-struct Mender<'a> {
+struct Repair<'a> {
     records: Closed<'a>,
-    mended: Vec<Mended>,
+    steps: Vec<RepairStep>,
     /// How many records of each kind were removed in this round because they belonged to nothing.
     strays: BTreeMap<Space, u64>,
 }
 
-impl Mender<'_> {
+impl Repair<'_> {
     fn lost(&mut self, what: impl Into<String>) {
-        self.mended.push(Mended::Lost(what.into()));
+        self.steps.push(RepairStep::Lost(what.into()));
     }
 
     fn rebuilt(&mut self, what: impl Into<String>) {
-        self.mended.push(Mended::Rebuilt(what.into()));
+        self.steps.push(RepairStep::Rebuilt(what.into()));
     }
 
-    fn mend(&mut self, fault: Fault) -> Result<()> {
+    fn fix(&mut self, fault: Fault) -> Result<()> {
         match fault {
-            Fault::Engine { reason, .. } => Err(StoreError::Read(format!(
-                "{reason}; the engine's own files are damaged: restore a backup"
-            ))),
+            Fault::Engine { .. } => Ok(()),
             Fault::Unreadable { space, key, .. } => self.unreadable(space, &key),
             Fault::NoFoundation => {
                 self.rebuilt("the number of shards");

@@ -178,7 +178,7 @@ fn leap(engine: &dyn Engine, keys: &Keyring) -> store::Result<()> {
         let (key, mut state) = record?;
         let topic = &mut state.topic;
         let mut end = topic.head;
-        // A topic that does not know the whole of its log is mended later.
+        // A topic that does not know the whole of its log is repaired later.
         while records.value(Space::Log, &key::log(topic.id, end.next()))?.is_some() {
             end = end.next();
         }

@@ -224,6 +224,20 @@ pub struct Slot {
     pub address: Option<IpAddr>,
 }
 
+impl Slot {
+    /// What is kept of this subscription.
+    pub(in crate::store) fn of(subscription: &Subscription) -> Self {
+        Self {
+            id: subscription.id,
+            topic: subscription.topic,
+            origin: subscription.callback.origin().into(),
+            start: subscription.start,
+            lease_end: subscription.lease_end,
+            address: subscription.address,
+        }
+    }
+}
+
 /// Why a subscription ended without being asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use resync_core::datetime::DateTime;
 
-use super::{Fault, Looking};
+use super::{Check, Fault};
 use crate::store::embedded::codec;
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
@@ -25,13 +25,13 @@ struct Run<'a> {
     posted: Offset,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> Check<'a> {
     /// Every topic that can be read.
     pub(super) fn topics(&self) -> Topics {
         self.each::<TopicState>().map(|(_, state)| (state.topic.id, state)).collect()
     }
 
-    pub(super) fn at_logs(&mut self, topics: &Topics) -> Result<()> {
+    pub(super) fn check_logs(&mut self, topics: &Topics) -> Result<()> {
         let mut runs: BTreeMap<_, _> = topics.iter().map(|(id, noted)| (*id, Run::begin(noted))).collect();
         for (key, value) in self.every(Space::Log) {
             let known = key::place_of_log(&key).and_then(|(id, offset)| Some((runs.get_mut(&id)?, offset)));
@@ -51,7 +51,7 @@ impl<'a> Looking<'a> {
             self.faults.extend(run.missing_up_to(run.noted.topic.head.next()));
             self.faults.extend(run.disagreement());
         }
-        self.at_bodies()
+        self.check_bodies()
     }
 
     fn has_all_parts(&self, topic: TopicId, offset: Offset, record: &LogRecord) -> bool {
@@ -60,7 +60,7 @@ impl<'a> Looking<'a> {
     }
 
     /// Parts of bodies that are in no log.
-    fn at_bodies(&mut self) -> Result<()> {
+    fn check_bodies(&mut self) -> Result<()> {
         // The parts of a body stand together.
         let mut last = None;
         for (key, _) in self.every(Space::Bodies) {

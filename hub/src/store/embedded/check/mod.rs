@@ -33,11 +33,11 @@ pub fn check(engine: store::Engine, directory: &Path, keys: &Keyring) -> Result<
 }
 
 pub(super) fn findings(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> {
-    let (records, faults) = look(engine, keys)?;
+    let (records, faults) = inspect(engine, keys)?;
     Ok(Findings { records, faults: faults.iter().map(ToString::to_string).collect() })
 }
 
-/// Something in a store that is not as it should be, with what mends it (`repair`).
+/// Something in a store that is not as it should be, with what `repair` needs to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     /// A record cannot be decoded.
@@ -77,25 +77,25 @@ fn span(from: Offset, to: Offset) -> String {
 }
 
 /// Counts the records, and names what is wrong.
-pub(super) fn look(engine: &dyn Engine, keys: &Keyring) -> Result<(u64, Vec<Fault>)> {
+pub(super) fn inspect(engine: &dyn Engine, keys: &Keyring) -> Result<(u64, Vec<Fault>)> {
     // Without the right keys every secret would look damaged.
     widen(&memory::encryption(engine)?, keys)?;
-    let mut looking = Looking { records: Closed::new(engine, keys), faults: Vec::new() };
-    let count = looking.at_each_record()?;
-    looking.at_numbers()?;
-    let topics = looking.topics();
-    looking.at_logs(&topics)?;
-    looking.at_subscriptions(&topics)?;
-    Ok((count, looking.faults))
+    let mut check = Check { records: Closed::new(engine, keys), faults: Vec::new() };
+    let count = check.check_records()?;
+    check.check_numbers()?;
+    let topics = check.topics();
+    check.check_logs(&topics)?;
+    check.check_subscriptions(&topics)?;
+    Ok((count, check.faults))
 }
 
 /// A check under way.
-struct Looking<'a> {
+struct Check<'a> {
     records: Closed<'a>,
     faults: Vec<Fault>,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> Check<'a> {
     /// Every record of a space up to one that the engine cannot read, which is named once.
     fn every(&self, space: Space) -> impl Iterator<Item = (Bytes, Bytes)> + use<'a> {
         self.records.all(space).map_while(Result::ok)
@@ -111,7 +111,7 @@ impl<'a> Looking<'a> {
     }
 
     /// Whether the numbers that were given out last are at least those in use.
-    fn at_numbers(&mut self) -> Result<()> {
+    fn check_numbers(&mut self) -> Result<()> {
         let noted: Counters = self.records.get(key::COUNTERS)?.unwrap_or_default();
         let mut used = noted;
         self.each::<Subscription>().for_each(|(_, one)| used.subscription = used.subscription.max(one.id));

@@ -2,22 +2,22 @@
 
 use bytes::Bytes;
 
-use super::{Fault, Looking};
+use super::{Check, Fault};
 use crate::store::embedded::codec::{self, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{
-    Address, Counters, Encryption, Expiry, Floor, Foundation, LogRecord, Part, PausedTopic, Remembered,
-    Stated, TopicState, TopicWatermark,
+    Address, Counters, Encryption, Expiry, Floor, Foundation, IdempotencyRecord, LogRecord, Part,
+    PausedTopic, StoredValidators, TopicState, TopicWatermark,
 };
 use crate::store::{
     Chain, Denial, Epoch, Gap, Keyring, Laggard, PendingRequest, Ping, Result, Skip, StoreError,
     Subscription, Uptime,
 };
 
-impl Looking<'_> {
+impl Check<'_> {
     /// Returns how many records there are.
-    pub(super) fn at_each_record(&mut self) -> Result<u64> {
+    pub(super) fn check_records(&mut self) -> Result<u64> {
         let mut count = 0;
         for space in Space::ALL {
             for record in self.records.all(space) {
@@ -66,10 +66,10 @@ fn read(space: Space, keys: &Keyring, key: &[u8], value: &Bytes) -> Result<()> {
         Space::Watermarks => open::<TopicWatermark>,
         Space::Laggards => open::<Laggard>,
         Space::Skips => open::<Skip>,
-        Space::Idempotency => open::<Remembered>,
+        Space::Idempotency => open::<IdempotencyRecord>,
         Space::IdempotencyExpiry => open::<Expiry>,
         Space::Chains => open::<Chain>,
-        Space::Validators => open::<Stated>,
+        Space::Validators => open::<StoredValidators>,
         Space::Gaps => open::<Gap>,
         Space::Denials => open::<Denial>,
     };

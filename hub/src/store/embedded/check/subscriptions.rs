@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::logs::Topics;
-use super::{Fault, Looking};
+use super::{Check, Fault};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{Address, TopicWatermark};
 use crate::store::{Laggard, Offset, Result, Subscription, TopicId};
 
-impl Looking<'_> {
-    pub(super) fn at_subscriptions(&mut self, topics: &Topics) -> Result<()> {
+impl Check<'_> {
+    pub(super) fn check_subscriptions(&mut self, topics: &Topics) -> Result<()> {
         let mut without_topic = BTreeMap::<TopicId, Fault>::new();
         for (key, subscription) in self.each::<Subscription>() {
             let (id, topic) = (subscription.id, subscription.topic);
@@ -34,11 +34,11 @@ impl Looking<'_> {
             }
         }
         self.faults.extend(without_topic.into_values());
-        self.at_index()?;
-        self.at_progress(topics)
+        self.check_index()?;
+        self.check_progress(topics)
     }
 
-    fn at_index(&mut self) -> Result<()> {
+    fn check_index(&mut self) -> Result<()> {
         for (key, Address { shard, topic, id }) in self.each() {
             let subscription = self.records.get::<Subscription>(&key::subscription(shard, topic, id))?;
             if subscription.is_none_or(|subscription| pair(&subscription) != key[..]) {
@@ -48,7 +48,7 @@ impl Looking<'_> {
         Ok(())
     }
 
-    fn at_progress(&mut self, topics: &Topics) -> Result<()> {
+    fn check_progress(&mut self, topics: &Topics) -> Result<()> {
         let mut furthest = BTreeMap::<TopicId, Offset>::new();
         let mut reached = |topic, offset: Offset| {
             let known = furthest.entry(topic).or_default();

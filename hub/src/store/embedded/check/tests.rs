@@ -11,7 +11,7 @@ use tokio::runtime;
 use super::super::Embedded;
 use super::super::engine::{Batch, Engine as _, Keys};
 use super::super::layout::{Address, TopicState};
-use super::super::room::Room;
+use super::super::reserve::DiskReserve;
 use super::super::testing::Fragile;
 use super::*;
 use crate::store::VerifiedSubscription;
@@ -33,7 +33,7 @@ pub(in crate::store::embedded) fn callback(number: usize) -> CallbackUrl {
 }
 
 pub(in crate::store::embedded) fn over(engine: &Fragile) -> Embedded {
-    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, Room::new(|| None, 0)).unwrap()
+    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, DiskReserve::new(|| None, 0)).unwrap()
 }
 
 async fn append(store: &Embedded, body: Vec<u8>) {
@@ -116,7 +116,7 @@ async fn place(store: &Embedded, number: usize) -> (Shard, Subscription) {
 }
 
 fn faults(engine: &Fragile) -> Vec<Fault> {
-    look(engine, &Keyring::none()).unwrap().1
+    inspect(engine, &Keyring::none()).unwrap().1
 }
 
 /// Every record of a space.
@@ -253,7 +253,7 @@ proptest! {
         change(&engine, |batch| batch.put(*space, key.to_vec(), value));
         // Whether the keys are the right ones is asked before anything else.
         if (*space, &key[..]) == (Space::Meta, key::ENCRYPTION) {
-            prop_assert!(look(&engine, &Keyring::none()).is_err());
+            prop_assert!(inspect(&engine, &Keyring::none()).is_err());
         } else {
             let found = faults(&engine);
             let is_told = |fault: &Fault| matches!(fault, Fault::Unreadable { space: of, .. } if of == space);

@@ -11,9 +11,9 @@ use crate::store::embedded::testing::{Fragile, damage};
 use crate::store::{Log, Progress, Shares, Subscriptions};
 
 fn mended(engine: &Fragile) -> Vec<String> {
-    let repaired = mend(Closed::new(engine, &Keyring::none())).unwrap();
-    assert_eq!(repaired.left.faults, [""; 0], "after {:?}", repaired.mended);
-    repaired.mended.iter().map(ToString::to_string).collect()
+    let repaired = repair_records(Closed::new(engine, &Keyring::none())).unwrap();
+    assert_eq!(repaired.left.faults, [""; 0], "after {:?}", repaired.steps);
+    repaired.steps.iter().map(ToString::to_string).collect()
 }
 
 fn remove(engine: &Fragile, space: Space, number: usize) {
@@ -113,7 +113,7 @@ async fn a_repair_that_is_interrupted_anywhere_is_finished_by_the_next_one() {
         let engine = again();
         engine.break_after(interrupted);
         // Every change in a commit of its own.
-        if mend(Closed::new(&engine, &Keyring::none()).one_at_a_time()).is_ok() {
+        if repair_records(Closed::new(&engine, &Keyring::none()).one_at_a_time()).is_ok() {
             break;
         }
         engine.set_full(false);
@@ -122,6 +122,19 @@ async fn a_repair_that_is_interrupted_anywhere_is_finished_by_the_next_one() {
         interrupted += 1;
     }
     assert!(interrupted > 8, "{interrupted}");
+}
+
+#[tokio::test]
+async fn what_the_engine_cannot_read_is_not_taken_for_missing() {
+    for space in Space::ALL {
+        let engine = filled().await;
+        let commits = engine.commits();
+        engine.set_unreadable(space);
+        let error = repair_records(Closed::new(&engine, &Keyring::none())).unwrap_err().to_string();
+        assert!(error.contains(space.name()) && error.contains("a block is damaged"), "{error}");
+        assert!(error.contains("restore a backup"), "{error}");
+        assert_eq!(engine.commits(), commits);
+    }
 }
 
 #[tokio::test]
@@ -246,7 +259,7 @@ proptest! {
                 }
             });
         }
-        let (_, found) = check::look(&engine, &Keyring::none()).unwrap();
+        let (_, found) = check::inspect(&engine, &Keyring::none()).unwrap();
         let told = mended(&engine);
         prop_assert_eq!(found.is_empty(), told.is_empty(), "{:?} {:?}", found, told);
         runtime.block_on(async {
