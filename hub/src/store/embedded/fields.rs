@@ -117,7 +117,9 @@ impl Fields for bool {
 impl<T: Fields> Fields for Option<T> {
     fn encode(&self, out: &mut Encoder) {
         self.is_some().encode(out);
-        self.iter().for_each(|value| value.encode(out));
+        if let Some(value) = self {
+            value.encode(out);
+        }
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
@@ -128,7 +130,9 @@ impl<T: Fields> Fields for Option<T> {
 impl<T: Fields> Fields for Vec<T> {
     fn encode(&self, out: &mut Encoder) {
         out.number(self.len() as u64);
-        self.iter().for_each(|one| one.encode(out));
+        for one in self {
+            one.encode(out);
+        }
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
@@ -249,7 +253,9 @@ impl Fields for Option<Secret> {
 /// explicitly, by an option's 0 or 1, whether there is one.
 impl Fields for Option<TraceContext> {
     fn encode(&self, out: &mut Encoder) {
-        self.iter().for_each(|trace| out.bytes(&trace.to_bytes()));
+        if let Some(trace) = self {
+            out.bytes(&trace.to_bytes());
+        }
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {

@@ -1,4 +1,4 @@
-//! DiskReserve on the disk: looked at often and cheaply, so that what makes the store grow is refused before anything else fails.
+//! Free space on the disk: looked at often and cheaply, so that what makes the store grow is refused before anything else fails.
 
 use std::fmt;
 use std::path::Path;

@@ -152,7 +152,7 @@ impl Drop for Writer {
     }
 }
 
-/// Tells whoever asks for the store's health, or waits for its end, if the thread ends by a fault of ours.
+/// Reports to the store's health, and to who waits for its end, that the thread has panicked.
 struct PanicReport(Arc<Shared>);
 
 impl Drop for PanicReport {
@@ -183,7 +183,7 @@ struct Failure {
 }
 
 impl Failure {
-    /// What whoever asks is told while this keeps the store from being recovered.
+    /// What callers get while this obstacle keeps the store from recovering.
     fn still(&self, obstacle: &StoreError) -> StoreError {
         let first = match &self.error {
             StoreError::Write(reason) => reason.clone(),

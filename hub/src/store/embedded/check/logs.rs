@@ -25,7 +25,7 @@ struct Run<'a> {
     posted: Offset,
 }
 
-impl<'a> Check<'a> {
+impl Check<'_> {
     /// Every topic that can be read.
     pub(super) fn topics(&self) -> Topics {
         self.each::<TopicState>().map(|(_, state)| (state.topic.id, state)).collect()
