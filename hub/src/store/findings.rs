@@ -21,10 +21,10 @@ pub struct Repaired {
 /// Something that a repair has done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairStep {
-    /// A record could not be read, and is removed.
+    /// This is lost.
     #[error("lost: {0}")]
     Lost(String),
-    /// It was made anew from what is there.
+    /// This was made anew from what is there.
     #[error("rebuilt: {0}")]
     Rebuilt(String),
 }

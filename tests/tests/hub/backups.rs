@@ -283,7 +283,10 @@ async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing()
     let mut bent = bytes.clone();
     bent[bytes.len() / 2] ^= 1;
     for (content, told) in [
-        (&newer[..], "has format 9, this hub reads up to 1: restore it with the newer hub"),
+        (
+            &newer[..],
+            "has format 9, and this hub reads format 1: restore it with the version of resync-hub that wrote it",
+        ),
         (&bent, "the backup is damaged"),
         (&bytes[..bytes.len() / 2], "the backup is cut off after"),
         (b"something else", "this is no backup of resync-hub"),
