@@ -303,13 +303,9 @@ async fn what_cannot_be_restored_is_refused_with_the_reason_and_leaves_nothing()
     let mark = data.join("engine");
     fs::write(&mark, "fjall 77\n").unwrap();
     let said = hub.try_restart().await.unwrap_err();
-    assert!(
-        said.contains("the store has format 77, this hub reads up to 4: use the newer hub that wrote it"),
-        "{said}"
-    );
+    assert!(said.contains("has format 77, and this hub reads format 1: start the version"), "{said}");
     fs::write(&mark, "fjall 1\n").unwrap();
     hub.restart().await;
-    assert_eq!(fs::read_to_string(&mark).unwrap(), "fjall 4\n", "an older format is migrated by a start");
     assert!(hub.admin("/api/v1/topics").await.text().contains(&topic(0)));
 }
 
