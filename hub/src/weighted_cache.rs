@@ -42,6 +42,11 @@ impl<K: Hash + Eq, V> WeightedCache<K, V> {
     }
 
     #[cfg(test)]
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

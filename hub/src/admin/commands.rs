@@ -459,7 +459,7 @@ mod tests {
         let again = ToDeny { ids: unreadable, ..ToDeny::default() };
         assert_eq!(service.deny(By::Api, again).await.unwrap().denied, 0, "it is gone");
         drop(service);
-        assert_eq!(store::check(Engine::Fjall, folder.path(), &Keyring::none()).unwrap().faults, []);
+        assert_eq!(store::check(Engine::Fjall, folder.path(), &Keyring::none()).unwrap().faults, [""; 0]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

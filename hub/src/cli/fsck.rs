@@ -1,9 +1,9 @@
-//! `resync-hub fsck`: whether the store of a stopped hub is whole, and mending it.
+//! `resync-hub fsck`: checks the store of a stopped hub, and repairs it.
 
 use clap::Args;
 use resync_hub::admin::{Audit, By, counted};
 use resync_hub::config::Config;
-use resync_hub::store::{self, Fault, Findings, Mended, Repaired};
+use resync_hub::store::{self, Findings, RepairStep, Repaired};
 
 use super::owner::is_ours;
 use super::{Failure, say, tools::WhichHub};
@@ -15,7 +15,7 @@ const SHOWN: usize = 100;
 pub(super) struct Fsck {
     #[command(flatten)]
     hub: WhichHub,
-    /// Repair what can be repaired, and say what is lost by it: take a backup first
+    /// Remove records that cannot be read, rebuild what follows from others, and print what is lost: take a backup first
     #[arg(long)]
     repair: bool,
 }
@@ -30,7 +30,7 @@ pub(super) fn run(command: Fsck) -> Result<(), Failure> {
     let found = store::check(config.store.engine, &config.data_dir, &keys).map_err(Failure::new)?;
     judge(
         &found,
-        "restore a backup, or repair the store with `resync-hub fsck --repair` (first `resync-hub backup`, which copies it as it is)",
+        "restore a backup, or take one now (`resync-hub backup` copies a damaged store as it is) and type `resync-hub fsck --repair`",
     )
 }
 
@@ -39,25 +39,25 @@ fn repair(config: &Config, keys: &store::Keyring) -> Result<(), Failure> {
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "repair", "").map_err(Failure::new)?;
     let repaired = store::repair(config.store.engine, &config.data_dir, keys);
-    let outcome = repaired.as_ref().map_or_else(ToString::to_string, told);
+    let outcome = repaired.as_ref().map_or_else(ToString::to_string, outcome_of);
     audit.end(begun, &outcome);
-    let Repaired { mended, left } = repaired.map_err(Failure::new)?;
-    mended.iter().for_each(say);
-    if !mended.is_empty() {
+    let Repaired { steps, left } = repaired.map_err(Failure::new)?;
+    steps.iter().for_each(say);
+    if !steps.is_empty() {
         say(outcome);
     }
     judge(&left, "this cannot be repaired: restore a backup")
 }
 
-fn told(repaired: &Repaired) -> String {
-    let lost = repaired.mended.iter().filter(|one| matches!(one, Mended::Lost(_))).count();
-    let anew = repaired.mended.len() - lost;
-    format!("{}, {}", counted(lost, "loss", "losses"), counted(anew, "thing made anew", "things made anew"))
+fn outcome_of(repaired: &Repaired) -> String {
+    let lost = repaired.steps.iter().filter(|one| matches!(one, RepairStep::Lost(_))).count();
+    let anew = repaired.steps.len() - lost;
+    format!("{}, {}", counted(lost, "loss", "losses"), counted(anew, "rebuilt", "rebuilt"))
 }
 
 fn judge(found: &Findings, advice: &str) -> Result<(), Failure> {
     let Findings { records, faults } = found;
-    faults.iter().take(SHOWN).for_each(|fault: &Fault| say(fault));
+    faults.iter().take(SHOWN).for_each(say);
     if faults.is_empty() {
         say(format_args!("{records} records, no faults"));
         return Ok(());

@@ -11,11 +11,14 @@ pub enum StoreError {
         /// Where the store is.
         path: String,
     },
-    /// A newer version of the hub wrote the store.
+    /// Another version of the hub wrote the store, usually a newer one.
     #[error(
-        "the store has format {found}, this hub reads up to {supported}: use the newer hub that wrote it"
+        "the store in {path} has format {found}, and this hub reads format {supported}: start the version of resync-hub that wrote it, \
+         or choose another --data-dir"
     )]
     Format {
+        /// Where the store is.
+        path: String,
         /// What was found.
         found: u16,
         /// What this version can read.
@@ -32,16 +35,14 @@ pub enum StoreError {
         found: String,
     },
     /// A backup was being restored into it.
-    #[error(
-        "a restore into {path} was not finished: restore into it again, which begins anew, or choose another --data-dir"
-    )]
+    #[error("a restore into {path} was not finished: restore into it again, or choose another --data-dir")]
     Unfinished {
         /// Where the store is.
         path: String,
     },
     /// A record does not match its checksum or its format.
     #[error(
-        "a record of {space} is damaged ({reason}): stop the hub and mend the store with `resync-hub fsck --repair`, or restore a backup"
+        "a record of {space} is damaged ({reason}): stop the hub, and restore a backup or type `resync-hub fsck --repair`"
     )]
     Damaged {
         /// Which kind of record.
@@ -67,7 +68,7 @@ pub enum StoreError {
     /// The disk is nearly full: what would make the store grow is refused while there is still room for what delivery must
     /// remember.
     #[error(
-        "the disk is nearly full: {free} bytes are free and {reserve} are kept in reserve ([store] reserve): make room, the hub goes on by itself"
+        "the disk is nearly full: {free} bytes are free, and [store] reserve keeps {reserve}: free some space, and the hub resumes by itself"
     )]
     Full {
         /// Bytes that are free.
@@ -76,7 +77,7 @@ pub enum StoreError {
         reserve: u64,
     },
     /// More waits to be written than the disk takes in time; nothing was tried.
-    #[error("the store is behind with its writes")]
+    #[error("more waits to be written than the disk takes: try again later")]
     Busy,
     /// The disk did not give the data.
     #[error("the store could not read: {0}")]

@@ -1,6 +1,6 @@
-//! The keys under which subscribers' secrets are kept on disk: AES-256-GCM, one random nonce for each secret.
+//! The keys under which subscribers' secrets are stored on disk: AES-256-GCM, one random nonce for each secret.
 //!
-//! A kept secret names its key and is bound to the record that holds it: moved elsewhere it does not open.
+//! A stored secret names its key and is bound to the record that holds it: moved elsewhere it does not open.
 
 use std::fmt;
 use std::fs;
@@ -18,7 +18,7 @@ const ID_BYTES: usize = 8;
 /// In front of the key when its name is derived, so that the name says nothing else about it.
 const NAMING: &[u8] = b"resync-hub key of secrets";
 
-/// The name of a key, by which a kept secret says how it is to be opened. It is no secret itself.
+/// The name of a key, by which a stored secret says how it is to be opened. It is no secret itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId([u8; ID_BYTES]);
 
@@ -49,7 +49,7 @@ impl fmt::Debug for KeyId {
 pub enum KeyringError {
     /// Something that is no key.
     #[error(
-        "key {position} of the secrets' keys is no key: it must be 64 hexadecimal digits; `resync-hub secrets new-key` makes one"
+        "key {position} in [secrets] is no key: it must be 64 hexadecimal digits; make one with `resync-hub secrets new-key`"
     )]
     NoKey {
         /// Which one, from 1.
@@ -61,7 +61,7 @@ pub enum KeyringError {
     )]
     None,
     /// A source of keys that has none.
-    #[error("there is no key in {0}: `resync-hub secrets new-key` makes one")]
+    #[error("there is no key in {0}: make one with `resync-hub secrets new-key`")]
     Empty(String),
     /// The file cannot be read.
     #[error("the keys of the secrets in {path} cannot be read: {reason}")]
@@ -82,7 +82,7 @@ struct Key {
     cipher: LessSafeKey,
 }
 
-/// Keys: the first one is used for writing, all for reading. Without keys secrets are kept as they are.
+/// Keys: the first one is used for writing, all for reading. Without keys secrets are stored as they are.
 #[derive(Clone, Default)]
 pub struct Keyring(Arc<[Key]>);
 
@@ -148,7 +148,7 @@ impl Keyring {
         hex::encode(random::<KEY_BYTES>())
     }
 
-    /// The key with which secrets are written; `None` when they are kept as they are.
+    /// The key with which secrets are written; `None` when they are stored as they are.
     pub fn writes_with(&self) -> Option<KeyId> {
         self.0.first().map(|key| key.id)
     }
@@ -184,7 +184,7 @@ impl Keyring {
     }
 }
 
-/// A secret as it is kept.
+/// A secret as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Locked {
     pub(super) key: KeyId,

@@ -102,7 +102,7 @@ impl VerifiedSubscription {
         Self::new(request, lease, asked_at, Confirmation { peer: IpAddr::from([192, 0, 2, 1]) })
     }
 
-    /// As hubs kept it before they knew addresses.
+    /// As hubs stored it before they knew addresses.
     #[cfg(test)]
     pub(crate) fn without_address(self) -> Self {
         Self { address: None, ..self }
@@ -110,7 +110,7 @@ impl VerifiedSubscription {
 }
 
 impl VerifiedUnsubscription {
-    /// The confirmation is not kept: an end needs no address.
+    /// The confirmation is not stored: an end needs no address.
     pub fn new(request: PendingRequest, _: Confirmation) -> Self {
         Self { request }
     }

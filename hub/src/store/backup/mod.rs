@@ -104,24 +104,24 @@ pub enum BackupError {
     Input(String),
     /// Whoever takes the backup is so slow that too much changes meanwhile.
     #[error(
-        "the backup is given up: it is taken so slowly that {0} bytes of changes wait; write it to a faster disk"
+        "the backup is stopped: it is written so slowly that {0} bytes of changes wait; write it to a faster disk"
     )]
     TooSlow(usize),
     /// Another file.
-    #[error("this is no backup of a hub: it does not begin like one")]
+    #[error("this is no backup of resync-hub: a backup begins differently")]
     NoBackup,
-    /// A newer hub wrote it.
+    /// Another version of the hub wrote it, usually a newer one.
     #[error(
-        "the backup has format {found}, this hub reads up to {supported}: restore it with the newer hub that wrote it"
+        "the backup has format {found}, and this hub reads format {supported}: restore it with the version of resync-hub that wrote it"
     )]
-    Version {
+    Format {
         /// What was found.
         found: u16,
         /// What this version can read.
         supported: u16,
     },
     /// The end is missing.
-    #[error("the backup is cut off after {0} bytes: it was never finished, or a part of it is missing")]
+    #[error("the backup is cut off after {0} bytes: it was not finished, or its end is missing")]
     CutOff(u64),
     /// Something in it is not what was written.
     #[error("the backup is damaged ({reason}) at byte {at}")]
@@ -133,8 +133,7 @@ pub enum BackupError {
     },
     /// It holds a file that no hub has put there.
     #[error(
-        "the backup holds a file {name:?}, which no hub puts into one: somebody else has made or changed it, and nothing of it is \
-         restored"
+        "the backup contains the file {name:?}, which resync-hub never puts into one: somebody changed it, so nothing is restored"
     )]
     Planted {
         /// The name that the file is given.

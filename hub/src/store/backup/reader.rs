@@ -48,8 +48,8 @@ impl<R: Read> Reader<R> {
         let version = said["version"].as_u64().and_then(|version| u16::try_from(version).ok());
         let version = version.filter(|_| kind == HEADER);
         let version = version.ok_or_else(|| reader.damaged("it does not say what it is"))?;
-        if version > VERSION {
-            return Err(BackupError::Version { found: version, supported: VERSION });
+        if version != VERSION {
+            return Err(BackupError::Format { found: version, supported: VERSION });
         }
         reader.header =
             serde_json::from_value(said).map_err(|_| reader.damaged("it does not say what it is"))?;

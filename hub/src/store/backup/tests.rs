@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn header() -> Header {
-    Header { version: VERSION, store: 2, begun: "2026-01-31T12:00:00Z".to_owned(), hub: "0.1.0".to_owned() }
+    Header { version: VERSION, store: 1, begun: "2026-01-31T12:00:00Z".to_owned(), hub: "0.1.0".to_owned() }
 }
 
 fn written(header: &Header) -> Vec<u8> {
@@ -57,8 +57,11 @@ fn a_backup_that_is_cut_off_anywhere_is_told_to_be() {
 #[test]
 fn a_newer_backup_is_refused_whatever_else_it_says() {
     let error = read(&written(&Header { version: 9, ..header() })).unwrap_err();
-    assert!(matches!(error, BackupError::Version { found: 9, supported: VERSION }), "{error}");
-    assert!(error.to_string().contains("has format 9, this hub reads up to 1"), "{error}");
+    assert!(matches!(error, BackupError::Format { found: 9, supported: VERSION }), "{error}");
+    assert!(
+        error.to_string().contains("has format 9, and this hub reads format 1: restore it with"),
+        "{error}"
+    );
 }
 
 #[test]

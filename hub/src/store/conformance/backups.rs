@@ -59,7 +59,7 @@ impl Elsewhere {
 
 fn whole(engine: Engine, data: &Path, backup: &Path) {
     let (_, found) = restore(engine, data, &Keyring::none(), Credentials::Restored, backup).unwrap();
-    assert_eq!(found.faults, []);
+    assert_eq!(found.faults, [""; 0]);
 }
 
 async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_engine(place: Place) {
@@ -94,7 +94,7 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
         restored.trim(at(4_000_000_000), within(0)).await.unwrap();
         drop(restored);
         let left = check(engine, &data, &Keyring::none()).unwrap();
-        assert_eq!(left.faults, [], "retention passes it too");
+        assert_eq!(left.faults, [""; 0], "retention passes it too");
     }
     for &engine in Engine::ALL {
         let data = elsewhere.0.path().join(format!("once more {engine:?}"));
@@ -198,7 +198,7 @@ async fn a_store_that_is_closed_is_backed_up_without_its_keys(place: Place) {
         .unwrap();
     let (_, found) =
         restore(place.engine, &elsewhere.data(), &keys, Credentials::Restored, &elsewhere.backup()).unwrap();
-    assert_eq!(found.faults, []);
+    assert_eq!(found.faults, [""; 0]);
     let nowhere = back_up(place.engine, elsewhere.0.path(), &[], &mut Vec::new()).unwrap_err();
     assert!(nowhere.to_string().contains("there is no store"), "{nowhere}");
 }
@@ -230,7 +230,7 @@ async fn only_what_a_restore_makes_is_removed_where_one_was_not_finished(place: 
     let into = elsewhere.data();
     let left = into.join("sled");
     fs::create_dir_all(&left).unwrap();
-    fs::write(into.join("engine"), "restoring 2\n").unwrap();
+    fs::write(into.join("engine"), "restoring 1\n").unwrap();
     fs::write(left.join("of-before"), "half").unwrap();
     let refused = |backup: &Path| {
         restore(place.engine, &into, &Keyring::none(), Credentials::Restored, backup).unwrap_err().to_string()
@@ -303,7 +303,7 @@ async fn files_beside_the_store_come_along(place: Place) {
     assert!(!elsewhere.data().join("audit.jsonl").exists());
     let restored = fs::read(elsewhere.data().join("publisher-tokens.json")).unwrap();
     assert!(restored == fs::read(&large).unwrap(), "larger than a frame may be");
-    assert_eq!(check(place.engine, &elsewhere.data(), &Keyring::none()).unwrap().faults, []);
+    assert_eq!(check(place.engine, &elsewhere.data(), &Keyring::none()).unwrap().faults, [""; 0]);
 }
 
 async fn a_backup_in_which_somebody_planted_a_file_restores_nothing(place: Place) {

@@ -295,7 +295,7 @@ async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place
     store.trim(at(30), within(u64::MAX)).await.unwrap();
     assert_eq!(store.gaps(None, 10).await.unwrap(), gaps[2..]);
     drop(store);
-    assert_eq!(place.faults(), []);
+    assert_eq!(place.faults(), [""; 0]);
 }
 
 async fn what_one_subscription_has_missed_is_found_among_that_of_ten_thousands(place: Place) {

@@ -22,9 +22,9 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use tempfile::TempDir;
 
 use super::{
-    Activation, Appended, Ended, Engine, FailureClass, Fault, Intent, Keyring, Laggard, NewNotification,
-    NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Store,
-    StoreEvent, Subscription, Topic, TopicId,
+    Activation, Appended, Ended, Engine, FailureClass, Intent, Keyring, Laggard, NewNotification, NewRequest,
+    Notification, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Store, StoreEvent,
+    Subscription, Topic, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -71,7 +71,7 @@ impl Place {
     }
 
     /// What is wrong with the closed store.
-    fn faults(&self) -> Vec<Fault> {
+    fn faults(&self) -> Vec<String> {
         super::check(self.engine, self.directory.path(), &Keyring::none()).unwrap().faults
     }
 

@@ -10,9 +10,9 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use super::{LEASE, Place, at, behind, gone, posted, read, topic, within};
 use crate::store::{
-    Activation, Appended, Checkpoint, Engine, Epoch, Fault, Intent, Laggard, NewNotification, NewRequest,
-    Offset, PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription, SubscriptionId,
-    Trimmed, Watermark,
+    Activation, Appended, Checkpoint, Engine, Epoch, Intent, Laggard, NewNotification, NewRequest, Offset,
+    PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription, SubscriptionId, Trimmed,
+    Watermark,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::trace_context::TraceContext;
@@ -436,8 +436,8 @@ fn agrees(engine: Engine, operations: Vec<Operation>) {
         model.compare(&*store).await;
         drop(store);
         // The model's checkpoints are made up, also those of topics without notifications.
-        let faults = place.faults().into_iter().filter(|fault| !matches!(fault, Fault::Ahead { .. }));
-        assert_eq!(faults.collect::<Vec<_>>(), []);
+        let faults = place.faults().into_iter().filter(|fault| !fault.contains("further than its log"));
+        assert_eq!(faults.collect::<Vec<_>>(), [""; 0]);
     });
 }
 

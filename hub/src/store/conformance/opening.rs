@@ -11,8 +11,7 @@ use crate::store::{Engine, Offset, StoreError, check, open};
 on_every_engine!(
     a_second_process_is_locked_out,
     the_other_engine_is_refused_by_name,
-    a_newer_format_is_refused,
-    an_older_format_is_migrated_by_a_start_and_not_by_a_look,
+    a_newer_or_unknown_format_is_refused_and_left_as_it_is,
     what_a_restore_has_left_half_done_is_refused,
     an_unreadable_mark_is_damage,
     what_waits_when_the_store_is_dropped_is_still_done,
@@ -35,40 +34,42 @@ async fn the_other_engine_is_refused_by_name(place: Place) {
     let own = fs::read_to_string(&mark).unwrap();
     // Of what the hub may have been built without, the mark is all that it knows.
     let other = if place.engine == Engine::Fjall { "sled" } else { "fjall" };
-    fs::write(&mark, format!("{other} 3\n")).unwrap();
+    fs::write(&mark, format!("{other} 1\n")).unwrap();
     let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
     assert!(matches!(&error, StoreError::OtherEngine { found, .. } if found == other), "{error}");
     fs::write(&mark, own).unwrap();
     place.open();
 }
 
-async fn a_newer_format_is_refused(place: Place) {
+async fn a_newer_or_unknown_format_is_refused_and_left_as_it_is(place: Place) {
     drop(place.open());
-    fs::write(place.directory.path().join("engine"), "tomorrows-engine 5\n").unwrap();
-    let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
-    assert!(matches!(error, StoreError::Format { found: 5, supported: 4 }), "{error}");
-    let told = "the store has format 5, this hub reads up to 4: use the newer hub that wrote it";
-    assert_eq!(error.to_string(), told);
-}
-
-async fn an_older_format_is_migrated_by_a_start_and_not_by_a_look(place: Place) {
-    let store = place.open();
-    append(&*store, posted(&topic("t"), "of before")).await;
-    drop(store);
-    let (mark, name) = (place.directory.path().join("engine"), format!("{:?}", place.engine).to_lowercase());
-    for version in [1, 2, 3] {
-        let older = format!("{name} {version}\n");
-        fs::write(&mark, &older).unwrap();
-        assert_eq!(check(place.engine, place.directory.path(), &Keyring::none()).unwrap().faults, []);
-        assert_eq!(fs::read_to_string(&mark).unwrap(), older);
-        assert_eq!(the(&*place.open(), &topic("t")).await.head, Offset(1));
-        assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{name} 4\n"));
+    let (directory, keys) = (place.directory.path(), Keyring::none());
+    let mark = directory.join("engine");
+    for (written, number) in [("tomorrows-engine 2\n", 2), ("fjall 0\n", 0), ("restoring 3\n", 3)] {
+        fs::write(&mark, written).unwrap();
+        let refused = [
+            open(place.engine, directory, keys.clone(), 0).unwrap_err(),
+            check(place.engine, directory, &keys).unwrap_err(),
+        ];
+        for error in refused {
+            assert!(
+                matches!(error, StoreError::Format { found, supported: 1, .. } if found == number),
+                "{error}"
+            );
+            let told = format!(
+                "the store in {} has format {number}, and this hub reads format 1: start the version of resync-hub that wrote it, \
+                 or choose another --data-dir",
+                directory.display()
+            );
+            assert_eq!(error.to_string(), told);
+        }
+        assert_eq!(fs::read_to_string(&mark).unwrap(), written);
     }
 }
 
 async fn what_a_restore_has_left_half_done_is_refused(place: Place) {
     drop(place.open());
-    fs::write(place.directory.path().join("engine"), "restoring 4\n").unwrap();
+    fs::write(place.directory.path().join("engine"), "restoring 1\n").unwrap();
     let error = open(place.engine, place.directory.path(), Keyring::none(), 0).unwrap_err();
     assert!(matches!(error, StoreError::Unfinished { .. }), "{error}");
 }

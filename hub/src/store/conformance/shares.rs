@@ -140,7 +140,7 @@ async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
     let store = place.reopen(store);
     assert_eq!(store.usage().strangers_bytes, weight("greedy", 100));
     drop(store);
-    assert_eq!(place.faults(), []);
+    assert_eq!(place.faults(), [""; 0]);
 }
 
 async fn of_what_made_room_no_validators_stay_so_that_it_is_fetched_again(place: Place) {
@@ -244,7 +244,7 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
     };
     assert_eq!(of(&*store), none);
     drop(store);
-    assert_eq!(place.faults(), []);
+    assert_eq!(place.faults(), [""; 0]);
 }
 
 async fn what_strangers_have_without_a_subscription_goes_with_the_next_trim(place: Place) {

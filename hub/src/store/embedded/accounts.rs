@@ -40,9 +40,9 @@ pub(super) struct Counted {
 
 /// What becomes of a subscription.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Turn {
-    Begins(Counted),
-    Ends(Counted),
+pub(super) enum SubscriptionChange {
+    Began(Counted),
+    Ended(Counted),
 }
 
 impl Accounts {
@@ -79,10 +79,10 @@ impl Accounts {
     }
 
     /// In the order in which they happened, but for those that a store is opened with.
-    pub(super) fn follow(&mut self, turn: Turn) {
-        match turn {
-            Turn::Begins(counted) => self.begin(counted),
-            Turn::Ends(counted) => self.end(counted),
+    pub(super) fn follow(&mut self, change: SubscriptionChange) {
+        match change {
+            SubscriptionChange::Began(counted) => self.begin(counted),
+            SubscriptionChange::Ended(counted) => self.end(counted),
         }
     }
 

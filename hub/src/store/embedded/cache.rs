@@ -8,15 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use lru::LruCache;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::store::{Keep, Notification, Offset, Recipient, Shard, StoreError, SubscriptionId, TopicId};
 use crate::weighted_cache::WeightedCache;
 
-/// Bytes of notifications that are kept although nobody has them.
+/// Bytes of notifications that are cached although nobody has them.
 const NOTIFICATION_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes of recipients that are kept ready, in all shards: of the usual size more than 50,000.
+/// Bytes of recipients that are cached ready, in all shards: of the usual size more than 50,000.
 const RECIPIENT_BYTES: usize = 32 * 1024 * 1024;
 /// Bytes of recipients of a shard that were read ahead and may wait: what a hundred topics read at once.
 const AHEAD_BYTES: usize = 2 * 1024 * 1024;
@@ -24,20 +23,19 @@ const AHEAD_BYTES: usize = 2 * 1024 * 1024;
 /// Notifications never change, so they need no invalidation: whoever asks checks the bounds of the log first.
 pub(super) struct Notifications {
     limit: usize,
-    kept: Mutex<KeptNotifications>,
+    cached: Mutex<CachedNotifications>,
 }
 
-struct KeptNotifications {
-    entries: LruCache<Place, Arc<Notification>>,
-    bytes: usize,
+struct CachedNotifications {
+    ready: Weighed<Place, Arc<Notification>>,
     /// Everything that was put and is somewhere still.
-    alive: Swept<Notification>,
-    /// Held by whoever reads one.
-    readings: Swept<tokio::sync::Mutex<Option<StoreError>>>,
+    alive: WeakMap<Notification>,
+    /// Locked by the reader of a notification.
+    readings: WeakMap<tokio::sync::Mutex<Option<StoreError>>>,
 }
 
-/// The turn to read a notification, or why whoever had it before could not.
-pub(super) type Turn = OwnedMutexGuard<Option<StoreError>>;
+/// The lock to read a notification; it holds why the reader before failed.
+pub(super) type ReadLock = OwnedMutexGuard<Option<StoreError>>;
 
 /// Where a notification is.
 type Place = (TopicId, Offset);
@@ -50,55 +48,47 @@ impl Default for Notifications {
 
 impl Notifications {
     fn with_limit(limit: usize) -> Self {
-        let kept = KeptNotifications {
-            entries: LruCache::unbounded(),
-            bytes: 0,
-            alive: Swept::default(),
-            readings: Swept::default(),
+        let cached = CachedNotifications {
+            ready: Weighed::new(limit),
+            alive: WeakMap::default(),
+            readings: WeakMap::default(),
         };
-        Self { limit, kept: Mutex::new(kept) }
+        Self { limit, cached: Mutex::new(cached) }
     }
 
     pub(super) fn get(&self, topic: TopicId, offset: Offset) -> Option<Arc<Notification>> {
-        let mut kept = lock(&self.kept);
-        let ready = kept.entries.get(&(topic, offset)).cloned();
-        ready.or_else(|| kept.alive.get((topic, offset)))
+        let mut cached = lock(&self.cached);
+        let ready = cached.ready.get(&(topic, offset)).cloned();
+        ready.or_else(|| cached.alive.get((topic, offset)))
     }
 
-    /// The turn to read this one: it may have been read meanwhile.
-    pub(super) async fn turn(&self, topic: TopicId, offset: Offset) -> Turn {
-        let reading = lock(&self.kept).readings.get_or_default((topic, offset));
+    /// Waits for the lock to read this notification, which may have been read meanwhile.
+    pub(super) async fn lock_to_read(&self, topic: TopicId, offset: Offset) -> ReadLock {
+        let reading = lock(&self.cached).readings.get_or_default((topic, offset));
         reading.lock_owned().await
     }
 
-    /// It could not be read in this turn: whoever waits for the turn is told so, and whoever comes later has one of its own.
-    pub(super) fn fail(&self, topic: TopicId, offset: Offset, mut turn: Turn, error: &StoreError) {
-        lock(&self.kept).readings.forget((topic, offset));
-        *turn = Some(error.clone());
+    /// Reading failed: all who wait for this lock get the error, and later readers get a new lock.
+    pub(super) fn fail(&self, topic: TopicId, offset: Offset, mut read_lock: ReadLock, error: &StoreError) {
+        lock(&self.cached).readings.forget((topic, offset));
+        *read_lock = Some(error.clone());
     }
 
-    /// One that takes more than all may is kept only as long as somebody has it.
+    /// One that takes more than all may is cached only as long as somebody has it.
     pub(super) fn put(&self, notification: Arc<Notification>) {
-        let mut kept = lock(&self.kept);
-        let (place, bytes) = ((notification.topic, notification.offset), weight(&notification));
-        kept.alive.put(place, &notification);
-        if bytes > self.limit {
-            return;
-        }
-        kept.bytes += bytes;
-        if let Some((_, replaced)) = kept.entries.push(place, notification) {
-            kept.bytes -= weight(&replaced);
-        }
-        while kept.bytes > self.limit {
-            let Some((_, oldest)) = kept.entries.pop_lru() else { break };
-            kept.bytes -= weight(&oldest);
+        let mut cached = lock(&self.cached);
+        let place = (notification.topic, notification.offset);
+        let bytes = usize::try_from(notification.weight()).unwrap_or(usize::MAX);
+        cached.alive.put(place, &notification);
+        if bytes <= self.limit {
+            cached.ready.put(place, notification, bytes);
         }
     }
 }
 
 /// What others keep alive. Now and then the places of what is gone are swept, so that they are never more than twice as many as
 /// were alive then.
-struct Swept<T> {
+struct WeakMap<T> {
     known: HashMap<Place, Weak<T>>,
     sweep_at: usize,
 }
@@ -106,13 +96,13 @@ struct Swept<T> {
 /// So few places are not worth a sweep.
 const FEW: usize = 64;
 
-impl<T> Default for Swept<T> {
+impl<T> Default for WeakMap<T> {
     fn default() -> Self {
         Self { known: HashMap::new(), sweep_at: FEW }
     }
 }
 
-impl<T> Swept<T> {
+impl<T> WeakMap<T> {
     fn get(&self, place: Place) -> Option<Arc<T>> {
         self.known.get(&place)?.upgrade()
     }
@@ -130,7 +120,7 @@ impl<T> Swept<T> {
     }
 }
 
-impl<T: Default> Swept<T> {
+impl<T: Default> WeakMap<T> {
     fn get_or_default(&mut self, place: Place) -> Arc<T> {
         self.get(place).unwrap_or_else(|| {
             let new = Arc::default();
@@ -138,10 +128,6 @@ impl<T: Default> Swept<T> {
             new
         })
     }
-}
-
-fn weight(notification: &Notification) -> usize {
-    usize::try_from(notification.weight()).unwrap_or(usize::MAX)
 }
 
 type Key = (TopicId, SubscriptionId);
@@ -187,7 +173,7 @@ impl Ahead {
     }
 }
 
-/// The state of the cache before a record was read; what was read is kept only if nothing has changed since.
+/// The state of the cache before a record was read; what was read is cached only if nothing has changed since.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     changes: u64,
@@ -202,13 +188,13 @@ impl Recipients {
 
     /// One that is asked for the last time for now leaves its room to those that are asked for again and again.
     pub(super) fn get(&self, shard: Shard, key: Key, keep: Keep) -> Result<Arc<Recipient>, Reading> {
-        let Some(mut kept) = self.of(shard) else { return Err(Reading { changes: 0 }) };
-        let (changes, ahead) = (kept.changes, kept.ahead.take(&key));
+        let Some(mut cached) = self.of(shard) else { return Err(Reading { changes: 0 }) };
+        let (changes, ahead) = (cached.changes, cached.ahead.take(&key));
         let found = match (keep, ahead) {
-            (Keep::Nothing, ahead) => kept.ready.pop(&key).or(ahead),
-            (Keep::Ready, None) => kept.ready.get(&key).cloned(),
+            (Keep::Nothing, ahead) => cached.ready.pop(&key).or(ahead),
+            (Keep::Ready, None) => cached.ready.get(&key).cloned(),
             (Keep::Ready, Some(recipient)) => {
-                kept.ready.put(key, Arc::clone(&recipient), recipient.weight());
+                cached.ready.put(key, Arc::clone(&recipient), recipient.weight());
                 Some(recipient)
             }
         };
@@ -224,25 +210,27 @@ impl Recipients {
         keep: Keep,
         reading: Reading,
     ) {
-        let Some(mut kept) = self.of(shard).filter(|kept| kept.changes == reading.changes) else { return };
+        let Some(mut cached) = self.of(shard).filter(|cached| cached.changes == reading.changes) else {
+            return;
+        };
         match keep {
             Keep::Ready => {
                 for recipient in std::iter::once(Arc::clone(sought)).chain(next) {
                     let (key, weight) = (key_of(&recipient), recipient.weight());
-                    kept.ready.put(key, recipient, weight);
+                    cached.ready.put(key, recipient, weight);
                 }
             }
-            Keep::Nothing => kept.ahead.put(next),
+            Keep::Nothing => cached.ahead.put(next),
         }
     }
 
     /// Forgets what a commit has changed. Readers that are between their read and their `put` come too late.
     pub(super) fn forget(&self, changed: &[(Shard, TopicId, SubscriptionId)]) {
         for (shard, topic, id) in changed {
-            let Some(mut kept) = self.of(*shard) else { continue };
-            kept.changes += 1;
-            kept.ready.pop(&(*topic, *id));
-            kept.ahead.take(&(*topic, *id));
+            let Some(mut cached) = self.of(*shard) else { continue };
+            cached.changes += 1;
+            cached.ready.pop(&(*topic, *id));
+            cached.ahead.take(&(*topic, *id));
         }
     }
 
@@ -330,16 +318,16 @@ mod tests {
         for offset in 3..10_000 {
             cache.put(notification(offset, 1_000));
         }
-        assert!(lock(&cache.kept).alive.known.len() <= FEW, "nothing stays of what is gone");
+        assert!(lock(&cache.cached).alive.known.len() <= FEW, "nothing stays of what is gone");
     }
 
     #[test]
     fn putting_the_same_notification_twice_counts_it_once() {
         let cache = Notifications::with_limit(3_000);
         cache.put(notification(1, 1_000));
-        let once = lock(&cache.kept).bytes;
+        let once = lock(&cache.cached).ready.weight();
         cache.put(notification(1, 1_000));
-        assert_eq!(lock(&cache.kept).bytes, once);
+        assert_eq!(lock(&cache.cached).ready.weight(), once);
     }
 
     fn recipient(id: u64) -> Arc<Recipient> {

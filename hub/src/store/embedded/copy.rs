@@ -10,18 +10,23 @@ use std::path::{Path, PathBuf};
 
 use resync_core::datetime::DateTime;
 
+use super::capture::Capture;
 use super::directory;
 use super::engine::{Engine, Keys, Space};
 use super::shared::Shared;
-use super::tap::Tap;
 use crate::store::backup::{Changes, VERSION, Writer};
 use crate::store::{self, BackupError, Copied, Header, Result};
 
 /// About how many bytes are read at once. Commits wait that long.
 const READ_AT_ONCE: usize = 512 * 1024;
 
-/// Backs up the store in `directory`, which no hub may be using.
-pub(in crate::store) fn back_up(
+/// Writes a backup of the store in `directory`, which no hub may be using, and of the files `beside` it that exist. It needs no
+/// keys: secrets stay as they are stored.
+///
+/// # Errors
+/// [`BackupError`]; [`StoreError::Locked`](crate::store::StoreError::Locked) where a hub is using it, which can be asked itself
+/// ([`Admin::back_up`](crate::store::Admin::back_up)).
+pub fn back_up(
     engine: store::Engine,
     directory: &Path,
     beside: &[PathBuf],
@@ -38,13 +43,13 @@ pub(super) fn running(
     out: &mut dyn Write,
 ) -> std::result::Result<Copied, BackupError> {
     // From before the first record is read, so that no commit is in neither.
-    let tap = shared.tap();
-    write(shared.engine.as_ref(), Some((shared, &tap)), beside, out)
+    let capture = shared.start_capture();
+    write(shared.engine.as_ref(), Some((shared, &capture)), beside, out)
 }
 
 fn write(
     engine: &dyn Engine,
-    live: Option<(&Shared, &Tap)>,
+    live: Option<(&Shared, &Capture)>,
     beside: &[PathBuf],
     out: &mut dyn Write,
 ) -> std::result::Result<Copied, BackupError> {
@@ -56,8 +61,8 @@ fn write(
             let (records, last) = read(engine, space, from)?;
             drop(still);
             writer.changes(&records)?;
-            if let Some((_, tap)) = live {
-                catch_up(&mut writer, tap)?;
+            if let Some((_, capture)) = live {
+                catch_up(&mut writer, capture)?;
             }
             // No other key lies between a key and itself with a byte more.
             next = last.map(|last| [last.as_slice(), &[0]].concat());
@@ -66,8 +71,8 @@ fn write(
     for path in beside {
         add_file(&mut writer, path)?;
     }
-    if let Some((_, tap)) = live {
-        catch_up(&mut writer, tap)?;
+    if let Some((_, capture)) = live {
+        catch_up(&mut writer, capture)?;
     }
     writer.finish()
 }
@@ -94,8 +99,8 @@ fn read(engine: &dyn Engine, space: Space, from: Vec<u8>) -> Result<(Changes, Op
     Ok((records, None))
 }
 
-fn catch_up(writer: &mut Writer<&mut dyn Write>, tap: &Tap) -> std::result::Result<(), BackupError> {
-    tap.drain()?.iter().try_for_each(|changes| writer.changes(changes))
+fn catch_up(writer: &mut Writer<&mut dyn Write>, capture: &Capture) -> std::result::Result<(), BackupError> {
+    capture.drain()?.iter().try_for_each(|changes| writer.changes(changes))
 }
 
 fn add_file(writer: &mut Writer<&mut dyn Write>, path: &Path) -> std::result::Result<(), BackupError> {

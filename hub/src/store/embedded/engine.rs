@@ -10,7 +10,7 @@ use crate::store::Result;
 /// An ordered key-value engine.
 ///
 /// Only one thread commits; any number of threads read at the same time.
-pub(super) trait Engine: fmt::Debug + Send + Sync + 'static {
+pub(super) trait Engine: Send + Sync + 'static {
     /// The value of a key.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>>;
 
@@ -20,107 +20,89 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Writes the whole batch or nothing of it, and returns when it would survive a power cut.
     ///
     /// After an error nothing of the batch may be visible. An engine that cannot take its changes back refuses everything
-    /// until it is mended.
+    /// until it recovers.
     fn commit(&self, batch: &Batch) -> Result<()>;
 
     /// After a commit that failed: goes back to what the disk holds, which is the whole of that commit or nothing of it.
-    fn mend(&self) -> Result<()>;
+    fn recover(&self) -> Result<()>;
 
     /// About how many bytes the engine takes on disk.
     fn disk_size(&self) -> Result<u64>;
 }
 
+impl fmt::Debug for dyn Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
 /// The records of a range: keys and values.
 pub(super) type Scan<'a> = Box<dyn DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + 'a>;
 
-/// A kind of record. The tag is part of the data format: it must never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub(super) enum Space {
+macro_rules! spaces {
+    ($($(#[$doc:meta])* $space:ident = $tag:literal, $name:literal;)+) => {
+        /// A kind of record. The tag is part of the data format: it must never change.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub(super) enum Space {
+            $($(#[$doc])* $space = $tag,)+
+        }
+
+        impl Space {
+            /// Every space.
+            pub(super) const ALL: [Self; [$($tag),+].len()] = [$(Self::$space),+];
+
+            /// The name in files and error messages.
+            pub(super) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$space => $name,)+
+                }
+            }
+        }
+    };
+}
+
+spaces! {
     /// Counters, epochs, and what was decided when the store was made.
-    Meta = 1,
+    Meta = 1, "meta";
     /// Topics with the bounds of their logs.
-    Topics = 2,
+    Topics = 2, "topics";
     /// Notifications, with their bodies as far as these are small.
-    Log = 3,
+    Log = 3, "log";
     /// The parts of large bodies.
-    Bodies = 4,
+    Bodies = 4, "bodies";
     /// Requests that wait for verification of intent.
-    Requests = 5,
+    Requests = 5, "requests";
     /// Subscriptions in force.
-    Subscriptions = 6,
+    Subscriptions = 6, "subscriptions";
     /// From topic and callback to the subscription.
-    SubscriptionIndex = 7,
+    SubscriptionIndex = 7, "subscription_index";
     /// Topics that wait to be fetched.
-    Pings = 8,
+    Pings = 8, "pings";
     /// How far each shard of a topic is.
-    Watermarks = 9,
+    Watermarks = 9, "watermarks";
     /// Subscriptions that are not at the watermark.
-    Laggards = 10,
+    Laggards = 10, "laggards";
     /// Notifications that were given up for a subscription.
-    Skips = 11,
-    /// What publishers call their notifications.
-    Idempotency = 12,
-    /// The same in the order in which they may be forgotten.
-    IdempotencyExpiry = 13,
+    Skips = 11, "skips";
+    /// Idempotency keys of publishers.
+    Idempotency = 12, "idempotency";
+    /// Idempotency keys in the order in which they may be forgotten.
+    IdempotencyExpiry = 13, "idempotency_expiry";
     /// How the Change Notifications of topics follow each other.
-    Chains = 14,
+    Chains = 14, "chains";
     /// What topics said about their content when they were fetched last.
-    Validators = 15,
-    /// Denials that their callbacks have not been told yet.
-    Denials = 16,
+    Validators = 15, "validators";
+    /// Denials of which their callbacks are not informed yet.
+    Denials = 16, "denials";
     /// Notifications that a subscription has lost.
-    Gaps = 17,
+    Gaps = 17, "gaps";
 }
 
 impl Space {
-    /// Every space.
-    pub(super) const ALL: [Self; 17] = [
-        Self::Meta,
-        Self::Topics,
-        Self::Log,
-        Self::Bodies,
-        Self::Requests,
-        Self::Subscriptions,
-        Self::SubscriptionIndex,
-        Self::Pings,
-        Self::Watermarks,
-        Self::Laggards,
-        Self::Skips,
-        Self::Idempotency,
-        Self::IdempotencyExpiry,
-        Self::Chains,
-        Self::Validators,
-        Self::Denials,
-        Self::Gaps,
-    ];
-
     /// The byte that stands for the space in keys and checksums.
     pub(super) const fn tag(self) -> u8 {
         self as u8
-    }
-
-    /// The name in files and error messages.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Meta => "meta",
-            Self::Topics => "topics",
-            Self::Log => "log",
-            Self::Bodies => "bodies",
-            Self::Requests => "requests",
-            Self::Subscriptions => "subscriptions",
-            Self::SubscriptionIndex => "subscription_index",
-            Self::Pings => "pings",
-            Self::Watermarks => "watermarks",
-            Self::Laggards => "laggards",
-            Self::Skips => "skips",
-            Self::Idempotency => "idempotency",
-            Self::IdempotencyExpiry => "idempotency_expiry",
-            Self::Chains => "chains",
-            Self::Validators => "validators",
-            Self::Denials => "denials",
-            Self::Gaps => "gaps",
-        }
     }
 }
 

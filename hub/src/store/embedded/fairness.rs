@@ -10,7 +10,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use super::Embedded;
-use super::room::Room;
+use super::reserve::DiskReserve;
 use super::testing::Fragile;
 use crate::store::VerifiedSubscription;
 use crate::store::{
@@ -136,7 +136,7 @@ impl Model {
 }
 
 fn open(engine: &Fragile) -> Embedded {
-    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, Room::new(|| None, 0)).unwrap()
+    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, DiskReserve::new(|| None, 0)).unwrap()
 }
 
 async fn append(store: &Embedded, model: &mut Model, of: Of, bytes: usize) {

@@ -1,6 +1,5 @@
 //! The default engine: fjall 3, a keyspace per space, one journal for all of them.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -45,7 +44,7 @@ struct Opened {
 
 impl Opened {
     fn open(directory: &Path) -> Result<Self> {
-        journals::put_back(directory).map_err(|error| StoreError::Read(error.to_string()))?;
+        journals::undo_unfinished(directory).map_err(|error| StoreError::Read(error.to_string()))?;
         let database = match builder(directory).open() {
             Err(fjall::Error::JournalRecovery(_)) => open_without_last(directory)?,
             opened => opened.map_err(|error| open_error(directory, &error))?,
@@ -111,7 +110,7 @@ impl Engine for Fjall {
         changes.commit().map_err(|e| write_error(&e))
     }
 
-    fn mend(&self) -> Result<()> {
+    fn recover(&self) -> Result<()> {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of its files first. A reader that still holds it makes the new one fail for now.
         *opened = None;
@@ -124,12 +123,6 @@ impl Engine for Fjall {
 
     fn disk_size(&self) -> Result<u64> {
         self.opened()?.database.disk_space().map_err(|e| read_error(&e))
-    }
-}
-
-impl fmt::Debug for Fjall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fjall").finish_non_exhaustive()
     }
 }
 
@@ -149,20 +142,20 @@ fn builder(directory: &Path) -> DatabaseBuilder<Database> {
 /// Opens a journal whose last batch is torn; if another one is damaged, nothing is changed.
 fn open_without_last(directory: &Path) -> Result<Database> {
     let failed = |error: io::Error| StoreError::Read(error.to_string());
-    let spoilt = journals::spoil_last(directory).map_err(failed)?;
+    let invalidated = journals::invalidate_last(directory).map_err(failed)?;
     match builder(directory).open() {
         Ok(database) => {
-            if let Some(spoilt) = spoilt {
-                spoilt.keep().map_err(failed)?;
+            if let Some(invalidated) = invalidated {
+                invalidated.keep().map_err(failed)?;
             }
             tracing::warn!(
-                "the last write before a crash was torn and is dropped; nobody was told that it was there"
+                "the last write before a crash is incomplete and dropped; it was never acknowledged"
             );
             Ok(database)
         }
         Err(error) => {
-            if let Some(spoilt) = spoilt {
-                spoilt.undo().map_err(failed)?;
+            if let Some(invalidated) = invalidated {
+                invalidated.undo().map_err(failed)?;
             }
             Err(open_error(directory, &error))
         }

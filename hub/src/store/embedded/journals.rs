@@ -1,4 +1,7 @@
-//! fjall's journals as files: what failed syncs and power cuts leave of them, and how that is made good.
+//! fjall's journals as files: what failed syncs and power cuts leave in them, and how that is made good.
+//!
+//! fjall has no option for either (in 3.1 its only way of recovery is to discard a batch without an end), so this relies on how fjall
+//! reads its journals. `Cargo.toml` therefore takes one version only, and a test here fails on any other.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -34,21 +37,21 @@ fn rewrite_one(path: &Path) -> io::Result<()> {
 /// The last batch of the newest journal, made invalid. Until that is undone or final, a note beside the journals says what was there,
 /// so that a process that dies in between takes nothing away.
 #[derive(Debug)]
-pub(super) struct Spoilt {
+pub(super) struct Invalidated {
     path: PathBuf,
     at: u64,
     byte: u8,
 }
 
 /// The note: name of the journal, place and byte.
-const NOTE: &str = "spoilt";
+const NOTE: &str = "invalidated";
 
-/// Spoils the last batch, so that fjall discards it like one whose end is missing; `None` where there is none.
+/// Invalidates the last batch, so that fjall discards it like one whose end is missing; `None` where there is none.
 ///
 /// A batch that was not synced can come to the disk with a hole. fjall discards a batch without an end, but refuses to
 /// open a journal with a batch whose checksum is wrong. The last one may go, since nothing is written before the batch before it
 /// has been synced, and nothing is acknowledged before that.
-pub(super) fn spoil_last(directory: &Path) -> io::Result<Option<Spoilt>> {
+pub(super) fn invalidate_last(directory: &Path) -> io::Result<Option<Invalidated>> {
     let mut journals = journals(directory)?;
     journals.sort_unstable();
     for (_, path) in journals.into_iter().rev() {
@@ -61,16 +64,16 @@ pub(super) fn spoil_last(directory: &Path) -> io::Result<Option<Spoilt>> {
             Ok(())
         })?;
         if let Some((at, byte)) = last {
-            let spoilt = Spoilt { path, at, byte };
-            spoilt.note()?;
-            write_byte(&spoilt.path, at, 0)?;
-            return Ok(Some(spoilt));
+            let invalidated = Invalidated { path, at, byte };
+            invalidated.note()?;
+            write_byte(&invalidated.path, at, 0)?;
+            return Ok(Some(invalidated));
         }
     }
     Ok(None)
 }
 
-impl Spoilt {
+impl Invalidated {
     /// Puts it back as it was.
     pub(super) fn undo(self) -> io::Result<()> {
         write_byte(&self.path, self.at, self.byte)?;
@@ -92,7 +95,7 @@ impl Spoilt {
         sync_folder(self.folder())
     }
 
-    /// Reads a note. One that is not whole was not finished, and nothing was spoilt.
+    /// Reads a note. One that is not whole was not finished, and nothing was invalidated.
     fn noted(directory: &Path, note: &str) -> Option<Self> {
         let (name, rest) = note.strip_suffix('\n')?.split_once(' ')?;
         let (at, byte) = rest.split_once(' ')?;
@@ -104,15 +107,15 @@ impl Spoilt {
     }
 }
 
-/// Undoes what a process has spoilt that died before it knew whether that helps.
-pub(super) fn put_back(directory: &Path) -> io::Result<()> {
+/// Undoes what a process has invalidated that died before it knew whether that helps.
+pub(super) fn undo_unfinished(directory: &Path) -> io::Result<()> {
     let note = match fs::read_to_string(directory.join(NOTE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         note => note?,
     };
-    let spoilt = Spoilt::noted(directory, &note).filter(|spoilt| spoilt.path.is_file());
-    match spoilt {
-        Some(spoilt) => spoilt.undo(),
+    let noted = Invalidated::noted(directory, &note).filter(|noted| noted.path.is_file());
+    match noted {
+        Some(invalidated) => invalidated.undo(),
         None => fs::remove_file(directory.join(NOTE)),
     }
 }
@@ -161,8 +164,22 @@ fn each_chunk(
 mod tests {
     use super::*;
 
+    /// Before another version is taken, read its `src/journal`. Does it still discard a last batch without an end, and refuse one with a
+    /// wrong checksum? Then the versions here and in `Cargo.toml` change, and `tests/tests/crash` must pass. If it can discard a last
+    /// batch with a wrong checksum by itself, this file may go.
     #[test]
-    fn what_a_process_has_spoilt_that_died_is_put_back_by_the_next() {
+    fn the_version_of_fjall_is_the_one_whose_journals_are_known_here() {
+        let lock = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock")).unwrap();
+        for (name, known) in [("fjall", "3.1.13"), ("lsm-tree", "3.1.10")] {
+            let packages = lock.split("[[package]]\nname = ").skip(1);
+            let own = packages.filter_map(|package| package.strip_prefix(&format!("{name:?}\nversion = \"")));
+            let versions: Vec<_> = own.filter_map(|rest| rest.split('"').next()).collect();
+            assert_eq!(versions, [known], "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_process_has_invalidated_that_died_is_undone_by_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let (journal, note) = (folder.path().join("7.jnl"), folder.path().join(NOTE));
         let whole = [b"a batch".as_slice(), &[0; 100]].concat();
@@ -170,18 +187,18 @@ mod tests {
         fs::write(&journal, &whole).unwrap();
         // One whose note was not finished had not begun.
         fs::write(&note, "7.jnl 3").unwrap();
-        put_back(folder.path()).unwrap();
+        undo_unfinished(folder.path()).unwrap();
         assert_eq!((read(), note.exists()), (whole.clone(), false));
 
-        drop(spoil_last(folder.path()).unwrap().unwrap());
+        drop(invalidate_last(folder.path()).unwrap().unwrap());
         assert_ne!(read(), whole);
-        put_back(folder.path()).unwrap();
+        undo_unfinished(folder.path()).unwrap();
         assert_eq!((read(), note.exists()), (whole.clone(), false));
 
-        let spoilt = spoil_last(folder.path()).unwrap().unwrap();
+        let invalidated = invalidate_last(folder.path()).unwrap().unwrap();
         let kept = read();
-        spoilt.keep().unwrap();
-        put_back(folder.path()).unwrap();
+        invalidated.keep().unwrap();
+        undo_unfinished(folder.path()).unwrap();
         assert_eq!((read(), note.exists()), (kept, false));
     }
 }

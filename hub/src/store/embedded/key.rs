@@ -1,12 +1,13 @@
 //! Keys: big-endian, so that their order is the order of the numbers in them.
 //!
-//! Pairs and idempotency keys are kept as SHA-256, which bounds their length. All of this is the data format: changing it
+//! Pairs and idempotency keys are stored as SHA-256, which bounds their length. All of this is the data format: changing it
 //! means a new version.
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
+use super::engine::Space;
 use crate::store::{self, Gap, Offset, RequestId, Shard, SubscriptionId, TopicId};
 
 /// A topic and a callback by their keys (W-073), hashed.
@@ -19,7 +20,7 @@ pub(super) fn pair(topic: &TopicUrl, callback: &CallbackUrl) -> Pair {
 /// What was decided when the store was made.
 pub(super) const FOUNDATION: &[u8] = b"foundation";
 pub(super) const COUNTERS: &[u8] = b"counters";
-/// Under which keys secrets are kept.
+/// Under which keys secrets are stored.
 pub(super) const ENCRYPTION: &[u8] = b"encryption";
 
 /// Behind which the logs of new topics begin.
@@ -50,19 +51,20 @@ pub(super) fn log(topic: TopicId, offset: Offset) -> Vec<u8> {
     [topic.0.to_be_bytes(), offset.0.to_be_bytes()].concat()
 }
 
-/// The offset in the key of a notification.
-pub(super) fn offset_of_log(key: &[u8]) -> Option<Offset> {
-    let offset = key.get(size_of::<u64>()..)?.first_chunk()?;
-    Some(Offset(u64::from_be_bytes(*offset)))
+/// What the key of a notification says.
+pub(super) fn place_of_log(key: &[u8]) -> Option<(TopicId, Offset)> {
+    let place = (TopicId(number(key, 0)?), Offset(number(key, 8)?));
+    (key.len() == 16).then_some(place)
 }
 
 pub(super) fn body(topic: TopicId, offset: Offset, part: u64) -> Vec<u8> {
     [topic.0.to_be_bytes(), offset.0.to_be_bytes(), part.to_be_bytes()].concat()
 }
 
-/// The number of the part in the key of a part of a body.
-pub(super) fn part_of_body(key: &[u8]) -> Option<u64> {
-    key.last_chunk().map(|part| u64::from_be_bytes(*part))
+/// What the key of a part of a body says.
+pub(super) fn place_of_body(key: &[u8]) -> Option<(TopicId, Offset, u64)> {
+    let (topic, offset) = place_of_log(key.get(..16)?)?;
+    Some((topic, offset, number(key, 16).filter(|_| key.len() == 24)?))
 }
 
 pub(super) fn ping(topic: &TopicUrl) -> Vec<u8> {
@@ -87,16 +89,29 @@ pub(super) fn subscription(shard: Shard, topic: TopicId, id: SubscriptionId) -> 
     [shard.0.to_be_bytes().as_slice(), &topic.0.to_be_bytes(), &id.0.to_be_bytes()].concat()
 }
 
-/// The topic in the key of a subscription.
-pub(super) fn topic_of_subscription(key: &[u8]) -> Option<TopicId> {
-    let topic = key.get(size_of::<u16>()..)?.first_chunk()?;
-    Some(TopicId(u64::from_be_bytes(*topic)))
+/// What the key of a subscription or a laggard says.
+pub(super) fn place_of_subscription(key: &[u8]) -> Option<(Shard, TopicId, SubscriptionId)> {
+    let shard = Shard(u16::from_be_bytes(*key.first_chunk()?));
+    Some((shard, topic_in_shard(key)?, SubscriptionId(number(key, 10)?)))
 }
 
-/// The topic and the subscription in the key of a subscription.
-pub(super) fn place_of_subscription(key: &[u8]) -> Option<(TopicId, SubscriptionId)> {
-    let id = key.get(size_of::<u16>() + size_of::<u64>()..)?.first_chunk()?;
-    Some((topic_of_subscription(key)?, SubscriptionId(u64::from_be_bytes(*id))))
+/// The topic in any key that begins with a shard.
+pub(super) fn topic_in_shard(key: &[u8]) -> Option<TopicId> {
+    number(key, 2).map(TopicId)
+}
+
+/// The topic that a record is about, where its key begins with that, or with a shard and that.
+pub(super) fn topic_of(space: Space, key: &[u8]) -> Option<TopicId> {
+    match space {
+        Space::Topics
+        | Space::Log
+        | Space::Bodies
+        | Space::Idempotency
+        | Space::Chains
+        | Space::Validators => number(key, 0).map(TopicId),
+        Space::Subscriptions | Space::Watermarks | Space::Laggards | Space::Skips => topic_in_shard(key),
+        _ => None,
+    }
 }
 
 /// The offset before the subscription, so that retention removes a range.
@@ -115,15 +130,14 @@ pub(super) fn gap(gap: &Gap) -> Vec<u8> {
     [expiry_until(*at), place.concat()].concat()
 }
 
-/// The subscription in the key of a skip, at its end.
+/// The subscription in the key of a skip.
 pub(super) fn subscription_of_skip(key: &[u8]) -> Option<SubscriptionId> {
-    key.last_chunk().map(|id| SubscriptionId(u64::from_be_bytes(*id)))
+    number(key, 18).map(SubscriptionId)
 }
 
 /// The subscription in the key of a gap, behind the moment and the topic.
 pub(super) fn subscription_of_gap(key: &[u8]) -> Option<SubscriptionId> {
-    let id = key.get(size_of::<i64>() + size_of::<u64>()..)?.first_chunk()?;
-    Some(SubscriptionId(u64::from_be_bytes(*id)))
+    number(key, 16).map(SubscriptionId)
 }
 
 pub(super) fn idempotency(topic: TopicId, key: &str) -> Vec<u8> {
@@ -142,6 +156,11 @@ pub(super) fn expiry_until(now: DateTime) -> Vec<u8> {
 /// The idempotency key that an expiry record is about.
 pub(super) fn idempotency_of_expiry(expiry: &[u8]) -> Vec<u8> {
     expiry.iter().skip(size_of::<i64>()).copied().collect()
+}
+
+/// A number in a key, by its place.
+fn number(key: &[u8], place: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(*key.get(place..)?.first_chunk()?))
 }
 
 /// Length before each part, so that no two lists of parts have the same bytes.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use resync_core::websub::TopicUrl;
 
-use super::accounts::{Accounts, Counted, Turn};
+use super::accounts::{Accounts, Counted, SubscriptionChange};
 use super::codec;
 use super::engine::{Engine, Keys, Space};
 use super::key::{self, Pair, pair};
@@ -21,20 +21,29 @@ pub(super) struct Topics {
     by_id: HashMap<TopicId, TopicState>,
     /// By their keys; each shares its URL with the topic.
     by_key: HashMap<TopicUrl, TopicId>,
-    taken: Taken,
+    log_bytes: LogBytes,
     pub(super) accounts: Accounts,
 }
 
 /// What the logs of all topics weigh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct LogBytes {
     /// Of those that a publisher speaks for.
     pub(super) publishers: u64,
     /// Of all others.
     pub(super) strangers: u64,
 }
 
-impl Taken {
+impl LogBytes {
+    pub(super) fn add(&mut self, state: &TopicState) {
+        *self.of(state.payer) += state.bytes;
+    }
+
+    pub(super) fn subtract(&mut self, payer: Payer, bytes: u64) {
+        let of = self.of(payer);
+        *of = of.saturating_sub(bytes);
+    }
+
     fn of(&mut self, payer: Payer) -> &mut u64 {
         match payer {
             Payer::Publishers => &mut self.publishers,
@@ -53,20 +62,19 @@ impl Topics {
         for record in engine.scan(Space::Subscriptions, &Keys::all()) {
             let (key, value) = record?;
             // Also one that cannot be read is a subscription.
-            if let Some((topic, id)) = key::place_of_subscription(&key) {
+            if let Some((_, topic, id)) = key::place_of_subscription(&key) {
                 let account = codec::open_beginning(&none, Space::Subscriptions, &key, &value, account_of);
                 let of = account.ok().map(|(origin, client)| (topics.accounts.host(&origin), client));
-                topics.accounts.follow(Turn::Begins(Counted { id, topic, of }));
+                topics.accounts.follow(SubscriptionChange::Began(Counted { id, topic, of }));
             }
         }
         Ok(topics)
     }
 
     pub(super) fn put(&mut self, state: TopicState) {
-        *self.taken.of(state.payer) += state.bytes;
+        self.log_bytes.add(&state);
         if let Some(known) = self.by_id.get_mut(&state.topic.id) {
-            let before = self.taken.of(known.payer);
-            *before = before.saturating_sub(known.bytes);
+            self.log_bytes.subtract(known.payer, known.bytes);
             *known = state;
         } else {
             self.by_key.insert(state.topic.url.clone(), state.topic.id);
@@ -76,8 +84,7 @@ impl Topics {
 
     pub(super) fn remove(&mut self, id: TopicId) {
         let Some(TopicState { topic, bytes, payer, .. }) = self.by_id.remove(&id) else { return };
-        let before = self.taken.of(payer);
-        *before = before.saturating_sub(bytes);
+        self.log_bytes.subtract(payer, bytes);
         // The URL may be another topic's already, which came after this one.
         if self.id(&topic.url) == Some(id) {
             self.by_key.remove(&topic.url);
@@ -88,9 +95,8 @@ impl Topics {
         self.accounts.of_topic(id)
     }
 
-    /// What all topics take in the logs.
-    pub(super) fn taken(&self) -> Taken {
-        self.taken
+    pub(super) fn log_bytes(&self) -> LogBytes {
+        self.log_bytes
     }
 
     /// What all clients together have the hub keep.
@@ -158,7 +164,7 @@ pub(super) fn foundation(engine: &dyn Engine) -> Result<Option<Foundation>> {
     get(engine, Space::Meta, key::FOUNDATION)
 }
 
-/// Under which keys the store's secrets are kept; a store that does not say keeps them as they are.
+/// Under which keys the store's secrets are stored; a store that does not say keeps them as they are.
 pub(super) fn encryption(engine: &dyn Engine) -> Result<Encryption> {
     Ok(get(engine, Space::Meta, key::ENCRYPTION)?.unwrap_or_else(|| Encryption::wholly(&Keyring::none())))
 }

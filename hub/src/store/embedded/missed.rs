@@ -14,13 +14,13 @@ const SET_BACK: Duration = Duration::from_secs(24 * 3_600);
 
 /// Where records about one subscription can be.
 #[derive(Debug)]
-pub(super) struct Sought {
+pub(super) struct MissedQuery {
     id: SubscriptionId,
     skips: Keys,
     gaps: Keys,
 }
 
-impl Sought {
+impl MissedQuery {
     /// Before it began it was owed nothing, and can have missed nothing; a day more allows for a clock that was set back since.
     pub(super) fn new(shard: Shard, of: &Subscription) -> Self {
         let Subscription { id, topic, start, created_at, .. } = of;

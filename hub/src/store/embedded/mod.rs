@@ -4,40 +4,42 @@
 //! |---|---|
 //! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
 //! | `directory`, `journals` | lock and format of the data directory; what crashes leave of fjall's journals |
-//! | `key`, `layout`, `codec` | keys; fields of each kind of record; their bytes |
+//! | `key`, `layout`, `fields`, `codec` | keys; the fields of each record; their bytes; the frame around them |
 //! | `parts` | what each trait of `store/parts` asks for |
-//! | `memory`, `accounts`, `cache`, `shared`, `standing` | what is held in memory, and reading |
-//! | `weights` | what the logs of earlier versions weigh |
+//! | `memory`, `accounts`, `cache`, `shared` | what is held in memory |
+//! | `log_reader`, `missed`, `standing` | reading logs; what a subscription has missed; how far a topic is |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
-//! | `check` | whether every record can be read, and agrees with the others |
-//! | `repair` | mending what `check` finds |
-//! | `tap`, `copy`, `restore` | backups: of a store that changes meanwhile, of one that is closed, and back |
-//! | `room` | how much the disk can still take |
+//! | `closed` | records of a store that no hub is using |
+//! | `check`, `repair` | whether every record can be read, and agrees with the others; repairing that |
+//! | `capture`, `copy`, `restore` | backups: of a store that changes meanwhile, of one that is closed, and back |
+//! | `reserve` | how much the disk can still take |
 
 mod accounts;
 mod cache;
+mod capture;
 mod check;
+mod closed;
 mod codec;
 mod copy;
 mod directory;
 mod engine;
+mod fields;
 mod fjall;
 mod journals;
 mod key;
 mod layout;
+mod log_reader;
 mod memory;
 mod missed;
 mod parts;
 mod repair;
+mod reserve;
 mod restore;
-mod room;
 mod shared;
 #[cfg(feature = "sled")]
 mod sled;
 mod standing;
-mod tap;
 mod transaction;
-mod weights;
 mod writer;
 
 #[cfg(test)]
@@ -54,18 +56,18 @@ use std::sync::Arc;
 use resync_core::lock::FileLock;
 use tokio::sync::Semaphore;
 
-pub(super) use self::check::check;
-pub(super) use self::copy::back_up;
+pub use self::check::check;
+pub use self::copy::back_up;
 use self::engine::{Batch, Engine, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
-pub(super) use self::repair::repair;
-pub(super) use self::restore::{restore, restore_stream, verify};
-use self::room::Room;
+pub use self::repair::repair;
+use self::reserve::DiskReserve;
+pub use self::restore::{restore, restore_stream, verify};
 use self::shared::Shared;
 #[cfg(test)]
 pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index};
-use self::transaction::Slice;
+use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
 use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed};
 
@@ -84,18 +86,19 @@ const STRANGE_BYTES: u32 = 256 * 1024;
 /// About how many bytes a small command writes, beside URLs that strangers chose.
 const SMALL: usize = 512;
 
-/// Opens or makes the store in `directory`.
-pub(super) fn open(
-    engine: super::Engine,
-    directory: &Path,
-    keys: Keyring,
-    reserve: u64,
-) -> Result<Arc<dyn Store>> {
+/// Opens (or creates) the store in `directory`. Subscribers' secrets are written with the first of `keys`, and read with all of them;
+/// those that are stored otherwise stay so until [`Admin::rotate_secrets`](super::Admin::rotate_secrets). While the disk has fewer than
+/// `reserve` bytes free, nothing new is taken in.
+///
+/// # Errors
+/// [`StoreError::Locked`] when another process has it open, [`StoreError::Format`] when another version of the hub wrote it,
+/// [`StoreError::OtherEngine`] when it was made by the other engine, [`StoreError::SecretsKey`] when a key that its secrets need
+/// is not given.
+pub fn open(engine: super::Engine, directory: &Path, keys: Keyring, reserve: u64) -> Result<Arc<dyn Store>> {
     let lock = directory::take(engine, directory)?;
     let opened = open_engine(engine, directory)?;
-    directory::migrate(engine, directory)?;
     directory::settle(engine, directory)?;
-    let store = Embedded::over(opened, keys, Some(lock), Room::on_disk(directory, reserve))?;
+    let store = Embedded::over(opened, keys, Some(lock), DiskReserve::on_disk(directory, reserve))?;
     tracing::info!(
         engine = engine.name(),
         directory = %directory.display(),
@@ -138,36 +141,50 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn over(engine: Box<dyn Engine>, keys: Keyring, lock: Option<FileLock>, room: Room) -> Result<Self> {
+    fn over(
+        engine: Box<dyn Engine>,
+        keys: Keyring,
+        lock: Option<FileLock>,
+        reserve: DiskReserve,
+    ) -> Result<Self> {
         let Foundation { shards } = match memory::foundation(engine.as_ref())? {
             Some(foundation) => foundation,
             None => found(engine.as_ref(), &keys)?,
         };
         prepare_encryption(engine.as_ref(), &keys)?;
-        weights::weigh(engine.as_ref(), &keys)?;
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
         let shared = Arc::new(Shared::new(engine, keys, shards, lock)?);
-        let writer = Writer::start(shared.clone(), ledger, shards, room)?;
+        let writer = Writer::start(shared.clone(), ledger, shards, reserve)?;
         let strange_bytes = Semaphore::new(STRANGE_BYTES as usize);
         Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default(), strange_bytes })
     }
 
-    async fn note_encryption(&self, encryption: Encryption) -> Result<()> {
-        let note = move |transaction: &mut transaction::Transaction<'_>| {
-            transaction.set_encryption(&encryption);
-            Ok(())
-        };
-        self.writer.run(Kind::Essential, SMALL, note).await
+    /// Runs a small command on what is in the store already.
+    async fn change<T, F>(&self, command: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> T + Send + 'static,
+    {
+        self.try_change(move |transaction| Ok(command(transaction))).await
+    }
+
+    /// Runs a small command that may fail.
+    async fn try_change<T, F>(&self, command: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        self.writer.run(Kind::Essential, SMALL, command).await
     }
 
     /// Repeats a command from where it says to go on, until there is no such place.
     async fn in_slices<F>(&self, command: F) -> Result<()>
     where
-        F: Fn(&mut transaction::Transaction<'_>, Vec<u8>) -> Result<Option<Vec<u8>>> + Copy + Send + 'static,
+        F: Fn(&mut Transaction<'_>, Vec<u8>) -> Result<Option<Vec<u8>>> + Copy + Send + 'static,
     {
         let mut next = Some(Vec::new());
         while let Some(from) = next {
-            next = self.writer.run(Kind::Essential, SMALL, move |t| command(t, from)).await?;
+            next = self.try_change(move |t| command(t, from)).await?;
         }
         Ok(())
     }
@@ -176,11 +193,11 @@ impl Embedded {
     /// of the one before.
     async fn remove_slices<F>(&self, remove: F) -> Result<Trimmed>
     where
-        F: Fn(&mut transaction::Transaction<'_>, Option<u64>) -> Result<Slice> + Copy + Send + 'static,
+        F: Fn(&mut Transaction<'_>, Option<u64>) -> Result<Slice> + Copy + Send + 'static,
     {
         let (mut trimmed, mut aim) = (Trimmed::default(), None);
         loop {
-            let slice = self.writer.run(Kind::Essential, SMALL, move |t| remove(t, aim)).await?;
+            let slice = self.try_change(move |t| remove(t, aim)).await?;
             aim = slice.aim;
             trimmed.notifications += slice.trimmed.notifications;
             trimmed.bytes += slice.trimmed.bytes;
@@ -201,11 +218,7 @@ impl Embedded {
             let skips = self.read(move |shared| shared.skips_before(&firsts, shards, &from, SLICE)).await?;
             next = skips.last().filter(|_| skips.len() == SLICE).cloned();
             if !skips.is_empty() {
-                let forget = move |transaction: &mut transaction::Transaction<'_>| {
-                    transaction.forget_skips(skips);
-                    Ok(())
-                };
-                self.writer.run(Kind::Essential, SMALL, forget).await?;
+                self.change(move |t| t.forget_skips(skips)).await?;
             }
         }
         Ok(())

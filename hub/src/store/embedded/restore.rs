@@ -10,54 +10,68 @@ use std::path::Path;
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
 
-use super::codec::Record;
-use super::engine::{Batch, Engine, Keys, Space};
+use super::closed::Closed;
+use super::engine::{Batch, Engine, Space};
 use super::layout::{Empty, Encryption, Floor, LogRecord, TopicState, TopicWatermark};
-use super::{check, codec, directory, key, weights, widen};
+use super::{check, codec, directory, key, widen};
 use crate::store::backup::{Content, Credentials, Reader};
 use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, Laggard, StoreError, Watermark};
 
 type Result<T> = std::result::Result<T, BackupError>;
 /// What is read is written in commits of about so many bytes.
 const COMMIT: usize = 4 * 1024 * 1024;
-/// And so many small changes at once.
-const AT_ONCE: usize = 1024;
 /// What comes in a stream is kept by so many bytes at a time.
 const AT_A_TIME: usize = 1024 * 1024;
 
-/// Reads a whole backup. It refuses what every restore refuses, whatever becomes of the credentials.
-pub(in crate::store) fn verify(backup: impl Read) -> Result<(Header, Copied)> {
+/// Reads a whole backup and restores nothing.
+///
+/// # Errors
+/// [`BackupError`] when it could not be restored.
+pub fn verify(backup: impl Read) -> Result<(Header, Copied)> {
+    // What every restore refuses, whatever becomes of the credentials.
     read_from(backup, |content| match content {
         Content::File { name, .. } => Credentials::Restored.admit(&name).map(drop),
         Content::Changes(_) => Ok(()),
     })
 }
 
-/// From a file, or whatever else can be opened twice.
-pub(in crate::store) fn restore(
+/// Makes the store in `directory` anew from a backup, whatever engine that comes from. The whole backup is read before anything is
+/// written, and again while it is written. A restore that was not finished leaves a folder that no hub opens. Beside the store it makes
+/// files of [`BESIDE`](crate::store::BESIDE) only.
+///
+/// # Errors
+/// [`BackupError`]; [`BackupError::NotEmpty`] where there is something already, [`StoreError::SecretsKey`] where a key that the
+/// secrets need is not given.
+pub fn restore(
     engine: store::Engine,
     directory: &Path,
-    keys: (&Keyring, Credentials),
+    keys: &Keyring,
+    credentials: Credentials,
     backup: &Path,
 ) -> Result<(Header, Findings)> {
     refuse_what_is_there(directory, |_| true)?;
     refuse_from_within(directory, backup)?;
-    make_anew(engine, directory, keys, || File::open(backup).map_err(|error| input(backup, &error)))
+    make_anew(engine, directory, (keys, credentials), || {
+        File::open(backup).map_err(|error| input(backup, &error))
+    })
 }
 
-/// From what comes only once. It is kept in the directory meanwhile, where there is room for what is made of it; under no name, so that
-/// nothing of it stays, however this ends.
-pub(in crate::store) fn restore_stream(
+/// As [`restore`], from what can be read once only. A part of a backup leaves nothing.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_stream(
     engine: store::Engine,
     directory: &Path,
-    keys: (&Keyring, Credentials),
+    keys: &Keyring,
+    credentials: Credentials,
     backup: impl Read,
 ) -> Result<(Header, Findings)> {
     refuse_what_is_there(directory, |_| true)?;
     let is_there = directory.exists();
     directory::make(directory).map_err(|error| output(directory, &error))?;
     let restored = keep(directory, backup)
-        .and_then(|kept| make_anew(engine, directory, keys, || from_its_beginning(&kept)));
+        .and_then(|kept| make_anew(engine, directory, (keys, credentials), || from_its_beginning(&kept)));
     if restored.is_err() && !is_there {
         // It is not empty where a restore was begun, and stays.
         let _ = fs::remove_dir(directory);
@@ -65,6 +79,7 @@ pub(in crate::store) fn restore_stream(
     restored
 }
 
+/// Keeps it in the directory, where there is room for what is made of it; under no name, so that nothing of it stays, however this ends.
 fn keep(directory: &Path, backup: impl Read) -> Result<File> {
     let unkept = |error: io::Error| {
         BackupError::Input(format!("it cannot be kept in {} meanwhile: {error}", directory.display()))
@@ -145,9 +160,8 @@ fn make_anew(
         Ok(())
     })?;
     opened.commit(&batch)?;
-    weights::weigh(opened.as_ref(), keys)?;
     leap(opened.as_ref(), keys)?;
-    let found = check::look(opened.as_ref(), keys)?;
+    let found = check::findings(opened.as_ref(), keys)?;
     drop(opened);
     directory::settle(engine, directory)?;
     directory::finish(engine, directory)?;
@@ -159,12 +173,13 @@ fn make_anew(
 /// seen their names would take other notifications under them for repetitions. Who had got everything has passed them.
 fn leap(engine: &dyn Engine, keys: &Keyring) -> store::Result<()> {
     let mut ends = BTreeMap::new();
-    let mut writing = Writing { engine, keys, batch: Batch::default() };
-    for (key, mut state) in each::<TopicState>(engine, keys)? {
+    let mut records = Closed::new(engine, keys);
+    for record in records.each::<TopicState>() {
+        let (key, mut state) = record?;
         let topic = &mut state.topic;
         let mut end = topic.head;
-        // A topic that does not know the whole of its log is mended later.
-        while engine.get(Space::Log, &key::log(topic.id, end.next()))?.is_some() {
+        // A topic that does not know the whole of its log is repaired later.
+        while records.value(Space::Log, &key::log(topic.id, end.next()))?.is_some() {
             end = end.next();
         }
         let to = end.leap();
@@ -174,61 +189,34 @@ fn leap(engine: &dyn Engine, keys: &Keyring) -> store::Result<()> {
         }
         topic.head = to;
         ends.insert(topic.id, (end, to));
-        writing.put(key::log(topic.id, end.next()), &hole)?;
-        writing.put(key.to_vec(), &state)?;
+        records.put(key::log(topic.id, end.next()), &hole)?;
+        records.put(key.to_vec(), &state)?;
     }
     let passed = |topic, done| ends.get(&topic).filter(|(end, _)| *end == done).map(|(_, to)| *to);
-    for (key, TopicWatermark(topic, mark)) in each::<TopicWatermark>(engine, keys)? {
+    for record in records.each() {
+        let (key, TopicWatermark(topic, mark)) = record?;
         if let (Some(done), None) = (passed(topic, mark.done), mark.sweep) {
-            writing.put(key.to_vec(), &TopicWatermark(topic, Watermark { done, sweep: None }))?;
+            records.put(key.to_vec(), &TopicWatermark(topic, Watermark { done, sweep: None }))?;
         }
     }
-    for (key, laggard) in each::<Laggard>(engine, keys)? {
+    for record in records.each::<Laggard>() {
+        let (key, laggard) = record?;
         if let Some(cursor) = passed(laggard.topic, laggard.cursor) {
-            writing.put(key.to_vec(), &Laggard { cursor, ..laggard })?;
+            records.put(key.to_vec(), &Laggard { cursor, ..laggard })?;
         }
     }
     // Also where no topic had been forgotten: those that were made after the backup are.
-    let floor = engine.get(Space::Meta, key::FLOOR)?;
-    let Floor(floor) = floor.and_then(|value| codec::open(keys, key::FLOOR, &value).ok()).unwrap_or_default();
-    writing.put(key::FLOOR.to_vec(), &Floor(floor.leap()))?;
-    engine.commit(&writing.batch)
-}
-
-/// Every record of a kind that can be read.
-fn each<R: Record>(engine: &dyn Engine, keys: &Keyring) -> store::Result<Vec<(Bytes, R)>> {
-    let mut found = Vec::new();
-    for record in engine.scan(R::SPACE, &Keys::all()) {
-        let (key, value) = record?;
-        found.extend(codec::open(keys, &key, &value).ok().map(|record| (key, record)));
-    }
-    Ok(found)
-}
-
-/// Changes on their way to the engine, some at a time.
-struct Writing<'a> {
-    engine: &'a dyn Engine,
-    keys: &'a Keyring,
-    batch: Batch,
-}
-
-impl Writing<'_> {
-    fn put<R: Record>(&mut self, key: Vec<u8>, record: &R) -> store::Result<()> {
-        let value = codec::seal(self.keys, &key, record);
-        self.batch.put(R::SPACE, key, value);
-        if self.batch.len() < AT_ONCE {
-            return Ok(());
-        }
-        self.engine.commit(&std::mem::take(&mut self.batch))
-    }
+    let Floor(floor) = records.get(key::FLOOR)?.unwrap_or_default();
+    records.put(key::FLOOR.to_vec(), &Floor(floor.leap()))?;
+    records.finish()
 }
 
 /// Hands over everything that is in a backup, in its order.
 fn read_from(backup: impl Read, mut take: impl FnMut(Content) -> Result<()>) -> Result<(Header, Copied)> {
     let mut reader = Reader::open(BufReader::with_capacity(1024 * 1024, backup))?;
-    if reader.header().store > directory::FORMAT {
-        let found = reader.header().store;
-        return Err(StoreError::Format { found, supported: directory::FORMAT }.into());
+    let found = reader.header().store;
+    if found != directory::FORMAT {
+        return Err(BackupError::Format { found, supported: directory::FORMAT });
     }
     while let Some(content) = reader.next()? {
         take(content)?;
@@ -289,6 +277,7 @@ fn output(path: &Path, error: &io::Error) -> BackupError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::backup::{VERSION, Writer};
 
     /// Comes so far, and breaks.
     struct Broken;
@@ -296,6 +285,21 @@ mod tests {
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(io::Error::other("whoever wrote this is gone"))
+        }
+    }
+
+    #[test]
+    fn a_backup_of_another_format_of_the_store_is_refused() {
+        for store in [0, directory::FORMAT + 1] {
+            let begun = DateTime::now().to_string();
+            let header = Header { version: VERSION, store, begun, hub: "0.0.0".to_owned() };
+            let mut backup = Vec::new();
+            Writer::begin(&mut backup, &header).unwrap().finish().unwrap();
+            let error = verify(&backup[..]).unwrap_err();
+            assert!(
+                matches!(error, BackupError::Format { found, supported: 1 } if found == store),
+                "{error}"
+            );
         }
     }
 

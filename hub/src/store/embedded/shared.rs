@@ -5,26 +5,22 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use resync_core::datetime::DateTime;
 use resync_core::lock::FileLock;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::{mpsc, watch};
 
-use super::cache::{Notifications, Recipients, Turn};
+use super::cache::{Notifications, Recipients};
+use super::capture::Capture;
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
+use super::fields::Fields as _;
 use super::key::{self, Pair};
-use super::layout::{
-    Address, Body, Empty, LogRecord, Part, PausedTopic, TopicWatermark, received_at_of, recipient_of, slot_of,
-};
-use super::memory::{Taken, Topics};
-use super::tap::Tap;
+use super::layout::{Address, PausedTopic, TopicWatermark, recipient_of};
+use super::memory::{LogBytes, Topics};
 use super::transaction::Staged;
 use crate::store::{
-    self, Account, Accounted, Ahead, Founded, Keep, Keyring, Laggard, Notification, Offset, Recipient,
-    Result, Shard, ShardState, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId,
-    Usage,
+    self, Account, Accounted, Ahead, Founded, Keep, Keyring, Laggard, Offset, Recipient, Result, Shard,
+    ShardState, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Usage,
 };
 
 /// A commit that takes longer than this means that the log cannot keep up.
@@ -38,13 +34,13 @@ pub(super) struct Shared {
     pub(super) engine: Box<dyn Engine>,
     keys: RwLock<Keyring>,
     topics: RwLock<Topics>,
-    notifications: Notifications,
+    pub(super) notifications: Notifications,
     recipients: Recipients,
     /// Unbounded, since a commit must not wait for whoever listens: an event has some hundred bytes, whatever strangers wrote, and
     /// is taken faster than the commit that it tells of is made.
     watchers: Mutex<Vec<mpsc::UnboundedSender<StoreEvent>>>,
     /// Who copies the store while it changes.
-    taps: Mutex<Vec<Weak<Tap>>>,
+    captures: Mutex<Vec<Weak<Capture>>>,
     /// Held by a commit from its beginning until memory has followed it. Readers who hold it see both in agreement.
     gate: RwLock<()>,
     /// Why the store takes nothing, or nothing that makes it grow.
@@ -56,16 +52,6 @@ pub(super) struct Shared {
     pub(super) meters: store::Meters,
     /// After the engine, so that the directory is free only when the engine has closed its files.
     _lock: Option<FileLock>,
-}
-
-/// What is at a place of a log.
-enum Assembled {
-    Whole(Notification),
-    /// Nothing that anybody is owed; the log goes on with `next`.
-    Leap {
-        next: Offset,
-    },
-    Missing,
 }
 
 impl Shared {
@@ -82,7 +68,7 @@ impl Shared {
             notifications: Notifications::default(),
             recipients: Recipients::new(shards),
             watchers: Mutex::default(),
-            taps: Mutex::default(),
+            captures: Mutex::default(),
             gate: RwLock::default(),
             trouble: Mutex::default(),
             broken: watch::Sender::new(false),
@@ -112,15 +98,16 @@ impl Shared {
         receiver
     }
 
-    /// From now on whatever is committed is also in this tap, as long as it is kept.
-    pub(super) fn tap(&self) -> Arc<Tap> {
-        let tap = Arc::new(Tap::default());
-        lock(&self.taps).push(Arc::downgrade(&tap));
-        tap
+    /// From now on whatever is committed is also in this capture, as long as it is kept.
+    pub(super) fn start_capture(&self) -> Arc<Capture> {
+        let capture = Arc::new(Capture::default());
+        lock(&self.captures).push(Arc::downgrade(&capture));
+        capture
     }
 
-    fn tap_into(&self, batch: &Batch) {
-        lock(&self.taps).retain(|tap| tap.upgrade().inspect(|tap| tap.take(batch)).is_some());
+    fn capture(&self, batch: &Batch) {
+        lock(&self.captures)
+            .retain(|capture| capture.upgrade().inspect(|capture| capture.take(batch)).is_some());
     }
 
     /// Nothing is committed while this is held, for as long as a few records take to be read.
@@ -138,7 +125,7 @@ impl Shared {
             *lock(&self.commit_began) = None;
             self.meters.committed(commands, began.elapsed());
             outcome?;
-            self.tap_into(batch);
+            self.capture(batch);
         }
         self.follow(staged);
         Ok(())
@@ -146,15 +133,15 @@ impl Shared {
 
     /// After a commit that failed: the engine goes back to what the disk holds. If that is the whole of the commit after all,
     /// memory follows it. Succeeds only once a write has succeeded; tells whether the commit is in force.
-    pub(super) fn mend(&self, batch: &Batch, staged: &mut Staged) -> Result<bool> {
+    pub(super) fn recover(&self, batch: &Batch, staged: &mut Staged) -> Result<bool> {
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        self.engine.mend()?;
+        self.engine.recover()?;
         // An engine writes a batch as a whole. Where every record is as the batch would have left it, that is its state.
         let in_force = self.holds(batch)?;
         if in_force {
             // What a failed sync leaves in the system's cache may never reach the disk: it is written once more.
             self.engine.commit(batch)?;
-            self.tap_into(batch);
+            self.capture(batch);
             self.follow(staged);
         } else {
             self.engine.commit(&self.proof()?)?;
@@ -193,7 +180,7 @@ impl Shared {
                 None => topics.remove(id),
             }
         }
-        staged.turns.drain(..).for_each(|turn| topics.accounts.follow(turn));
+        staged.subscription_changes.drain(..).for_each(|change| topics.accounts.follow(change));
         drop(topics);
         staged.notifications.drain(..).for_each(|notification| self.notifications.put(notification));
         self.recipients.forget(&staged.changed_subscriptions);
@@ -245,127 +232,6 @@ impl Shared {
         })
     }
 
-    /// The first offset at or after this one that the log of the topic holds.
-    pub(super) fn first_from(&self, topic: TopicId, offset: Offset) -> Option<Offset> {
-        let topics = self.topics();
-        let topic = &topics.get(topic)?.topic;
-        Some(offset.max(topic.first)).filter(|offset| *offset <= topic.head)
-    }
-
-    pub(super) fn cached_notification(&self, topic: TopicId, offset: Offset) -> Option<Arc<Notification>> {
-        self.notifications.get(topic, offset)
-    }
-
-    /// Whoever has the turn is the only one to read this notification. What comes to nothing ends the turn too.
-    pub(super) async fn turn_to_read(&self, topic: TopicId, offset: Offset) -> Turn {
-        self.notifications.turn(topic, offset).await
-    }
-
-    /// Reads the notification in its turn. A failure is that of all who wait for the turn.
-    pub(super) fn read_in_turn(
-        &self,
-        topic: TopicId,
-        offset: Offset,
-        turn: Turn,
-    ) -> Result<Option<Arc<Notification>>> {
-        let read = self.read_notification_from(topic, offset);
-        if let Err(error) = &read {
-            self.notifications.fail(topic, offset, turn, error);
-        }
-        read
-    }
-
-    /// Reads the first notification at or after an offset.
-    fn read_notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>> {
-        let mut sought = self.first_from(topic, offset);
-        while let Some(offset) = sought {
-            if let Some(known) = self.cached_notification(topic, offset) {
-                return Ok(Some(known));
-            }
-            match self.assemble(topic, offset)? {
-                Assembled::Whole(notification) => {
-                    let notification = Arc::new(notification);
-                    self.notifications.put(notification.clone());
-                    return Ok(Some(notification));
-                }
-                Assembled::Leap { next } => {
-                    sought = self.first_from(topic, next);
-                    continue;
-                }
-                Assembled::Missing => {}
-            }
-            // Retention may have removed it a moment ago, and memory be about to follow.
-            let _still = self.still();
-            sought = self.first_from(topic, offset);
-            if sought == Some(offset) {
-                if let Some(next) = self.behind_leap(topic, offset)? {
-                    sought = self.first_from(topic, next);
-                    continue;
-                }
-                let key = hex::encode(key::log(topic, offset));
-                let reason = format!("key {key}: the log should hold all of it, but a part is missing");
-                return Err(StoreError::Damaged { space: Space::Log.name(), reason });
-            }
-        }
-        Ok(None)
-    }
-
-    /// The first offset whose notification came in at this moment or later; one that cannot be read is passed.
-    pub(super) fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset> {
-        let keys = self.keys();
-        for record in self.engine.scan(Space::Log, &Keys::prefix(key::topic(topic))) {
-            let (key, value) = record?;
-            let received_at = codec::open_beginning(&keys, Space::Log, &key, &value, received_at_of).ok();
-            if let (Some(offset), true) = (key::offset_of_log(&key), received_at >= Some(since)) {
-                return Ok(offset);
-            }
-        }
-        Ok(self.topics().get(topic).map_or(Offset(0), |state| state.topic.head.next()))
-    }
-
-    /// Where the log goes on behind a place that a restore leaped over; `None` where this is no such place.
-    fn behind_leap(&self, topic: TopicId, offset: Offset) -> Result<Option<Offset>> {
-        let Some(before) = offset.0.checked_sub(1).map(Offset) else { return Ok(None) };
-        let (end, head) = (before.leap(), self.topics().get(topic).map(|state| state.topic.head));
-        if head.is_none_or(|head| head < end) {
-            return Ok(None);
-        }
-        // Before it there would be at least the record of the leap.
-        let before_end = Keys::between(key::log(topic, offset), key::log(topic, end.next()));
-        let between = self.engine.scan(Space::Log, &before_end).next().transpose()?;
-        Ok(between.is_none().then_some(end.next()))
-    }
-
-    fn assemble(&self, topic: TopicId, offset: Offset) -> Result<Assembled> {
-        let key = key::log(topic, offset);
-        let Some(record) = self.get::<LogRecord>(&key)? else { return Ok(Assembled::Missing) };
-        let body = match &record.body {
-            Body::Hole { length, why: Empty::Leapt } => {
-                return Ok(Assembled::Leap { next: Offset(offset.0.saturating_add(*length)) });
-            }
-            Body::Hole { why: Empty::Lost, .. } => {
-                let reason = format!("key {}: a repair found it damaged", hex::encode(key));
-                return Err(StoreError::Damaged { space: Space::Log.name(), reason });
-            }
-            Body::Here(body) => body.clone(),
-            Body::Parts { .. } => {
-                let mut body =
-                    BytesMut::with_capacity(usize::try_from(record.body.len()).unwrap_or_default());
-                for number in 0..record.body.parts() {
-                    let Some(Part(part)) = self.get(&key::body(topic, offset, number))? else {
-                        return Ok(Assembled::Missing);
-                    };
-                    body.extend_from_slice(&part);
-                }
-                body.freeze()
-            }
-        };
-        let LogRecord { rule, received_at, content_type, links, trace, .. } = record;
-        let notification =
-            Notification { topic, offset, content_type, links, body, rule, received_at, trace };
-        Ok(Assembled::Whole(notification))
-    }
-
     /// To whom a delivery goes. On the way to one record a few more cost little, so what will be asked for next is read with it.
     pub(super) fn recipient(
         &self,
@@ -398,7 +264,7 @@ impl Shared {
         let (keys, mut last) = (self.keys(), None::<(TopicId, TopicUrl)>);
         self.engine.scan(Space::Subscriptions, range).map(move |record| {
             let (key, value) = record?;
-            let topic = key::topic_of_subscription(&key);
+            let topic = key::topic_in_shard(&key);
             if last.as_ref().map(|(known, _)| *known) != topic {
                 last = topic.and_then(|id| Some((id, self.topics().get(id)?.topic.url.clone())));
             }
@@ -431,7 +297,7 @@ impl Shared {
 
     pub(super) fn usage(&self) -> Usage {
         let topics = self.topics();
-        let Taken { publishers, strangers } = topics.taken();
+        let LogBytes { publishers, strangers } = topics.log_bytes();
         Usage {
             topics: topics.len(),
             log_bytes: publishers + strangers,
@@ -503,8 +369,8 @@ impl Shared {
     /// The subscriptions of a shard, by their keys.
     pub(super) fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
         let records = self.engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard)));
-        let ids = records.map(|record| record.map(|(key, _)| key::place_of_subscription(&key)));
-        ids.filter_map(Result::transpose).collect()
+        let places = records.map(|record| record.map(|(key, _)| key::place_of_subscription(&key)));
+        places.filter_map(Result::transpose).map(|place| place.map(|(_, topic, id)| (topic, id))).collect()
     }
 
     /// At most so many subscriptions of a range.
@@ -513,7 +379,7 @@ impl Shared {
         let (mut slots, mut origins) = (Vec::new(), HashSet::new());
         for record in self.engine.scan(Space::Subscriptions, range).take(limit) {
             let (key, value) = record?;
-            let mut slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, slot_of)?;
+            let mut slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, Slot::decode)?;
             // Many subscriptions have one origin: a copy for each would take more than all the rest.
             match origins.get(&slot.origin) {
                 Some(known) => slot.origin = Arc::clone(known),
@@ -534,11 +400,9 @@ impl Shared {
         let topics = slots
             .chunk_by(|one, other| one.topic == other.topic)
             .map(|slots| {
-                let state = known.get(slots[0].topic).ok_or_else(|| StoreError::Damaged {
-                    space: Space::Topics.name(),
-                    reason: format!("subscription {} is of a topic that is missing", slots[0].id.0),
-                })?;
-                Ok(state.topic.clone())
+                let topic = slots[0].topic;
+                let missing = || codec::damaged(Space::Topics, &key::topic(topic), "it is missing");
+                Ok(known.get(topic).ok_or_else(missing)?.topic.clone())
             })
             .collect::<Result<Vec<_>>>()?;
         // They are in the order of their ids, like everything that is scanned.

@@ -1,6 +1,5 @@
 //! The second engine: sled 0.34. All spaces share one tree, because sled's batches are atomic within a tree only.
 
-use std::fmt;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -100,19 +99,8 @@ impl Drop for Opened {
 }
 
 /// sled asserts where a disk has failed before. What it had in memory then is of no use any more, whatever state it is in.
-fn unless_it_panics<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
-    caught(act).unwrap_or_else(|| Err(StoreError::Write(PANICKED.to_owned())))
-}
-
-/// The same of what only reads.
-fn read_unless_it_panics<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
-    caught(act).unwrap_or_else(|| Err(StoreError::Read(PANICKED.to_owned())))
-}
-
-const PANICKED: &str = "the engine has panicked";
-
-fn caught<T>(act: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(act)).ok()
+fn unless_it_panics<T>(failed: fn(String) -> StoreError, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(failed("the engine has panicked".to_owned())))
 }
 
 /// What an iterator gives up to its first error, be that a panic.
@@ -126,7 +114,7 @@ impl<T, I: Iterator<Item = Result<T>>> UntilItFails<I> {
         if self.is_over {
             return None;
         }
-        let next = read_unless_it_panics(|| step(&mut self.records).transpose());
+        let next = unless_it_panics(StoreError::Read, || step(&mut self.records).transpose());
         self.is_over = next.is_err();
         next.transpose()
     }
@@ -149,7 +137,7 @@ impl<T, I: DoubleEndedIterator<Item = Result<T>>> DoubleEndedIterator for UntilI
 impl Engine for Sled {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
         let opened = self.opened().map_err(StoreError::Read)?;
-        read_unless_it_panics(|| {
+        unless_it_panics(StoreError::Read, || {
             let value = opened.tree().get(tagged(space, key)).map_err(|e| read_error(&e))?;
             Ok(value.map(|value| Bytes::copy_from_slice(&value)))
         })
@@ -165,7 +153,7 @@ impl Engine for Sled {
         if to <= from {
             return Box::new(std::iter::empty());
         }
-        let range = match read_unless_it_panics(|| Ok(opened.tree().range(from..to))) {
+        let range = match unless_it_panics(StoreError::Read, || Ok(opened.tree().range(from..to))) {
             Ok(range) => range,
             Err(error) => return Box::new(std::iter::once(Err(error))),
         };
@@ -180,7 +168,7 @@ impl Engine for Sled {
 
     fn commit(&self, batch: &Batch) -> Result<()> {
         let opened = self.opened().map_err(StoreError::Write)?;
-        let outcome = unless_it_panics(|| write(&opened, batch));
+        let outcome = unless_it_panics(StoreError::Write, || write(&opened, batch));
         drop(opened);
         if outcome.is_err() {
             self.close();
@@ -188,22 +176,16 @@ impl Engine for Sled {
         outcome
     }
 
-    fn mend(&self) -> Result<()> {
+    fn recover(&self) -> Result<()> {
         self.close();
-        let opened = unless_it_panics(|| Opened::open(&self.directory))?;
+        let opened = unless_it_panics(StoreError::Write, || Opened::open(&self.directory))?;
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(opened));
         Ok(())
     }
 
     fn disk_size(&self) -> Result<u64> {
         let opened = self.opened().map_err(StoreError::Read)?;
-        read_unless_it_panics(|| opened.tree().size_on_disk().map_err(|e| read_error(&e)))
-    }
-}
-
-impl fmt::Debug for Sled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sled").finish_non_exhaustive()
+        unless_it_panics(StoreError::Read, || opened.tree().size_on_disk().map_err(|e| read_error(&e)))
     }
 }
 
@@ -232,7 +214,7 @@ mod tests {
         let records = (0..9).map(|number| if number < 2 { Ok(number) } else { panic!("a disk has failed") });
         let read: Vec<Result<i32>> = UntilItFails { records, is_over: false }.collect();
         assert!(matches!(read[..], [Ok(0), Ok(1), Err(StoreError::Read(_))]), "{read:?}");
-        let one: Result<()> = read_unless_it_panics(|| panic!("a disk has failed"));
+        let one: Result<()> = unless_it_panics(StoreError::Read, || panic!("a disk has failed"));
         assert!(matches!(one, Err(StoreError::Read(_))), "{one:?}");
     }
 }

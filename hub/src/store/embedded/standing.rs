@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::codec;
 use super::engine::{Keys, Space};
+use super::fields::Fields as _;
 use super::key;
-use super::layout::{TopicWatermark, slot_of};
+use super::layout::TopicWatermark;
 use super::shared::Shared;
 use crate::store::{
     Laggard, Offset, Result, Shard, Skip, Slot, Standing, SubscriptionId, Sweep, TopicId, Watermark,
@@ -42,7 +43,7 @@ fn count(
     let keys = shared.keys();
     for record in shared.engine.scan(Space::Subscriptions, &range) {
         let (key, value) = record?;
-        let slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, slot_of)?;
+        let slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, Slot::decode)?;
         if slot.start >= offset {
             continue;
         }

@@ -26,6 +26,7 @@ struct State {
     commits: AtomicUsize,
     parts_read: AtomicUsize,
     scans: Mutex<Vec<(Space, Keys)>>,
+    unreadable: Mutex<Option<Space>>,
     hold: Mutex<()>,
 }
 
@@ -60,7 +61,12 @@ impl Fragile {
         scans.iter().filter(|(of, _)| *of == space).map(|(_, keys)| keys.clone()).collect()
     }
 
-    /// What fails from now on turns out to be on the disk after all when the engine is mended.
+    /// From now on this space is unreadable behind its first record.
+    pub(super) fn set_unreadable(&self, space: Space) {
+        *self.0.unreadable.lock().unwrap() = Some(space);
+    }
+
+    /// What fails from now on turns out to be on the disk after all when the engine recovers.
     pub(super) fn keep_failed(&self) {
         self.0.keeps_failed.store(true, Ordering::SeqCst);
     }
@@ -102,11 +108,15 @@ impl Engine for Fragile {
         self.0.scans.lock().unwrap().push((space, keys.clone()));
         let records = self.0.records.read().unwrap();
         let inside = |key: &[u8]| key >= keys.from.as_slice() && keys.to.as_deref().is_none_or(|to| key < to);
-        let found: Vec<_> = records
+        let mut found: Vec<_> = records
             .iter()
             .filter(|((of, key), _)| *of == space && inside(key))
             .map(|((_, key), value)| Ok((Bytes::from(key.clone()), value.clone())))
             .collect();
+        if *self.0.unreadable.lock().unwrap() == Some(space) {
+            found.truncate(1);
+            found.push(Err(StoreError::Read("a block is damaged".into())));
+        }
         Box::new(found.into_iter())
     }
 
@@ -134,7 +144,7 @@ impl Engine for Fragile {
         Ok(())
     }
 
-    fn mend(&self) -> Result<()> {
+    fn recover(&self) -> Result<()> {
         if self.0.full.load(Ordering::SeqCst) {
             return Err(StoreError::Write("no space left on device".into()));
         }

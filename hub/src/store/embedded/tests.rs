@@ -15,7 +15,7 @@ use super::engine::{Batch, Engine, Keys, Space};
 use super::key;
 use super::layout::Body;
 use super::memory::{Ledger, Topics};
-use super::room::Room;
+use super::reserve::DiskReserve;
 #[cfg(feature = "sled")]
 use super::sled::Sled;
 use super::testing::{Fragile, damage};
@@ -65,7 +65,7 @@ fn verified(request: &PendingRequest) -> VerifiedSubscription {
 }
 
 fn over(engine: &Fragile) -> Embedded {
-    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, Room::new(|| None, 0)).unwrap()
+    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, DiskReserve::new(|| None, 0)).unwrap()
 }
 
 /// The store notices by itself that its trouble is over.
@@ -301,7 +301,7 @@ async fn a_store_whose_writer_has_died_says_so_to_whoever_waits_for_it() {
 async fn a_disk_that_is_nearly_full_takes_nothing_new_and_keeps_the_progress_of_delivery() {
     let (engine, free) = (Fragile::default(), Arc::new(AtomicU64::new(1_000)));
     let disk = Arc::clone(&free);
-    let room = Room::new(move || Some(disk.load(Ordering::SeqCst)), 100);
+    let room = DiskReserve::new(move || Some(disk.load(Ordering::SeqCst)), 100);
     let store = Embedded::over(Box::new(engine), Keyring::none(), None, room).unwrap();
     let epoch = store.claim(Shard(0)).await.unwrap();
     store.append(posted("1", None), DAY).await.unwrap();
@@ -467,13 +467,13 @@ async fn many_who_wait_for_what_cannot_be_read_share_one_failure_and_the_next_on
 
     let store = over(&engine);
     let before = engine.parts_read();
-    let turn = store.shared.turn_to_read(topic, offset).await;
+    let read_lock = store.shared.lock_to_read(topic, offset).await;
     // Fewer than the operations that tokio grants a task at once.
     let mut asked: Vec<_> = (0..50).map(|_| store.notification_from(topic, offset)).collect();
     for one in &mut asked {
         assert!(one.now_or_never().is_none(), "it waits");
     }
-    drop(turn);
+    drop(read_lock);
     for outcome in join_all(asked).await {
         is_damage_of(outcome, "log");
     }
@@ -557,7 +557,7 @@ async fn retention_goes_on_over_a_notification_that_cannot_be_read() {
         let other = NewNotification { topic: other, ..posted(vec![2; 9], None) };
         assert_eq!(store.usage().log_bytes, posted(vec![1; 70_000], None).weight() + other.weight());
         drop(store);
-        assert_eq!(super::check(engine, directory.path(), &Keyring::none()).unwrap().faults, []);
+        assert_eq!(super::check(engine, directory.path(), &Keyring::none()).unwrap().faults, [""; 0]);
     }
 }
 
@@ -618,7 +618,8 @@ async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
     for survived in 0..6 {
         let engine = Fragile::default();
         let keys = Keyring::parse(&old).unwrap();
-        let store = Embedded::over(Box::new(engine.clone()), keys, None, Room::new(|| None, 0)).unwrap();
+        let store =
+            Embedded::over(Box::new(engine.clone()), keys, None, DiskReserve::new(|| None, 0)).unwrap();
         let requests = (0..super::RESEALED + 10).map(|number| store.put_request(nth_request(number)));
         assert!(join_all(requests).await.iter().all(Result::is_ok));
 
@@ -628,13 +629,18 @@ async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
         engine.set_full(false);
         // A new life, which needs both keys as long as the rotation has not said that it is done.
         let store =
-            Embedded::over(Box::new(engine.clone()), both.clone(), None, Room::new(|| None, 0)).unwrap();
+            Embedded::over(Box::new(engine.clone()), both.clone(), None, DiskReserve::new(|| None, 0))
+                .unwrap();
         assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "after {survived} commits");
         store.rotate_secrets(both.clone()).await.unwrap();
         drop(store);
-        let store =
-            Embedded::over(Box::new(engine), Keyring::parse(&new).unwrap(), None, Room::new(|| None, 0))
-                .unwrap();
+        let store = Embedded::over(
+            Box::new(engine),
+            Keyring::parse(&new).unwrap(),
+            None,
+            DiskReserve::new(|| None, 0),
+        )
+        .unwrap();
         assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "{broken:?}");
     }
 }

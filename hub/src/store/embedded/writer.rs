@@ -3,7 +3,7 @@
 //! It takes the first command, then whatever waits behind it, applies them in order to one batch, commits once, and only
 //! then lets memory follow, tells the events, and answers. So hundreds of publishers share one sync of the disk.
 //!
-//! When a commit fails, every command is refused until the engine has been mended and has taken a write again, which is
+//! When a commit fails, every command is refused until the engine has been recovered and has taken a write again, which is
 //! tried again and again. When the disk is nearly full, commands that make the store grow are refused, the others are not.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::engine::Batch;
 use super::memory::Ledger;
-use super::room::Room;
+use super::reserve::DiskReserve;
 use super::shared::Shared;
 use super::transaction::{Pending, Staged, Transaction};
 use crate::store::{Result, StoreError};
@@ -32,7 +32,7 @@ const GROUP_COMMANDS: usize = 1024;
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 /// How often a store in trouble looks for commands, and for the end of its trouble.
 const POLL: Duration = Duration::from_millis(20);
-const MEND_EVERY: Duration = Duration::from_millis(500);
+const RECOVER_EVERY: Duration = Duration::from_millis(500);
 
 /// Whether a command may wait for better times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,14 +66,19 @@ type Apply = dyn FnOnce(Result<&mut Transaction<'_>>) -> Answer + Send;
 type Answer = Box<dyn FnOnce(&Result<()>) + Send>;
 
 impl Writer {
-    pub(super) fn start(shared: Arc<Shared>, ledger: Ledger, shards: u16, room: Room) -> Result<Self> {
+    pub(super) fn start(
+        shared: Arc<Shared>,
+        ledger: Ledger,
+        shards: u16,
+        reserve: DiskReserve,
+    ) -> Result<Self> {
         let (commands, waiting) = mpsc::channel(WAITING);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let keeper = Keeper {
+        let thread_state = WriterThread {
             shared: Arc::clone(&shared),
             ledger,
             shards,
-            room,
+            reserve,
             waiting_bytes: Arc::clone(&waiting_bytes),
             failure: None,
             short: false,
@@ -81,8 +86,8 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || {
-                let _told = Told(Arc::clone(&keeper.shared));
-                keeper.run(waiting);
+                let _report = PanicReport(Arc::clone(&thread_state.shared));
+                thread_state.run(waiting);
             })
             .map_err(|error| StoreError::Write(format!("cannot start the writer: {error}")))?;
         Ok(Self { commands: Some(commands), shared, waiting_bytes, thread: Some(thread) })
@@ -147,10 +152,10 @@ impl Drop for Writer {
     }
 }
 
-/// Tells whoever asks for the store's health, or waits for its end, if the thread ends by a fault of ours.
-struct Told(Arc<Shared>);
+/// Reports to the store's health, and to who waits for its end, that the thread has panicked.
+struct PanicReport(Arc<Shared>);
 
-impl Drop for Told {
+impl Drop for PanicReport {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.set_broken();
@@ -159,11 +164,11 @@ impl Drop for Told {
 }
 
 /// What the thread owns.
-struct Keeper {
+struct WriterThread {
     shared: Arc<Shared>,
     ledger: Ledger,
     shards: u16,
-    room: Room,
+    reserve: DiskReserve,
     waiting_bytes: Arc<AtomicUsize>,
     failure: Option<Failure>,
     short: bool,
@@ -174,21 +179,21 @@ struct Failure {
     error: StoreError,
     batch: Batch,
     staged: Staged,
-    mend_at: Instant,
+    recover_at: Instant,
 }
 
 impl Failure {
-    /// What whoever asks is told while this keeps the store from being mended.
+    /// What callers get while this obstacle keeps the store from recovering.
     fn still(&self, obstacle: &StoreError) -> StoreError {
         let first = match &self.error {
             StoreError::Write(reason) => reason.clone(),
             error => error.to_string(),
         };
-        StoreError::Write(format!("{first}; it is not mended yet: {obstacle}"))
+        StoreError::Write(format!("{first}; the store has not recovered yet: {obstacle}"))
     }
 }
 
-impl Keeper {
+impl WriterThread {
     fn run(mut self, mut waiting: mpsc::Receiver<Command>) {
         loop {
             let first = if self.failure.is_none() && !self.short {
@@ -206,11 +211,11 @@ impl Keeper {
                     Err(TryRecvError::Disconnected) => return,
                 }
             };
-            self.mend();
+            self.recover();
             match first {
                 Some(first) => self.take(gather(first, &mut waiting)),
                 None => {
-                    self.check_room(0);
+                    self.check_reserve(0);
                 }
             }
         }
@@ -223,7 +228,7 @@ impl Keeper {
         if let Some(failure) = &self.failure {
             return refuse(group, &failure.error);
         }
-        let short = self.check_room(grows_by);
+        let short = self.check_reserve(grows_by);
         // Read after the group is complete: a command that follows a change of keys writes with the new ones.
         let (topics, keys) = (self.shared.topics(), self.shared.keys());
         let engine = self.shared.engine.as_ref();
@@ -248,23 +253,23 @@ impl Keeper {
 
     fn fail(&mut self, error: &StoreError, batch: Batch, staged: Staged) {
         tracing::error!(%error, "the store cannot write: nothing is accepted until it can");
-        let mend_at = Instant::now() + MEND_EVERY;
-        self.failure = Some(Failure { error: error.clone(), batch, staged, mend_at });
+        let recover_at = Instant::now() + RECOVER_EVERY;
+        self.failure = Some(Failure { error: error.clone(), batch, staged, recover_at });
         self.shared.set_trouble(Some(error.clone()));
     }
 
     /// Tries to get out of a failure, unless that was tried a moment ago or there is no room yet.
-    fn mend(&mut self) {
-        if self.failure.as_ref().is_none_or(|failure| failure.mend_at > Instant::now()) {
+    fn recover(&mut self) {
+        if self.failure.as_ref().is_none_or(|failure| failure.recover_at > Instant::now()) {
             return;
         }
-        let full = self.room.check(0);
+        let full = self.reserve.check(0);
         let Some(failure) = &mut self.failure else { return };
-        failure.mend_at = Instant::now() + MEND_EVERY;
+        failure.recover_at = Instant::now() + RECOVER_EVERY;
         if full.is_some() {
             return;
         }
-        match self.shared.mend(&failure.batch, &mut failure.staged) {
+        match self.shared.recover(&failure.batch, &mut failure.staged) {
             Ok(in_force) => {
                 let staged = self.failure.take().map(|failure| failure.staged);
                 if let Some(staged) = staged.filter(|_| in_force) {
@@ -274,22 +279,22 @@ impl Keeper {
                 tracing::warn!("the store takes writes again");
             }
             Err(error) => {
-                tracing::debug!(%error, "the store is not mended yet");
+                tracing::debug!(%error, "the store has not recovered yet");
                 self.shared.set_trouble(Some(failure.still(&error)));
             }
         }
     }
 
     /// Why nothing may grow now.
-    fn check_room(&mut self, bytes: usize) -> Option<StoreError> {
-        let full = self.room.check(bytes);
+    fn check_reserve(&mut self, bytes: usize) -> Option<StoreError> {
+        let full = self.reserve.check(bytes);
         if self.failure.is_none() && self.short != full.is_some() {
             self.short = full.is_some();
             self.shared.set_trouble(full.clone());
             if let Some(error) = &full {
                 tracing::error!(%error, "nothing new is accepted");
             } else {
-                tracing::warn!("there is room on the disk again");
+                tracing::warn!("the disk has space again: everything is accepted");
             }
         }
         full

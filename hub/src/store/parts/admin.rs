@@ -23,7 +23,7 @@ pub trait Admin: std::fmt::Debug + Send + Sync + 'static {
     /// [`StoreError::Closed`](crate::store::StoreError::Closed) when nothing will be written any more.
     async fn answers(&self) -> Result<()>;
 
-    /// Waits until the store has died by a fault of ours: it will take nothing any more, whatever is done about the disk.
+    /// Waits until the writer has panicked: the store will accept nothing any more, whatever is done about the disk.
     async fn broken(&self);
 
     /// What the store holds. Asks nothing of the disk.
@@ -42,8 +42,8 @@ pub trait Admin: std::fmt::Debug + Send + Sync + 'static {
     /// All topics that are paused.
     async fn paused(&self) -> Result<Vec<TopicId>>;
 
-    /// From now on secrets are written with the first of these keys. Those that are kept otherwise are rewritten in bounded
-    /// steps, between which everything else goes on; returns how many. What a crash interrupts is finished by the next call.
+    /// From now on secrets are written with the first of these keys. All others are rewritten in bounded steps, between which everything
+    /// else goes on; returns how many. After a crash the next call finishes this.
     ///
     /// # Errors
     /// [`StoreError::SecretsKey`](crate::store::StoreError::SecretsKey) when a key that is still needed is not among them; then nothing has changed.

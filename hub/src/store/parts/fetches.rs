@@ -12,14 +12,14 @@ pub trait Fetches: std::fmt::Debug + Send + Sync + 'static {
     /// What the topic said about this version when it was fetched last; `None` when that was another version, or never.
     async fn validators(&self, topic: TopicId, version: Offset) -> Result<Option<Validators>>;
 
-    /// Remembers what the topic says now about this version, which an earlier fetch appended.
+    /// Stores what the topic says now about this version, which an earlier fetch appended.
     async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()>;
 
-    /// Remembers that this topic has to be fetched, and in which trace; replaces an older ping of the same topic, but for the trace of
-    /// that where the new one has none.
+    /// Stores that this topic has to be fetched, and in which trace. It replaces an older ping of the same topic, and takes its trace if
+    /// it has none of its own.
     async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping>;
 
-    /// Forgets a ping that was served. One that was replaced meanwhile is left alone.
+    /// Removes a ping that was served. One that was replaced meanwhile stays.
     async fn remove_ping(&self, ping: &Ping) -> Result<()>;
 
     /// All that wait; read at start.

@@ -14,7 +14,7 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     /// One that waits, as long as it does.
     async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>>;
 
-    /// Forgets a request that failed verification. One that was replaced meanwhile is left alone.
+    /// Removes a request that failed verification. One that was replaced meanwhile stays.
     async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
 
     /// The identities of all that wait, oldest first; read at start.
@@ -23,20 +23,20 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     /// All that wait, oldest first.
     async fn requests(&self) -> Result<Vec<PendingRequest>>;
 
-    /// Ends the subscription of the pair and forgets what waits for it, and remembers that the callback has to be told. `None`
-    /// when there is neither, or when the request that is denied no longer waits, confirmed or not: nothing was changed. Denying a request leaves
-    /// a subscription in force as it is (W-062): the request is forgotten, and `None` says that there is nothing to tell.
+    /// Ends the subscription of the pair, removes its waiting requests, and stores that the callback has to be informed. `None` when
+    /// there is neither, or when the denied request no longer waits: nothing was changed. Denying a request leaves a subscription in
+    /// force as it is (W-062): the request is removed, and `None` says that nobody has to be informed.
     async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>>;
 
-    /// Forgets a denial that was told. One that was replaced meanwhile is left alone.
+    /// Removes a denial of which the callback was informed. One that was replaced meanwhile stays.
     async fn remove_denial(&self, denial: &Denial) -> Result<()>;
 
-    /// That of the pair which waits to be told.
+    /// The denial of the pair of which the callback has to be informed.
     async fn denial(&self, pair: Pair) -> Result<Option<Denial>>;
 
-    /// The pairs of all that wait, those of the oldest first; read at start.
+    /// The pairs of all such denials, the oldest first; read at start.
     async fn denied(&self) -> Result<Vec<Pair>>;
 
-    /// All that wait, oldest first.
+    /// All such denials, the oldest first.
     async fn denials(&self) -> Result<Vec<Denial>>;
 }

@@ -156,7 +156,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// So many breaks are kept; of older ones only the number is known.
+    /// So many breaks are stored; older ones are only counted.
     pub const KEPT: usize = 100;
 
     /// The chain with one more notification.
@@ -177,8 +177,8 @@ impl Chain {
     }
 }
 
-/// A Change Notification that does not start where the one before it ended. Later: changes in between were never told.
-/// Earlier: some were told twice.
+/// A Change Notification that does not start where the one before it ended. Later: changes in between were never notified.
+/// Earlier: some were notified twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainBreak {
     /// The notification after the break.

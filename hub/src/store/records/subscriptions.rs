@@ -90,7 +90,7 @@ pub enum Refusal {
     Confirmed(RequestId),
 }
 
-/// A denial that the callback has to be told.
+/// A denial of which the callback has to be informed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// Which denial of its pair this is.
@@ -133,7 +133,7 @@ pub struct Subscription {
     pub lease_end: DateTime,
     /// Where the callback confirmed it last, if it names no address itself.
     pub address: Option<IpAddr>,
-    /// Who asked for it first, by whose share it is counted; `None` where no hub wrote that down.
+    /// The client that asked for it first, by whose share it is counted, where that is known.
     pub client: Option<IpAddr>,
     /// The log's newest offset when the subscription began: only later notifications are owed.
     pub start: Offset,
@@ -222,6 +222,20 @@ pub struct Slot {
     pub lease_end: DateTime,
     /// Where the callback confirmed it last, if it names no address itself.
     pub address: Option<IpAddr>,
+}
+
+impl Slot {
+    /// What is kept of this subscription.
+    pub(in crate::store) fn of(subscription: &Subscription) -> Self {
+        Self {
+            id: subscription.id,
+            topic: subscription.topic,
+            origin: subscription.callback.origin().into(),
+            start: subscription.start,
+            lease_end: subscription.lease_end,
+            address: subscription.address,
+        }
+    }
 }
 
 /// Why a subscription ended without being asked to.

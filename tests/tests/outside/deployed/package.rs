@@ -245,7 +245,7 @@ fn nothing_is_written_where_the_hub_could_not_read_it() {
         std::os::unix::fs::chown(folder.path(), Some(0), None).unwrap();
         // What counts is whose the store is: the folder may be a volume.
         let mark = folder.path().join("engine");
-        fs::write(&mark, "fjall 3\n").unwrap();
+        fs::write(&mark, "fjall 1\n").unwrap();
         std::os::unix::fs::chown(&mark, Some(65_532), None).unwrap();
         let refused = hub(&add);
         assert!(!refused.status.success() && text(&refused).contains("number 65532"), "{}", text(&refused));

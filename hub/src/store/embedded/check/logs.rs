@@ -1,121 +1,135 @@
-//! Whether each log is whole from its first notification to its last, and whether its topic knows what is in it.
+//! Whether each log is whole from its first notification to its last, and whether its topic's record agrees with it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use resync_core::datetime::DateTime;
 
-use super::{every, number, stray};
+use super::{Check, Fault};
 use crate::store::embedded::codec;
-use crate::store::embedded::engine::{Engine, Space};
+use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
-use crate::store::embedded::layout::{LogRecord, Part, TopicState};
-use crate::store::embedded::weights;
-use crate::store::{Fault, Keyring, Offset, Result, Topic, TopicId};
+use crate::store::embedded::layout::{Body, LogRecord, Part, TopicState};
+use crate::store::{Offset, Payer, Result, Rule, TopicId};
 
 pub(super) type Topics = HashMap<TopicId, TopicState>;
 
-/// Every topic that can be read.
-pub(super) fn topics(engine: &dyn Engine, keys: &Keyring) -> Topics {
-    let mut topics = HashMap::new();
-    for (key, value) in every(engine, Space::Topics) {
-        if let Ok(state) = codec::open::<TopicState>(keys, &key, &value) {
-            topics.insert(state.topic.id, state);
-        }
-    }
-    topics
-}
-
-/// The end of a log as far as it is whole.
-#[derive(Debug)]
-struct Run {
-    first: Offset,
+/// A log as far as it was looked at.
+struct Run<'a> {
+    noted: &'a TopicState,
     /// What should come next.
     next: Offset,
-    /// As the topic counts them.
+    is_whole: bool,
     bytes: u64,
     oldest: Option<DateTime>,
+    latest: Offset,
+    posted: Offset,
 }
 
-pub(super) fn check(
-    engine: &dyn Engine,
-    keys: &Keyring,
-    topics: &Topics,
-    faults: &mut Vec<Fault>,
-) -> Result<()> {
-    let unweighed = weights::unweighed(engine, keys);
-    let mut runs: HashMap<TopicId, Run> = HashMap::new();
-    for (key, value) in every(engine, Space::Log) {
-        let place = number(&key, 0).map(TopicId).zip(number(&key, 8).map(Offset));
-        let known = place.and_then(|(topic, offset)| Some((topics.get(&topic)?, offset)));
-        let Some((state, offset)) = known.filter(|(state, offset)| *offset >= state.topic.first) else {
-            faults.push(stray(Space::Log, &key));
-            continue;
-        };
-        // What cannot be read was told of already; here it is missing.
-        let Ok(notification) = codec::open::<LogRecord>(keys, &key, &value) else { continue };
-        let topic = state.topic.id;
-        let parts = notification.body.parts();
-        if !(0..parts).all(|part| is_there(engine, keys, &key::body(topic, offset, part))) {
-            continue;
-        }
-        let run = runs.entry(topic).or_insert_with(|| Run::begin(state.topic.first));
-        if run.next != offset {
-            *run = Run::begin(offset);
-        }
-        run.next = Offset(offset.0.saturating_add(notification.body.places()));
-        run.bytes += if unweighed.contains(&topic) { notification.body.len() } else { notification.weight() };
-        run.oldest = run.oldest.or(Some(notification.received_at));
+impl Check<'_> {
+    /// Every topic that can be read.
+    pub(super) fn topics(&self) -> Topics {
+        self.each::<TopicState>().map(|(_, state)| (state.topic.id, state)).collect()
     }
-    for state in topics.values() {
-        let run = runs.remove(&state.topic.id).unwrap_or_else(|| Run::begin(state.topic.first));
-        faults.extend(run.judge(state));
+
+    pub(super) fn check_logs(&mut self, topics: &Topics) -> Result<()> {
+        let mut runs: BTreeMap<_, _> = topics.iter().map(|(id, noted)| (*id, Run::begin(noted))).collect();
+        for (key, value) in self.every(Space::Log) {
+            let known = key::place_of_log(&key).and_then(|(id, offset)| Some((runs.get_mut(&id)?, offset)));
+            let Some((run, offset)) = known.filter(|(run, offset)| *offset >= run.next) else {
+                self.stray(Space::Log, key);
+                continue;
+            };
+            self.faults.extend(run.missing_up_to(offset));
+            // One that cannot be read was named already; here it is missing.
+            let record = codec::open::<LogRecord>(self.records.keys(), &key, &value).ok();
+            match record.filter(|record| self.has_all_parts(run.noted.topic.id, offset, record)) {
+                Some(record) => run.add(offset, &record),
+                None => self.faults.extend(run.missing_up_to(Offset(offset.0.saturating_add(1)))),
+            }
+        }
+        for mut run in runs.into_values() {
+            self.faults.extend(run.missing_up_to(run.noted.topic.head.next()));
+            self.faults.extend(run.disagreement());
+        }
+        self.check_bodies()
     }
-    check_bodies(engine, keys, faults)
+
+    fn has_all_parts(&self, topic: TopicId, offset: Offset, record: &LogRecord) -> bool {
+        let is_there = |part| self.records.get::<Part>(&key::body(topic, offset, part));
+        (0..record.body.parts()).all(|part| is_there(part).is_ok_and(|part| part.is_some()))
+    }
+
+    /// Parts of bodies that are in no log.
+    fn check_bodies(&mut self) -> Result<()> {
+        // The parts of a body stand together.
+        let mut last = None;
+        for (key, _) in self.every(Space::Bodies) {
+            let Some((topic, offset, part)) = key::place_of_body(&key) else {
+                self.stray(Space::Bodies, key);
+                continue;
+            };
+            let parts = match last {
+                Some((of, parts)) if of == (topic, offset) => parts,
+                _ => {
+                    let record = self.records.get::<LogRecord>(&key::log(topic, offset))?;
+                    record.map_or(0, |record| record.body.parts())
+                }
+            };
+            last = Some(((topic, offset), parts));
+            if part >= parts {
+                self.stray(Space::Bodies, key);
+            }
+        }
+        Ok(())
+    }
 }
 
-impl Run {
-    fn begin(first: Offset) -> Self {
-        Self { first, next: first, bytes: 0, oldest: None }
-    }
-
-    /// What is wrong with the log, or else with the topic's own idea of it.
-    fn judge(self, state: &TopicState) -> Option<Fault> {
-        let Topic { first, head, ref url, .. } = state.topic;
-        let topic = url.as_str().to_owned();
-        let end = head.next();
-        if self.next < end {
-            return Some(Fault::Hole { topic, offset: head });
-        }
-        if self.first > first {
-            return Some(Fault::Hole { topic, offset: Offset(self.first.0 - 1) });
-        }
-        let agrees = self.next == end && self.bytes == state.bytes && self.oldest == state.oldest;
-        (!agrees).then_some(Fault::Summary { topic })
-    }
-}
-
-fn is_there(engine: &dyn Engine, keys: &Keyring, key: &[u8]) -> bool {
-    let found = engine.get(Space::Bodies, key).ok().flatten();
-    found.is_some_and(|value| codec::open::<Part>(keys, key, &value).is_ok())
-}
-
-/// Parts of bodies that are in no log.
-fn check_bodies(engine: &dyn Engine, keys: &Keyring, faults: &mut Vec<Fault>) -> Result<()> {
-    // The parts of a body stand together.
-    let mut last: Option<(Vec<u8>, u64)> = None;
-    for (key, _) in every(engine, Space::Bodies) {
-        let (Some(log), Some(part)) = (key.get(..16), number(&key, 16)) else {
-            faults.push(stray(Space::Bodies, &key));
-            continue;
-        };
-        if last.as_ref().is_none_or(|(of, _)| of != log) {
-            let record = engine.get(Space::Log, log)?;
-            let parts = record.and_then(|value| codec::open::<LogRecord>(keys, log, &value).ok());
-            last = Some((log.to_vec(), parts.map_or(0, |record| record.body.parts())));
-        }
-        if last.as_ref().is_none_or(|(_, parts)| part >= *parts) {
-            faults.push(stray(Space::Bodies, &key));
+impl<'a> Run<'a> {
+    fn begin(noted: &'a TopicState) -> Self {
+        let none = Offset::default();
+        Self {
+            noted,
+            next: noted.topic.first,
+            is_whole: true,
+            bytes: 0,
+            oldest: None,
+            latest: none,
+            posted: none,
         }
     }
-    Ok(())
+
+    fn add(&mut self, offset: Offset, record: &LogRecord) {
+        self.next = Offset(offset.0.saturating_add(record.body.places()));
+        self.bytes += record.weight();
+        self.oldest.get_or_insert(record.received_at);
+        match (&record.body, record.rule) {
+            (Body::Hole { .. }, _) => {}
+            (_, Rule::Latest) => self.latest = offset,
+            (_, Rule::Every) => self.posted = offset,
+        }
+    }
+
+    /// Nothing whole is before this place.
+    fn missing_up_to(&mut self, end: Offset) -> Option<Fault> {
+        if self.next >= end {
+            return None;
+        }
+        self.is_whole = false;
+        let (topic, from) = (&self.noted.topic, std::mem::replace(&mut self.next, end));
+        Some(Fault::Missing { topic: topic.id, url: topic.url.clone(), from, to: Offset(end.0 - 1) })
+    }
+
+    /// What the topic's record should be, where it is not; of a log that is not whole nobody knows.
+    fn disagreement(self) -> Option<Fault> {
+        let mut found = self.noted.clone();
+        found.topic.head = Offset(self.next.0 - 1);
+        found.topic.latest = found.topic.latest.max(self.latest);
+        found.topic.posted = found.topic.posted.max(self.posted);
+        (found.bytes, found.oldest) = (self.bytes, self.oldest);
+        if found.topic.posted > Offset(0) {
+            // Whoever posts speaks for the topic.
+            found.payer = Payer::Publishers;
+        }
+        (self.is_whole && found != *self.noted).then(|| Fault::Summary(Box::new(found)))
+    }
 }

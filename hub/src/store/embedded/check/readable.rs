@@ -2,84 +2,78 @@
 
 use bytes::Bytes;
 
+use super::{Check, Fault};
 use crate::store::embedded::codec::{self, Record};
-use crate::store::embedded::engine::{Engine, Keys, Space};
+use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{
-    Address, Counters, Encryption, Expiry, Floor, Foundation, LogRecord, Part, PausedTopic, Remembered,
-    Stated, TopicState, TopicWatermark,
+    Address, Counters, Encryption, Expiry, Floor, Foundation, IdempotencyRecord, LogRecord, Part,
+    PausedTopic, StoredValidators, TopicState, TopicWatermark,
 };
 use crate::store::{
-    Chain, Denial, Epoch, Fault, Gap, Keyring, Laggard, PendingRequest, Ping, Result, Skip, StoreError,
+    Chain, Denial, Epoch, Gap, Keyring, Laggard, PendingRequest, Ping, Result, Skip, StoreError,
     Subscription, Uptime,
 };
 
-/// Returns how many records there are.
-pub(super) fn check(engine: &dyn Engine, keys: &Keyring, faults: &mut Vec<Fault>) -> Result<u64> {
-    let mut records = 0;
-    for space in Space::ALL {
-        for record in engine.scan(space, &Keys::all()) {
-            let outcome = record.and_then(|(key, value)| {
-                records += 1;
-                read(space, keys, &key, &value)
-            });
-            if let Err(error) = outcome {
-                let is_whole_space = !matches!(error, StoreError::Damaged { .. });
-                let reason = match error {
-                    StoreError::Damaged { reason, .. } => reason,
-                    other => format!("{other}; what comes after it was not looked at"),
+impl Check<'_> {
+    /// Returns how many records there are.
+    pub(super) fn check_records(&mut self) -> Result<u64> {
+        let mut count = 0;
+        for space in Space::ALL {
+            for record in self.records.all(space) {
+                let (key, value) = match record {
+                    Ok(record) => record,
+                    Err(error) => {
+                        self.faults.push(Fault::Engine { space, reason: error.to_string() });
+                        break;
+                    }
                 };
-                faults.push(Fault::Unreadable { space: space.name(), reason });
-                if is_whole_space {
-                    break;
+                count += 1;
+                if let Err(error) = read(space, self.records.keys(), &key, &value) {
+                    let reason = match error {
+                        StoreError::Damaged { reason, .. } => reason,
+                        other => other.to_string(),
+                    };
+                    self.faults.push(Fault::Unreadable { space, key, reason });
                 }
             }
         }
-    }
-    if engine.get(Space::Meta, key::FOUNDATION)?.is_none() {
-        faults.push(Fault::NoFoundation);
-    }
-    Ok(records)
-}
-
-/// Whether this record is what its place says.
-pub(in crate::store::embedded) fn read(
-    space: Space,
-    keys: &Keyring,
-    key: &[u8],
-    value: &Bytes,
-) -> Result<()> {
-    match space {
-        Space::Meta => read_meta(keys, key, value),
-        Space::Topics => open::<TopicState>(keys, key, value),
-        Space::Log => open::<LogRecord>(keys, key, value),
-        Space::Bodies => open::<Part>(keys, key, value),
-        Space::Requests => open::<PendingRequest>(keys, key, value),
-        Space::Subscriptions => open::<Subscription>(keys, key, value),
-        Space::SubscriptionIndex => open::<Address>(keys, key, value),
-        Space::Pings => open::<Ping>(keys, key, value),
-        Space::Watermarks => open::<TopicWatermark>(keys, key, value),
-        Space::Laggards => open::<Laggard>(keys, key, value),
-        Space::Skips => open::<Skip>(keys, key, value),
-        Space::Idempotency => open::<Remembered>(keys, key, value),
-        Space::IdempotencyExpiry => open::<Expiry>(keys, key, value),
-        Space::Chains => open::<Chain>(keys, key, value),
-        Space::Validators => open::<Stated>(keys, key, value),
-        Space::Gaps => open::<Gap>(keys, key, value),
-        Space::Denials => open::<Denial>(keys, key, value),
+        if self.records.value(Space::Meta, key::FOUNDATION)?.is_none() {
+            self.faults.push(Fault::NoFoundation);
+        }
+        Ok(count)
     }
 }
 
-fn read_meta(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<()> {
-    match key {
-        key::FOUNDATION => open::<Foundation>(keys, key, value),
-        key::COUNTERS => open::<Counters>(keys, key, value),
-        key::ENCRYPTION => open::<Encryption>(keys, key, value),
-        key::FLOOR => open::<Floor>(keys, key, value),
-        key::UPTIME => open::<Uptime>(keys, key, value),
-        key if key.starts_with(key::PAUSED) => open::<PausedTopic>(keys, key, value),
-        _ => open::<Epoch>(keys, key, value),
-    }
+fn read(space: Space, keys: &Keyring, key: &[u8], value: &Bytes) -> Result<()> {
+    let read = match space {
+        Space::Meta => match key {
+            key::FOUNDATION => open::<Foundation>,
+            key::COUNTERS => open::<Counters>,
+            key::ENCRYPTION => open::<Encryption>,
+            key::FLOOR => open::<Floor>,
+            key::UPTIME => open::<Uptime>,
+            key if key.starts_with(key::PAUSED) => open::<PausedTopic>,
+            _ => open::<Epoch>,
+        },
+        Space::Topics => open::<TopicState>,
+        Space::Log => open::<LogRecord>,
+        Space::Bodies => open::<Part>,
+        Space::Requests => open::<PendingRequest>,
+        Space::Subscriptions => open::<Subscription>,
+        Space::SubscriptionIndex => open::<Address>,
+        Space::Pings => open::<Ping>,
+        Space::Watermarks => open::<TopicWatermark>,
+        Space::Laggards => open::<Laggard>,
+        Space::Skips => open::<Skip>,
+        Space::Idempotency => open::<IdempotencyRecord>,
+        Space::IdempotencyExpiry => open::<Expiry>,
+        Space::Chains => open::<Chain>,
+        Space::Validators => open::<StoredValidators>,
+        Space::Gaps => open::<Gap>,
+        Space::Denials => open::<Denial>,
+    };
+    read(keys, key, value)
 }
 
 fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<()> {

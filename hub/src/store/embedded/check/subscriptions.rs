@@ -1,108 +1,81 @@
-//! Whether each subscription can be found, and whether the state of delivery is that of subscriptions.
+//! Whether each subscription can be found, and whether the progress of delivery is that of subscriptions and logs.
+
+use std::collections::BTreeMap;
 
 use super::logs::Topics;
-use super::{every, number, stray};
-use crate::store::embedded::codec::{self, Record};
-use crate::store::embedded::engine::{Engine, Space};
+use super::{Check, Fault};
+use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{Address, TopicWatermark};
-use crate::store::{Fault, Keyring, Laggard, Result, Shard, Subscription, SubscriptionId, TopicId};
+use crate::store::{Laggard, Offset, Result, Subscription, TopicId};
 
-pub(super) fn check(
-    engine: &dyn Engine,
-    keys: &Keyring,
-    topics: &Topics,
-    faults: &mut Vec<Fault>,
-) -> Result<()> {
-    check_subscriptions(engine, keys, topics, faults)?;
-    check_index(engine, keys, faults)?;
-    check_laggards(engine, keys, topics, faults)?;
-    check_watermarks(engine, keys, topics, faults);
-    Ok(())
-}
+impl Check<'_> {
+    pub(super) fn check_subscriptions(&mut self, topics: &Topics) -> Result<()> {
+        let mut without_topic = BTreeMap::<TopicId, Fault>::new();
+        for (key, subscription) in self.each::<Subscription>() {
+            let (id, topic) = (subscription.id, subscription.topic);
+            let address = match key::place_of_subscription(&key) {
+                Some((shard, of, own)) if (of, own) == (topic, id) => Address { shard, topic, id },
+                _ => {
+                    self.stray(Space::Subscriptions, key);
+                    continue;
+                }
+            };
+            let pair = pair(&subscription);
+            if self.records.get(&pair)? != Some(address) {
+                self.faults.push(Fault::Unindexed { pair, address });
+            }
+            if !topics.contains_key(&topic) {
+                let (url, start) = (subscription.topic_url, subscription.start);
+                let missing = without_topic.entry(topic).or_insert(Fault::NoTopic { topic, url, start });
+                if let Fault::NoTopic { start: newest, .. } = missing {
+                    *newest = start.max(*newest);
+                }
+            }
+        }
+        self.faults.extend(without_topic.into_values());
+        self.check_index()?;
+        self.check_progress(topics)
+    }
 
-fn check_subscriptions(
-    engine: &dyn Engine,
-    keys: &Keyring,
-    topics: &Topics,
-    faults: &mut Vec<Fault>,
-) -> Result<()> {
-    for (key, value) in every(engine, Space::Subscriptions) {
-        let Ok(subscription) = codec::open::<Subscription>(keys, &key, &value) else { continue };
-        let own = address(&key).filter(|own| (own.topic, own.id) == (subscription.topic, subscription.id));
-        let Some(own) = own else {
-            faults.push(stray(Space::Subscriptions, &key));
-            continue;
+    fn check_index(&mut self) -> Result<()> {
+        for (key, Address { shard, topic, id }) in self.each() {
+            let subscription = self.records.get::<Subscription>(&key::subscription(shard, topic, id))?;
+            if subscription.is_none_or(|subscription| pair(&subscription) != key[..]) {
+                self.stray(Space::SubscriptionIndex, key);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_progress(&mut self, topics: &Topics) -> Result<()> {
+        let mut furthest = BTreeMap::<TopicId, Offset>::new();
+        let mut reached = |topic, offset: Offset| {
+            let known = furthest.entry(topic).or_default();
+            *known = offset.max(*known);
         };
-        if !topics.contains_key(&subscription.topic) {
-            faults.push(Fault::NoTopic { subscription: subscription.id });
+        for (key, laggard) in self.each::<Laggard>() {
+            match self.records.value(Space::Subscriptions, &key)? {
+                Some(_) => reached(laggard.topic, laggard.cursor),
+                None => self.stray(Space::Laggards, key),
+            }
         }
-        let indexed: Option<Address> = get(engine, keys, &pair(&subscription))?;
-        if indexed != Some(own) {
-            faults.push(Fault::Unindexed { subscription: subscription.id });
+        for (key, TopicWatermark(topic, watermark)) in self.each() {
+            match topics.get(&topic) {
+                Some(_) => reached(topic, watermark.furthest()),
+                None => self.stray(Space::Watermarks, key),
+            }
         }
-    }
-    Ok(())
-}
-
-fn check_index(engine: &dyn Engine, keys: &Keyring, faults: &mut Vec<Fault>) -> Result<()> {
-    for (key, value) in every(engine, Space::SubscriptionIndex) {
-        let Ok(Address { shard, topic, id }) = codec::open(keys, &key, &value) else { continue };
-        let subscription = get::<Subscription>(engine, keys, &key::subscription(shard, topic, id))?;
-        if subscription.is_none_or(|subscription| pair(&subscription) != key[..]) {
-            faults.push(stray(Space::SubscriptionIndex, &key));
-        }
-    }
-    Ok(())
-}
-
-fn check_laggards(
-    engine: &dyn Engine,
-    keys: &Keyring,
-    topics: &Topics,
-    faults: &mut Vec<Fault>,
-) -> Result<()> {
-    for (key, value) in every(engine, Space::Laggards) {
-        let Ok(laggard) = codec::open::<Laggard>(keys, &key, &value) else { continue };
-        let state = topics.get(&laggard.topic);
-        if engine.get(Space::Subscriptions, &key)?.is_none() {
-            faults.push(stray(Space::Laggards, &key));
-        } else if let Some(state) = state.filter(|state| laggard.cursor > state.topic.head) {
-            faults.push(Fault::Ahead { topic: state.topic.url.as_str().to_owned() });
-        }
-    }
-    Ok(())
-}
-
-/// A watermark beyond the end of a log would swallow the notifications that come next.
-fn check_watermarks(engine: &dyn Engine, keys: &Keyring, topics: &Topics, faults: &mut Vec<Fault>) {
-    for (key, value) in every(engine, Space::Watermarks) {
-        let Ok(TopicWatermark(topic, mark)) = codec::open(keys, &key, &value) else { continue };
-        let Some(state) = topics.get(&topic) else {
-            faults.push(stray(Space::Watermarks, &key));
-            continue;
+        let ahead = |(topic, offset)| {
+            let state = topics.get(&topic).filter(|state| offset > state.topic.head)?;
+            Some(Fault::Ahead(Box::new(state.clone()), offset))
         };
-        if mark.furthest() > state.topic.head {
-            faults.push(Fault::Ahead { topic: state.topic.url.as_str().to_owned() });
-        }
+        self.faults.extend(furthest.into_iter().filter_map(ahead));
+        Ok(())
     }
-}
-
-/// Where a record of a subscription is by its key.
-pub(in crate::store::embedded) fn address(key: &[u8]) -> Option<Address> {
-    let shard = u16::from_be_bytes(key.get(..2)?.try_into().ok()?);
-    Some(Address {
-        shard: Shard(shard),
-        topic: TopicId(number(key, 2)?),
-        id: SubscriptionId(number(key, 10)?),
-    })
 }
 
 /// By what a subscription is found.
 pub(in crate::store::embedded) fn pair(subscription: &Subscription) -> key::Pair {
     key::pair(&subscription.topic_url, &subscription.callback)
-}
-
-fn get<R: Record>(engine: &dyn Engine, keys: &Keyring, key: &[u8]) -> Result<Option<R>> {
-    Ok(engine.get(R::SPACE, key)?.and_then(|value| codec::open(keys, key, &value).ok()))
 }

@@ -1,134 +1,20 @@
-//! Records of topics and their logs, and what was decided for the whole store.
+//! Records of topics and their logs.
 
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
 
-use super::Decoded;
-use crate::store::embedded::codec::{Decoder, Encoder, Record, WITH_SHARES};
+use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
+use crate::store::embedded::fields::{Fields, fields, record};
 use crate::store::records::weigh;
-use crate::store::{
-    Chain, ChainBreak, ClockJump, Epoch, NotificationLinks, Offset, Payer, Ping, PingId, Rule,
-    SubscriptionId, Topic, TopicId, Uptime, Validators,
-};
+use crate::store::{Chain, ChainBreak, NotificationLinks, Offset, Payer, Ping, Rule, Topic, Validators};
 use crate::trace_context::TraceContext;
-
-/// What was decided when the store was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Foundation {
-    pub(in super::super) shards: u16,
-}
-
-impl Record for Foundation {
-    const SPACE: Space = Space::Meta;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.number(self.shards.into());
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        let shards = fields.small()?;
-        if shards == 0 { Err("there are no shards".into()) } else { Ok(Self { shards }) }
-    }
-}
-
-/// A topic of which nothing is delivered for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct PausedTopic(pub(in super::super) TopicId);
-
-impl Record for PausedTopic {
-    const SPACE: Space = Space::Meta;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.number(self.0.0);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self(TopicId(fields.number()?)))
-    }
-}
-
-/// The identities that were given out last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Counters {
-    pub(in super::super) subscription: SubscriptionId,
-    pub(in super::super) request: u64,
-    pub(in super::super) ping: u64,
-}
-
-impl Record for Counters {
-    const SPACE: Space = Space::Meta;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.number(self.subscription.0);
-        out.number(self.request);
-        out.number(self.ping);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self {
-            subscription: SubscriptionId(fields.number()?),
-            request: fields.number()?,
-            ping: fields.number()?,
-        })
-    }
-}
-
-/// The last offset of all topics that were forgotten. The log of a new topic begins behind it, so that whoever has read the log of
-/// one with the same URL before is never told too little.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Floor(pub(in super::super) Offset);
-
-impl Record for Floor {
-    const SPACE: Space = Space::Meta;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.number(self.0.0);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self(Offset(fields.number()?)))
-    }
-}
-
-impl Record for Epoch {
-    const SPACE: Space = Space::Meta;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.number(self.0);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        fields.number().map(Self)
-    }
-}
-
-impl Record for Uptime {
-    const SPACE: Space = Space::Meta;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.time(self.seen);
-        out.number(self.clock_jumps.len() as u64);
-        for ClockJump { length, up_since } in &self.clock_jumps {
-            out.duration(*length);
-            out.duration(*up_since);
-        }
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        let seen = fields.time()?;
-        let clock_jumps = (0..fields.number()?)
-            .map(|_| Ok(ClockJump { length: fields.duration()?, up_since: fields.duration()? }))
-            .collect::<Decoded<_>>()?;
-        Ok(Self { seen, clock_jumps })
-    }
-}
 
 /// A topic with what retention needs to know of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct TopicState {
     pub(in super::super) topic: Topic,
-    /// What the notifications of the log weigh. Records of before version 4 have the bodies only (`weights`).
+    /// What the notifications of the log weigh.
     pub(in super::super) bytes: u64,
     /// When its oldest notification came in; `None` when it holds none.
     pub(in super::super) oldest: Option<DateTime>,
@@ -136,61 +22,26 @@ pub(in super::super) struct TopicState {
     pub(in super::super) payer: Payer,
 }
 
-impl Record for TopicState {
-    const SPACE: Space = Space::Topics;
+record!(Topics: TopicState { topic, bytes, oldest, payer });
+fields!(Topic { id, url, first, head, latest, posted });
 
+impl Fields for Payer {
     fn encode(&self, out: &mut Encoder) {
-        let Topic { id, url, first, head, latest, posted } = &self.topic;
-        out.number(id.0);
-        out.text(url.as_str());
-        out.number(first.0);
-        out.number(head.0);
-        out.number(latest.0);
-        out.number(posted.0);
-        out.number(self.bytes);
-        out.option(self.oldest, Encoder::time);
-        match self.payer {
-            Payer::Publishers => out.byte(0),
-            Payer::Strangers(network) => {
+        match self {
+            Self::Publishers => out.byte(0),
+            Self::Strangers(network) => {
                 out.byte(1);
-                out.option(network, Encoder::address);
+                network.encode(out);
             }
         }
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        let topic = Topic {
-            id: TopicId(fields.number()?),
-            url: fields.topic_url()?,
-            first: Offset(fields.number()?),
-            head: Offset(fields.number()?),
-            latest: Offset(fields.number()?),
-            posted: Offset(fields.number()?),
-        };
-        let (bytes, oldest) = (fields.number()?, fields.option(Decoder::time)?);
-        let payer = payer_of(fields, &topic)?;
-        Ok(Self { topic, bytes, oldest, payer })
-    }
-}
-
-/// Where no hub wrote it down, what was posted tells that a publisher speaks for the topic. One that was only pinged begins among the
-/// strangers', since nobody knows whether that was with a token, and its host stands for the network. Its whole log takes the
-/// publishers' share from the first notification on that is posted or that a ping with a token brings.
-fn payer_of(fields: &mut Decoder, topic: &Topic) -> Decoded<Payer> {
-    if fields.version() < WITH_SHARES {
-        return Ok(TopicState::payer_by_log(topic));
-    }
-    match fields.byte()? {
-        0 => Ok(Payer::Publishers),
-        1 => fields.option(Decoder::address).map(Payer::Strangers),
-        other => Err(format!("payer {other} is unknown")),
-    }
-}
-
-impl TopicState {
-    /// Whose share a topic takes by what is in its log.
-    pub(in super::super) fn payer_by_log(topic: &Topic) -> Payer {
-        if topic.posted > Offset(0) { Payer::Publishers } else { Payer::Strangers(None) }
+        match fields.byte()? {
+            0 => Ok(Self::Publishers),
+            1 => Fields::decode(fields).map(Self::Strangers),
+            other => Err(format!("payer {other} is unknown")),
+        }
     }
 }
 
@@ -205,54 +56,8 @@ pub(in super::super) struct LogRecord {
     pub(in super::super) trace: Option<TraceContext>,
 }
 
-/// Where a body is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Body {
-    /// In the log record.
-    Here(Bytes),
-    /// In parts of [`Body::PART`] bytes, the last one shorter.
-    Parts { bytes: u64 },
-    /// Nowhere: from here on so many places are empty.
-    Hole { length: u64, why: Empty },
-}
-
-/// Why there is nothing in a part of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Empty {
-    /// A repair found what was there damaged: whoever is owed it is told of a gap.
-    Lost,
-    /// A restore leaped over these places, which may have been given out after the backup was begun: nobody is owed anything.
-    Leapt,
-}
-
-impl Body {
-    /// Above this size a body is kept in parts of this size.
-    pub(in super::super) const PART: usize = 64 * 1024;
-
-    pub(in super::super) fn len(&self) -> u64 {
-        match self {
-            Self::Here(body) => body.len() as u64,
-            Self::Parts { bytes } => *bytes,
-            Self::Hole { .. } => 0,
-        }
-    }
-
-    /// How many places of the log it takes.
-    pub(in super::super) fn places(&self) -> u64 {
-        match self {
-            Self::Here(_) | Self::Parts { .. } => 1,
-            Self::Hole { length, .. } => *length,
-        }
-    }
-
-    /// How many parts are kept elsewhere.
-    pub(in super::super) fn parts(&self) -> u64 {
-        match self {
-            Self::Here(_) | Self::Hole { .. } => 0,
-            Self::Parts { bytes } => bytes.div_ceil(Self::PART as u64),
-        }
-    }
-}
+record!(Log: LogRecord { rule, received_at, content_type, links, body, trace });
+fields!(NotificationLinks { hubs, canonical, resourcesync });
 
 impl LogRecord {
     /// What its notification weighs; where none is there, nothing.
@@ -276,179 +81,113 @@ impl LogRecord {
     }
 }
 
-impl Record for LogRecord {
-    const SPACE: Space = Space::Log;
+/// When a notification came in, from the beginning of its record.
+pub(in super::super) fn received_at_of(fields: &mut Decoder) -> Decoded<DateTime> {
+    Rule::decode(fields)?;
+    DateTime::decode(fields)
+}
 
-    fn encode(&self, out: &mut Encoder) {
-        out.byte(match self.rule {
-            Rule::Every => 0,
-            Rule::Latest => 1,
-        });
-        out.time(self.received_at);
-        out.bytes(&self.content_type);
-        out.number(self.links.hubs.len() as u64);
-        self.links.hubs.iter().for_each(|hub| out.text(hub));
-        out.text(&self.links.canonical);
-        out.option(self.links.resourcesync.as_deref(), Encoder::text);
-        match &self.body {
-            Body::Here(body) => {
-                out.byte(0);
-                out.bytes(body);
-            }
-            Body::Parts { bytes } => {
-                out.byte(1);
-                out.number(*bytes);
-            }
-            Body::Hole { length, why } => {
-                out.byte(match why {
-                    Empty::Lost => 2,
-                    Empty::Leapt => 3,
-                });
-                out.number(*length);
-            }
+/// Where a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum Body {
+    /// In the log record.
+    Here(Bytes),
+    /// In parts of [`Body::PART`] bytes, the last one shorter.
+    Parts { bytes: u64 },
+    /// Nowhere: from here on so many places are empty.
+    Hole { length: u64, why: Empty },
+}
+
+/// Why there is nothing in a part of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Empty {
+    /// A repair found what was there damaged: whoever is owed it is told of a gap.
+    Lost,
+    /// A restore leaped over these places, which may have been given out after the backup was begun: nobody is owed anything.
+    Leapt,
+}
+
+impl Body {
+    /// Above this size a body is stored in parts of this size.
+    pub(in super::super) const PART: usize = 64 * 1024;
+
+    pub(in super::super) fn len(&self) -> u64 {
+        match self {
+            Self::Here(body) => body.len() as u64,
+            Self::Parts { bytes } => *bytes,
+            Self::Hole { .. } => 0,
         }
-        out.last_trace(self.trace);
+    }
+
+    /// How many places of the log it takes.
+    pub(in super::super) fn places(&self) -> u64 {
+        match self {
+            Self::Here(_) | Self::Parts { .. } => 1,
+            Self::Hole { length, .. } => *length,
+        }
+    }
+
+    /// How many parts are stored elsewhere.
+    pub(in super::super) fn parts(&self) -> u64 {
+        match self {
+            Self::Here(_) | Self::Hole { .. } => 0,
+            Self::Parts { bytes } => bytes.div_ceil(Self::PART as u64),
+        }
+    }
+}
+
+impl Fields for Body {
+    fn encode(&self, out: &mut Encoder) {
+        let (tag, length) = match self {
+            Self::Here(body) => {
+                out.byte(0);
+                return body.encode(out);
+            }
+            Self::Parts { bytes } => (1, bytes),
+            Self::Hole { length, why: Empty::Lost } => (2, length),
+            Self::Hole { length, why: Empty::Leapt } => (3, length),
+        };
+        out.byte(tag);
+        length.encode(out);
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        let (rule, received_at) = beginning(fields)?;
-        let content_type = fields.bytes()?;
-        let hubs = (0..fields.number()?).map(|_| fields.text()).collect::<Decoded<_>>()?;
-        let links = NotificationLinks {
-            hubs,
-            canonical: fields.text()?,
-            resourcesync: fields.option(Decoder::text)?,
-        };
-        let body = match fields.byte()? {
-            0 => Body::Here(fields.bytes()?),
-            1 => Body::Parts { bytes: fields.number()? },
-            2 => Body::Hole { length: places(fields)?, why: Empty::Lost },
-            3 => Body::Hole { length: places(fields)?, why: Empty::Leapt },
+        let why = match fields.byte()? {
+            0 => return Fields::decode(fields).map(Self::Here),
+            1 => return Ok(Self::Parts { bytes: fields.number()? }),
+            2 => Empty::Lost,
+            3 => Empty::Leapt,
             other => return Err(format!("body {other} is unknown")),
         };
-        Ok(Self { rule, received_at, content_type, links, body, trace: fields.last_trace()? })
+        match fields.number()? {
+            0 => Err("a hole has no length".into()),
+            length => Ok(Self::Hole { length, why }),
+        }
     }
-}
-
-fn places(fields: &mut Decoder) -> Decoded<u64> {
-    match fields.number()? {
-        0 => Err("a hole has no length".into()),
-        length => Ok(length),
-    }
-}
-
-fn beginning(fields: &mut Decoder) -> Decoded<(Rule, DateTime)> {
-    let rule = match fields.byte()? {
-        0 => Rule::Every,
-        1 => Rule::Latest,
-        other => return Err(format!("rule {other} is unknown")),
-    };
-    Ok((rule, fields.time()?))
-}
-
-/// When a notification came in, from the beginning of its record.
-pub(in super::super) fn received_at_of(fields: &mut Decoder) -> Decoded<DateTime> {
-    beginning(fields).map(|(_, received_at)| received_at)
 }
 
 /// A part of a large body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Part(pub(in super::super) Bytes);
 
-impl Record for Part {
-    const SPACE: Space = Space::Bodies;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.bytes(&self.0);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        fields.bytes().map(Self)
-    }
-}
-
-impl Record for Ping {
-    const SPACE: Space = Space::Pings;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.number(self.id.0);
-        out.text(self.topic.as_str());
-        out.last_trace(self.trace);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self { id: PingId(fields.number()?), topic: fields.topic_url()?, trace: fields.last_trace()? })
-    }
-}
-
-impl Record for Chain {
-    const SPACE: Space = Space::Chains;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.number(self.offset.0);
-        out.time(self.until);
-        out.number(self.broken);
-        out.number(self.breaks.len() as u64);
-        for ChainBreak { offset, ended, started } in &self.breaks {
-            out.number(offset.0);
-            out.time(*ended);
-            out.time(*started);
-        }
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self {
-            offset: Offset(fields.number()?),
-            until: fields.time()?,
-            broken: fields.number()?,
-            breaks: (0..fields.number()?)
-                .map(|_| {
-                    Ok(ChainBreak {
-                        offset: Offset(fields.number()?),
-                        ended: fields.time()?,
-                        started: fields.time()?,
-                    })
-                })
-                .collect::<Decoded<_>>()?,
-        })
-    }
-}
+record!(Bodies: Part { 0 });
+record!(Pings: Ping { id, topic, trace });
+record!(Chains: Chain { offset, until, broken, breaks });
+fields!(ChainBreak { offset, ended, started });
 
 /// What a topic said about a version of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Stated {
+pub(in super::super) struct StoredValidators {
     pub(in super::super) version: Offset,
     pub(in super::super) validators: Validators,
 }
 
-impl Record for Stated {
-    const SPACE: Space = Space::Validators;
-
-    fn encode(&self, out: &mut Encoder) {
-        let Validators { url, etag, last_modified, digest } = &self.validators;
-        out.number(self.version.0);
-        out.text(url);
-        out.option(etag.as_deref(), Encoder::bytes);
-        out.option(last_modified.as_deref(), Encoder::bytes);
-        out.bytes(digest);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self {
-            version: Offset(fields.number()?),
-            validators: Validators {
-                url: fields.text()?,
-                etag: fields.option(Decoder::bytes)?,
-                last_modified: fields.option(Decoder::bytes)?,
-                digest: (*fields.bytes()?).try_into().map_err(|_| "a digest has another length")?,
-            },
-        })
-    }
-}
+record!(Validators: StoredValidators { version, validators });
+fields!(Validators { url, etag, last_modified, digest });
 
 /// What a publisher's name for a notification stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Remembered {
+pub(in super::super) struct IdempotencyRecord {
     pub(in super::super) offset: Offset,
     /// SHA-256 of the body.
     pub(in super::super) body: Bytes,
@@ -456,25 +195,7 @@ pub(in super::super) struct Remembered {
     pub(in super::super) expires: DateTime,
 }
 
-impl Record for Remembered {
-    const SPACE: Space = Space::Idempotency;
-
-    fn encode(&self, out: &mut Encoder) {
-        out.number(self.offset.0);
-        out.bytes(&self.body);
-        out.time(self.seen_at);
-        out.time(self.expires);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        Ok(Self {
-            offset: Offset(fields.number()?),
-            body: fields.bytes()?,
-            seen_at: fields.time()?,
-            expires: fields.time()?,
-        })
-    }
-}
+record!(Idempotency: IdempotencyRecord { offset, body, seen_at, expires });
 
 /// The presence of an expiry key says everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -482,7 +203,9 @@ pub(in super::super) struct Expiry;
 
 impl Record for Expiry {
     const SPACE: Space = Space::IdempotencyExpiry;
+}
 
+impl Fields for Expiry {
     fn encode(&self, _: &mut Encoder) {}
 
     fn decode(_: &mut Decoder) -> Decoded<Self> {

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
-use super::super::codec::{Decoder, Encoder, Record, open, open_beginning, seal};
+use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
+use super::super::fields::Fields;
 use super::*;
 use crate::store::{
     Chain, ChainBreak, ClockJump, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard,
@@ -150,15 +151,15 @@ prop_compose! {
 prop_compose! {
     fn stated()(
         url in any::<String>(), etag in any::<Option<Vec<u8>>>(), last_modified in any::<Option<Vec<u8>>>(), digest in any::<[u8; 32]>(),
-    ) -> Stated {
+    ) -> StoredValidators {
         let validators = Validators { url, etag: etag.map(Bytes::from), last_modified: last_modified.map(Bytes::from), digest };
-        Stated { version: Offset(digest[0].into()), validators }
+        StoredValidators { version: Offset(digest[0].into()), validators }
     }
 }
 
 fn comes_back<R: Record + Debug + PartialEq>(record: &R) {
-    let kept = Bytes::from(seal(&Keyring::none(), b"key", record));
-    assert_eq!(&open::<R>(&Keyring::none(), b"key", &kept).unwrap(), record);
+    let stored = Bytes::from(seal(&Keyring::none(), b"key", record));
+    assert_eq!(&open::<R>(&Keyring::none(), b"key", &stored).unwrap(), record);
 }
 
 proptest! {
@@ -188,7 +189,7 @@ proptest! {
         comes_back(&Uptime { seen: times.0, clock_jumps: vec![jump; usize::from(address.0 % 4)] });
         comes_back(&Counters { subscription: SubscriptionId(address.1), request: address.2, ping: address.1 ^ 1 });
         comes_back(&Address { shard: Shard(address.0), topic: TopicId(address.1), id: SubscriptionId(address.2) });
-        comes_back(&Remembered { offset: Offset(address.1), body: Bytes::from_static(b"digest"), seen_at: times.0, expires: times.1 });
+        comes_back(&IdempotencyRecord { offset: Offset(address.1), body: Bytes::from_static(b"digest"), seen_at: times.0, expires: times.1 });
         comes_back(&Foundation { shards: address.0.max(1) });
         comes_back(&Expiry);
         comes_back(&chain);
@@ -197,16 +198,16 @@ proptest! {
 
     #[test]
     fn urls_come_back_as_they_were_written(subscription in subscription()) {
-        let kept = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
-        let read: Subscription = open(&Keyring::none(), b"key", &kept).unwrap();
+        let stored = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
+        let read: Subscription = open(&Keyring::none(), b"key", &stored).unwrap();
         prop_assert_eq!(read.callback.as_str(), subscription.callback.as_str());
         prop_assert_eq!(read.topic_url.as_str(), subscription.topic_url.as_str());
     }
 
     #[test]
     fn a_slot_is_the_beginning_of_its_subscription(subscription in subscription()) {
-        let kept = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
-        let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &kept, slot_of).unwrap();
+        let stored = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
+        let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &stored, Slot::decode).unwrap();
         let Subscription { id, topic, start, lease_end, address, .. } = subscription;
         let origin = subscription.callback.origin().into();
         prop_assert_eq!(slot, Slot { id, topic, origin, start, lease_end, address });
@@ -214,10 +215,10 @@ proptest! {
 
     #[test]
     fn a_recipient_is_what_a_delivery_needs_of_its_subscription(subscription in subscription()) {
-        let kept = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
+        let stored = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
         let read = |fields: &mut Decoder| recipient_of(fields, None);
         let recipient =
-            open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &kept, read).unwrap();
+            open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &stored, read).unwrap();
         let Subscription { id, topic, callback, topic_url, secret, .. } = subscription;
         prop_assert_eq!((recipient.id, recipient.topic, recipient.secret), (id, topic, secret));
         prop_assert_eq!(recipient.callback, callback.as_str().as_bytes());
@@ -233,75 +234,16 @@ proptest! {
 
     #[test]
     fn a_notification_weighs_at_least_what_its_records_take(record in log_record()) {
-        let kept = seal(&Keyring::none(), &[7; 16], &record).len() as u64 + 16;
+        let stored = seal(&Keyring::none(), &[7; 16], &record).len() as u64 + 16;
         let (elsewhere, is_there) = match record.body {
             Body::Here(_) => (0, true),
             Body::Parts { bytes } => (bytes, true),
             Body::Hole { .. } => (0, false),
         };
         if is_there {
-            prop_assert!(kept.saturating_add(elsewhere) <= record.weight(), "{kept} and {elsewhere}");
+            prop_assert!(stored.saturating_add(elsewhere) <= record.weight(), "{stored} and {elsewhere}");
         } else {
             prop_assert_eq!(record.weight(), 0);
-        }
-    }
-
-    #[test]
-    fn a_notification_of_the_second_version_has_no_trace(record in log_record()) {
-        let keys = Keyring::none();
-        let written = Encoder::fields(&keys, |out| LogRecord { trace: None, ..record.clone() }.encode(out));
-        let read = LogRecord::decode(&mut Decoder::over_version(2, written, &keys)).unwrap();
-        prop_assert_eq!(read, LogRecord { trace: None, ..record });
-    }
-
-    #[test]
-    fn a_slot_of_the_first_version_has_no_address(subscription in subscription()) {
-        let keys = Keyring::none();
-        let Subscription { id, topic, start, lease_end, .. } = subscription;
-        let origin = subscription.callback.origin();
-        let written = Encoder::fields(&keys, |out| {
-            out.number(id.0);
-            out.number(topic.0);
-            out.text(&origin);
-            out.number(start.0);
-            out.time(lease_end);
-        });
-        let slot = slot_of(&mut Decoder::over_version(1, written, &keys)).unwrap();
-        prop_assert_eq!(slot, Slot { id, topic, origin: origin.into(), start, lease_end, address: None });
-    }
-
-    #[test]
-    fn what_a_store_of_the_third_version_knows_is_counted_for_nobody_and_what_was_posted_for_publishers(
-        subscription in subscription(), state in topic_state(),
-    ) {
-        let keys = Keyring::none();
-        let Subscription { id, topic, start, lease_end, address, .. } = subscription;
-        let written = Encoder::fields(&keys, |out| {
-            out.number(id.0);
-            out.number(topic.0);
-            out.text(&subscription.callback.origin());
-            out.number(start.0);
-            out.time(lease_end);
-            out.option(address, Encoder::address);
-        });
-        let (_, client) = account_of(&mut Decoder::over_version(3, written, &keys)).unwrap();
-        prop_assert_eq!(client, None);
-
-        let TopicState { topic, bytes, oldest, .. } = state;
-        for posted in [0, 1] {
-            let topic = Topic { posted: Offset(posted), ..topic.clone() };
-            let written = Encoder::fields(&keys, |out| {
-                out.number(topic.id.0);
-                out.text(topic.url.as_str());
-                for offset in [topic.first, topic.head, topic.latest, topic.posted] {
-                    out.number(offset.0);
-                }
-                out.number(bytes);
-                out.option(oldest, Encoder::time);
-            });
-            let read = TopicState::decode(&mut Decoder::over_version(3, written, &keys)).unwrap();
-            let payer = if posted == 0 { Payer::Strangers(None) } else { Payer::Publishers };
-            prop_assert_eq!(read, TopicState { topic, bytes, oldest, payer });
         }
     }
 
@@ -316,12 +258,12 @@ proptest! {
         let _ = Gap::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = TopicWatermark::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = TopicState::decode(&mut Decoder::over(bytes.clone(), &keys));
-        let _ = Remembered::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = IdempotencyRecord::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Address::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Part::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Chain::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Uptime::decode(&mut Decoder::over(bytes.clone(), &keys));
-        let _ = Stated::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = StoredValidators::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Foundation::decode(&mut Decoder::over(bytes, &keys));
     }
 }

@@ -36,16 +36,11 @@ impl Admin for Embedded {
     }
 
     async fn pause(&self, topic: TopicId) -> Result<bool> {
-        self.writer.run(Kind::Essential, SMALL, move |transaction| Ok(transaction.pause(topic))).await
+        self.change(move |t| t.pause(topic)).await
     }
 
     async fn resume(&self, topic: TopicId) -> Result<()> {
-        self.writer
-            .run(Kind::Essential, SMALL, move |transaction| {
-                transaction.resume(topic);
-                Ok(())
-            })
-            .await
+        self.change(move |t| t.resume(topic)).await
     }
 
     async fn paused(&self) -> Result<Vec<TopicId>> {
@@ -61,7 +56,7 @@ impl Admin for Embedded {
             self.shared.set_keys(keys);
             return Ok(0);
         }
-        self.note_encryption(widened).await?;
+        self.change(move |t| t.set_encryption(&widened)).await?;
         self.shared.set_keys(keys);
         let mut secrets = 0;
         for space in [Space::Requests, Space::Subscriptions] {
@@ -75,7 +70,7 @@ impl Admin for Embedded {
                 next = resealed.next;
             }
         }
-        self.note_encryption(done).await?;
+        self.change(move |t| t.set_encryption(&done)).await?;
         Ok(secrets)
     }
 

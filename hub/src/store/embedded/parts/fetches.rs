@@ -5,7 +5,7 @@ use resync_core::websub::TopicUrl;
 
 use super::super::engine::Keys;
 use super::super::key;
-use super::super::layout::Stated;
+use super::super::layout::StoredValidators;
 use super::super::writer::Kind;
 use super::super::{Embedded, SMALL};
 use crate::store::{Fetches, Offset, Ping, Result, TopicId, Validators};
@@ -14,17 +14,12 @@ use crate::trace_context::TraceContext;
 #[async_trait]
 impl Fetches for Embedded {
     async fn validators(&self, topic: TopicId, version: Offset) -> Result<Option<Validators>> {
-        let known = self.shared.get::<Stated>(&key::topic(topic))?;
+        let known = self.shared.get::<StoredValidators>(&key::topic(topic))?;
         Ok(known.filter(|known| known.version == version).map(|known| known.validators))
     }
 
     async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()> {
-        self.writer
-            .run(Kind::Essential, SMALL, move |transaction| {
-                transaction.put_validators(topic, version, validators);
-                Ok(())
-            })
-            .await
+        self.change(move |t| t.put_validators(topic, version, validators)).await
     }
 
     async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping> {
@@ -34,7 +29,7 @@ impl Fetches for Embedded {
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {
         let ping = ping.clone();
-        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.remove_ping(&ping)).await
+        self.try_change(move |t| t.remove_ping(&ping)).await
     }
 
     async fn pings(&self) -> Result<Vec<Ping>> {

@@ -9,7 +9,7 @@ use resync_core::websub::TopicUrl;
 
 use super::super::key;
 use super::super::writer::Kind;
-use super::super::{Embedded, IDLE, SLICE, SMALL, STRANGE_BYTES};
+use super::super::{Embedded, IDLE, SLICE, STRANGE_BYTES};
 use crate::store::{
     Appended, Chain, Log, NewNotification, Notification, Offset, Payer, Result, Shares, Topic, TopicId,
     Trimmed, Uptime,
@@ -28,7 +28,7 @@ impl Log for Embedded {
 
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
         let bytes = usize::try_from(notification.weight()).unwrap_or(usize::MAX);
-        let _turn = match notification.payer {
+        let _permit = match notification.payer {
             Payer::Strangers(_) => {
                 let share = u32::try_from(bytes).map_or(STRANGE_BYTES, |bytes| bytes.min(STRANGE_BYTES));
                 // Nobody closes it.
@@ -36,9 +36,7 @@ impl Log for Embedded {
             }
             Payer::Publishers => None,
         };
-        self.writer
-            .run(Kind::Growing, bytes, move |transaction| transaction.append(notification, remember))
-            .await
+        self.writer.run(Kind::Growing, bytes, move |t| t.append(notification, remember)).await
     }
 
     async fn notification_from(&self, topic: TopicId, offset: Offset) -> Result<Option<Arc<Notification>>> {
@@ -46,15 +44,15 @@ impl Log for Embedded {
         if let Some(notification) = self.shared.cached_notification(topic, found) {
             return Ok(Some(notification));
         }
-        // Until the reading is over, even where this caller goes away: two readers would have a copy each.
-        let turn = self.shared.turn_to_read(topic, found).await;
-        if let Some(failed) = &*turn {
+        // Held until the notification is read, even if this caller goes away: two readers would have a copy each.
+        let read_lock = self.shared.lock_to_read(topic, found).await;
+        if let Some(failed) = &*read_lock {
             return Err(failed.clone());
         }
         if let Some(notification) = self.shared.cached_notification(topic, found) {
             return Ok(Some(notification));
         }
-        self.read(move |shared| shared.read_in_turn(topic, found, turn)).await
+        self.read(move |shared| shared.read_locked(topic, found, read_lock)).await
     }
 
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset> {
@@ -71,13 +69,13 @@ impl Log for Embedded {
         let now = DateTime::now();
         self.in_slices(move |t, from| t.forget_idempotency(now, from, SLICE)).await?;
         for topics in self.shared.idle().chunks(IDLE).map(<[TopicId]>::to_vec) {
-            self.writer.run(Kind::Essential, SMALL, move |t| t.forget_topics(&topics, SLICE)).await?;
+            self.try_change(move |t| t.forget_topics(&topics, SLICE)).await?;
         }
         Ok(trimmed)
     }
 
     async fn make_room(&self, shares: Shares) -> Result<Trimmed> {
-        if self.shared.topics().taken().strangers <= shares.strangers {
+        if self.shared.topics().log_bytes().strangers <= shares.strangers {
             return Ok(Trimmed::default());
         }
         self.remove_slices(move |t, aim| t.make_room(shares, aim, SLICE)).await
@@ -88,11 +86,6 @@ impl Log for Embedded {
     }
 
     async fn put_uptime(&self, uptime: Uptime) -> Result<()> {
-        self.writer
-            .run(Kind::Essential, SMALL, move |transaction| {
-                transaction.put_uptime(&uptime);
-                Ok(())
-            })
-            .await
+        self.change(move |t| t.put_uptime(&uptime)).await
     }
 }

@@ -26,7 +26,7 @@ impl Progress for Embedded {
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
-        self.writer.run(Kind::Essential, SMALL, move |transaction| Ok(transaction.claim(shard))).await
+        self.change(move |t| t.claim(shard)).await
     }
 
     async fn load_shard(&self, shard: Shard) -> Result<ShardState> {
@@ -45,10 +45,7 @@ impl Progress for Embedded {
         while let Some((replayed, from)) = left.pop() {
             let saved = Arc::clone(&progress);
             let next = self
-                .writer
-                .run(Kind::Essential, SMALL, move |t| {
-                    t.forget_replayed((shard, epoch), &saved, &replayed, from, SLICE)
-                })
+                .try_change(move |t| t.forget_replayed((shard, epoch), &saved, &replayed, from, SLICE))
                 .await?;
             left.extend(next.map(|next| (replayed, next)));
         }
@@ -83,7 +80,7 @@ impl Progress for Embedded {
     }
 
     async fn missed(&self, shard: Shard, of: &Subscription, limit: usize) -> Result<Missed> {
-        let sought = missed::Sought::new(shard, of);
+        let sought = missed::MissedQuery::new(shard, of);
         self.read(move |shared| sought.missed(shared, limit)).await
     }
 }

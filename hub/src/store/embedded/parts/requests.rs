@@ -21,12 +21,7 @@ impl Requests for Embedded {
 
     async fn remove_request(&self, request: &PendingRequest) -> Result<()> {
         let request = request.clone();
-        self.writer
-            .run(Kind::Essential, SMALL, move |transaction| {
-                transaction.remove_request(&request);
-                Ok(())
-            })
-            .await
+        self.change(move |t| t.remove_request(&request)).await
     }
 
     async fn request_ids(&self) -> Result<Vec<RequestId>> {
@@ -39,12 +34,12 @@ impl Requests for Embedded {
     }
 
     async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>> {
-        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.deny(denial)).await
+        self.try_change(move |t| t.deny(denial)).await
     }
 
     async fn remove_denial(&self, denial: &Denial) -> Result<()> {
         let denial = denial.clone();
-        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.remove_denial(&denial)).await
+        self.try_change(move |t| t.remove_denial(&denial)).await
     }
 
     async fn denial(&self, pair: Pair) -> Result<Option<Denial>> {

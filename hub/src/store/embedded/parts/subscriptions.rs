@@ -6,11 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
+use super::super::Embedded;
 use super::super::engine::Keys;
 use super::super::key;
 use super::super::layout::Address;
-use super::super::writer::Kind;
-use super::super::{Embedded, SMALL};
 use crate::store::{
     Accounted, Activation, Ahead, Ended, Keep, Pair, Recipient, Result, Shard, Slot, Subscription,
     SubscriptionId, Subscriptions, TopicId, VerifiedSubscription, VerifiedUnsubscription,
@@ -23,26 +22,22 @@ impl Subscriptions for Embedded {
     }
 
     async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation> {
-        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.activate(&verified)).await
+        self.try_change(move |t| t.activate(&verified)).await
     }
 
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation> {
-        self.writer.run(Kind::Essential, SMALL, move |transaction| transaction.deactivate(&verified)).await
+        self.try_change(move |t| t.deactivate(&verified)).await
     }
 
     async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()> {
-        self.writer
-            .run(Kind::Essential, SMALL, move |transaction| transaction.end(shard, topic, id, why))
-            .await
+        self.try_change(move |t| t.end(shard, topic, id, why)).await
     }
 
     async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool> {
         let address = Address { shard, topic, id };
         // Not in the transaction: publishers would wait for it.
         let pair = self.read(move |shared| shared.pair_at(address)).await?;
-        self.writer
-            .run(Kind::Essential, SMALL, move |transaction| transaction.end_unreadable(address, pair))
-            .await
+        self.try_change(move |t| t.end_unreadable(address, pair)).await
     }
 
     async fn subscription(

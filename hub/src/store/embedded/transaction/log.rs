@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::{Transaction, after};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
-use crate::store::embedded::layout::{Body, Expiry, LogRecord, Part, Remembered, Stated};
+use crate::store::embedded::layout::{Body, Expiry, IdempotencyRecord, LogRecord, Part, StoredValidators};
 use crate::store::{
     Appended, Chain, NewNotification, Notification, Offset, Payer, Ping, PingId, Result, Rule, StoreEvent,
     TopicId, Validators,
@@ -20,7 +20,7 @@ use crate::trace_context::TraceContext;
 impl Transaction<'_> {
     pub(in super::super) fn append(&mut self, new: NewNotification, remember: Duration) -> Result<Appended> {
         if let (Some(name), Some(topic)) = (&new.idempotency_key, self.topic_id(&new.topic)) {
-            let seen = self.get::<Remembered>(&key::idempotency(topic, name))?;
+            let seen = self.get::<IdempotencyRecord>(&key::idempotency(topic, name))?;
             if let Some(seen) = seen.filter(|seen| after(seen.seen_at, remember) > new.received_at) {
                 let id = NotificationId { topic: topic.0, offset: seen.offset.0 };
                 let same = seen.body == digest(&new.body);
@@ -88,7 +88,7 @@ impl Transaction<'_> {
         validators: Validators,
     ) {
         if self.topic_state(topic).is_some_and(|state| state.topic.first <= state.topic.head) {
-            self.put(key::topic(topic), &Stated { version, validators });
+            self.put(key::topic(topic), &StoredValidators { version, validators });
         }
     }
 
@@ -143,7 +143,7 @@ impl Transaction<'_> {
         let key = key::idempotency(topic, name);
         let expires = after(seen_at, remember);
         self.put(key::expiry(expires, &key), &Expiry);
-        self.put(key, &Remembered { offset, body: digest(&new.body), seen_at, expires });
+        self.put(key, &IdempotencyRecord { offset, body: digest(&new.body), seen_at, expires });
     }
 
     fn put_body(&mut self, topic: TopicId, offset: Offset, new: &NewNotification) -> Body {

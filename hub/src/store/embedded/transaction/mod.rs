@@ -21,15 +21,15 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
-use super::accounts::Turn;
+use super::accounts::SubscriptionChange;
 use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Space};
 use super::key::{self, Pair};
 use super::layout::{Counters, Floor, TopicState};
 use super::memory::{Ledger, Topics};
 use crate::store::{
-    Epoch, Keyring, Notification, Offset, Payer, RequestId, Result, Shard, StoreEvent, SubscriptionId, Topic,
-    TopicId,
+    Epoch, Keyring, Notification, Offset, Payer, RequestId, Result, Shard, StoreError, StoreEvent,
+    SubscriptionId, Topic, TopicId,
 };
 
 pub(super) struct Transaction<'a> {
@@ -59,7 +59,7 @@ pub(super) struct Staged {
     /// How many subscriptions more they have, or fewer.
     subscriptions: HashMap<TopicId, i64>,
     /// What became of them, in this order.
-    pub(super) turns: Vec<Turn>,
+    pub(super) subscription_changes: Vec<SubscriptionChange>,
     new_topics: HashMap<Box<str>, TopicId>,
     pub(super) pending: BTreeMap<(Pair, RequestId), Pending>,
     pub(super) counters: Option<Counters>,
@@ -83,30 +83,23 @@ impl<'a> Transaction<'a> {
 
     /// What to commit, and what to remember then.
     pub(super) fn finish(mut self) -> (Batch, Staged) {
-        for (id, state) in &self.staged.topics {
-            let key = key::topic(*id);
+        let staged = std::mem::take(&mut self.staged);
+        for (id, state) in &staged.topics {
             match state {
-                Some(state) => {
-                    let value = codec::seal(self.keys, &key, state);
-                    self.batch.put(Space::Topics, key, value);
-                }
-                None => self.batch.remove(Space::Topics, key),
+                Some(state) => self.put(key::topic(*id), state),
+                None => self.batch.remove(Space::Topics, key::topic(*id)),
             }
         }
-        for (shard, epoch) in &self.staged.epochs {
-            let key = key::epoch(*shard);
-            let value = codec::seal(self.keys, &key, epoch);
-            self.batch.put(Space::Meta, key, value);
+        for (shard, epoch) in &staged.epochs {
+            self.put(key::epoch(*shard), epoch);
         }
-        if let Some(counters) = &self.staged.counters {
-            let value = codec::seal(self.keys, key::COUNTERS, counters);
-            self.batch.put(Space::Meta, key::COUNTERS.to_vec(), value);
+        if let Some(counters) = &staged.counters {
+            self.put(key::COUNTERS.to_vec(), counters);
         }
-        if let Some(floor) = &self.staged.floor {
-            let value = codec::seal(self.keys, key::FLOOR, floor);
-            self.batch.put(Space::Meta, key::FLOOR.to_vec(), value);
+        if let Some(floor) = &staged.floor {
+            self.put(key::FLOOR.to_vec(), floor);
         }
-        (self.batch, self.staged)
+        (self.batch, staged)
     }
 
     fn get<R: Record>(&self, key: &[u8]) -> Result<Option<R>> {
@@ -177,6 +170,11 @@ impl<'a> Transaction<'a> {
 
     fn floor(&self) -> Floor {
         self.staged.floor.unwrap_or(self.ledger.floor)
+    }
+
+    /// Refuses a shard's owner that has a successor.
+    fn check_owner(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+        if epoch == self.epoch(shard) { Ok(()) } else { Err(StoreError::Fenced) }
     }
 
     fn epoch(&self, shard: Shard) -> Epoch {

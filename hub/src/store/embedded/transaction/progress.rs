@@ -5,10 +5,10 @@ use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{PausedTopic, TopicWatermark};
-use crate::store::{Checkpoint, Epoch, Replayed, Result, Shard, Skip, StoreError, StoreEvent, TopicId};
+use crate::store::{Checkpoint, Epoch, Replayed, Result, Shard, Skip, StoreEvent, TopicId};
 
 /// Skips that are owed again.
-struct Owed {
+struct ReplayedSkips {
     keys: Vec<Vec<u8>>,
     /// The first record that was not looked at.
     next: Option<Vec<u8>>,
@@ -44,9 +44,7 @@ impl Transaction<'_> {
         progress: &Checkpoint,
         limit: usize,
     ) -> Result<Vec<(Replayed, Vec<u8>)>> {
-        if epoch != self.epoch(shard) {
-            return Err(StoreError::Fenced);
-        }
+        self.check_owner(shard, epoch)?;
         let mut behind = Vec::with_capacity(progress.laggards.len());
         for laggard in &progress.laggards {
             let key = key::subscription(shard, laggard.topic, laggard.subscription);
@@ -57,7 +55,7 @@ impl Transaction<'_> {
         let (mut owed_again, mut left) = (Vec::new(), Vec::new());
         for replayed in &progress.replayed {
             let begin = key::skips_from(shard, replayed.topic, replayed.from);
-            let Owed { keys, next } = self.skips_of(shard, replayed, begin, progress, limit)?;
+            let ReplayedSkips { keys, next } = self.skips_of(shard, replayed, begin, progress, limit)?;
             owed_again.extend(keys);
             left.extend(next.map(|next| (*replayed, next)));
         }
@@ -96,10 +94,8 @@ impl Transaction<'_> {
         from: Vec<u8>,
         limit: usize,
     ) -> Result<Option<Vec<u8>>> {
-        if epoch != self.epoch(shard) {
-            return Err(StoreError::Fenced);
-        }
-        let Owed { keys, next } = self.skips_of(shard, replayed, from, progress, limit)?;
+        self.check_owner(shard, epoch)?;
+        let ReplayedSkips { keys, next } = self.skips_of(shard, replayed, from, progress, limit)?;
         for key in keys {
             self.batch.remove(Space::Skips, key);
         }
@@ -115,19 +111,19 @@ impl Transaction<'_> {
         from: Vec<u8>,
         progress: &Checkpoint,
         limit: usize,
-    ) -> Result<Owed> {
+    ) -> Result<ReplayedSkips> {
         let range = Keys { from, to: Keys::prefix(key::shard_topic(shard, replayed.topic)).to };
         let mut keys = Vec::new();
         for (number, record) in self.engine.scan(Space::Skips, &range).enumerate() {
             let (key, value) = record?;
             if number == limit {
-                return Ok(Owed { keys, next: Some(key.to_vec()) });
+                return Ok(ReplayedSkips { keys, next: Some(key.to_vec()) });
             }
             let skip = codec::open::<Skip>(self.keys, &key, &value);
             if skip.is_ok_and(|skip| replayed.covers(&skip) && !progress.skips.contains(&skip)) {
                 keys.push(key.to_vec());
             }
         }
-        Ok(Owed { keys, next: None })
+        Ok(ReplayedSkips { keys, next: None })
     }
 }

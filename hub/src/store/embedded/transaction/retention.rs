@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use resync_core::datetime::DateTime;
 
 use super::Transaction;
+use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Keys, Space};
 use crate::store::embedded::key;
-use crate::store::embedded::layout::{Floor, LogRecord, Remembered, TopicState};
-use crate::store::embedded::memory::Taken;
+use crate::store::embedded::layout::{Floor, IdempotencyRecord, LogRecord, TopicState};
+use crate::store::embedded::memory::LogBytes;
 use crate::store::{Offset, Payer, Result, Shard, Shares, StoreError, Topic, TopicId, Trimmed, Uptime};
 
 /// What one command removed.
@@ -28,11 +29,9 @@ pub(in super::super) struct Slice {
 /// What is about to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
-    /// What all logs weigh then of topics that a publisher speaks for.
-    publishers: u64,
-    /// And those of all others.
-    pub(super) strangers: u64,
-    /// What these may keep, once room is made among them.
+    /// What all logs weigh then.
+    pub(super) left: LogBytes,
+    /// What strangers may keep, once room is made among them.
     pub(super) aim: Option<u64>,
     pub(super) changed: HashMap<TopicId, TopicState>,
     victims: Vec<Victim>,
@@ -97,18 +96,16 @@ impl Transaction<'_> {
     }
 
     fn begin_to_cut(&self, aim: Option<u64>) -> Cut {
-        let Taken { mut publishers, mut strangers } = self.topics.taken();
+        let mut left = self.topics.log_bytes();
         for (id, state) in &self.staged.topics {
-            for (known, is_now) in [(self.topics.get(*id), false), (state.as_ref(), true)] {
-                let Some(known) = known else { continue };
-                let share = match known.payer {
-                    Payer::Publishers => &mut publishers,
-                    Payer::Strangers(_) => &mut strangers,
-                };
-                *share = if is_now { *share + known.bytes } else { share.saturating_sub(known.bytes) };
+            if let Some(known) = self.topics.get(*id) {
+                left.subtract(known.payer, known.bytes);
+            }
+            if let Some(state) = state {
+                left.add(state);
             }
         }
-        Cut { publishers, strangers, aim, ..Cut::default() }
+        Cut { left, aim, ..Cut::default() }
     }
 
     fn remove_old(&self, cut: &mut Cut, older_than: DateTime, limit: usize) -> Result<bool> {
@@ -130,13 +127,13 @@ impl Transaction<'_> {
     }
 
     fn make_publishers_room(&self, cut: &mut Cut, most: u64, limit: usize) -> Result<bool> {
-        if cut.publishers <= most {
+        if cut.left.publishers <= most {
             return Ok(false);
         }
         let states = self.states().map(|state| cut.changed.get(&state.topic.id).unwrap_or(state));
         let spoken_for = states.filter(|state| state.payer == Payer::Publishers);
         let mut largest: BinaryHeap<_> = spoken_for.filter_map(|state| self.by_size(state)).collect();
-        while cut.publishers > most
+        while cut.left.publishers > most
             && let Some((.., topic)) = largest.pop()
         {
             if cut.is_full(limit) {
@@ -210,7 +207,7 @@ impl Transaction<'_> {
             let name = key::idempotency_of_expiry(&expiry);
             // The same name may have been used anew since then.
             let current = self
-                .get::<Remembered>(&name)?
+                .get::<IdempotencyRecord>(&name)?
                 .is_some_and(|seen| key::expiry(seen.expires, &name) == *expiry);
             expired.push((expiry.to_vec(), current.then_some(name)));
         }
@@ -305,10 +302,8 @@ impl Transaction<'_> {
     /// Takes the oldest notification from a topic's log.
     pub(super) fn shorten<'c>(&self, cut: &'c mut Cut, topic: TopicId) -> Result<&'c TopicState> {
         let known = cut.changed.remove(&topic).or_else(|| self.topic_state(topic).cloned());
-        let mut state = known.ok_or_else(|| StoreError::Damaged {
-            space: Space::Topics.name(),
-            reason: format!("topic {:016x} is missing", topic.0),
-        })?;
+        let missing = || codec::damaged(Space::Topics, &key::topic(topic), "it is missing");
+        let mut state = known.ok_or_else(missing)?;
         let (before, offset) = (state.bytes, state.topic.first);
         let known = cut.firsts.remove(&topic);
         let Extent { bytes: removed, parts, places } = match known {
@@ -321,11 +316,7 @@ impl Transaction<'_> {
         cut.read += if parts > 0 { parts * RECORD } else { removed + RECORD };
         cut.victims.push(Victim { topic, offset, parts });
         cut.trimmed.bytes += removed;
-        let share = match state.payer {
-            Payer::Publishers => &mut cut.publishers,
-            Payer::Strangers(_) => &mut cut.strangers,
-        };
-        *share = share.saturating_sub(before.saturating_sub(state.bytes));
+        cut.left.subtract(state.payer, before.saturating_sub(state.bytes));
         Ok(cut.changed.entry(topic).or_insert(state))
     }
 
@@ -334,10 +325,10 @@ impl Transaction<'_> {
         match self.log_record(topic, offset) {
             Ok(record) => Ok(Extent::of(&record)),
             Err(error @ StoreError::Damaged { .. }) => {
-                tracing::warn!(%error, topic = topic.0, offset = offset.0, "retention removes what nobody can read");
+                tracing::warn!(%error, topic = topic.0, offset = offset.0, "retention removes a notification that cannot be read");
                 let mut parts = self.engine.scan(Space::Bodies, &Keys::prefix(key::log(topic, offset)));
-                let last = parts.next_back().transpose()?.and_then(|(key, _)| key::part_of_body(&key));
-                Ok(Extent { bytes: 0, parts: last.map_or(0, |last| last + 1), places: 1 })
+                let last = parts.next_back().transpose()?.and_then(|(key, _)| key::place_of_body(&key));
+                Ok(Extent { bytes: 0, parts: last.map_or(0, |(.., last)| last + 1), places: 1 })
             }
             Err(error) => Err(error),
         }
@@ -367,10 +358,8 @@ impl Transaction<'_> {
 
     fn log_record(&self, topic: TopicId, offset: Offset) -> Result<LogRecord> {
         let key = key::log(topic, offset);
-        self.get(&key)?.ok_or_else(|| StoreError::Damaged {
-            space: Space::Log.name(),
-            reason: format!("key {}: the log should hold it, but it is missing", hex::encode(&key)),
-        })
+        let missing = || codec::damaged(Space::Log, &key, "the log should hold it, but it is missing");
+        self.get(&key)?.ok_or_else(missing)
     }
 
     fn remove_notification(&mut self, victim: &Victim) {

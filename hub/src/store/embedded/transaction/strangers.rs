@@ -53,20 +53,20 @@ enum Members {
 impl Transaction<'_> {
     /// Removes notifications of strangers while theirs take more than this; true when one command may not remove any more.
     pub(super) fn make_strangers_room(&self, cut: &mut Cut, most: u64, limit: usize) -> Result<bool> {
-        if cut.strangers <= cut.aim.unwrap_or(most) {
+        if cut.left.strangers <= cut.aim.unwrap_or(most) {
             return Ok(false);
         }
         let aim = *cut.aim.get_or_insert(most - most / SPARE);
         let mut all = self.by_owner(cut);
-        while cut.strangers > aim && !all.is_empty() {
+        while cut.left.strangers > aim && !all.is_empty() {
             if cut.is_full(limit) {
                 return Ok(true);
             }
             all.lighten(&mut |topic| {
-                let before = cut.strangers;
+                let before = cut.left.strangers;
                 let left = self.to_the_last(self.shorten(cut, topic)?);
                 cut.trimmed.early += 1;
-                Ok((before.saturating_sub(cut.strangers), left))
+                Ok((before.saturating_sub(cut.left.strangers), left))
             })?;
         }
         Ok(false)

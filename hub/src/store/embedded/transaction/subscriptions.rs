@@ -7,7 +7,8 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 
 use super::{Pending, Transaction, after};
-use crate::store::embedded::accounts::{Counted, Turn};
+use crate::store::embedded::accounts::{Counted, SubscriptionChange};
+use crate::store::embedded::codec;
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
@@ -192,10 +193,8 @@ impl Transaction<'_> {
     fn addressed(&self, pair: Pair) -> Result<Option<(Address, Subscription)>> {
         let Some(address) = self.get::<Address>(&pair)? else { return Ok(None) };
         let key = key::subscription(address.shard, address.topic, address.id);
-        let subscription = self.get(&key)?.ok_or_else(|| StoreError::Damaged {
-            space: Space::Subscriptions.name(),
-            reason: format!("key {}: the index names it, but it is missing", hex::encode(&key)),
-        })?;
+        let missing = || codec::damaged(Space::Subscriptions, &key, "the index names it, but it is missing");
+        let subscription = self.get(&key)?.ok_or_else(missing)?;
         Ok(Some((address, subscription)))
     }
 
@@ -207,7 +206,11 @@ impl Transaction<'_> {
         let topic = &self.topic_mut(&request.topic).topic;
         let (topic, start) = (topic.id, topic.head);
         let host = self.topics.accounts.host(request.callback.origin().as_bytes());
-        self.staged.turns.push(Turn::Begins(Counted { id, topic, of: Some((host, request.client)) }));
+        self.staged.subscription_changes.push(SubscriptionChange::Began(Counted {
+            id,
+            topic,
+            of: Some((host, request.client)),
+        }));
         *self.staged.subscriptions.entry(topic).or_default() += 1;
         let shard = Shard::of(&request.callback, self.shards);
         self.put(pair.to_vec(), &Address { shard, topic, id });
@@ -240,7 +243,7 @@ impl Transaction<'_> {
         *self.staged.subscriptions.entry(topic).or_default() -= 1;
         let host = |known: &Subscription| self.topics.accounts.host(known.callback.origin().as_bytes());
         let of = known.map(|known| (host(known), known.client));
-        self.staged.turns.push(Turn::Ends(Counted { id, topic, of }));
+        self.staged.subscription_changes.push(SubscriptionChange::Ended(Counted { id, topic, of }));
         self.staged.changed_subscriptions.push((shard, topic, id));
         self.staged.events.push(StoreEvent::Unsubscribed { shard, topic, id });
     }
@@ -249,14 +252,7 @@ impl Transaction<'_> {
         let Some(topic) = self.topic_state(subscription.topic).map(|state| state.topic.clone()) else {
             return;
         };
-        let slot = Slot {
-            id: subscription.id,
-            topic: subscription.topic,
-            origin: subscription.callback.origin().into(),
-            start: subscription.start,
-            lease_end: subscription.lease_end,
-            address: subscription.address,
-        };
+        let slot = Slot::of(subscription);
         self.staged.events.push(StoreEvent::Subscribed { shard, slot, topic: Box::new(topic) });
     }
 }

@@ -11,9 +11,9 @@ const MOST: usize = 256 * 1024 * 1024;
 /// Changes are handed over in parts of about so many bytes.
 const PART: usize = 1024 * 1024;
 
-/// The changes since the tap was looked at last.
+/// The changes since the capture was looked at last.
 #[derive(Debug, Default)]
-pub(super) struct Tap(Mutex<Waiting>);
+pub(super) struct Capture(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -21,7 +21,7 @@ struct Waiting {
     bytes: usize,
 }
 
-impl Tap {
+impl Capture {
     /// Takes a whole commit in.
     pub(super) fn take(&self, batch: &Batch) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,21 +64,21 @@ mod tests {
 
     #[test]
     fn whoever_never_looks_is_told_that_it_is_too_slow_and_takes_no_more_memory() {
-        let tap = Tap::default();
+        let capture = Capture::default();
         let mut batch = Batch::default();
         batch.put(Space::Log, vec![1], vec![0; 40 * 1024 * 1024]);
-        (0..10).for_each(|_| tap.take(&batch));
-        assert!(matches!(tap.drain(), Err(BackupError::TooSlow(_))));
-        assert!(tap.0.lock().unwrap().parts.is_empty());
+        (0..10).for_each(|_| capture.take(&batch));
+        assert!(matches!(capture.drain(), Err(BackupError::TooSlow(_))));
+        assert!(capture.0.lock().unwrap().parts.is_empty());
     }
 
     #[test]
     fn what_was_handed_over_is_not_handed_over_again() {
-        let tap = Tap::default();
+        let capture = Capture::default();
         let mut batch = Batch::default();
         batch.put(Space::Log, vec![1], vec![2]);
-        tap.take(&batch);
-        assert_eq!(tap.drain().unwrap().len(), 1);
-        assert!(tap.drain().unwrap().is_empty());
+        capture.take(&batch);
+        assert_eq!(capture.drain().unwrap().len(), 1);
+        assert!(capture.drain().unwrap().is_empty());
     }
 }

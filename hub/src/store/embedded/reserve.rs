@@ -1,4 +1,4 @@
-//! Room on the disk: looked at often and cheaply, so that what makes the store grow is refused before anything else fails.
+//! Free space on the disk: looked at often and cheaply, so that what makes the store grow is refused before anything else fails.
 
 use std::fmt;
 use std::path::Path;
@@ -17,7 +17,7 @@ const WRITTEN: u64 = 8;
 type Probe = Box<dyn Fn() -> Option<u64> + Send>;
 
 /// Watches over the reserve.
-pub(super) struct Room {
+pub(super) struct DiskReserve {
     free: Probe,
     reserve: u64,
     looked: Option<Instant>,
@@ -25,7 +25,7 @@ pub(super) struct Room {
     short: Option<StoreError>,
 }
 
-impl Room {
+impl DiskReserve {
     /// The disk that `directory` is on must keep `reserve` bytes free; 0 means that nobody looks.
     pub(super) fn on_disk(directory: &Path, reserve: u64) -> Self {
         let directory = directory.to_owned();
@@ -56,8 +56,8 @@ impl Room {
     }
 }
 
-impl fmt::Debug for Room {
+impl fmt::Debug for DiskReserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Room").field("reserve", &self.reserve).finish_non_exhaustive()
+        f.debug_struct("DiskReserve").field("reserve", &self.reserve).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
-"""Has a hub of an earlier version write a data folder, and packs it for tests/tests/hub/formats.rs.
+"""Has a hub write a data folder, and packs it for tests/tests/hub/formats.rs.
 
-    older_store.py HUB ENGINE ARCHIVE
+    archive_store.py HUB ENGINE ARCHIVE
 
 HUB is the program, ENGINE "fjall" or "sled". What it does, and what the test counts on, is in tests/tests/hub/stores/README.md.
 """
