@@ -6,7 +6,7 @@ use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::fields::{Fields, fields, record};
 use crate::store::keyring::{KeyId, Keyring};
-use crate::store::{Epoch, Leap, Offset, SubscriptionId, TopicId, Uptime};
+use crate::store::{ClockJump, Epoch, Offset, SubscriptionId, TopicId, Uptime};
 
 /// What was decided when the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,8 @@ impl Record for Epoch {
     const SPACE: Space = Space::Meta;
 }
 
-record!(Meta: Uptime { seen, leaps });
-fields!(Leap { length, up_since });
+record!(Meta: Uptime { seen, clock_jumps });
+fields!(ClockJump { length, up_since });
 
 /// The keys that are needed to read every secret. It is widened before a key is used for the first time and narrowed when
 /// all secrets have been rewritten, so at any moment it names at least what is needed.
