@@ -7,7 +7,7 @@
 //! ResourceSync ends the search: what is found elsewhere may be another set.
 
 mod hints;
-mod known;
+mod saved;
 mod source;
 mod topic;
 mod tree;
@@ -20,7 +20,7 @@ use resync_core::xml::{ReadError, Reader};
 use url::Url;
 
 use crate::fetch::{Client, FetchError, Fetched, led_to};
-pub(crate) use known::KnownSource;
+pub(crate) use saved::SavedSource;
 pub use source::{Channel, DiscoverError, Followed, Set, Source, Unreadable};
 pub use topic::channels;
 pub use tree::{Measure, measure};

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::Parsed;
 use crate::fetch::FetchError;
+use crate::text;
 
 /// How many capabilities of a set are remembered that are not ResourceSync's own.
 const MAX_UNKNOWN: usize = 32;
@@ -32,13 +33,14 @@ pub struct Source {
 }
 
 /// One set of resources: what a Capability List covers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Set {
     /// The Capability List; `None` when all there is is a bare list.
     pub capability_list: Option<Url>,
     /// The Resource List or its index (RS-014: only reading it tells).
     pub resource_list: Option<Url>,
     /// What the Capability List names, in its order: of each capability the first, and a bounded number of unknown ones.
+    #[serde(with = "capabilities")]
     pub capabilities: Vec<(Capability, Url)>,
     /// Where Framework Notifications are sent (FN-060).
     pub framework_channel: Option<Channel>,
@@ -58,9 +60,10 @@ pub struct Followed {
 }
 
 /// A notification channel: a topic and the hubs that carry it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
     /// The topic URI as the Capability List writes it.
+    #[serde(with = "text")]
     pub topic: TopicUrl,
     /// Its hubs in the order named (FN-062).
     pub hubs: Vec<Url>,
@@ -340,5 +343,22 @@ impl Channel {
     #[must_use]
     pub fn hub(&self) -> Option<&Url> {
         self.hubs_by_preference().first().copied()
+    }
+}
+
+/// Capabilities by their tokens.
+mod capabilities {
+    use super::{Capability, Url};
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(all: &[(Capability, Url)], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(all.iter().map(|(capability, url)| (capability.token(), url)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<(Capability, Url)>, D::Error> {
+        let all = Vec::<(String, Url)>::deserialize(from)?;
+        Ok(all.into_iter().map(|(token, url)| (Capability::from(token.as_str()), url)).collect())
     }
 }

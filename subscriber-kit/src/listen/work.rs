@@ -1,4 +1,4 @@
-//! The work of a copy that stays in step: what is due, what runs, what is remembered.
+//! The loop that keeps a copy in step: receives notifications, and decides when and how to synchronise.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -10,50 +10,47 @@ use resync_core::websub::key::TopicUrl;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::chain::{Chain, Link};
+use super::chain::{Chain, Continuation};
 use super::mirror::Mirror;
 use super::retry_schedule::{Remaining, RetrySchedule};
-use super::{Event, ListenError, ListenOptions};
-use crate::channel::follow;
+use super::{ListenError, ListenEvent, ListenOptions};
 use crate::discover::Channel;
-use crate::hook::Notification;
-use crate::hook_queue::{HookQueue, HookResult};
-use crate::inbox::{Deliveries, Delivery, Receipt};
 use crate::notification::{Interval, Meaning, meaning};
-use crate::pause::{LONGEST_RETRY, at, ended, pauses, sooner};
+use crate::receive::{Deliveries, Delivery, HookQueue, HookResult, Notification, Receipt};
 use crate::state::{StateError, Subscriptions};
-use crate::subscriber::Subscriber;
+use crate::subscribe::{Subscriber, keep_channels};
 use crate::sync::{Depth, Report, SyncError};
+use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
 
-/// How long the first synchronisation waits for the subscription, so that one look serves both.
+/// How long the first synchronisation waits for the subscription, so that no second one is needed after it.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a notification that is missing may be on its way before it is found out what it would have told (CN-016).
+/// How long to wait for a late notification before the Change List is read instead (CN-016).
 const REORDERING: Duration = Duration::from_secs(2);
 
-/// How many notifications wait for one synchronisation; more stay in the callback's channel, and when that is
-/// full the hub waits.
+/// How many notifications wait for one synchronisation. More stay in the callback's channel, and when that is full, the hub
+/// waits.
 const MAX_WAITING: usize = 4096;
 
-/// A synchronisation that is running. It gives the mirror back.
+/// A running synchronisation. It returns the mirror.
 type Running = Pin<Box<dyn Future<Output = (Mirror, Result<Report, SyncError>)> + Send>>;
 
-/// How many synchronisations a notification waits for one that leaves nothing undone which may mend. With a resource that
-/// stays wrong it must not wait for ever.
+/// After how many synchronisations with temporary failures a notification counts as handled. It must not wait for ever because of
+/// a resource that keeps failing.
 const MAX_RUNS: u32 = 6;
 
 /// A notification that a synchronisation handles.
 struct Waiting {
     receipt: Receipt,
-    /// Where a hook is to hear of it after that, or the synchronisation needs to know what it tells.
+    /// Its content, if a hook or the synchronisation needs it.
     notification: Option<Notification>,
-    /// Whether it tells of changed resources, of which the list of changes may not know yet.
+    /// Whether it lists changed resources, which the Change List may not contain yet.
     has_changes: bool,
-    /// How many synchronisations handled it and left something undone.
+    /// How many synchronisations handled it with temporary failures.
     runs: u32,
 }
 
-/// What is to be done and what is being done.
+/// A copy that is kept in step.
 pub(super) struct Work {
     mirror: Mirror,
     channels: watch::Sender<Vec<Channel>>,
@@ -61,16 +58,16 @@ pub(super) struct Work {
     poll: Duration,
     /// When the next synchronisation is due, if any is.
     due: Option<Instant>,
-    /// How closely it has to look.
+    /// How much the next one compares.
     depth: Depth,
-    /// How closely the running one looks.
+    /// How much the running one compares.
     running_depth: Depth,
     discover_again: bool,
     /// Notifications that the next synchronisation handles.
     waiting: Vec<Waiting>,
     /// Notifications that the running one handles.
     handled: Vec<Waiting>,
-    /// Notifications that were handled, and of which a hook is to hear.
+    /// Handled notifications that wait for the hook.
     hooks: HookQueue<Receipt>,
     running: Option<Running>,
     retry_schedule: RetrySchedule,
@@ -82,7 +79,7 @@ pub(super) struct Work {
     unsaved: Unsaved,
 }
 
-/// What the state does not hold yet.
+/// What could not be saved yet.
 struct Unsaved {
     report: Option<Report>,
     due: Option<Instant>,
@@ -125,18 +122,16 @@ impl Work {
         mut self,
         subscriber: &Subscriber,
         mut deliveries: Deliveries,
-        events: &mut (impl FnMut(Event) + Send),
+        events: &mut (impl FnMut(ListenEvent) + Send),
     ) -> Result<(), ListenError> {
-        let subscriptions = self.subscriptions.clone();
         let (granted, mut leases) = mpsc::unbounded_channel();
-        let keep = follow(subscriber, &subscriptions, self.channels.subscribe(), move |topic, until| {
+        let keep = keep_channels(subscriber, self.channels.subscribe(), move |topic, until| {
             // The receiver lives as long as this loop.
             let _ = granted.send((topic.clone(), until));
         });
         tokio::pin!(keep);
         if self.mirror.is_current {
-            let kept = self.subscriptions.remember_discovery(self.mirror.known()).await;
-            self.saved(kept);
+            self.save_source().await;
         }
         let mut next_poll = Instant::now() + spread(self.poll);
         loop {
@@ -148,10 +143,10 @@ impl Work {
                 }
                 (mirror, result) = ended(&mut self.running) => {
                     self.running = None;
-                    self.found(mirror).await;
+                    self.discovered(mirror).await;
                     self.synchronised(result, events).await;
                 }
-                result = self.hooks.next() => self.hook_ended(result, events).await,
+                result = self.hooks.next() => self.hook_finished(result, events).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
                 () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
@@ -169,9 +164,14 @@ impl Work {
         self.due = Some(Instant::now());
     }
 
-    /// What changed while no lease ran was not told, so a new beginning asks for a look; a renewal does not. One look serves
-    /// all channels, where the others begin soon.
-    fn subscribed(&mut self, topic: TopicUrl, until: DateTime, events: &mut (impl FnMut(Event) + Send)) {
+    /// Changes during a time without a lease were not notified, so a new lease needs a synchronisation; a renewal does not. One
+    /// synchronisation serves all channels whose leases begin soon.
+    fn subscribed(
+        &mut self,
+        topic: TopicUrl,
+        until: DateTime,
+        events: &mut (impl FnMut(ListenEvent) + Send),
+    ) {
         let (now, before) = (DateTime::now(), self.active_until.insert(topic.as_str().to_owned(), until));
         if before.is_none_or(|before| before <= now) {
             let is_active =
@@ -180,18 +180,18 @@ impl Work {
             self.depth = self.depth.max(Depth::IfOutOfStep);
             self.due = Some(sooner(self.due, Instant::now() + wait));
         }
-        events(Event::Subscribed { topic, until });
+        events(ListenEvent::Subscribed { topic, until });
     }
 
     fn has_room(&self) -> bool {
         self.waiting.len() + self.handled.len() + self.hooks.len() < MAX_WAITING
     }
 
-    async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(Event) + Send)) {
+    async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(ListenEvent) + Send)) {
         let meaning = meaning(delivery.body.body(), &self.mirror.set);
         let has_changes = matches!(meaning, Ok(Meaning::ChangeNotification(_) | Meaning::Changes));
         match meaning {
-            // What was skipped may have been of use.
+            // The missing notifications may have been relevant.
             Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => {
                 self.request(Depth::IfOutOfStep);
             }
@@ -202,7 +202,7 @@ impl Work {
                 tracing::info!("ignored a notification about documents that this copy does not use");
                 return self.saved(delivery.done().await);
             }
-            // Whoever sent it had something to tell, and it may not be the first.
+            // Something changed, although it cannot be read.
             Err(error) => {
                 tracing::warn!(%error, "cannot understand a notification; reading the lists");
                 self.request(Depth::IfOutOfStep);
@@ -219,24 +219,24 @@ impl Work {
         let (receipt, notification) = delivery.into_notification();
         let notification = (self.hooks.has_hook() || has_changes).then_some(notification);
         self.waiting.push(Waiting { receipt, notification, has_changes, runs: 0 });
-        events(Event::Notified);
+        events(ListenEvent::Notified);
     }
 
-    /// Resources changed, and others of which nothing was told if the interval does not follow the last (CN-016). The
-    /// Change List has them all, or else the next Resource List; what is late may still come first.
+    /// If the interval does not follow the last one, notifications are missing or late (CN-016). The Change List contains their
+    /// changes, or else the next Resource List.
     fn change_notification(
         &mut self,
         interval: Interval,
         skipped: bool,
-        events: &mut (impl FnMut(Event) + Send),
+        events: &mut (impl FnMut(ListenEvent) + Send),
     ) {
         let depth = if skipped { Depth::IfOutOfStep } else { Depth::Changes };
-        let Link::Ahead { known_until } = self.chain.take(interval, DateTime::now()) else {
+        let Continuation::Ahead { known_until } = self.chain.take(interval, DateTime::now()) else {
             return self.request(depth);
         };
         let from = interval.from;
         tracing::warn!(%known_until, %from, "Change Notifications are missing; reading the Change List");
-        events(Event::Gap { known_until, from });
+        events(ListenEvent::Gap { known_until, from });
         self.depth = self.depth.max(if self.mirror.lists_changes() { depth } else { Depth::IfOutOfStep });
         self.due = Some(sooner(self.due, Instant::now() + REORDERING));
     }
@@ -248,21 +248,21 @@ impl Work {
         let mut mirror = self.mirror.clone();
         let discover_again = std::mem::take(&mut self.discover_again);
         self.running_depth = std::mem::replace(&mut self.depth, Depth::Changes);
-        let how = self.running_depth;
+        let depth = self.running_depth;
         let bodies =
             self.handled.iter().filter(|one| one.has_changes).filter_map(|one| one.notification.as_ref());
         let bodies = bodies.map(|notification| notification.body.clone()).collect();
         self.running = Some(Box::pin(async move {
             if discover_again {
-                mirror.find_again().await;
+                mirror.discover_again().await;
             }
-            let result = mirror.synchronise(how, bodies).await;
+            let result = mirror.synchronise(depth, bodies).await;
             (mirror, result)
         }));
     }
 
-    /// Follows what was found about the Source.
-    async fn found(&mut self, mirror: Mirror) {
+    /// Follows the set where it was found.
+    async fn discovered(&mut self, mirror: Mirror) {
         self.mirror = mirror;
         if !self.mirror.is_current {
             self.discover_again = true;
@@ -270,27 +270,31 @@ impl Work {
         }
         let channels = self.mirror.channels();
         if channels.is_empty() {
-            // A restart must find the known ones too, so this look is not remembered.
+            // Not saved, so that a restart finds the known ones too.
             tracing::warn!("the Source no longer lists a channel; keeping the known ones");
             return;
         }
         let moved = self.channels.send_if_modified(|known| std::mem::replace(known, channels) != *known);
         if moved {
-            // Until the new ones are active nothing is told.
+            // There are no notifications until the new ones are active.
             self.active_until.clear();
         }
-        let kept = self.subscriptions.remember_discovery(self.mirror.known()).await;
-        self.saved(kept);
+        self.save_source().await;
+    }
+
+    async fn save_source(&mut self) {
+        let result = self.subscriptions.save_source(self.mirror.source()).await;
+        self.saved(result);
     }
 
     async fn synchronised(
         &mut self,
         result: Result<Report, SyncError>,
-        events: &mut (impl FnMut(Event) + Send),
+        events: &mut (impl FnMut(ListenEvent) + Send),
     ) {
         match result {
             Ok(report) => {
-                let has_gap = !self.repaired(&report).await;
+                let has_gap = !self.close_gaps(&report).await;
                 if has_gap {
                     tracing::info!(
                         "the lists do not cover the missing notifications yet; reading them again later"
@@ -307,35 +311,34 @@ impl Work {
                 self.handled(report.retry_may_help).await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
-                events(Event::Synchronised(report));
+                events(ListenEvent::Synchronised(report));
             }
-            // The notifications stay in `handled`, unacknowledged, for the next try.
+            // The notifications stay in `handled` for the next try.
             Err(error) => {
                 let retry_in = self.retry_schedule.after_error(error.retry_after());
                 self.schedule(self.running_depth, retry_in);
-                events(Event::SyncFailed { cause: error.to_string(), retry_in });
+                events(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
     }
 
-    /// What was missing when the synchronisation began is known now, as far as the lists reach; what came meanwhile is not.
-    /// Whether all of it is.
-    async fn repaired(&mut self, report: &Report) -> bool {
-        // Lists that do not say how far they reach, and leave nothing in doubt, are all there is.
+    /// Closes the gaps from before this synchronisation, as far as the lists reach; whether all are closed.
+    async fn close_gaps(&mut self, report: &Report) -> bool {
+        // Lists without times, and without doubts, count as complete.
         if report.reached.is_some() || report.unproven.is_none() {
-            self.chain_at_start.repair(report.reached);
+            self.chain_at_start.close_gaps(report.reached);
         }
         let known = self.chain_at_start.until();
         if self.chain.has_gap() && known > self.chain.until() {
             self.chain.skip_to(known);
         }
-        let kept = self.subscriptions.save_notified_until(known).await;
-        self.saved(kept);
+        let result = self.subscriptions.save_notified_until(known).await;
+        self.saved(result);
         !self.chain_at_start.has_gap()
     }
 
-    /// What was handled is done with, but for what the hook is to hear of. What the copy may not be in step with waits for
-    /// further synchronisations, though not for any number of them.
+    /// Marks handled notifications as done, or passes them to the hook. After temporary failures they wait for further
+    /// synchronisations, up to a limit.
     async fn handled(&mut self, retry_may_help: bool) {
         let mut done = Vec::new();
         for waiting in std::mem::take(&mut self.handled) {
@@ -354,20 +357,24 @@ impl Work {
         self.saved(done);
     }
 
-    async fn hook_ended(&mut self, result: HookResult<Receipt>, events: &mut (impl FnMut(Event) + Send)) {
+    async fn hook_finished(
+        &mut self,
+        result: HookResult<Receipt>,
+        events: &mut (impl FnMut(ListenEvent) + Send),
+    ) {
         match result {
             HookResult::Done(receipt, _) => {
                 let done = receipt.done().await;
                 self.saved(done);
-                events(Event::HookDone);
+                events(ListenEvent::HookDone);
             }
             HookResult::Failed { error, retry_in } => {
-                events(Event::HookFailed { cause: error.to_string(), retry_in });
+                events(ListenEvent::HookFailed { cause: error.to_string(), retry_in });
             }
         }
     }
 
-    /// A look as close as this, after a pause. A notification that came meanwhile asks for an earlier one.
+    /// Schedules a synchronisation after a pause; an earlier one stays scheduled.
     fn schedule(&mut self, depth: Depth, pause: Duration) {
         self.depth = self.depth.max(depth);
         self.due = Some(sooner(self.due, Instant::now() + pause));
@@ -375,7 +382,7 @@ impl Work {
 
     async fn save(&mut self) {
         let result = match self.unsaved.report.clone() {
-            Some(report) => self.subscriptions.remember_sync(report).await,
+            Some(report) => self.subscriptions.save_last_sync(report).await,
             None => self.subscriptions.save().await,
         };
         if result.is_ok() {
@@ -384,8 +391,7 @@ impl Work {
         self.saved(result);
     }
 
-    /// What became of writing the state: it holds everything, or it is tried again. The copy is kept in step
-    /// all the same.
+    /// After a failure, saves the state again later. The copy is kept in step all the same.
     fn saved(&mut self, result: Result<(), StateError>) {
         match result {
             Ok(()) => {
@@ -401,7 +407,7 @@ impl Work {
     }
 }
 
-/// Ten percent sooner or later, so that the Destinations of one Source do not come all at once.
+/// Ten percent more or less, so that the Destinations of one Source do not all synchronise at once.
 fn spread(poll: Duration) -> Duration {
     poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }

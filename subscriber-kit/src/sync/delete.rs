@@ -12,7 +12,7 @@ use super::filter::Filter;
 use super::path::{Ways, obstacle, uri_or_path, url_of};
 use super::progress::Progress;
 use super::report::Outcome;
-use crate::state::{STATE_FOLDER, is_state_folder};
+use crate::state_folder::{STATE_FOLDER, is_state_folder};
 
 /// What became of the files that are not listed.
 #[derive(Debug, Default)]
@@ -195,7 +195,7 @@ mod tests {
         let own = format!("{STATE_FOLDER}/state.json");
         write(&folder, &["keep", "gone", "deep/er/gone", &own, "given/state.json", "another/state.json"]);
         write(&folder, &[".resync-unfinished-a"]);
-        crate::state::mark(&at("another")).unwrap();
+        crate::state_folder::make(&at("another")).unwrap();
         let target = target(&folder).with_state(&at("given"));
         assert_eq!(
             count_unlisted(&target, &file_map(&["keep"]), &Filter::default(), 1).unwrap().0,

@@ -25,7 +25,7 @@ use super::put::Placing;
 use super::report::shortened;
 use super::{Baseline, ResourceError, SyncError};
 use crate::fetch::{Fetched, led_to};
-use crate::state::STATE_FOLDER;
+use crate::state_folder::STATE_FOLDER;
 
 /// What one request costs, in bytes that could have come instead.
 const REQUEST: u64 = 4096;

@@ -13,7 +13,7 @@ use tempfile::{NamedTempFile, TempDir};
 use super::disk::Disk;
 use super::{SyncError, Target};
 use crate::space::free_space;
-use crate::state::{STATE_FOLDER, make_private_folder, mark};
+use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
 
 const LOCK_NAME: &str = "copy.lock";
 const WORK_NAME: &str = "work";
@@ -42,8 +42,7 @@ impl CopyFolder {
     /// Takes the copy, and sweeps away what a run that was killed left in the work folder.
     pub(crate) fn open(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
-        make_private_folder(&path)?;
-        mark(&path)?;
+        state_folder::make(&path)?;
         let lock = FileLock::try_acquire(&path.join(LOCK_NAME))?.ok_or_else(|| in_use(target))?;
         let work = path.join(WORK_NAME);
         match fs::remove_dir_all(&work) {

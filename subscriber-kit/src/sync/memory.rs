@@ -18,7 +18,7 @@ use super::folder::CopyFolder;
 use super::path::from_bytes;
 use super::report::Report;
 use crate::fetch::Validators;
-use crate::state::STATE_FOLDER;
+use crate::state_folder::STATE_FOLDER;
 
 const FILE_NAME: &str = "files.jsonl";
 /// What runs over changes learnt since that was written.

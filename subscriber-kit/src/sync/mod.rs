@@ -91,7 +91,7 @@ pub use filter::Filter;
 pub use gaps::{Gap, GapHistory};
 pub(crate) use notified::is_beyond_clock_skew;
 pub use path::PathError;
-pub use progress::{Event, Progress};
+pub use progress::{Progress, ResourceEvent};
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
 
 use self::disk::{Disk, Real};

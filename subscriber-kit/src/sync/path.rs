@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use url::Url;
 
-use crate::state::STATE_FOLDER;
+use crate::state_folder::{STATE_FOLDER, is_state_folder};
 
 /// The longest file name and the longest path, in bytes, as file systems have it.
 const MAX_NAME: usize = 255;
@@ -240,7 +240,7 @@ pub(crate) fn obstacle(
             folder.push(segment);
             let kind = match kind_at(&folder)? {
                 None => return Ok(None),
-                Some(kind) if kind.is_dir() && crate::state::is_state_folder(&folder) => ObstacleKind::State,
+                Some(kind) if kind.is_dir() && is_state_folder(&folder) => ObstacleKind::State,
                 Some(kind) if kind.is_dir() => continue,
                 Some(kind) if kind.is_symlink() => ObstacleKind::Symlink,
                 Some(_) => ObstacleKind::File,

@@ -8,7 +8,7 @@ use super::report::Outcome;
 
 /// What became of one resource, or what would in a run that only tells (RS-202).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'e> {
+pub struct ResourceEvent<'e> {
     /// Its URI; of what no URI leads to, the path.
     pub uri: &'e str,
     /// Or else why it is not in step.
@@ -22,7 +22,7 @@ pub struct Progress {
     listener: Option<Arc<Listener>>,
 }
 
-type Listener = dyn Fn(Event<'_>) + Send + Sync;
+type Listener = dyn Fn(ResourceEvent<'_>) + Send + Sync;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -35,7 +35,7 @@ impl Progress {
     /// One that hears of every outcome in the moment in which it is counted, so that none has to be kept. A resource that
     /// failed and is tried again within the run is told of again, and so is a name without a place in a list that is read again.
     #[must_use]
-    pub fn with_listener(listener: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+    pub fn with_listener(listener: impl Fn(ResourceEvent<'_>) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Arc::new(listener)), ..Self::default() }
     }
 
@@ -62,7 +62,7 @@ impl Progress {
             tracing::debug!(uri, ?outcome, "handled a resource");
         }
         if let Some(listener) = &self.listener {
-            listener(Event { uri, outcome });
+            listener(ResourceEvent { uri, outcome });
         }
     }
 

@@ -18,7 +18,7 @@ use super::path::{Obstacle, ObstacleKind, Ways, obstacle, relative_path, uri_or_
 use super::plan::Planned;
 use super::progress::Progress;
 use super::report::Outcome;
-use crate::state::is_state_folder;
+use crate::state_folder::is_state_folder;
 
 /// Where finished files go. Lives in every task that puts one, and with it the lock of the copy.
 #[derive(Debug)]

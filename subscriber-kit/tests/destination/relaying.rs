@@ -6,26 +6,26 @@ use std::io;
 use std::path::Path;
 
 use crate::support::{Hub, PATIENCE, Source, ok, on_this_machine, status};
-use resync_subscriber_kit::hook::Hook;
-use resync_subscriber_kit::relay::{RelayError, RelayOptions, Relayed, relay};
+use resync_subscriber_kit::forward::{ForwardError, ForwardEvent, ForwardOptions, forward};
+use resync_subscriber_kit::receive::Hook;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-fn options(topics: Vec<String>, state: &Path) -> RelayOptions {
-    let mut options = RelayOptions::new(topics, state);
+fn options(topics: Vec<String>, state: &Path) -> ForwardOptions {
+    let mut options = ForwardOptions::new(topics, state);
     options.service.client = on_this_machine();
     options
 }
 
 /// A running relay and what it says.
 struct Relay {
-    events: mpsc::UnboundedReceiver<Relayed>,
+    events: mpsc::UnboundedReceiver<ForwardEvent>,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), RelayError>>,
+    task: JoinHandle<Result<(), ForwardError>>,
 }
 
 impl Relay {
-    fn start(options: RelayOptions) -> Self {
+    fn start(options: ForwardOptions) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let tell = move |event| {
@@ -33,7 +33,7 @@ impl Relay {
             let _ = sender.send(event);
             Ok(())
         };
-        let task = tokio::spawn(relay(options, tell, async move { drop(stopped.await) }));
+        let task = tokio::spawn(forward(options, tell, async move { drop(stopped.await) }));
         Self { events, stop, task }
     }
 
@@ -41,7 +41,7 @@ impl Relay {
         Self::start(options(topics.to_vec(), state))
     }
 
-    async fn event(&mut self, wanted: impl Fn(&Relayed) -> bool) -> Relayed {
+    async fn event(&mut self, wanted: impl Fn(&ForwardEvent) -> bool) -> ForwardEvent {
         let event = async {
             loop {
                 let event = self.events.recv().await.expect("it is running");
@@ -54,8 +54,8 @@ impl Relay {
     }
 
     async fn body(&mut self) -> Vec<u8> {
-        match self.event(|event| matches!(event, Relayed::Notification { .. })).await {
-            Relayed::Notification { body, .. } => body,
+        match self.event(|event| matches!(event, ForwardEvent::Notification { .. })).await {
+            ForwardEvent::Notification { body, .. } => body,
             other => panic!("{other:?}"),
         }
     }
@@ -97,7 +97,7 @@ async fn a_topic_that_is_not_there_is_told_of_and_tried_again_and_ends_no_other(
     let mut relay = Relay::of(&[source.url("/blog"), source.url("/later")], state.path());
     let blog = hub.accept(600).await;
     relay
-        .event(|event| matches!(event, Relayed::TopicFailed { topic, .. } if topic.ends_with("/later")))
+        .event(|event| matches!(event, ForwardEvent::TopicFailed { topic, .. } if topic.ends_with("/later")))
         .await;
     assert_eq!(blog.deliver("a.1", "news").await.status(), 204);
     assert_eq!(relay.body().await, b"news");
@@ -176,7 +176,7 @@ async fn when_no_topic_can_be_had_that_is_said() {
     let state = tempfile::tempdir().unwrap();
     let relay = Relay::of(&[source.url("/blog"), source.url("/other")], state.path());
     let ended = tokio::time::timeout(PATIENCE, relay.task).await.unwrap().unwrap();
-    assert!(matches!(&ended, Err(error @ RelayError::Topic(_)) if !error.is_configuration()), "{ended:?}");
+    assert!(matches!(&ended, Err(error @ ForwardError::Topic(_)) if !error.is_configuration()), "{ended:?}");
     let relay = Relay::of(&[source.url("/blog"), "blog".to_owned()], state.path());
     let ended = tokio::time::timeout(PATIENCE, relay.task).await.unwrap().unwrap();
     assert!(ended.is_err_and(|error| error.is_configuration()));
@@ -189,14 +189,14 @@ async fn a_notification_that_nobody_heard_of_is_not_done() {
     topic(&source, "/blog", &hub, "/blog");
     let state = tempfile::tempdir().unwrap();
     let deaf = |event| match event {
-        Relayed::Notification { .. } => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+        ForwardEvent::Notification { .. } => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         _ => Ok(()),
     };
     let options = options(vec![source.url("/blog")], state.path());
-    let first = tokio::spawn(relay(options, deaf, std::future::pending()));
+    let first = tokio::spawn(forward(options, deaf, std::future::pending()));
     assert_eq!(hub.accept(600).await.deliver("a.1", "news").await.status(), 204);
     let ended = tokio::time::timeout(PATIENCE, first).await.unwrap().unwrap();
-    assert!(matches!(ended, Err(RelayError::Output(_))), "{ended:?}");
+    assert!(matches!(ended, Err(ForwardError::Output(_))), "{ended:?}");
     // A write that was under way when it ended holds the state until it is done.
     let lock = File::options().write(true).open(state.path().join("lock")).unwrap();
     tokio::task::spawn_blocking(move || lock.lock()).await.unwrap().unwrap();
@@ -221,7 +221,7 @@ async fn a_hook_that_fails_is_run_again_and_the_order_is_kept() {
     for (id, body) in [("a.1", "one "), ("a.2", "two ")] {
         assert_eq!(at.deliver(id, body).await.status(), 204);
     }
-    relay.event(|event| matches!(event, Relayed::HookFailed { .. })).await;
+    relay.event(|event| matches!(event, ForwardEvent::HookFailed { .. })).await;
     std::fs::write(there, "").unwrap();
     assert_eq!([relay.body().await, relay.body().await], [b"one ", b"two "]);
     assert_eq!(std::fs::read_to_string(heard).unwrap(), "one two ");

@@ -1,13 +1,13 @@
-//! How much room bodies take while they arrive. Whoever has the address of a callback, a hub that a Source chose, may send bodies
-//! that nothing proves yet: all of them together are bounded, and of each subscription's there is a share.
+//! Limits the memory of bodies while they arrive. Anybody who knows a callback can send bodies, and only a complete one can be
+//! checked. So there is a limit for all together, and a share of it for each subscription.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So much of a body takes no room, so that small ones arrive when large ones have it all.
+/// This much of each body is not counted, so that small bodies arrive while large ones use up the limit.
 const FREE: u64 = 16 * 1024;
 
-/// One subscription's bodies have this part of all room, or one of them as much as it needs.
+/// The bodies of one subscription may use the limit divided by this; a single body may use all it needs.
 const SHARES: u64 = 4;
 
 #[derive(Debug)]
@@ -19,11 +19,11 @@ pub(crate) struct IncomingBytes {
 #[derive(Debug, Default)]
 struct Used {
     all: u64,
-    /// Only of those whose bodies take room now.
+    /// Only of those with bodies that are counted.
     by_subscription: HashMap<String, u64>,
 }
 
-/// A body that arrives; its room is free again when this is dropped.
+/// The memory of one body, which is released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation<'a> {
     incoming: &'a IncomingBytes,
@@ -36,7 +36,7 @@ impl IncomingBytes {
         Self { max, used: Mutex::default() }
     }
 
-    /// A body for the subscription of this token.
+    /// For a body of the subscription with this token.
     pub(crate) fn begin<'a>(&'a self, token: &'a str) -> Reservation<'a> {
         Reservation { incoming: self, token, length: 0 }
     }
@@ -47,7 +47,7 @@ impl IncomingBytes {
 }
 
 impl Reservation<'_> {
-    /// Whether there is room for so many more bytes; it then takes it.
+    /// Reserves memory for more bytes; whether there is enough.
     pub(crate) fn reserve(&mut self, bytes: usize) -> bool {
         let (before, length) = (counted(self.length), self.length + bytes as u64);
         let (more, max) = (counted(length) - before, self.incoming.max);
@@ -67,7 +67,7 @@ impl Reservation<'_> {
     }
 }
 
-/// What of a body takes room.
+/// How much of a body is counted.
 fn counted(length: u64) -> u64 {
     length.saturating_sub(FREE)
 }

@@ -1,9 +1,8 @@
-//! The state's folder and its files: made, marked, locked, read, and replaced in one step.
+//! The files of the state: the lock, reading, and replacing a file in one step.
 //!
 //! A file survives a crash at any moment: it is written beside the old one, synced, renamed over it, and
 //! the directory is synced.
 
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
@@ -17,17 +16,13 @@ use super::state_file::{FORMAT, StateFile};
 use super::{LastSync, StateError, journal};
 use crate::discover::Followed;
 
-/// What every state folder holds, so that no copy takes it for a part of itself. Its beginning is that of
-/// [`STATE_FOLDER`], so that no Source can name it.
-const MARK_NAME: &str = ".resync-destination-state";
-
 pub(super) const FILE_NAME: &str = "state.json";
-/// What a synchronisation by itself did, which does not hold the lock.
+/// What a single synchronisation did, which does not hold the lock.
 const SYNC_RECORD_NAME: &str = "last-sync.json";
 const SYNC_RECORD_FORMAT: u32 = 1;
-/// How the names of files begin that are being written.
+/// The beginning of the names of files that are being written.
 const UNFINISHED: &str = ".state-";
-/// So old they are left by a process that was killed.
+/// Files of this age were left by a process that was killed.
 const LEFT_AFTER: Duration = Duration::from_secs(3600);
 const LOCK_NAME: &str = "lock";
 
@@ -36,7 +31,7 @@ pub(super) fn read(folder: &Path) -> Result<Option<StateFile>, StateError> {
     let path = folder.join(FILE_NAME);
     match parse::<StateFile>(&path)? {
         Some(StateFile { format, .. }) if format != FORMAT => {
-            let reason = format!("format {format}, this program knows {FORMAT}");
+            let reason = format!("it has format {format}, but this program reads format {FORMAT}");
             Err(StateError::Content { path, reason })
         }
         state_file => Ok(state_file),
@@ -47,21 +42,20 @@ pub(super) fn write(folder: &Path, state_file: &StateFile) -> Result<(), StateEr
     replace(folder, FILE_NAME, state_file)
 }
 
-/// What a synchronisation by itself leaves.
+/// What a single synchronisation saves.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SyncRecord {
     format: u32,
     pub(super) last: LastSync,
-    /// Of which set the copy is.
-    #[serde(default)]
+    /// The set of the copy.
     pub(super) followed: Option<Followed>,
 }
 
-/// What the last synchronisation by itself left, if there was one and that can be read.
+/// What the last single synchronisation saved, if that can be read.
 pub(super) fn read_sync_record(folder: &Path) -> Option<SyncRecord> {
     let path = folder.join(SYNC_RECORD_NAME);
     match parse::<SyncRecord>(&path) {
-        Ok(Some(alone)) if alone.format == SYNC_RECORD_FORMAT => return Some(alone),
+        Ok(Some(record)) if record.format == SYNC_RECORD_FORMAT => return Some(record),
         Ok(Some(SyncRecord { format, .. })) => {
             tracing::warn!(path = %path.display(), format, "unknown format of the record of the last `sync`");
         }
@@ -79,7 +73,7 @@ pub(super) fn write_sync_record(
     replace(folder, SYNC_RECORD_NAME, &SyncRecord { format: SYNC_RECORD_FORMAT, last, followed })
 }
 
-/// Removes what processes that were killed left unfinished. What cannot be removed is in nobody's way.
+/// Removes unfinished files of processes that were killed. Files that cannot be removed do no harm.
 pub(super) fn sweep(folder: &Path) {
     let Ok(found) = std::fs::read_dir(folder) else { return };
     let is_unfinished = |file: &std::fs::DirEntry| {
@@ -110,7 +104,7 @@ fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateError> {
 fn replace(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), StateError> {
     let path = folder.join(name);
     let replace = || -> io::Result<()> {
-        // A new temporary file can only be read by its owner, as is right for secrets.
+        // A temporary file is readable by its owner only, as it must be for secrets.
         let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
         serde_json::to_writer_pretty(&mut file, content)?;
         file.write_all(b"\n")?;
@@ -125,23 +119,6 @@ pub(super) fn lock(folder: &Path) -> Result<FileLock, StateError> {
     let path = folder.join(LOCK_NAME);
     let lock = FileLock::try_acquire(&path).map_err(io_error(&path, "locked"))?;
     lock.ok_or(StateError::InUse { path })
-}
-
-/// Marks a folder as one that keeps a state.
-pub(crate) fn mark(folder: &Path) -> io::Result<()> {
-    File::options().create(true).append(true).open(folder.join(MARK_NAME)).map(drop)
-}
-
-/// Whether a state is kept in this folder.
-pub(crate) fn is_state_folder(folder: &Path) -> bool {
-    folder.join(MARK_NAME).symlink_metadata().is_ok()
-}
-
-pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
 }
 
 pub(super) fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> StateError {

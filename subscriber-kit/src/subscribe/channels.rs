@@ -1,4 +1,4 @@
-//! Staying subscribed to channels: each at one of its hubs, whichever serves, and at its new place when it moves.
+//! Stays subscribed to channels: to each at one of its hubs, and to the new ones when the Source moves them.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -12,38 +12,37 @@ use resync_core::websub::key::TopicUrl;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
+use super::{SubscribeError, Subscriber};
 use crate::discover::Channel;
-use crate::pause::LONGEST_RETRY;
-use crate::state::{SubscriptionId, Subscriptions};
-use crate::subscriber::{SubscribeError, Subscriber};
+use crate::state::SubscriptionId;
+use crate::timing::LONGEST_RETRY;
 
-/// How often a hub is asked in vain before the next one is, if there is a next one.
+/// After how many failures in a row the next hub of a channel is tried, if there is one.
 const HUB_TRIES: u32 = 3;
 
-/// How often a hub is asked in vain to end a subscription, before that is left to the lease.
-const LEAVE_TRIES: u32 = 5;
+/// After how many failures a subscription is left to the end of its lease.
+const UNSUBSCRIBE_TRIES: u32 = 5;
 
-/// Keeps a subscription to each of the channels, and to those they become: subscriptions to what is no part of them any
-/// more are ended, also those of a run before. `on_lease` hears of every lease that was granted.
+/// Keeps a subscription to each of the channels, and to those that replace them. Ends all other subscriptions, also those of
+/// earlier runs. Calls `on_lease` for every lease that is granted.
 ///
 /// # Errors
 /// When every hub of every channel refuses for good.
-pub(crate) async fn follow(
+pub(crate) async fn keep_channels(
     subscriber: &Subscriber,
-    subscriptions: &Subscriptions,
     mut channels: watch::Receiver<Vec<Channel>>,
     on_lease: impl Fn(&TopicUrl, DateTime),
 ) -> Result<Infallible, SubscribeError> {
-    let mut leaving = JoinSet::new();
+    let mut ending = JoinSet::new();
     loop {
         let now = channels.borrow_and_update().clone();
-        // One that was being left may be wanted again.
-        leaving.shutdown().await;
-        for id in subscriptions.not_of(&now) {
-            leaving.spawn(leave(subscriber.clone(), id));
+        // A subscription that was being ended may be wanted again.
+        ending.shutdown().await;
+        for id in subscriber.subscriptions().outside(&now) {
+            ending.spawn(end_subscription(subscriber.clone(), id));
         }
         tokio::select! {
-            result = keep_each(subscriber, subscriptions, &now, &on_lease) => return result,
+            result = keep_each(subscriber, &now, &on_lease) => return result,
             Ok(()) = channels.changed() => {
                 let topics: Vec<_> = channels.borrow().iter().map(|one| one.topic.as_str().to_owned()).collect();
                 tracing::info!(?topics, "the Source moved its channels; subscribing to the new ones");
@@ -55,7 +54,6 @@ pub(crate) async fn follow(
 /// Keeps each of the channels. One whose hubs refuse for good is tried again as long as there are others.
 async fn keep_each(
     subscriber: &Subscriber,
-    subscriptions: &Subscriptions,
     channels: &[Channel],
     on_lease: &impl Fn(&TopicUrl, DateTime),
 ) -> Result<Infallible, SubscribeError> {
@@ -65,17 +63,17 @@ async fn keep_each(
             refused.remove(number);
             on_lease(topic, until);
         };
-        keep_at_some_hub(subscriber, subscriptions, &channels[number], on_lease)
+        keep_at_some_hub(subscriber, &channels[number], on_lease)
     };
     until_all_refuse(channels.len(), keep, refused).await
 }
 
-/// The numbers of the channels whose hubs refused when they were asked last.
+/// The numbers of the channels whose hubs refused the last request.
 #[derive(Debug, Default)]
 struct Refused(std::sync::Mutex<BTreeSet<usize>>);
 
 impl Refused {
-    /// One more; gives how many there are.
+    /// Adds a channel; returns how many there are.
     fn add(&self, number: usize) -> usize {
         let mut numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.insert(number);
@@ -87,17 +85,17 @@ impl Refused {
     }
 }
 
-/// Keeps so many channels, each again some time after it was refused, until all are refused at one time.
+/// Keeps `count` channels until all are refused at one time. A refused one is tried again after a pause.
 async fn until_all_refuse<E, F: Future<Output = Result<Infallible, E>>>(
     count: usize,
     keep: impl Fn(usize) -> F,
     refused: &Refused,
 ) -> Result<Infallible, E> {
     let keep_after = |number, pause| {
-        let kept = keep(number);
+        let result = keep(number);
         async move {
             tokio::time::sleep(pause).await;
-            (number, kept.await)
+            (number, result.await)
         }
     };
     let mut keeping: FuturesUnordered<_> =
@@ -117,66 +115,58 @@ async fn until_all_refuse<E, F: Future<Output = Result<Infallible, E>>>(
     }
 }
 
-/// Which channels several topics want, so that what none of them wants is left, and nothing else.
+/// The channels of several topics. Subscriptions to channels that no topic has any more are ended.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(super) struct SharedChannels {
     subscriber: Subscriber,
-    subscriptions: Subscriptions,
-    /// Whether these topics are all that the state is for.
+    /// Whether the state is for these topics only.
     are_all: bool,
     topics: Mutex<Topics>,
 }
 
 #[derive(Debug)]
 struct Topics {
-    /// Of each topic, once it was found.
+    /// The channels of each topic, once they were found.
     channels: Vec<Option<Vec<Channel>>>,
-    /// What one of them wanted before.
+    /// Channels that a topic had before.
     dropped: Vec<Channel>,
-    leaving: JoinSet<()>,
+    ending: JoinSet<()>,
 }
 
-impl Wanted {
-    /// One topic, beside others of which nothing is known here.
-    pub(crate) fn by_one(subscriber: &Subscriber, subscriptions: &Subscriptions) -> Self {
-        Self::new(subscriber, subscriptions, 1, false)
+impl SharedChannels {
+    /// For some topics of a state, whose other subscriptions stay as they are.
+    pub(super) fn of_some(subscriber: &Subscriber, count: usize) -> Self {
+        let topics = Topics { channels: vec![None; count], dropped: Vec::new(), ending: JoinSet::new() };
+        Self { subscriber: subscriber.clone(), are_all: false, topics: Mutex::new(topics) }
     }
 
-    /// So many topics: once all are found, everything else in the state is of a run before, and left too.
-    pub(crate) fn by_all(subscriber: &Subscriber, subscriptions: &Subscriptions, topics: usize) -> Self {
-        Self::new(subscriber, subscriptions, topics, true)
+    /// For all topics of a state. Once all are found, other subscriptions are ended, also those of earlier runs.
+    pub(super) fn of_all(subscriber: &Subscriber, count: usize) -> Self {
+        Self { are_all: true, ..Self::of_some(subscriber, count) }
     }
 
-    fn new(subscriber: &Subscriber, subscriptions: &Subscriptions, topics: usize, are_all: bool) -> Self {
-        let (subscriber, subscriptions) = (subscriber.clone(), subscriptions.clone());
-        let channels = vec![None; topics];
-        let topics = Topics { channels, dropped: Vec::new(), leaving: JoinSet::new() };
-        Self { subscriber, subscriptions, are_all, topics: Mutex::new(topics) }
-    }
-
-    /// The topic of this number wants these channels from now on. None of them is being left any more when this returns.
-    pub(crate) async fn set(&self, number: usize, channels: &[Channel]) {
+    /// Sets the channels of one topic. Afterwards none of them is being unsubscribed any more.
+    pub(super) async fn set(&self, number: usize, channels: &[Channel]) {
         let mut topics = self.topics.lock().await;
         let before = topics.channels[number].replace(channels.to_vec());
         topics.dropped.extend(before.unwrap_or_default());
-        topics.leaving.shutdown().await;
+        topics.ending.shutdown().await;
         let wanted: Vec<Channel> = topics.channels.iter().flatten().flatten().cloned().collect();
         topics.dropped.retain(|channel| !wanted.contains(channel));
-        let unwanted = if self.are_all && topics.channels.iter().all(Option::is_some) {
-            self.subscriptions.not_of(&wanted)
-        } else {
-            self.subscriptions.only_of(&topics.dropped, &wanted)
-        };
+        let mut unwanted = self.subscriber.subscriptions().outside(&wanted);
+        if !(self.are_all && topics.channels.iter().all(Option::is_some)) {
+            let kept = self.subscriber.subscriptions().outside(&topics.dropped);
+            unwanted.retain(|id| !kept.contains(id));
+        }
         for id in unwanted {
-            topics.leaving.spawn(leave(self.subscriber.clone(), id));
+            topics.ending.spawn(end_subscription(self.subscriber.clone(), id));
         }
     }
 }
 
 /// Keeps a subscription to the channel at one of its hubs, the preferred ones first.
-pub(crate) async fn keep_at_some_hub(
+pub(super) async fn keep_at_some_hub(
     subscriber: &Subscriber,
-    subscriptions: &Subscriptions,
     channel: &Channel,
     on_lease: impl Fn(&TopicUrl, DateTime),
 ) -> Result<Infallible, SubscribeError> {
@@ -184,44 +174,44 @@ pub(crate) async fn keep_at_some_hub(
     let tries = if hubs.len() > 1 { HUB_TRIES } else { u32::MAX };
     let mut pauses = subscriber.pauses();
     loop {
-        let mut refused = None;
+        let mut last = None;
         let mut all_refuse = true;
         for hub in &hubs {
-            let error = match subscriptions.add(&channel.topic, hub).await {
+            let error = match subscriber.subscriptions().add(&channel.topic, hub).await {
                 Ok(id) => subscriber.keep_for(&id, tries, |until| on_lease(&channel.topic, until)).await,
                 Err(error) => error.into(),
             };
             all_refuse &= !error.is_transient();
             tracing::warn!(%hub, %error, "cannot subscribe at this hub");
-            refused = Some(error);
+            last = Some(error);
         }
-        match refused {
+        match last {
             Some(error) if all_refuse => return Err(error),
             _ => tokio::time::sleep(pauses.after_failure()).await,
         }
     }
 }
 
-/// Ends one subscription, without insisting.
-pub(crate) async fn leave(subscriber: Subscriber, id: SubscriptionId) {
+/// Unsubscribes. Gives up after a few tries; then the lease runs out.
+pub(crate) async fn end_subscription(subscriber: Subscriber, id: SubscriptionId) {
     let mut pauses = subscriber.pauses();
-    for _ in 0..LEAVE_TRIES {
+    for _ in 0..UNSUBSCRIBE_TRIES {
         match subscriber.unsubscribe(&id).await {
             Ok(()) => {
                 tracing::info!("unsubscribed");
                 return;
             }
             Err(error) if error.is_transient() => {
-                tracing::warn!(%error, "not unsubscribed yet");
+                tracing::warn!(%error, "cannot unsubscribe; trying again");
                 tokio::time::sleep(pauses.after_failure()).await;
             }
             Err(error) => {
-                tracing::warn!(%error, "not unsubscribed; the lease will run out");
+                tracing::warn!(%error, "cannot unsubscribe; the lease will run out");
                 return;
             }
         }
     }
-    tracing::warn!("not unsubscribed, since the hub does not answer; the lease will run out");
+    tracing::warn!("cannot unsubscribe, since the hub does not answer; the lease will run out");
 }
 
 #[cfg(test)]

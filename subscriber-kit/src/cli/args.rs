@@ -9,17 +9,12 @@ use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueE
 use http::{HeaderName, HeaderValue};
 use resync_common::completions::{Completions, Man};
 use resync_core::datetime::DateTime;
-use resync_subscriber_kit::callback::CallbackOptions;
 use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
-use resync_subscriber_kit::hook::Hook;
-use resync_subscriber_kit::service::ServiceOptions;
+use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
 use resync_subscriber_kit::sync::{Authority, Baseline, ChangesFrom, Filter, SyncOptions};
 use url::Url;
 
-use crate::limits::{Limits, TimeoutArgs};
-
-/// Where the callback server listens.
-const LISTEN: &str = "127.0.0.1:8092";
+use super::limits::{LimitArgs, TimeoutArgs};
 
 /// Keeps a copy of a ResourceSync Source in step.
 ///
@@ -47,7 +42,7 @@ pub(crate) struct Cli {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// The command line. Each switch may be given a value, so that it can be taken back where the file or the environment has it on.
+/// The command line. Each switch also takes a value, so that it can be turned off where the file or the environment turns it on.
 pub(crate) fn command() -> clap::Command {
     let with_value = |arg: Arg| match arg.get_action() {
         ArgAction::SetTrue => arg
@@ -64,7 +59,7 @@ pub(crate) fn command() -> clap::Command {
     Cli::command().mut_subcommands(|sub| sub.mut_args(with_value))
 }
 
-/// Whether that is a flag that needs no value.
+/// Whether this flag needs no value.
 pub(crate) fn is_switch(arg: &Arg) -> bool {
     arg.get_num_args().is_some_and(|count| count.min_values() == 0)
 }
@@ -104,44 +99,23 @@ pub(crate) enum Command {
     },
     /// Checks whether a directory is in step, without changing it (exit code 1 if not, or if unproven)
     Audit(Copy),
-    /// Passes on the notifications of topics or Sources, without a copy
+    /// Forwards the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),
     /// Keeps a directory in step: subscribes and synchronises on every notification
     Listen(Box<Listen>),
-    /// Ends the subscriptions of a copy, or of another state, that no process uses
+    /// Ends the subscriptions of a copy, or of another state, that no process uses; the callback must be as before
     Unsubscribe {
-        /// The directory that was kept in step
-        #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
-        into: Option<PathBuf>,
-        /// Folder of the state [default: DIR/.resync-destination]
-        #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
-        state: Option<PathBuf>,
-        /// Where the callback server listens, as before
-        #[arg(
-            long = "listen",
-            env = "RESYNC_DESTINATION_LISTEN",
-            default_value = LISTEN,
-            value_name = "ADDR"
-        )]
-        address: SocketAddr,
-        /// How the hubs reach the callback server [default: its address]
-        #[arg(long, env = "RESYNC_DESTINATION_CALLBACK_URL", value_name = "URL", value_parser = http_url)]
-        callback_url: Option<Url>,
-        /// Send requests only to hubs at public addresses
-        #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
-        public_only: bool,
-        /// Also send requests to hubs in private networks
-        #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
-        any_address: bool,
+        #[command(flatten)]
+        state: StateArgs,
+        #[command(flatten)]
+        callback: CallbackArgs,
+        #[command(flatten)]
+        addresses: AddressArgs,
     },
     /// Shows the subscriptions and the last synchronisation of a directory
     Status {
-        /// The directory that is kept in step
-        #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
-        into: Option<PathBuf>,
-        /// Folder of the state [default: DIR/.resync-destination]
-        #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
-        state: Option<PathBuf>,
+        #[command(flatten)]
+        state: StateArgs,
         /// Write JSON
         #[arg(long, env = "RESYNC_DESTINATION_JSON")]
         json: bool,
@@ -161,6 +135,55 @@ pub(crate) enum ConfigCommand {
     Check,
     /// Prints every key with its meaning and value; defaults are commented out
     Print,
+}
+
+/// Which state.
+#[derive(Debug, Args)]
+pub(crate) struct StateArgs {
+    /// The directory of the copy
+    #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
+    /// Folder of the state [default: DIR/.resync-destination]
+    #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+}
+
+/// How hubs reach this program.
+#[derive(Debug, Args)]
+pub(crate) struct CallbackArgs {
+    /// Where the callback server listens
+    #[arg(
+        long = "listen",
+        env = "RESYNC_DESTINATION_LISTEN",
+        default_value = "127.0.0.1:8092",
+        value_name = "ADDR"
+    )]
+    pub(crate) address: SocketAddr,
+    /// How hubs reach the callback server [default: its address]
+    #[arg(long, env = "RESYNC_DESTINATION_CALLBACK_URL", value_name = "URL", value_parser = http_url)]
+    pub(crate) callback_url: Option<Url>,
+}
+
+/// Which addresses get requests.
+#[derive(Debug, Args)]
+pub(crate) struct AddressArgs {
+    /// Send requests only to public addresses, wherever lists and redirects lead
+    #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
+    public_only: bool,
+    /// Also send requests to private addresses, even if URL has a public one
+    #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
+    any_address: bool,
+}
+
+impl AddressArgs {
+    /// The policy, where private addresses are allowed in the networks of the `trusted` URLs.
+    pub(crate) fn policy(&self, trusted: Vec<Url>) -> AddressPolicy {
+        match (self.public_only, self.any_address) {
+            (true, _) => AddressPolicy::PublicOnly,
+            (false, true) => AddressPolicy::Everywhere,
+            (false, false) => AddressPolicy::NetworkOf(trusted),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -202,7 +225,7 @@ pub(crate) struct Listen {
 
 #[derive(Debug, Args)]
 pub(crate) struct Subscribe {
-    /// Topics, or Sources of which every channel is taken
+    /// Topics, or Sources with all their channels
     #[arg(env = "RESYNC_DESTINATION_TOPICS", required = true, value_name = "URL", value_delimiter = ' ')]
     pub(crate) topics: Vec<String>,
     /// Folder of the state
@@ -218,17 +241,8 @@ pub(crate) struct Subscribe {
 /// How hubs reach this program, and what it runs for a notification.
 #[derive(Debug, Args)]
 pub(crate) struct Service {
-    /// Where the callback server listens
-    #[arg(
-        long = "listen",
-        env = "RESYNC_DESTINATION_LISTEN",
-        default_value = LISTEN,
-        value_name = "ADDR"
-    )]
-    pub(crate) address: SocketAddr,
-    /// How the hub reaches the callback server [default: its address]
-    #[arg(long, env = "RESYNC_DESTINATION_CALLBACK_URL", value_name = "URL", value_parser = http_url)]
-    pub(crate) callback_url: Option<Url>,
+    #[command(flatten)]
+    pub(crate) callback: CallbackArgs,
     /// The lease to ask for, such as 10d; the hub decides
     #[arg(long, env = "RESYNC_DESTINATION_LEASE", default_value = "10d", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
@@ -272,7 +286,7 @@ impl Listen {
 }
 
 impl Subscribe {
-    /// What is to be subscribed to.
+    /// The topics and Sources.
     pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
         self.service.access.check_one_origin(&self.topics)?;
         Ok(self.topics.clone())
@@ -284,8 +298,8 @@ impl Service {
     pub(crate) fn options(self, sources: &[String]) -> ServiceOptions {
         let unless_zero = |time: Duration| Some(time).filter(|time| !time.is_zero());
         ServiceOptions {
-            listen: self.address,
-            callback_url: self.callback_url,
+            listen: self.callback.address,
+            callback_url: self.callback.callback_url,
             lease: Some(self.lease),
             rotate_secret_after: unless_zero(self.rotate_secret),
             hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
@@ -300,12 +314,8 @@ impl Service {
 /// Which servers get requests, and how many.
 #[derive(Debug, Args)]
 pub(crate) struct AccessArgs {
-    /// Send requests only to public addresses, wherever lists and redirects lead
-    #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
-    pub(crate) public_only: bool,
-    /// Also send requests to private addresses, even if URL has a public one
-    #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
-    pub(crate) any_address: bool,
+    #[command(flatten)]
+    pub(crate) addresses: AddressArgs,
     /// Maximum number of concurrent requests to one host
     #[arg(long, env = "RESYNC_DESTINATION_PER_HOST", default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -325,11 +335,11 @@ pub(crate) struct AccessArgs {
     pub(crate) timeouts: TimeoutArgs,
 }
 
-/// Of a request.
+/// A request header.
 pub(crate) type Header = (HeaderName, HeaderValue);
 
 impl AccessArgs {
-    /// Refuses to tell the secrets of one Source to another one.
+    /// Refuses to send the secrets of one Source to another.
     fn check_one_origin(&self, sources: &[String]) -> Result<(), String> {
         let has_secrets = self.token.is_some() || !self.header.is_empty();
         let mut origins = sources.iter().filter_map(|url| Url::parse(url).ok()).map(|url| url.origin());
@@ -348,20 +358,11 @@ impl AccessArgs {
         let sources: Vec<Url> = sources.into_iter().filter_map(|url| Url::parse(url).ok()).collect();
         ClientOptions {
             credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources.clone()),
-            address_policy: address_policy(self.public_only, self.any_address, sources),
+            address_policy: self.addresses.policy(sources),
             per_host: self.per_host.into(),
             delay: self.delay,
             ..self.timeouts.client_options()
         }
-    }
-}
-
-/// Which addresses these flags let be asked, beside those as near as what was given.
-pub(crate) fn address_policy(public_only: bool, any_address: bool, trusted: Vec<Url>) -> AddressPolicy {
-    match (public_only, any_address) {
-        (true, _) => AddressPolicy::PublicOnly,
-        (false, true) => AddressPolicy::Everywhere,
-        (false, false) => AddressPolicy::NetworkOf(trusted),
     }
 }
 
@@ -422,7 +423,7 @@ pub(crate) struct SelectionArgs {
     #[arg(long, env = "RESYNC_DESTINATION_ONLY_METADATA")]
     pub(crate) only_metadata: bool,
     #[command(flatten)]
-    pub(crate) limits: Limits,
+    pub(crate) limits: LimitArgs,
 }
 
 /// See [`Baseline`].
@@ -481,26 +482,28 @@ fn http_url(text: &str) -> Result<Url, String> {
         .map_err(|error| format!("not a URL ({error}): give one such as http://host:port/"))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
-        other => Err(format!("{other} is not spoken here: give an http or https URL")),
+        other => Err(format!("the scheme {other} is not supported: give an http or https URL")),
     }
 }
 
 fn header(text: &str) -> Result<Header, String> {
     let (name, value) = text.split_once(':').ok_or("give a header as 'Name: value'")?;
     let name = name.trim().parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
-    let mut value: HeaderValue =
-        value.trim().parse().map_err(|_| "its value has characters that no header may have".to_owned())?;
+    let mut value: HeaderValue = value
+        .trim()
+        .parse()
+        .map_err(|_| "its value has characters that are not allowed in a header".to_owned())?;
     value.set_sensitive(true);
     Ok((name, value))
 }
 
-/// Each is held in memory, and the inbox has no records of gigabytes.
+/// Each is held in memory, and the inbox limits the size of its records.
 fn notification_size(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse()?;
     if size == ByteSize::b(0) {
-        return Err("none would be taken: give at least 1 B".to_owned());
+        return Err("no notification would be accepted: give at least 1 B".to_owned());
     }
-    if size > ByteSize::mib(512) { Err("at most 512 MiB are taken".to_owned()) } else { Ok(size) }
+    if size > ByteSize::mib(512) { Err("give at most 512 MiB".to_owned()) } else { Ok(size) }
 }
 
 pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, humantime::DurationError> {

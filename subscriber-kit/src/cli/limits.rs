@@ -47,7 +47,7 @@ impl TimeoutArgs {
 
 /// How much one run may do.
 #[derive(Debug, Args)]
-pub(crate) struct Limits {
+pub(crate) struct LimitArgs {
     /// How often a request is retried
     #[arg(long, env = "RESYNC_DESTINATION_RETRIES", default_value_t = 2, value_name = "N")]
     retries: u32,
@@ -74,7 +74,7 @@ pub(crate) struct Limits {
     max_run_time: Duration,
 }
 
-impl Limits {
+impl LimitArgs {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
             retries: self.retries,

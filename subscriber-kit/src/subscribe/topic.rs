@@ -1,8 +1,9 @@
-//! Staying subscribed to what a URL stands for: it is found anew before each renewal (W-134), and followed when it moves.
+//! Stays subscribed to the topic at a URL: finds it again before each renewal (W-134), and follows it when it moves.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -10,14 +11,14 @@ use resync_common::backoff::Backoff;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::channel::{Wanted, keep_at_some_hub};
+use super::channels::{SharedChannels, keep_at_some_hub};
+use super::{SubscribeError, Subscriber};
 use crate::discover::{Channel, DiscoverError, channels};
-use crate::fetch::Client;
-use crate::pause::{LONGEST_RETRY, at, ended, pauses, sooner};
-use crate::state::Subscriptions;
-use crate::subscriber::{SubscribeError, Subscriber};
+use crate::fetch::FetchError;
+use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
 
 /// Why a topic is not subscribed to.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,7 @@ pub enum TopicError {
 }
 
 impl TopicError {
-    /// Whether asking again a little later is worth while.
+    /// Whether the same may succeed a little later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -46,7 +47,7 @@ impl TopicError {
     }
 }
 
-/// What becomes of a topic that is kept.
+/// What happens to a topic that is kept.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TopicEvent {
@@ -77,42 +78,64 @@ impl fmt::Display for TopicEvent {
     }
 }
 
-/// Stays subscribed to the topic at `url`, or to every channel of the Source there (see [`channels`]). Before each renewal
-/// it is looked for anew (W-134), so that a topic that moves, or names another hub, is followed; where it cannot be found
-/// at that moment, what was found before is renewed. Whatever fails is told and tried again.
+/// Stays subscribed to the topic at `url`, or to every channel of the Source there (see [`channels`]).
+///
+/// Before each renewal the topic is discovered again (W-134), so that it is followed when it moves or names another hub. If
+/// that fails, the known subscription is renewed. Every failure is an event, and is tried again.
 pub async fn keep_topic(
-    client: &Client,
     subscriber: &Subscriber,
-    subscriptions: &Subscriptions,
     url: &str,
     mut events: impl FnMut(TopicEvent) + Send,
 ) -> Infallible {
-    let wanted = Wanted::by_one(subscriber, subscriptions);
-    keep_one_of(client, subscriber, subscriptions, url, (&wanted, 0), &mut events).await
+    let shared = SharedChannels::of_some(subscriber, 1);
+    keep_one(subscriber, url, 0, &shared, &mut events).await
 }
 
-/// As [`keep_topic`], for one of several topics that may want the same channels.
-pub(crate) async fn keep_one_of(
-    client: &Client,
+/// Events of several topics, each with the number of its topic.
+pub(crate) type TopicEvents = mpsc::UnboundedReceiver<(usize, TopicEvent)>;
+
+/// As [`keep_topic`] for several topics, each in a task of its own until the tasks are dropped. Once all are found,
+/// subscriptions to anything else are ended.
+///
+/// # Errors
+/// When an HTTP client cannot be set up.
+pub(crate) fn keep_topics(
     subscriber: &Subscriber,
-    subscriptions: &Subscriptions,
+    urls: &[String],
+) -> Result<(JoinSet<Infallible>, TopicEvents), FetchError> {
+    let (sender, events) = mpsc::unbounded_channel();
+    let mut keeping = JoinSet::new();
+    let shared = Arc::new(SharedChannels::of_all(subscriber, urls.len()));
+    for (number, (url, client)) in urls.iter().cloned().zip(subscriber.client().for_each(urls)?).enumerate() {
+        let (subscriber, sender) = (subscriber.with_client(client), sender.clone());
+        let shared = Arc::clone(&shared);
+        keeping.spawn(async move {
+            // The receiver lives as long as these tasks.
+            let mut send = |event| drop(sender.send((number, event)));
+            keep_one(&subscriber, &url, number, &shared, &mut send).await
+        });
+    }
+    Ok((keeping, events))
+}
+
+async fn keep_one(
+    subscriber: &Subscriber,
     url: &str,
-    (wanted, number): (&Wanted, usize),
+    number: usize,
+    shared: &SharedChannels,
     events: &mut (impl FnMut(TopicEvent) + Send),
 ) -> Infallible {
-    let topic = Topic { client, subscriber, subscriptions, url };
+    let topic = Topic { subscriber, url };
     let mut pause = pauses(LONGEST_RETRY);
     let mut now = topic.find_with_retries(&mut pause, events).await;
     loop {
-        wanted.set(number, &now).await;
+        shared.set(number, &now).await;
         now = topic.keep(&now, &mut pause, events).await;
     }
 }
 
 struct Topic<'t> {
-    client: &'t Client,
     subscriber: &'t Subscriber,
-    subscriptions: &'t Subscriptions,
     url: &'t str,
 }
 
@@ -123,7 +146,7 @@ impl Topic<'_> {
         events: &mut (impl FnMut(TopicEvent) + Send),
     ) -> Vec<Channel> {
         loop {
-            let error = match channels(self.client, self.url).await {
+            let error = match channels(self.subscriber.client(), self.url).await {
                 Ok(found) => return found,
                 Err(error) => error.into(),
             };
@@ -133,7 +156,8 @@ impl Topic<'_> {
         }
     }
 
-    /// Keeps these channels until there are others, or one of them has to be asked for again; gives the ones to go on with.
+    /// Keeps these channels until others are found, or until a refused one is to be tried again. Returns the channels to
+    /// continue with.
     async fn keep(
         &self,
         known: &[Channel],
@@ -146,35 +170,36 @@ impl Topic<'_> {
             .map(|channel| {
                 let granted = granted.clone();
                 // The receiver lives as long as this.
-                let tell = move |topic: &TopicUrl, until| drop(granted.send((topic.clone(), until)));
+                let on_lease = move |topic: &TopicUrl, until| drop(granted.send((topic.clone(), until)));
                 async move {
-                    let kept = keep_at_some_hub(self.subscriber, self.subscriptions, channel, tell).await;
-                    (channel.topic.as_str().to_owned(), kept)
+                    let result = keep_at_some_hub(self.subscriber, channel, on_lease).await;
+                    (channel.topic.as_str().to_owned(), result)
                 }
             })
             .collect();
         let mut has_failed = false;
-        let mut look_again = None;
-        let mut looking: Option<Pin<Box<dyn Future<Output = _> + Send + '_>>> = None;
+        let mut next_discovery = None;
+        let mut discovery: Option<Pin<Box<dyn Future<Output = _> + Send + '_>>> = None;
         loop {
             tokio::select! {
                 Some((topic, until)) = leases.recv() => {
-                    look_again = Some(sooner(look_again, Instant::now() + before_renewal(until, DateTime::now())));
+                    let before_renewal = Instant::now() + before_renewal(until, DateTime::now());
+                    next_discovery = Some(sooner(next_discovery, before_renewal));
                     events(TopicEvent::Subscribed { topic, until });
                 }
                 Some((topic, Err(error))) = keeping.next() => {
                     has_failed = true;
                     let retry_in = pause.after_failure();
-                    look_again = Some(sooner(look_again, Instant::now() + retry_in));
+                    next_discovery = Some(sooner(next_discovery, Instant::now() + retry_in));
                     let error = TopicError::Subscribe { topic, source: Box::new(error) };
                     events(TopicEvent::Failed { error, retry_in });
                 }
-                () = at(look_again), if looking.is_none() => {
-                    look_again = None;
-                    looking = Some(Box::pin(channels(self.client, self.url)));
+                () = at(next_discovery), if discovery.is_none() => {
+                    next_discovery = None;
+                    discovery = Some(Box::pin(channels(self.subscriber.client(), self.url)));
                 }
-                found = ended(&mut looking) => {
-                    looking = None;
+                found = ended(&mut discovery) => {
+                    discovery = None;
                     let found = found.unwrap_or_else(|error: DiscoverError| {
                         tracing::warn!(%error, url = self.url, "discovery of a topic failed; keeping the known channel");
                         known.to_vec()
@@ -189,7 +214,7 @@ impl Topic<'_> {
     }
 }
 
-/// A random moment before the one at which a lease is renewed.
+/// A random time before the lease is renewed.
 fn before_renewal(until: DateTime, now: DateTime) -> Duration {
     let left = u64::try_from(until.unix_millis() - now.unix_millis()).unwrap_or(0);
     Duration::from_millis(left * fastrand::u64(60..75) / 100)

@@ -10,24 +10,23 @@ use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
 use resync_subscriber_kit::discover::{Channel, Measure, Set, Source, measure};
 use resync_subscriber_kit::fetch::Client;
-use resync_subscriber_kit::listen::Event;
-use resync_subscriber_kit::relay::Relayed;
-use resync_subscriber_kit::state::{LastSync, Status};
-use resync_subscriber_kit::subscription::{Phase, Subscription};
+use resync_subscriber_kit::forward::ForwardEvent;
+use resync_subscriber_kit::listen::ListenEvent;
+use resync_subscriber_kit::state::{LastSync, Phase, Status, Subscription};
 use resync_subscriber_kit::sync::{
-    AuditReport, Event as ResourceEvent, FAILURES_KEPT, Gap, GapHistory, Method, Outcome, Report, Verdict,
+    AuditReport, FAILURES_KEPT, Gap, GapHistory, Method, Outcome, Report, ResourceEvent, Verdict,
 };
 use serde_json::{Value, json};
 use url::Url;
 
 use resync_core::datetime::DateTime;
 
-/// How large the documents of a Source are, by their URLs.
+/// The sizes of a Source's documents, by their URLs.
 #[derive(Default)]
 pub(crate) struct Sizes(HashMap<Url, Result<Measure, String>>);
 
 impl Sizes {
-    /// Reads every document that a set names, except for channels, which are none (FN-063).
+    /// Reads every document of every set. Channels are not documents (FN-063).
     pub(crate) async fn of(client: &Client, source: &Source) -> Self {
         let mut sizes = HashMap::new();
         for (_, url) in source.sets.iter().flat_map(documents) {
@@ -79,7 +78,7 @@ impl Sizes {
     }
 }
 
-/// What a set names to be read.
+/// The documents of a set.
 fn documents(set: &Set) -> Vec<(Capability, Url)> {
     let named = set.capabilities.iter().filter(|(capability, _)| !capability.is_notification());
     let mut found: Vec<_> = named.cloned().collect();
@@ -150,18 +149,18 @@ fn subscribed(topic: &TopicUrl, until: DateTime) -> String {
     format!("subscribed to {} until {until}", topic.as_str())
 }
 
-/// What happens while notifications are handed on, as lines for people.
-pub(crate) fn relayed(event: Relayed) -> String {
+/// What happens while notifications are forwarded, as lines for people.
+pub(crate) fn forward_event(event: ForwardEvent) -> String {
     match event {
-        Relayed::Listening { address } => format!("listening on http://{address}"),
-        Relayed::Subscribed { topic, until } => subscribed(&topic, until),
-        Relayed::HookFailed { cause, retry_in } => {
+        ForwardEvent::Listening { address } => format!("listening on http://{address}"),
+        ForwardEvent::Subscribed { topic, until } => subscribed(&topic, until),
+        ForwardEvent::HookFailed { cause, retry_in } => {
             format!("the command failed: {cause}; next try in {retry_in:.0?}")
         }
-        Relayed::TopicFailed { topic, cause, retry_in } => {
+        ForwardEvent::TopicFailed { topic, cause, retry_in } => {
             format!("not subscribed to {topic}: {cause}; next try in {retry_in:.0?}")
         }
-        Relayed::Notification { topic, body, skipped, .. } => {
+        ForwardEvent::Notification { topic, body, skipped, .. } => {
             let missed =
                 if skipped > 0 { format!(", {skipped} before it are missing") } else { String::new() };
             format!("notified of {}: {} bytes{missed}", topic.as_str(), body.len())
@@ -170,20 +169,22 @@ pub(crate) fn relayed(event: Relayed) -> String {
     }
 }
 
-/// The same as one JSON object a line. A body that is no text is in base64, in a member of its own.
-pub(crate) fn relayed_json(event: Relayed) -> Value {
+/// The same as one JSON object. A body that is not text is in base64, in its own member.
+pub(crate) fn forward_event_json(event: ForwardEvent) -> Value {
     match event {
-        Relayed::Listening { address } => json!({ "event": "listening", "address": address.to_string() }),
-        Relayed::Subscribed { topic, until } => {
+        ForwardEvent::Listening { address } => {
+            json!({ "event": "listening", "address": address.to_string() })
+        }
+        ForwardEvent::Subscribed { topic, until } => {
             json!({ "event": "subscribed", "topic": topic.as_str(), "until": until.to_string() })
         }
-        Relayed::HookFailed { cause, retry_in } => {
+        ForwardEvent::HookFailed { cause, retry_in } => {
             json!({ "event": "command-failed", "cause": cause, "retry_in_seconds": retry_in.as_secs() })
         }
-        Relayed::TopicFailed { topic, cause, retry_in } => json!({
+        ForwardEvent::TopicFailed { topic, cause, retry_in } => json!({
             "event": "topic-failed", "topic": topic, "cause": cause, "retry_in_seconds": retry_in.as_secs(),
         }),
-        Relayed::Notification { id, topic, content_type, body, skipped } => {
+        ForwardEvent::Notification { id, topic, content_type, body, skipped } => {
             let length = body.len();
             let body = String::from_utf8(body).map_err(|error| BASE64_STANDARD.encode(error.as_bytes()));
             json!({
@@ -201,40 +202,42 @@ pub(crate) fn relayed_json(event: Relayed) -> Value {
     }
 }
 
-/// What happens to a copy that is kept in step, where that is worth a line.
-pub(crate) fn listen_event(event: &Event) -> Option<String> {
+/// What happens to a copy that is kept in step; `None` for minor events.
+pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
     Some(match event {
-        Event::Listening { address } => format!("listening on http://{address}"),
-        Event::Subscribed { topic, until } => subscribed(topic, *until),
-        Event::Notified => "notified: the Source changed".to_owned(),
-        Event::Gap { known_until, from } => {
+        ListenEvent::Listening { address } => format!("listening on http://{address}"),
+        ListenEvent::Subscribed { topic, until } => subscribed(topic, *until),
+        ListenEvent::Notified => "notified: the Source changed".to_owned(),
+        ListenEvent::Gap { known_until, from } => {
             format!("notifications from {known_until} to {from} are missing; reading the lists")
         }
-        Event::Synchronised(found) => report(found),
-        Event::HookFailed { cause, retry_in } => {
+        ListenEvent::Synchronised(found) => report(found),
+        ListenEvent::HookFailed { cause, retry_in } => {
             format!("the command failed: {cause}; next try in {retry_in:.0?}")
         }
-        Event::SyncFailed { cause, retry_in } => format!("not in step: {cause}; next try in {retry_in:.0?}"),
-        Event::Stopped { cause } => format!("stopped: {cause}"),
+        ListenEvent::SyncFailed { cause, retry_in } => {
+            format!("not in step: {cause}; next try in {retry_in:.0?}")
+        }
+        ListenEvent::Stopped { cause } => format!("stopped: {cause}"),
         _ => return None,
     })
 }
 
-/// The same as one JSON object a line.
-pub(crate) fn listen_event_json(directory: &Path, event: &Event) -> Value {
+/// The same as one JSON object.
+pub(crate) fn listen_event_json(directory: &Path, event: &ListenEvent) -> Value {
     let details = match event {
-        Event::Listening { address } => json!({ "address": address.to_string() }),
-        Event::Subscribed { topic, until } => {
+        ListenEvent::Listening { address } => json!({ "address": address.to_string() }),
+        ListenEvent::Subscribed { topic, until } => {
             json!({ "topic": topic.as_str(), "until": until.to_string() })
         }
-        Event::Gap { known_until, from } => {
+        ListenEvent::Gap { known_until, from } => {
             json!({ "known_until": known_until.to_string(), "from": from.to_string() })
         }
-        Event::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
-        Event::HookFailed { cause, retry_in } | Event::SyncFailed { cause, retry_in } => {
+        ListenEvent::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
+        ListenEvent::HookFailed { cause, retry_in } | ListenEvent::SyncFailed { cause, retry_in } => {
             json!({ "cause": cause, "retry_in_seconds": retry_in.as_secs() })
         }
-        Event::Stopped { cause } => json!({ "cause": cause }),
+        ListenEvent::Stopped { cause } => json!({ "cause": cause }),
         _ => Value::Null,
     };
     let mut object = json!({ "event": event.kind() });
@@ -245,9 +248,9 @@ pub(crate) fn listen_event_json(directory: &Path, event: &Event) -> Value {
     object
 }
 
-/// What became of one resource, unless nothing did.
+/// The outcome of one resource, unless it did not change.
 pub(crate) fn outcome(event: ResourceEvent<'_>) -> Option<String> {
-    // No name makes a line that looks like another one.
+    // No name can imitate another line.
     let uri = event.uri.replace(char::is_control, " ");
     match event.outcome {
         Ok(Outcome::Unchanged) => None,
@@ -256,7 +259,7 @@ pub(crate) fn outcome(event: ResourceEvent<'_>) -> Option<String> {
     }
 }
 
-/// The same as one JSON object a line.
+/// The same as one JSON object.
 pub(crate) fn outcome_json(event: ResourceEvent<'_>) -> Option<String> {
     let uri = event.uri;
     let object = match event.outcome {
@@ -267,7 +270,7 @@ pub(crate) fn outcome_json(event: ResourceEvent<'_>) -> Option<String> {
     Some(object.to_string())
 }
 
-/// A line that scripts may wait for; its beginning says whether all is well.
+/// A line that scripts may wait for; its beginning says whether the copy is in step.
 pub(crate) fn report(report: &Report) -> String {
     let Report { resources, created, updated, deleted, not_deleted, failed, .. } = report;
     let stuck =
@@ -292,13 +295,13 @@ pub(crate) fn report(report: &Report) -> String {
     lines.join("\n")
 }
 
-/// What a full list leaves out.
+/// How many failures are not listed.
 fn more(named: usize, all: u64) -> Option<String> {
     let rest = all.saturating_sub(named as u64);
     (named >= FAILURES_KEPT && rest > 0).then(|| format!("  and {rest} more"))
 }
 
-/// What is worth knowing of a Source whose lists do not touch, again and again.
+/// A hint about a Source with recurrent gaps.
 fn gaps(gaps: &GapHistory) -> Option<String> {
     let Gap { known_until, from } = gaps.last.filter(|_| gaps.are_recurrent())?;
     let count = gaps.count;
@@ -419,7 +422,13 @@ mod tests {
         let object = |body: &[u8]| {
             let topic = TopicUrl::parse("http://source.example/topic").unwrap();
             let body = body.to_vec();
-            relayed_json(Relayed::Notification { id: None, topic, content_type: None, body, skipped: 0 })
+            forward_event_json(ForwardEvent::Notification {
+                id: None,
+                topic,
+                content_type: None,
+                body,
+                skipped: 0,
+            })
         };
         let (text, other) = (object(b"news"), object(b"\xff\x00"));
         assert_eq!((&text["body"], &text["body_base64"]), (&json!("news"), &Value::Null));

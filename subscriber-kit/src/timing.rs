@@ -1,4 +1,4 @@
-//! Growing pauses between tries, and waiting for what may not be due.
+//! Pauses between retries, and waiting for what may never be due.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use resync_common::backoff::Backoff;
 use tokio::time::Instant;
 
-/// The longest pause before something that failed is tried again.
+/// The longest pause between retries.
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// The pause after the first failure.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// The pauses before something that failed is tried again, up to about `longest`.
+/// The pauses between retries, up to about `longest`.
 pub(crate) const fn pauses(longest: Duration) -> Backoff {
     Backoff::new(FIRST, longest)
 }
@@ -21,7 +21,7 @@ pub(crate) fn sooner(due: Option<Instant>, other: Instant) -> Instant {
     due.map_or(other, |due| due.min(other))
 }
 
-/// When it is due, if it ever is.
+/// Waits until it is due; for ever if it is not.
 pub(crate) async fn at(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -29,7 +29,7 @@ pub(crate) async fn at(due: Option<Instant>) {
     }
 }
 
-/// When the work ends, if there is any.
+/// Waits for the work; for ever if there is none.
 pub(crate) async fn ended<F: Future + ?Sized>(work: &mut Option<Pin<Box<F>>>) -> F::Output {
     match work {
         Some(work) => work.await,

@@ -1,4 +1,4 @@
-//! A command of the user's own that hears every notification.
+//! A command of the user that is run for every notification.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use resync_core::websub::key::TopicUrl;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// A command line for the shell. It gets the body on standard input, and in its environment `RESYNC_TOPIC`,
-/// `RESYNC_CONTENT_TYPE` and, where the hub gives one, `RESYNC_ID`.
+/// A command line for the shell. It gets the body on standard input, and the environment variables `RESYNC_TOPIC`,
+/// `RESYNC_CONTENT_TYPE` and, if the hub sends an id, `RESYNC_ID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     command: String,
     limit: Option<Duration>,
 }
 
-/// Why a hook has not dealt with a notification.
+/// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// It could not be run.
     #[error("cannot run the command: {0}")]
     Run(#[from] std::io::Error),
-    /// It says that it failed.
+    /// It reported a failure.
     #[error("the command ended with {0}")]
     Failed(std::process::ExitStatus),
     /// It took too long and was killed.
@@ -30,7 +30,7 @@ pub enum HookError {
     TimedOut(Duration),
 }
 
-/// What a hook hears.
+/// What a hook gets.
 #[derive(Clone, Debug)]
 pub(crate) struct Notification {
     pub(crate) id: Option<NotificationId>,
@@ -46,21 +46,21 @@ impl Hook {
         Self { command: command.into(), limit: None }
     }
 
-    /// How long it may take for one notification; after that it is killed and has failed.
+    /// The time limit for one notification. Then the command is killed, and has failed.
     #[must_use]
     pub fn limit(mut self, limit: Option<Duration>) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Runs it to its end. Dropped before that, it is killed.
+    /// Runs it to its end. If this is dropped earlier, the command is killed.
     pub(crate) async fn run(&self, notification: &Notification) -> Result<(), HookError> {
-        let Some(limit) = self.limit else { return self.whole(notification).await };
-        let whole = tokio::time::timeout(limit, self.whole(notification)).await;
-        whole.unwrap_or(Err(HookError::TimedOut(limit)))
+        let Some(limit) = self.limit else { return self.run_unlimited(notification).await };
+        let result = tokio::time::timeout(limit, self.run_unlimited(notification)).await;
+        result.unwrap_or(Err(HookError::TimedOut(limit)))
     }
 
-    async fn whole(&self, notification: &Notification) -> Result<(), HookError> {
+    async fn run_unlimited(&self, notification: &Notification) -> Result<(), HookError> {
         let mut command = shell();
         command.arg(&self.command).stdin(Stdio::piped()).kill_on_drop(true);
         #[cfg(unix)]
@@ -70,13 +70,13 @@ impl Hook {
         command.env("RESYNC_ID", notification.id.map(|id| id.to_string()).unwrap_or_default());
         let mut child = command.spawn()?;
         #[cfg(unix)]
-        let group = Group(child.id());
+        let group = ProcessGroup(child.id());
         let input = child.stdin.take();
         let write = async {
             if let Some(mut input) = input
                 && let Err(error) = input.write_all(&notification.body).await
             {
-                // It need not read all that it is given.
+                // It need not read its input.
                 tracing::debug!(%error, "the command did not read its input");
             }
         };
@@ -88,19 +88,19 @@ impl Hook {
     }
 }
 
-/// All processes of a command line, not just its shell: they are killed with it, unless it ends by itself.
+/// All processes of a command line, not just its shell. Kills them when dropped, unless it ended by itself.
 #[cfg(unix)]
-struct Group(Option<u32>);
+struct ProcessGroup(Option<u32>);
 
 #[cfg(unix)]
-impl Group {
+impl ProcessGroup {
     fn ended(mut self) {
         self.0 = None;
     }
 }
 
 #[cfg(unix)]
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let leader = self.0.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(leader) = leader

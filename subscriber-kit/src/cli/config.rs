@@ -1,5 +1,5 @@
-//! The configuration file. Each flag is a key, and the command line's own description of it is the only one: what the file
-//! says becomes the default of the flag.
+//! The configuration file. Each flag is a key, and is described only once, by the command line: the values of the file become the
+//! defaults of the flags.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,9 +11,9 @@ use clap::{Arg, ArgAction, Command, FromArgMatches as _};
 use resync_common::config::{meant, parse};
 use toml::{Table, Value};
 
-use crate::cli::{self, Cli};
+use super::args::{self, Cli};
 
-/// What is no setting: these are of one run.
+/// Flags that are not keys, since they are about one run.
 const NO_KEYS: [&str; 4] = ["config", "from", "help", "version"];
 
 /// Why a configuration file cannot be used.
@@ -22,25 +22,24 @@ pub(crate) enum ConfigError {
     /// It cannot be read.
     #[error("cannot read the configuration {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    /// It is no TOML.
+    /// It is not TOML.
     #[error("the configuration {} is not TOML: {reason}", path.display())]
     Syntax { path: PathBuf, reason: String },
     /// No flag has this name.
     #[error("the configuration {}: {key} is not a key: {hint}", path.display())]
     Unknown { path: PathBuf, key: String, hint: String },
-    /// The value is of a kind that no flag has.
+    /// The value has the wrong kind.
     #[error("the configuration {}: {key} must be {wanted}", path.display())]
     Kind { path: PathBuf, key: String, wanted: &'static str },
-    /// The flag does not take the value.
+    /// The flag refuses the value.
     #[error("the configuration {}: {reason}", path.display())]
     Value { path: PathBuf, reason: String },
 }
 
-/// The command line, with what the configuration file says where it says nothing. Ends the program with a message where it
-/// is wrong, and after `--help`.
+/// The command line, completed by the configuration file. Ends the program with a message if it is wrong, and after `--help`.
 pub(crate) fn command_line() -> Result<Cli, ConfigError> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let mut command = cli::command();
+    let mut command = args::command();
     if let Some(path) = named(&arguments) {
         command = with_file(command, &path)?;
     }
@@ -48,16 +47,16 @@ pub(crate) fn command_line() -> Result<Cli, ConfigError> {
     Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
-/// The file that the command line or the environment names. What else is wrong with them is told when all is read.
+/// The file that the command line or the environment names. Other mistakes in them are reported later.
 fn named(arguments: &[OsString]) -> Option<PathBuf> {
-    let matches = cli::command().ignore_errors(true).try_get_matches_from(arguments).ok()?;
+    let matches = args::command().ignore_errors(true).try_get_matches_from(arguments).ok()?;
     matches.get_one::<PathBuf>("config").cloned()
 }
 
-/// A command whose defaults are what the file says.
+/// A command with the values of the file as defaults.
 fn with_file(command: Command, path: &Path) -> Result<Command, ConfigError> {
     let values = values(read(path)?, &keys(&command), path)?;
-    // The file is not to blame for what the environment says.
+    // Without the environment, whose mistakes are not the file's.
     let alone = |arg: Arg| arg.env(Resettable::Reset);
     let bare = command.clone().mut_args(alone).mut_subcommands(|sub| sub.mut_args(alone));
     check(&with_values(bare, &values), path)?;
@@ -70,17 +69,17 @@ fn read(path: &Path) -> Result<Table, ConfigError> {
     parse(&text).map_err(|reason| ConfigError::Syntax { path: path.to_owned(), reason })
 }
 
-/// Whether somebody else than its owner may read a file that has a secret.
+/// Whether other users may read a file that contains a secret.
 #[cfg(unix)]
 pub(crate) fn is_exposed(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     let is_open = path.metadata().is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
-    let known = keys(&cli::command());
+    let known = keys(&args::command());
     let is_secret = |key: &String| known.iter().any(|known| known.is_secret && known.name == *key);
     is_open && read(path).is_ok_and(|table| table.keys().any(is_secret))
 }
 
-/// That cannot be told here.
+/// Unknown on this system.
 #[cfg(not(unix))]
 pub(crate) fn is_exposed(_: &Path) -> bool {
     false
@@ -94,7 +93,7 @@ fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigErro
     let text = |key: &str, value: Value| match value {
         Value::String(text) => Ok(text),
         Value::Array(_) | Value::Table(_) => {
-            let wanted = "a value or a list of values: sections have no meaning here";
+            let wanted = "a value or a list of values; sections are not supported";
             Err(ConfigError::Kind { path: path(), key: key.to_owned(), wanted })
         }
         plain => Ok(plain.to_string()),
@@ -105,13 +104,13 @@ fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigErro
         };
         let several = match value {
             Value::Array(_) if !known.takes_several => {
-                return Err(ConfigError::Kind { path: path(), key, wanted: "one value, and no list" });
+                return Err(ConfigError::Kind { path: path(), key, wanted: "one value, not a list" });
             }
             Value::Array(values) => values,
             value => vec![value],
         };
         let texts = several.into_iter().map(|value| text(&key, value));
-        // As long as the command line, which lives as long as the program.
+        // The command line lives as long as the program.
         let texts = texts.map(|text| text.map(|text| &*text.leak())).collect::<Result<_, _>>()?;
         Ok((key, texts))
     };
@@ -121,13 +120,13 @@ fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigErro
 fn hint(key: &str, known: &[Key]) -> String {
     match meant(key, known.iter().map(|known| known.name.as_str())) {
         Some(name) => format!("did you mean {name}?"),
-        None => "`resync-destination config print` shows all there are".to_owned(),
+        None => "`resync-destination config print` shows all keys".to_owned(),
     }
 }
 
 fn with_values(command: Command, values: &Values) -> Command {
     command.mut_args(|arg| settled(arg, values)).mut_subcommands(|sub| {
-        // What comes before an argument that must be given must be given too.
+        // All arguments before a required one are required too.
         let places: Vec<&Arg> = sub.get_positionals().collect();
         let last = places.iter().rposition(|place| value(place, values).is_none()).unwrap_or(0);
         let given: Vec<String> = places[..last].iter().map(|place| name(place)).collect();
@@ -142,17 +141,17 @@ fn settled(arg: Arg, values: &Values) -> Arg {
     }
 }
 
-/// What the file says for a flag. A list is of another command, where that can be given only once.
+/// The value of a flag in the file. A list is for other commands if this one takes only one value.
 fn value<'v>(arg: &Arg, values: &'v Values) -> Option<&'v Vec<&'static str>> {
     values.get(&name(arg)).filter(|value| value.len() == 1 || takes_several(arg))
 }
 
-/// Tries every command with these defaults.
+/// Checks the defaults with every command.
 fn check(command: &Command, path: &Path) -> Result<(), ConfigError> {
     for sub in command.get_subcommands() {
-        let tried = command.clone().try_get_matches_from(["resync-destination", sub.get_name()]);
-        // What is missing may stand on the command line.
-        let wrong = tried
+        let result = command.clone().try_get_matches_from(["resync-destination", sub.get_name()]);
+        // What is missing may be on the command line.
+        let wrong = result
             .err()
             .filter(|error| matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation));
         if let Some(error) = wrong {
@@ -160,8 +159,9 @@ fn check(command: &Command, path: &Path) -> Result<(), ConfigError> {
             let is_blamed = |long: &str| blamed.split([' ', '=']).next() == Some(&format!("--{long}"));
             let secret =
                 sub.get_arguments().find(|arg| is_secret(arg) && arg.get_long().is_some_and(is_blamed));
-            let said = error.to_string();
-            let first = || said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let message = error.to_string();
+            let first =
+                || message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
             let reason = secret.map_or_else(first, |arg| format!("{} has an invalid value", name(arg)));
             return Err(ConfigError::Value { path: path.to_owned(), reason });
         }
@@ -207,7 +207,7 @@ fn keys(command: &Command) -> Vec<Key> {
                 name,
                 help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
                 takes_several: takes_several(arg),
-                is_switch: cli::is_switch(arg),
+                is_switch: args::is_switch(arg),
                 is_secret: is_secret(arg),
                 variable: arg.get_env().map(ToOwned::to_owned),
                 default: texts(arg.get_default_values()),
@@ -221,19 +221,19 @@ fn texts(values: &[OsStr]) -> Vec<String> {
     values.iter().map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
-/// Every key with what it is for and its value, as a file that can be used.
+/// Every key with its meaning and value, as a usable file.
 pub(crate) fn print(path: Option<&Path>) -> Result<String, ConfigError> {
-    let plain = keys(&cli::command());
-    let command = path.map_or(Ok(cli::command()), |path| with_file(cli::command(), path))?;
-    let told = keys(&command);
+    let plain = keys(&args::command());
+    let command = path.map_or(Ok(args::command()), |path| with_file(args::command(), path))?;
+    let configured = keys(&command);
     let mut lines = Vec::new();
-    for (plain, told) in plain.iter().zip(&told) {
+    for (plain, configured) in plain.iter().zip(&configured) {
         let in_environment = plain.variable.as_ref().and_then(std::env::var_os);
         let in_environment = in_environment.map(|text| vec![text.to_string_lossy().into_owned()]);
-        let is_told = in_environment.is_some() || told.default != plain.default;
-        let value = plain.written(&in_environment.unwrap_or_else(|| told.default.clone()));
+        let is_set = in_environment.is_some() || configured.default != plain.default;
+        let value = plain.written(&in_environment.unwrap_or_else(|| configured.default.clone()));
         lines.push(format!("# {}", plain.help.replace('\n', " ")));
-        let mark = if is_told && !plain.is_secret { "" } else { "# " };
+        let mark = if is_set && !plain.is_secret { "" } else { "# " };
         lines.push(format!("{mark}{} = {value}\n", plain.name));
     }
     Ok(lines.join("\n"))
@@ -260,7 +260,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mirror.toml");
         std::fs::write(&path, file).unwrap();
-        let command = with_file(cli::command(), &path)?;
+        let command = with_file(args::command(), &path)?;
         let all = [&["resync-destination"], arguments].concat();
         Ok(command.try_get_matches_from(all).and_then(|matches| Cli::from_arg_matches(&matches)))
     }
@@ -397,7 +397,7 @@ mod tests {
         let settings = all.into_iter().filter(|line| line.contains(" = ") && !line.ends_with("= \"\""));
         let settings = settings.filter(|line| !line.ends_with("\"…\"")).collect::<Vec<_>>().join("\n");
         std::fs::write(&path, settings).unwrap();
-        assert!(with_file(cli::command(), &path).is_ok());
+        assert!(with_file(args::command(), &path).is_ok());
         assert_eq!(print(Some(&path)).unwrap().matches("retries = \"7\"").count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The side of a subscription that speaks first: subscribe, renew before the lease ends, unsubscribe.
+//! Requests to hubs: subscribes, renews before the lease ends, unsubscribes.
 
 use std::time::Duration;
 
@@ -9,19 +9,18 @@ use resync_core::websub::key::{CallbackUrl, UrlError};
 use url::Url;
 
 use crate::fetch::{Client, FetchError, FormAnswer};
-use crate::state::{Mode, Record, StateError, SubscriptionId, Subscriptions};
-use crate::subscription::{Phase, Rotation};
+use crate::state::{Mode, Record, Rotation, StateError, SubscriptionId, Subscriptions};
 
 /// How long a hub that accepted a request may take to verify it, before it is asked again.
 const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a secret is used, unless told otherwise.
+/// How long a secret is used by default.
 pub(crate) const ROTATE_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Why a subscription did not come about or could not be ended.
+/// Why a subscription could not be made or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SubscribeError {
-    /// The hub could not be asked.
+    /// The request could not be sent.
     #[error("cannot send a request to the hub: {0}")]
     Hub(#[from] FetchError),
     /// The hub answered, but not 202 (W-085).
@@ -31,7 +30,7 @@ pub enum SubscribeError {
         hub: Box<Url>,
         /// Its status.
         status: u16,
-        /// What it says about it.
+        /// Its explanation.
         text: String,
     },
     /// The hub accepted but its verification did not arrive.
@@ -39,13 +38,13 @@ pub enum SubscribeError {
         "the hub accepted the request but did not verify it within {waited:?}; check that the hub can reach the callback at {callback_origin}"
     )]
     NotVerified {
-        /// How long was waited.
+        /// How long the program waited.
         waited: Duration,
-        /// Where the hub should have asked.
+        /// Where the hub should have sent it.
         callback_origin: String,
     },
-    /// The hub denies the subscription.
-    #[error("the hub denies the subscription: {reason:?}")]
+    /// The hub denied the subscription.
+    #[error("the hub denied the subscription: {reason:?}")]
     Denied {
         /// The hub's reason.
         reason: String,
@@ -61,7 +60,7 @@ pub enum SubscribeError {
     /// The subscription's own hub address is unusable.
     #[error("{hub:?} is not a valid hub URL: {source}")]
     HubUrl {
-        /// The text that was kept.
+        /// The saved text.
         hub: String,
         /// Why.
         source: url::ParseError,
@@ -69,13 +68,13 @@ pub enum SubscribeError {
     /// There is no such subscription.
     #[error("no such subscription")]
     Unknown,
-    /// The state cannot be kept.
+    /// The state cannot be saved.
     #[error(transparent)]
     State(#[from] StateError),
 }
 
 impl SubscribeError {
-    /// Whether asking again later is worth while: the hub is away or busy, not unwilling.
+    /// Whether the same may succeed later: the hub is unreachable or busy, but does not refuse.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -89,17 +88,16 @@ impl SubscribeError {
     }
 }
 
-/// How a [`Subscriber`] asks.
+/// Options of a [`Subscriber`].
 #[derive(Clone, Debug)]
 pub struct SubscriberOptions {
-    /// The public beginning of the callbacks; each subscription adds its own unguessable segment.
+    /// The public URL below which the callbacks are; each subscription adds an unguessable segment.
     pub callback_prefix: Url,
     /// The lease to ask for; the hub decides (W-121).
     pub lease: Option<Duration>,
-    /// After what time a renewal asks for a new secret (W-063); `None` for never, as with a hub that keeps the first
-    /// one it got.
+    /// After what time a renewal asks for a new secret (W-063); `None` for never, for hubs that keep the first one.
     pub rotate_secret_after: Option<Duration>,
-    /// How long the old secret goes on to count after that.
+    /// How long the old secret stays valid after that.
     pub secret_grace: Duration,
     /// The wait after the first failure; doubled after each further one.
     pub first_retry: Duration,
@@ -108,8 +106,8 @@ pub struct SubscriberOptions {
 }
 
 impl SubscriberOptions {
-    /// Asks with callbacks under `callback_prefix`, for the hub's own lease and every 30 days for a new secret (the
-    /// old one counts an hour longer), retrying after 1 s up to every 5 minutes.
+    /// Callbacks under `callback_prefix`, the hub's default lease, a new secret every 30 days (the old one stays valid for an
+    /// hour), and retries after 1 s to 5 minutes.
     #[must_use]
     pub fn new(callback_prefix: Url) -> Self {
         Self {
@@ -123,7 +121,7 @@ impl SubscriberOptions {
     }
 }
 
-/// Speaks to the hubs.
+/// Sends requests to hubs. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
 pub struct Subscriber {
     client: Client,
@@ -132,25 +130,35 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// A subscriber that keeps what it learns in `subscriptions`, which the callback must share.
+    /// A subscriber for `subscriptions`, which the callback must share.
     #[must_use]
     pub fn new(client: Client, subscriptions: Subscriptions, options: SubscriberOptions) -> Self {
         Self { client, subscriptions, options }
     }
 
-    /// The same, which asks with another client.
+    /// This subscriber with another client.
     pub(crate) fn with_client(&self, client: Client) -> Self {
         Self { client, ..self.clone() }
     }
 
-    /// Asks the hub for the subscription or its renewal, with the same callback each time and the same secret until
-    /// that is due for rotation, and waits for the hub's verification. Returns when the lease ends.
+    /// The subscriptions that it makes and renews.
+    #[must_use]
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Requests the subscription or its renewal, with the same callback each time and the same secret until that is due for
+    /// rotation, and waits for the hub's verification. Returns the end of the lease.
     ///
     /// # Errors
-    /// [`SubscribeError`]; the subscription that may have been active before stays so (W-062).
+    /// [`SubscribeError`]; a subscription that was active stays active (W-062).
     pub async fn subscribe(&self, id: &SubscriptionId) -> Result<DateTime, SubscribeError> {
-        let callback = self.ask(id, Mode::Subscribe).await?;
-        self.confirmed(id, &callback, |record| {
+        let callback = self.request(id, Mode::Subscribe).await?;
+        self.confirmation(id, &callback, |record| {
             let renewed =
                 record.pending.is_some_and(|pending| pending.mode == Mode::Subscribe && pending.confirmed);
             if renewed { record.expires() } else { None }
@@ -158,23 +166,23 @@ impl Subscriber {
         .await
     }
 
-    /// Ends the subscription: asks the hub and waits for its verification.
+    /// Ends the subscription, and waits for the hub's verification.
     ///
     /// # Errors
-    /// [`SubscribeError`]; the subscription then goes on until its lease ends.
+    /// [`SubscribeError`]; the subscription then stays until its lease ends.
     pub async fn unsubscribe(&self, id: &SubscriptionId) -> Result<(), SubscribeError> {
-        let callback = self.ask(id, Mode::Unsubscribe).await?;
-        self.confirmed(id, &callback, |record| record.ended.then_some(())).await
+        let callback = self.request(id, Mode::Unsubscribe).await?;
+        self.confirmation(id, &callback, |record| record.ended.then_some(())).await
     }
 
     /// Keeps the subscription alive: subscribes now, renews when 80 to 90 % of each lease have passed (W-122,
-    /// FN-042), and tries again with growing pauses while the hub is away. `on_lease` hears the end of every
-    /// lease that was granted. It never looks for the topic again and asks this one hub only;
-    /// [`keep_topic`](crate::topic::keep_topic) looks for it before each renewal, and goes on after a denial.
+    /// FN-042), and tries again with growing pauses while the hub is away. Calls `on_lease` with the end of every granted
+    /// lease. It uses this one hub, and never discovers the topic again; [`keep_topic`](crate::subscribe::keep_topic) does
+    /// so before each renewal, and continues after a denial.
     ///
     /// # Errors
-    /// Only what trying again cannot mend; see [`SubscribeError::is_transient`]. While a lease runs,
-    /// everything but a denial is tried again.
+    /// Only those that are not [transient](SubscribeError::is_transient). While a lease runs, everything but a denial is
+    /// tried again.
     pub async fn keep(
         &self,
         id: &SubscriptionId,
@@ -183,8 +191,7 @@ impl Subscriber {
         Err(self.keep_for(id, u32::MAX, on_lease).await)
     }
 
-    /// As [`Subscriber::keep`], but ends also after so many `tries` in a row at a hub that is away while no
-    /// lease runs. Gives back why it ended.
+    /// As [`Subscriber::keep`], but ends also after this many failures in a row while no lease runs. Returns why it ended.
     pub(crate) async fn keep_for(
         &self,
         id: &SubscriptionId,
@@ -193,7 +200,7 @@ impl Subscriber {
     ) -> SubscribeError {
         let (mut pauses, mut failures) = (self.pauses(), 0);
         loop {
-            let slept = match self.subscribe(id).await {
+            let waited = match self.subscribe(id).await {
                 Ok(expires) => {
                     (pauses, failures) = (self.pauses(), 0);
                     on_lease(expires);
@@ -201,8 +208,8 @@ impl Subscriber {
                 }
                 Err(error) => {
                     failures += u32::from(!self.is_active(id));
-                    let goes_on = error.is_transient() || (self.is_active(id) && !error.is_denial());
-                    if !goes_on || failures >= tries {
+                    let may_retry = error.is_transient() || (self.is_active(id) && !error.is_denial());
+                    if !may_retry || failures >= tries {
                         return error;
                     }
                     let pause = pauses.after_failure();
@@ -210,7 +217,7 @@ impl Subscriber {
                     self.until_denied(id, pause).await
                 }
             };
-            if let Err(denied) = slept {
+            if let Err(denied) = waited {
                 return denied;
             }
         }
@@ -221,16 +228,15 @@ impl Subscriber {
         Backoff::new(self.options.first_retry, self.options.longest_retry)
     }
 
-    async fn ask(&self, id: &SubscriptionId, mode: Mode) -> Result<CallbackUrl, SubscribeError> {
+    async fn request(&self, id: &SubscriptionId, mode: Mode) -> Result<CallbackUrl, SubscribeError> {
         let prefix = self.options.callback_prefix.clone();
-        let known = || self.subscriptions.with(&id.0, Record::clone).ok_or(SubscribeError::Unknown);
-        let record = known()?;
+        let saved = || self.subscriptions.with(&id.0, Record::clone).ok_or(SubscribeError::Unknown);
+        let record = saved()?;
         let callback = CallbackUrl::parse(&record.callback_under(&prefix))
             .map_err(|source| SubscribeError::Callback { prefix: Box::new(prefix), source })?;
         let hub = Url::parse(&record.hub)
             .map_err(|source| SubscribeError::HubUrl { hub: record.hub.clone(), source })?;
-        // Before the request, since a hub may verify before it answers (the verification would be refused as
-        // unasked for).
+        // Before the request, since a hub may verify before it answers.
         let grace = self.options.secret_grace;
         let rotation = self.options.rotate_secret_after.map(|after| Rotation { after, grace });
         self.subscriptions.expect(id, mode, callback.as_str().to_owned(), rotation).await?;
@@ -239,7 +245,7 @@ impl Subscriber {
                 callback: callback.clone(),
                 topic: record.topic,
                 lease: self.options.lease.map(|lease| lease.as_secs()),
-                secret: Some(known()?.secret_to_ask()),
+                secret: Some(saved()?.secret_to_request()),
             }
             .to_form(),
             Mode::Unsubscribe => Unsubscribe { callback: callback.clone(), topic: record.topic }.to_form(),
@@ -247,7 +253,7 @@ impl Subscriber {
         let FormAnswer { url, status, text } = self.client.post_form(&hub, &form).await?;
         match status {
             202 => Ok(callback),
-            // Any other success is no WebSub, but the verification will tell what the hub made of it.
+            // Not WebSub, but the verification shows whether the hub accepted.
             200..=299 => {
                 tracing::warn!(hub = %url, status, "the hub should answer 202");
                 Ok(callback)
@@ -256,8 +262,8 @@ impl Subscriber {
         }
     }
 
-    /// Waits until `look` finds what it looks for, the hub denies, or patience ends.
-    async fn confirmed<T>(
+    /// Waits until `read` returns something, the hub denies, or the time is over.
+    async fn confirmation<T>(
         &self,
         id: &SubscriptionId,
         callback: &CallbackUrl,
@@ -266,11 +272,11 @@ impl Subscriber {
         let mut changes = self.subscriptions.watch();
         let wait = async {
             loop {
-                let seen = self.subscriptions.with(&id.0, |record| match &record.denied {
+                let result = self.subscriptions.with(&id.0, |record| match &record.denied {
                     Some(reason) => Some(Err(SubscribeError::Denied { reason: reason.clone() })),
                     None => read(record).map(Ok),
                 });
-                if let Some(result) = seen.ok_or(SubscribeError::Unknown)? {
+                if let Some(result) = result.ok_or(SubscribeError::Unknown)? {
                     return result;
                 }
                 if changes.changed().await.is_err() {
@@ -284,7 +290,7 @@ impl Subscriber {
         })
     }
 
-    /// Sleeps, but wakes with an error as soon as the hub denies an active subscription (W-102).
+    /// Sleeps; ends with an error as soon as the hub denies the subscription (W-102).
     async fn until_denied(&self, id: &SubscriptionId, time: Duration) -> Result<(), SubscribeError> {
         let mut changes = self.subscriptions.watch();
         let denial = async {
@@ -305,8 +311,7 @@ impl Subscriber {
     }
 
     fn is_active(&self, id: &SubscriptionId) -> bool {
-        let active = |phase| matches!(phase, Phase::Active { .. } | Phase::Renewing { .. });
-        self.subscriptions.with(&id.0, |record| active(record.phase(DateTime::now()))).unwrap_or(false)
+        self.subscriptions.with(&id.0, |record| record.phase(DateTime::now()).is_active()).unwrap_or(false)
     }
 }
 
@@ -316,8 +321,7 @@ impl SubscribeError {
     }
 }
 
-/// When to renew: a random moment between 80 and 90 % of what is left, so that many subscribers do not come
-/// at once.
+/// When to renew: a random time between 80 and 90 % of what is left, so that many subscribers do not renew at once.
 fn renewal_delay(expires: DateTime, now: DateTime) -> Duration {
     let left = u64::try_from(expires.unix_millis() - now.unix_millis()).unwrap_or(0);
     Duration::from_millis(left * fastrand::u64(80..90) / 100).max(Duration::from_secs(1))

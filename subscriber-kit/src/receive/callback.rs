@@ -1,11 +1,11 @@
-//! The callback: what a hub talks to, as a [`tower_service::Service`] that mounts in axum and in hyper.
+//! The callback that hubs send requests to, as a [`tower_service::Service`] that axum and hyper mount.
 //!
-//! A GET is a verification of intent or a denial, a POST a delivery. Each subscription has its own
-//! unguessable last path segment, so one callback mounted under any prefix serves all of them.
+//! A GET is a verification of intent or a denial, a POST a delivery. Each subscription has its own unguessable last path
+//! segment, so one callback, mounted under any prefix, serves all of them.
 //!
 //! # In axum
 //! ```
-//! use resync_subscriber_kit::callback::{Callback, CallbackOptions};
+//! use resync_subscriber_kit::receive::{Callback, CallbackOptions};
 //! use resync_subscriber_kit::state::Subscriptions;
 //!
 //! let (callback, _deliveries) = Callback::new(&Subscriptions::in_memory(), CallbackOptions::default());
@@ -15,7 +15,7 @@
 //! # In hyper
 //! ```
 //! use hyper_util::service::TowerToHyperService;
-//! use resync_subscriber_kit::callback::{Callback, CallbackOptions};
+//! use resync_subscriber_kit::receive::{Callback, CallbackOptions};
 //! use resync_subscriber_kit::state::Subscriptions;
 //!
 //! async fn serve(stream: tokio::net::TcpStream, callback: Callback) -> Result<(), hyper::Error> {
@@ -49,38 +49,37 @@ use resync_core::websub::verification::Verification;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::inbox::{Arrival, Deliveries, Delivery, NotTaken, accept};
-use crate::incoming_bytes::{IncomingBytes, Reservation};
-use crate::state::Subscriptions;
-use crate::subscription::Verdict;
+use super::inbox::{Deliveries, Delivery, NotAccepted, Received, accept};
+use super::incoming_bytes::{IncomingBytes, Reservation};
+use crate::state::{Subscriptions, VerificationAnswer};
 
-/// What to answer to a delivery whose signature is missing or wrong; it is never handed on (W-171).
+/// The answer to a delivery whose signature is missing or wrong. It is never handed over (W-171).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadSignature {
-    /// 403, so that an honest hub with a wrong key is seen to fail.
+    /// 403, so that the operator of a hub with a wrong key notices.
     #[default]
     Refuse,
-    /// 202 as for any other, so that nobody learns anything from guessing (W-172).
+    /// 202 as for any other, so that nobody learns from guessing (W-172).
     AcceptAndIgnore,
 }
 
-/// The bounds and policies of a [`Callback`].
+/// Options of a [`Callback`].
 #[derive(Clone, Debug)]
 pub struct CallbackOptions {
-    /// The largest body taken, in bytes; more is 413.
+    /// The largest accepted body, in bytes; more is 413.
     pub max_body: usize,
-    /// How long a body may take to arrive, beside the time that it has by [`min_rate`](Self::min_rate); longer is 408.
+    /// How long a body may take, in addition to the time that [`min_rate`](Self::min_rate) gives it; longer is 408.
     pub body_timeout: Duration,
-    /// How many bytes of a body give it another second.
+    /// For how many bytes a body gets another second.
     pub min_rate: u64,
     /// How many notifications may wait for the receiver; more are 503, and the hub tries again.
     pub capacity: usize,
-    /// How many bytes of notifications may have been taken and not handled, and how many may be arriving, a quarter of them for one
-    /// subscription; more are 503 too.
+    /// How many bytes of notifications may wait, and how many may be arriving, a quarter of them for one subscription; more
+    /// are 503 too.
     pub max_waiting_bytes: u64,
-    /// What the `Retry-After` of that 503 says.
+    /// The `Retry-After` of that 503.
     pub retry_after: Duration,
-    /// What is answered to a bad signature.
+    /// The answer to a bad signature.
     pub bad_signature: BadSignature,
 }
 
@@ -99,7 +98,7 @@ impl Default for CallbackOptions {
 }
 
 impl CallbackOptions {
-    /// The same for bodies of up to `max_body` bytes, of which at least four may wait.
+    /// Accepts bodies of up to `max_body` bytes, of which at least four may wait.
     #[must_use]
     pub fn with_max_body(self, max_body: usize) -> Self {
         let max_waiting_bytes = self.max_waiting_bytes.max((max_body as u64).saturating_mul(4));
@@ -111,13 +110,13 @@ impl CallbackOptions {
 ///
 /// | request | answer |
 /// |---|---|
-/// | GET for what is pending | 200 with the challenge as `application/octet-stream` (W-116, W-187, W-188) |
-/// | GET for what is in force, signed with its secret (`X-Hub-Query-Signature`) | 200 with the challenge; nothing changes (W-065) |
+/// | GET for a pending request | 200 with the challenge as `application/octet-stream` (W-116, W-187, W-188) |
+/// | GET for an active subscription, signed with its secret (`X-Hub-Query-Signature`) | 200 with the challenge; nothing changes (W-065) |
 /// | GET with `hub.mode=denied` | 200, the subscription is denied from then on |
 /// | any other GET | 404 (W-117) |
-/// | POST with a good signature | 204 once it is durable, handed on unless it is known already |
+/// | POST with a good signature | 204 once it is durable; handed over unless it is a repetition |
 /// | POST with a bad or no signature | 403 or 202, see [`BadSignature`] |
-/// | POST while too many wait, or that cannot be made durable | 503 with `Retry-After` |
+/// | POST while too many wait, or if it cannot be made durable | 503 with `Retry-After` |
 /// | POST after the subscription was ended | 410 (W-150) |
 /// | another path | 404 |
 /// | another method | 405 with `Allow` |
@@ -137,19 +136,20 @@ struct Shared {
 type Answer = Response<Full<Bytes>>;
 
 impl Callback {
-    /// A callback for these subscriptions, and where its notifications come out, first those that an earlier run took
-    /// and did not handle.
+    /// A callback for these subscriptions, and the receiver of its notifications. Those that an earlier run did not handle come
+    /// first.
     #[must_use]
     pub fn new(subscriptions: &Subscriptions, options: CallbackOptions) -> (Self, Deliveries) {
         let (sender, receiver) = mpsc::channel(options.capacity.max(1));
         let incoming = IncomingBytes::new(options.max_waiting_bytes);
         let shared = Shared { subscriptions: subscriptions.clone(), sender, incoming, options };
-        let left = subscriptions.unfinished().into();
-        (Self { shared: Arc::new(shared) }, Deliveries { left, receiver })
+        let unfinished = subscriptions.take_unfinished().into_iter();
+        let unfinished = unfinished.filter_map(|one| Delivery::resume(one, subscriptions)).collect();
+        (Self { shared: Arc::new(shared) }, Deliveries { unfinished, receiver })
     }
 
-    /// Whether the path is the one of a subscription here.
-    pub(crate) fn knows(&self, path: &str) -> bool {
+    /// Whether the path belongs to one of its subscriptions.
+    pub(super) fn serves(&self, path: &str) -> bool {
         self.shared.subscriptions.with(token(path), |_| ()).is_some()
     }
 }
@@ -179,15 +179,15 @@ where
     }
 }
 
-/// What a delivery needs to know of its subscription.
+/// What a delivery needs from its subscription.
 struct Recipient {
     topic: TopicUrl,
-    /// More than one while a secret is being replaced.
+    /// Several while a secret is being replaced.
     secrets: Vec<Secret>,
     ended: bool,
 }
 
-/// Why a delivery is not taken.
+/// Why a delivery is refused.
 enum Refusal {
     UnknownPath,
     Ended,
@@ -195,7 +195,7 @@ enum Refusal {
     CutOff,
     TooSlow,
     BadSignature(SignatureError),
-    NotTaken(NotTaken),
+    NotAccepted(NotAccepted),
 }
 
 impl Shared {
@@ -213,7 +213,7 @@ impl Shared {
                 self.verify(token, query, parts.headers.get(X_HUB_QUERY_SIGNATURE)).await
             }
             Method::POST => match self.deliver(token, &parts.headers, body).await {
-                Ok(()) => self.taken(),
+                Ok(()) => self.accepted(),
                 Err(refusal) => self.refuse(&refusal),
             },
             _ => {
@@ -226,56 +226,56 @@ impl Shared {
 
     async fn verify(&self, token: &str, query: &str, signature: Option<&HeaderValue>) -> Answer {
         let Ok(verification) = Verification::parse(query) else { return not_found() };
-        // Who signs asks about what is in force: that confirms no request that is under way.
+        // A signed verification is about the active subscription, and confirms no pending request.
         if let Some(signature) = signature {
             let is_signed = |secrets: &[Secret]| {
                 signature.to_str().is_ok_and(|header| is_query_signed(header, secrets, query))
             };
-            let challenge = self.subscriptions.asked_again(token, &verification, is_signed);
+            let challenge = self.subscriptions.reverify(token, &verification, is_signed);
             return challenge.map_or_else(not_found, echo);
         }
         match self.subscriptions.verify(token, verification).await {
-            Ok(Verdict::Echo(challenge)) => echo(challenge),
-            Ok(Verdict::Noted) => {
+            Ok(VerificationAnswer::Echo(challenge)) => echo(challenge),
+            Ok(VerificationAnswer::Denied) => {
                 tracing::warn!("the hub denied a subscription");
-                plain(StatusCode::OK, "noted")
+                plain(StatusCode::OK, "recorded")
             }
-            Ok(Verdict::NotPending) => not_found(),
+            Ok(VerificationAnswer::NotPending) => not_found(),
             Err(error) => {
-                tracing::error!(%error, "cannot save a verification, so it is not confirmed");
+                tracing::error!(%error, "cannot save a verification, so it is not answered");
                 plain(StatusCode::INTERNAL_SERVER_ERROR, "cannot save the state")
             }
         }
     }
 
-    /// The stops of a delivery, cheapest first.
+    /// Checks a delivery, the cheapest check first, and hands it to the inbox.
     async fn deliver<B>(&self, token: &str, headers: &HeaderMap, body: B) -> Result<(), Refusal>
     where
         B: http_body::Body + Send,
         B::Data: Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let known = self.known(token).ok_or(Refusal::UnknownPath)?;
-        if known.ended {
+        let recipient = self.recipient(token).ok_or(Refusal::UnknownPath)?;
+        if recipient.ended {
             return Err(Refusal::Ended);
         }
         let mut reservation = self.incoming.begin(token);
-        let body = self.read(&known.topic, headers, body, &mut reservation).await?;
-        let body = signed(headers, &known.secrets, &body).map_err(Refusal::BadSignature)?;
+        let body = self.read(&recipient.topic, headers, body, &mut reservation).await?;
+        let body = signed(headers, &recipient.secrets, &body).map_err(Refusal::BadSignature)?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let arrival = Arrival {
+        let received = Received {
             id: text(WEBHOOK_ID).and_then(|id| id.parse::<NotificationId>().ok()),
-            topic: known.topic,
+            topic: recipient.topic,
             content_type: text(CONTENT_TYPE.as_str()).map(str::to_owned),
             links: LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes)),
             body,
         };
         let max_waiting = self.options.max_waiting_bytes;
-        let taken = accept(&self.subscriptions, token, arrival, &self.sender, max_waiting).await;
-        taken.map_err(Refusal::NotTaken)
+        let accepted = accept(&self.subscriptions, token, received, &self.sender, max_waiting).await;
+        accepted.map_err(Refusal::NotAccepted)
     }
 
-    fn known(&self, token: &str) -> Option<Recipient> {
+    fn recipient(&self, token: &str) -> Option<Recipient> {
         let now = DateTime::now().unix_millis();
         self.subscriptions.with(token, |record| Recipient {
             topic: record.topic.clone(),
@@ -313,33 +313,33 @@ impl Shared {
         }
         let begun = Instant::now();
         let mut body = pin!(Limited::new(body, max));
-        let mut taken = BytesMut::new();
+        let mut bytes = BytesMut::new();
         loop {
-            match tokio::time::timeout_at(begun + self.allowed_time(taken.len()), body.frame()).await {
+            match tokio::time::timeout_at(begun + self.allowed_time(bytes.len()), body.frame()).await {
                 Ok(Some(Ok(frame))) => {
                     // Trailers say nothing here.
                     if let Ok(data) = frame.into_data() {
                         if !reservation.reserve(data.remaining()) {
-                            return Err(Refusal::NotTaken(NotTaken::Full));
+                            return Err(Refusal::NotAccepted(NotAccepted::Full));
                         }
-                        taken.put(data);
+                        bytes.put(data);
                     }
                 }
                 Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return too_large(),
                 Ok(Some(Err(_))) => return Err(Refusal::CutOff),
-                Ok(None) => return Ok(taken.freeze()),
+                Ok(None) => return Ok(bytes.freeze()),
                 Err(_elapsed) => return Err(Refusal::TooSlow),
             }
         }
     }
 
-    /// How long a body may take of which so much came.
-    fn allowed_time(&self, taken: usize) -> Duration {
-        let earned = (taken as u64).saturating_mul(1000) / self.options.min_rate.max(1);
+    /// How long a body may take of which `received` bytes arrived.
+    fn allowed_time(&self, received: usize) -> Duration {
+        let earned = (received as u64).saturating_mul(1000) / self.options.min_rate.max(1);
         self.options.body_timeout + Duration::from_millis(earned)
     }
 
-    fn taken(&self) -> Answer {
+    fn accepted(&self) -> Answer {
         empty(match self.options.bad_signature {
             BadSignature::Refuse => StatusCode::NO_CONTENT,
             BadSignature::AcceptAndIgnore => StatusCode::ACCEPTED,
@@ -357,22 +357,22 @@ impl Shared {
             Refusal::CutOff => plain(StatusCode::BAD_REQUEST, "the body ended too early"),
             Refusal::TooSlow => plain(StatusCode::REQUEST_TIMEOUT, "the body arrives too slowly"),
             Refusal::BadSignature(error) => self.ignore(error),
-            Refusal::NotTaken(why) => self.unavailable(match why {
-                NotTaken::Full => "too many notifications wait here",
-                NotTaken::Closed => "this Destination is shutting down",
-                NotTaken::Arriving => "another attempt of this delivery is in progress",
-                NotTaken::NotKept => "cannot store the notification",
+            Refusal::NotAccepted(why) => self.unavailable(match why {
+                NotAccepted::Full => "too many notifications wait here",
+                NotAccepted::Closed => "this Destination is shutting down",
+                NotAccepted::InProgress => "another attempt of this delivery is in progress",
+                NotAccepted::NotSaved => "cannot store the notification",
             }),
         }
     }
 
     fn ignore(&self, error: &SignatureError) -> Answer {
-        tracing::warn!(%error, "ignored a delivery without a valid signature");
+        tracing::warn!(%error, "rejected a delivery without a valid signature");
         match self.options.bad_signature {
             BadSignature::Refuse => {
                 plain(StatusCode::FORBIDDEN, &format!("the signature is not valid for this body: {error}"))
             }
-            BadSignature::AcceptAndIgnore => self.taken(),
+            BadSignature::AcceptAndIgnore => self.accepted(),
         }
     }
 
@@ -384,8 +384,7 @@ impl Shared {
     }
 }
 
-/// The body, once a signature proves it (W-193). A sender may sign in several ways or with several keys: one
-/// that fits proves the body as well as if it were alone, and without the key nobody can make one.
+/// The body, if one of the signatures proves it (W-193): a sender may use several methods or keys.
 fn signed(headers: &HeaderMap, secrets: &[Secret], body: &[u8]) -> Result<SignedBody, SignatureError> {
     let signatures = headers.get_all(X_HUB_SIGNATURE).iter().map(|value| value.to_str().ok());
     let mut refused = SignatureError::Missing;
@@ -398,7 +397,7 @@ fn signed(headers: &HeaderMap, secrets: &[Secret], body: &[u8]) -> Result<Signed
     Err(refused)
 }
 
-/// W-118, W-187, W-188: a type that no browser runs, and no sniffing.
+/// In a type that no browser runs, without sniffing (W-118, W-187, W-188).
 fn echo(challenge: String) -> Answer {
     with_body(StatusCode::OK, "application/octet-stream", challenge.into())
 }

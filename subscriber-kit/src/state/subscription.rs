@@ -1,8 +1,7 @@
-//! A subscription's state: pending, active, renewing, ended or denied, and what the hub's verifications do to
-//! it.
+//! The phases of a subscription, and what the hub's verifications and denials change.
 //!
-//! The side that speaks first is the [`Subscriber`](crate::subscriber::Subscriber); the hub's answers arrive
-//! at the [`Callback`](crate::callback::Callback).
+//! The [`Subscriber`](crate::subscribe::Subscriber) sends the requests; verifications and denials arrive at the
+//! [`Callback`](crate::receive::Callback).
 
 use std::time::Duration;
 
@@ -12,29 +11,30 @@ use resync_core::websub::key::TopicUrl;
 use resync_core::websub::secret::Secret;
 use resync_core::websub::verification::Verification;
 
+use super::state_file::{Mode, Pending, Record, TimedSecret};
+use super::{StateError, SubscriptionId, Subscriptions};
 use crate::discover::Channel;
-use crate::state::{KeptSecret, Mode, Pending, Record, StateError, StateFile, SubscriptionId, Subscriptions};
 
 /// How long a request to the hub may be verified; hubs may be busy.
 const PENDING_FOR: Duration = Duration::from_secs(3600);
 
-/// How long after its confirmation a request may be verified again, by a hub that did not get the answer.
+/// How long a confirmed request may be verified again, by a hub that did not get the answer.
 const CONFIRMED_FOR: Duration = Duration::from_secs(60);
 
-/// A hub's clock may run so much slower over a lease.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+/// How much slower a hub's clock may run over a lease.
+const MAX_CLOCK_DRIFT: Duration = Duration::from_secs(60);
 
-/// No lease is believed to be longer: ten years, in seconds.
+/// Longer leases are shortened to this: ten years, in seconds.
 const LONGEST_LEASE: u64 = 315_360_000;
 
-/// When a secret is replaced (W-063), and how long the one before goes on to count.
+/// After what time a secret is replaced (W-063), and how long the previous one stays valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rotation {
     pub(crate) after: Duration,
     pub(crate) grace: Duration,
 }
 
-/// Where a subscription stands.
+/// The phase of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The hub has not confirmed it yet, or its lease has run out.
@@ -58,15 +58,15 @@ pub enum Phase {
     },
 }
 
-/// A look at one subscription.
+/// A summary of one subscription.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Subscription {
-    /// What it is about.
+    /// Its topic.
     pub topic: TopicUrl,
-    /// Where it was asked for.
+    /// The hub.
     pub hub: String,
-    /// Where it stands.
+    /// Its phase.
     pub phase: Phase,
     /// The lease the hub granted, in seconds.
     pub lease_seconds: Option<u64>,
@@ -76,19 +76,19 @@ pub struct Subscription {
     pub last: Option<NotificationId>,
 }
 
-/// What the callback shall answer to a GET.
+/// What the callback answers to a verification or denial.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum VerificationAnswer {
     /// Confirmed: echo this challenge (W-116).
     Echo(String),
-    /// A denial was noted.
-    Noted,
-    /// Nothing of the kind is pending (W-117).
+    /// The denial was recorded.
+    Denied,
+    /// No such request is pending (W-117).
     NotPending,
 }
 
 impl Subscriptions {
-    /// Notes what the hub is about to be asked, so that its verification is expected.
+    /// Records a request before it is sent to the hub, so that its verification is expected.
     pub(crate) async fn expect(
         &self,
         id: &SubscriptionId,
@@ -112,30 +112,30 @@ impl Subscriptions {
         .await
     }
 
-    /// Takes a verification or denial; a confirmation is durable before it is answered.
+    /// Handles a verification or denial; what changes is durable before the answer.
     pub(crate) async fn verify(
         &self,
         token: &str,
         verification: Verification,
-    ) -> Result<Verdict, StateError> {
+    ) -> Result<VerificationAnswer, StateError> {
         let now = DateTime::now().unix_millis();
-        // Looked at first without writing: whoever guesses must not make this process write.
-        let awaited = self.with(token, |record| record.awaits(&verification, now)).unwrap_or(false);
-        if !awaited {
-            return Ok(Verdict::NotPending);
+        // First without writing: a stranger must not make this process write.
+        let is_expected = self.with(token, |record| record.expects(&verification, now)).unwrap_or(false);
+        if !is_expected {
+            return Ok(VerificationAnswer::NotPending);
         }
         let token = token.to_owned();
         self.update(move |state_file| {
             let record = state_file.record(&token);
-            record.map_or(Verdict::NotPending, |record| record.accept(verification, now))
+            record.map_or(VerificationAnswer::NotPending, |record| record.accept(verification, now))
         })
         .await
     }
 
-    /// What to echo to a hub that asks again about the subscription in force (W-065), as one does that finds this callback at
-    /// another address. Nothing changes by it. `is_signed` tells whether the hub has proven with one of these secrets that it
-    /// is the one which delivers: anybody else may want to subscribe this callback to something.
-    pub(crate) fn asked_again(
+    /// What to echo to a hub that re-verifies an active subscription (W-065), for example because the callback's name resolves
+    /// to another address. Nothing changes. `is_signed` checks that the hub knows one of these secrets; anybody else may want
+    /// to subscribe this callback to something.
+    pub(crate) fn reverify(
         &self,
         token: &str,
         verification: &Verification,
@@ -143,78 +143,66 @@ impl Subscriptions {
     ) -> Option<String> {
         let now = DateTime::now();
         let answer = |record: &Record| {
-            let challenge = record.repeats(verification, now)?;
+            let challenge = record.reverification(verification, now)?;
             is_signed(&record.secrets(now.unix_millis())).then_some(challenge)
         };
         self.with(token, answer).flatten()
     }
 
-    /// All subscriptions as they stand.
+    /// All subscriptions.
     #[must_use]
     pub fn list(&self) -> Vec<Subscription> {
-        self.with_state_file(StateFile::subscriptions).into_iter().map(|one| self.as_handled(one)).collect()
+        let summaries = self.with_state_file(|state_file| {
+            let records = state_file.subscriptions.iter();
+            records.map(|record| (record.id(), record.summary())).collect::<Vec<_>>()
+        });
+        summaries.into_iter().map(|(id, summary)| self.with_last(&id, summary)).collect()
     }
 
-    /// What was handled is known before it is part of the book.
-    fn as_handled(&self, (token, subscription): (String, Subscription)) -> Subscription {
-        let last = self.with_window(&token, |window| window.last());
-        Subscription { last, ..subscription }
+    /// The window knows more than the record.
+    fn with_last(&self, id: &SubscriptionId, summary: Subscription) -> Subscription {
+        Subscription { last: self.with_window(&id.0, |window| window.last()), ..summary }
     }
 
-    /// The subscriptions under which a hub may deliver.
+    /// The active subscriptions.
     pub(crate) fn active(&self) -> Vec<SubscriptionId> {
-        self.ids_of(|_| true)
+        self.outside(&[])
     }
 
-    /// Those of them that are no part of these channels.
-    pub(crate) fn not_of(&self, channels: &[Channel]) -> Vec<SubscriptionId> {
-        self.ids_of(|record| !channels.iter().any(|channel| channel.is_of(record)))
-    }
-
-    /// Those that are active, of the channels as they were `before` and not as they are `now`.
-    pub(crate) fn only_of(&self, before: &[Channel], now: &[Channel]) -> Vec<SubscriptionId> {
-        let any =
-            |channels: &[Channel], record: &Record| channels.iter().any(|channel| channel.is_of(record));
-        self.ids_of(|record| any(before, record) && !any(now, record))
-    }
-
-    fn ids_of(&self, wanted: impl Fn(&Record) -> bool) -> Vec<SubscriptionId> {
+    /// The active subscriptions to other channels than these.
+    pub(crate) fn outside(&self, channels: &[Channel]) -> Vec<SubscriptionId> {
         let now = DateTime::now();
-        let is_active = |phase| matches!(phase, Phase::Active { .. } | Phase::Renewing { .. });
+        let is_outside = |record: &&Record| {
+            record.phase(now).is_active() && !channels.iter().any(|channel| channel.is_of(record))
+        };
         self.with_state_file(|state_file| {
-            let found =
-                state_file.subscriptions.iter().filter(|one| is_active(one.phase(now)) && wanted(one));
-            found.map(|record| SubscriptionId(record.token.as_str().into())).collect()
+            state_file.subscriptions.iter().filter(is_outside).map(Record::id).collect()
         })
     }
 
-    /// One subscription as it stands.
+    /// One subscription.
     #[must_use]
     pub fn get(&self, id: &SubscriptionId) -> Option<Subscription> {
-        let found = self.with(&id.0, Record::summary)?;
-        Some(self.as_handled((id.0.to_string(), found)))
+        Some(self.with_last(id, self.with(&id.0, Record::summary)?))
     }
 }
 
-impl StateFile {
-    pub(crate) fn record(&mut self, token: &str) -> Option<&mut Record> {
-        self.subscriptions.iter_mut().find(|record| record.token == token)
-    }
-
-    pub(crate) fn subscriptions(&self) -> Vec<(String, Subscription)> {
-        self.subscriptions.iter().map(|record| (record.token.clone(), record.summary())).collect()
+impl Phase {
+    /// Whether the hub delivers.
+    pub(crate) fn is_active(&self) -> bool {
+        matches!(self, Self::Active { .. } | Self::Renewing { .. })
     }
 }
 
 impl Record {
-    fn summary(&self) -> Subscription {
+    pub(super) fn summary(&self) -> Subscription {
         Subscription {
             topic: self.topic.clone(),
             hub: self.hub.clone(),
             phase: self.phase(DateTime::now()),
             lease_seconds: self.lease_seconds,
             callback_origin: self.callback().map(|callback| callback.origin()),
-            last: self.handled.last(),
+            last: self.handled.last,
         }
     }
 
@@ -229,17 +217,16 @@ impl Record {
         if self.ended {
             return Phase::Ended;
         }
-        let asking = self.pending.is_some_and(|pending| !pending.confirmed);
+        let is_requested = self.pending.is_some_and(|pending| !pending.confirmed);
         match self.expires() {
-            Some(expires) if expires > now && asking => Phase::Renewing { expires },
+            Some(expires) if expires > now && is_requested => Phase::Renewing { expires },
             Some(expires) if expires > now => Phase::Active { expires },
             _ => Phase::Pending,
         }
     }
 
-    /// W-115: topic and mode are those of a request of ours that is still open. A denial may come at any time
-    /// (W-102).
-    fn awaits(&self, verification: &Verification, now: i64) -> bool {
+    /// Whether topic and mode are those of a pending request (W-115). A denial may come at any time (W-102).
+    fn expects(&self, verification: &Verification, now: i64) -> bool {
         let pending = |mode| {
             self.pending.is_some_and(|pending| pending.mode == mode && pending.until_unix_millis >= now)
         };
@@ -252,12 +239,12 @@ impl Record {
         }
     }
 
-    /// The challenge of a question about what is in force, and lasts no longer than that. Who is about to unsubscribe says no.
-    fn repeats(&self, verification: &Verification, now: DateTime) -> Option<String> {
+    /// The challenge of a re-verification: of an active subscription, for no longer lease, and not while it is being ended.
+    fn reverification(&self, verification: &Verification, now: DateTime) -> Option<String> {
         let (Phase::Active { expires } | Phase::Renewing { expires }) = self.phase(now) else { return None };
         let is_leaving = self.pending.is_some_and(|pending| pending.mode == Mode::Unsubscribe);
         let left =
-            expires.unix_millis().saturating_sub(now.unix_millis()).saturating_add(millis(CLOCKS_DIFFER));
+            expires.unix_millis().saturating_sub(now.unix_millis()).saturating_add(millis(MAX_CLOCK_DRIFT));
         match verification {
             Verification::Subscribe { topic, challenge, lease }
                 if topic == self.topic.as_str()
@@ -270,10 +257,10 @@ impl Record {
         }
     }
 
-    fn accept(&mut self, verification: Verification, now: i64) -> Verdict {
-        // Asked again under the lock, since the first look was some moments ago.
-        if !self.awaits(&verification, now) {
-            return Verdict::NotPending;
+    fn accept(&mut self, verification: Verification, now: i64) -> VerificationAnswer {
+        // Again under the lock: it may have changed since.
+        if !self.expects(&verification, now) {
+            return VerificationAnswer::NotPending;
         }
         match verification {
             Verification::Subscribe { challenge, lease, .. } => {
@@ -282,40 +269,41 @@ impl Record {
                 self.expires_unix_millis = Some(in_the_future(Duration::from_secs(lease)));
                 self.take_next_secret();
                 self.confirm();
-                Verdict::Echo(challenge.as_str().to_owned())
+                VerificationAnswer::Echo(challenge.as_str().to_owned())
             }
             Verification::Unsubscribe { challenge, .. } => {
                 self.ended = true;
                 self.expires_unix_millis = None;
                 self.confirm();
-                Verdict::Echo(challenge.as_str().to_owned())
+                VerificationAnswer::Echo(challenge.as_str().to_owned())
             }
             Verification::Denied { reason, .. } => {
                 self.denied = Some(reason.unwrap_or_default());
                 self.pending = None;
                 self.expires_unix_millis = None;
-                Verdict::Noted
+                VerificationAnswer::Denied
             }
         }
     }
 
-    /// A request that replaces the secret goes on to do so until the hub confirms it. A subscription that is not
-    /// active yet has a secret that nobody used.
+    /// A new secret stays the requested one until the hub confirms it. Before the first lease nobody used the secret, so it is not
+    /// replaced.
     fn rotate(&mut self, rotation: Rotation) {
         let now = DateTime::now();
         let is_old = now.unix_millis().saturating_sub(self.secret_since) >= millis(rotation.after);
         if self.next_secret.is_none() && is_old && self.expires().is_some_and(|expires| expires > now) {
             let unix_millis = millis(rotation.grace);
-            self.next_secret = Some(KeptSecret { secret: Secret::random(), unix_millis });
+            self.next_secret = Some(TimedSecret { secret: Secret::random(), unix_millis });
         }
     }
 
-    /// The hub has the new secret; what it signed with the old one may still be on its way.
+    /// The hub has the new secret; deliveries signed with the old one may still arrive.
     fn take_next_secret(&mut self) {
         let Some(next) = self.next_secret.take() else { return };
         let now = DateTime::now().unix_millis();
         let old = std::mem::replace(&mut self.secret, next.secret);
-        self.old_secret = Some(KeptSecret { secret: old, unix_millis: now.saturating_add(next.unix_millis) });
+        self.old_secret =
+            Some(TimedSecret { secret: old, unix_millis: now.saturating_add(next.unix_millis) });
         self.secret_since = now;
     }
 
@@ -366,7 +354,7 @@ mod tests {
         let (subscriptions, id) = pending(Mode::Subscribe).await;
         assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Pending);
         let verdict = subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
-        assert!(matches!(verdict, Verdict::Echo(challenge) if challenge.len() == 64));
+        assert!(matches!(verdict, VerificationAnswer::Echo(challenge) if challenge.len() == 64));
         let Phase::Active { expires } = subscriptions.get(&id).unwrap().phase else { panic!("active") };
         let left = expires.unix_millis() - DateTime::now().unix_millis();
         assert!((590_000..=600_000).contains(&left), "{left}");
@@ -375,13 +363,13 @@ mod tests {
     #[tokio::test]
     async fn w065_a_hub_that_proves_who_it_is_hears_yes_about_what_is_in_force_and_nothing_changes() {
         let (subscriptions, id) = pending(Mode::Subscribe).await;
-        let ask = |topic: &str, lease| subscriptions.asked_again(&id.0, &subscribe(topic, lease), |_| true);
+        let ask = |topic: &str, lease| subscriptions.reverify(&id.0, &subscribe(topic, lease), |_| true);
         assert_eq!(ask(TOPIC, 60), None, "nothing is in force yet");
         subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
         let record = || subscriptions.with(&id.0, |record| format!("{record:?}")).unwrap();
         let before = record();
         assert!(ask(TOPIC, 600).is_some_and(|challenge| challenge.len() == 64));
-        let foreign = subscriptions.asked_again(&id.0, &subscribe(TOPIC, 600), |_| false);
+        let foreign = subscriptions.reverify(&id.0, &subscribe(TOPIC, 600), |_| false);
         assert_eq!(foreign, None, "that is no hub of ours");
         assert_eq!(ask(TOPIC, 700), None, "that is more than what is left");
         assert_eq!(ask("http://source.example/other", 60), None);
@@ -404,7 +392,7 @@ mod tests {
         subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
         subscriptions.update(|state_file| state_file.subscriptions[0].pending = None).await.unwrap();
         let foreign = subscriptions.verify(&id.0, subscribe(TOPIC, 60)).await;
-        assert_eq!(foreign.unwrap(), Verdict::NotPending);
+        assert_eq!(foreign.unwrap(), VerificationAnswer::NotPending);
     }
 
     #[tokio::test]
@@ -417,7 +405,10 @@ mod tests {
             (&*id.0, unsubscribe),
             ("guessed", subscribe(TOPIC, 600)),
         ] {
-            assert_eq!(subscriptions.verify(token, verification).await.unwrap(), Verdict::NotPending);
+            assert_eq!(
+                subscriptions.verify(token, verification).await.unwrap(),
+                VerificationAnswer::NotPending
+            );
         }
         assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Pending);
     }
@@ -427,7 +418,7 @@ mod tests {
         let (subscriptions, id) = pending(Mode::Subscribe).await;
         subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
         let denied = Verification::Denied { topic: TOPIC.into(), reason: Some("quota".into()) };
-        assert_eq!(subscriptions.verify(&id.0, denied).await.unwrap(), Verdict::Noted);
+        assert_eq!(subscriptions.verify(&id.0, denied).await.unwrap(), VerificationAnswer::Denied);
         assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Denied { reason: "quota".into() });
     }
 
@@ -436,7 +427,10 @@ mod tests {
         let (subscriptions, id) = pending(Mode::Unsubscribe).await;
         let unsubscribe =
             Verification::Unsubscribe { topic: TOPIC.into(), challenge: Challenge::random(), lease: None };
-        assert!(matches!(subscriptions.verify(&id.0, unsubscribe).await.unwrap(), Verdict::Echo(_)));
+        assert!(matches!(
+            subscriptions.verify(&id.0, unsubscribe).await.unwrap(),
+            VerificationAnswer::Echo(_)
+        ));
         assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Ended);
     }
 
