@@ -55,7 +55,7 @@ impl Remainder {
         (start > 0 && is_known).then(|| Self { start, validators: validators.clone() })
     }
 
-    pub(super) fn headers(&self) -> HeaderMap {
+    pub(crate) fn headers(&self) -> HeaderMap {
         let range = HeaderValue::from_str(&format!("bytes={}-", self.start)).ok();
         let same = self.validators.strong().and_then(|tag| HeaderValue::from_str(tag).ok());
         range.zip(same).into_iter().flat_map(|(range, same)| [(RANGE, range), (IF_RANGE, same)]).collect()
@@ -88,7 +88,7 @@ impl Validators {
     }
 
     /// Only one of the two, since a server must disregard the weaker one if it knows the other.
-    pub(super) fn conditions(&self) -> HeaderMap {
+    pub(crate) fn conditions(&self) -> HeaderMap {
         let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
         let etag = value(&self.etag).map(|value| (IF_NONE_MATCH, value));
         let condition = etag.or_else(|| value(&self.last_modified).map(|value| (IF_MODIFIED_SINCE, value)));

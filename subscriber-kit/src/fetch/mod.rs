@@ -204,33 +204,9 @@ impl Client {
         Ok(hosts.iter().map(|own| by_host[own].clone()).collect())
     }
 
-    /// GET with redirects; only a 200 is an answer. Of something that came in part only what is missing, if the server gives parts and still has the same; see
-    /// [`Answer::start`].
-    pub(crate) async fn get_remainder(
-        &self,
-        url: &Url,
-        follow: Follow<'_>,
-        rest: Option<&Remainder>,
-        deadline: &mut Deadline,
-    ) -> Result<Answer, FetchError> {
-        let answer =
-            self.ask(url, follow, rest.map(Remainder::headers).unwrap_or_default(), deadline).await?;
-        // A 304 to a question without a condition.
-        answer.ok_or_else(|| FetchError::of_status(url, 304))
-    }
-
-    /// The same of the whole, but `None` if what is there is still what `known` says.
-    pub(crate) async fn get_unless(
-        &self,
-        url: &Url,
-        follow: Follow<'_>,
-        known: Option<&Validators>,
-        deadline: &mut Deadline,
-    ) -> Result<Option<Answer>, FetchError> {
-        self.ask(url, follow, known.map(Validators::conditions).unwrap_or_default(), deadline).await
-    }
-
-    async fn ask(
+    /// GET with redirects. With [conditions](Validators::conditions), `None` if the document is unchanged. With the headers of a
+    /// [`Remainder`], a server may send only that; see [`Answer::start`].
+    pub(crate) async fn get(
         &self,
         url: &Url,
         follow: Follow<'_>,
@@ -296,7 +272,8 @@ impl Client {
         folder: &Path,
     ) -> Result<Option<Fetched>, FetchError> {
         let mut deadline = Deadline::after(self.options.document_timeout);
-        match self.get_unless(url, Follow::Anywhere, known, &mut deadline).await? {
+        let conditions = known.map(Validators::conditions).unwrap_or_default();
+        match self.get(url, Follow::Anywhere, conditions, &mut deadline).await? {
             Some(answer) => deadline.meet(url, spool(url, answer, folder)).await?.map(Some),
             None => Ok(None),
         }

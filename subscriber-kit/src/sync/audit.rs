@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::digest::{Agreement, Hashes};
@@ -12,10 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::download::blocking;
 use super::file_map::FileMap;
 use super::folder::Staging;
-use super::lists::{Counted, Lists};
+use super::lists::Lists;
 use super::local::{Facts, Local, compare, hash_file, same_second};
 use super::memory::{KnownFile, Memory};
-use super::notified::NotifiedChanges;
 use super::path::{Ways, obstacle, relative_path};
 use super::plan::Planned;
 use super::report::{FAILURES_KEPT, Failure, Report, note};
@@ -39,7 +37,6 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AuditReport {
     /// What it comes to.
-    #[serde(default)]
     pub verdict: Verdict,
     /// How many resources the Source lists.
     pub resources: u64,
@@ -50,10 +47,8 @@ pub struct AuditReport {
     /// Files with another length, hash or time than listed: `stale + corrupt`.
     pub different: u64,
     /// Those of them that are as they were fetched: the Source has gone on.
-    #[serde(default)]
     pub stale: u64,
     /// Those of them that were changed here since, or are as old as listed and not the same.
-    #[serde(default)]
     pub corrupt: u64,
     /// Files of which the list says too little to tell.
     pub unverifiable: u64,
@@ -66,7 +61,6 @@ pub struct AuditReport {
     /// Surplus files, at most the first hundred.
     pub extra_files: Vec<String>,
     /// Why the Source's lists may not be true of one time, so that more may be missing, stale or surplus.
-    #[serde(default)]
     pub unproven: Option<String>,
 }
 
@@ -145,19 +139,7 @@ async fn whole_audit(
     target: &Target,
     options: &SyncOptions,
 ) -> Result<AuditReport, SyncError> {
-    let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
-    let lists = Lists {
-        client,
-        list,
-        changes: offer.changes(options.changes),
-        base: &target.base,
-        options,
-        notified: NotifiedChanges::default(),
-        new_changes: Vec::new(),
-        staging: Staging::Temporary,
-        bytes: AtomicU64::new(0),
-        counted: Counted::default(),
-    };
+    let lists = Lists::new(client, offer, target, options, Staging::Temporary)?;
     let snapshot = lists.read_anew().await?;
     let Report { resources, failed, failures, .. } = snapshot.report;
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };

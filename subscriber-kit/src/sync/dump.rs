@@ -9,12 +9,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resync_core::document::{Capability, Entry, Root};
+use resync_core::document::Entry;
 use resync_core::package::PackageError;
-use resync_core::xml::Reader;
 use url::Url;
 
 use super::batch::{self, Ready, Written, put_all};
+use super::document::{Document, Expected};
 use super::download::blocking;
 use super::lists::Lists;
 use super::local::Facts;
@@ -22,9 +22,8 @@ use super::memory::KnownFile;
 use super::packages::{Bitstream, Listed, Opened, Packages, bitstream};
 use super::path::relative_path;
 use super::put::Placing;
-use super::report::shortened;
 use super::{Baseline, ResourceError, SyncError};
-use crate::fetch::{Fetched, led_to};
+use crate::fetch::Fetched;
 use crate::state_folder::STATE_FOLDER;
 
 /// What one request costs, in bytes that could have come instead.
@@ -63,49 +62,32 @@ impl Dumps<'_> {
     }
 
     async fn packages(&self) -> Result<Vec<Listed>, SyncError> {
-        let (mut packages, dumps) = self.read(self.root).await?;
-        for dump in dumps {
-            let (more, nested) = self.read(&dump).await?;
-            if !nested.is_empty() {
-                return Err(SyncError::NestedIndex { url: dump });
+        let root = self.read(self.root).await?;
+        let mut packages = root.packages;
+        for part in root.parts {
+            let dump = self.read(&part.url).await?;
+            if dump.is_index {
+                return Err(SyncError::NestedIndex { url: part.url });
             }
-            packages.extend(more);
+            packages.extend(dump.packages);
         }
+        packages.retain(|listed| listed.other_format.is_none());
         Ok(packages)
     }
 
-    /// The packages of a dump, or the dumps of an index.
-    async fn read(&self, url: &Url) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
-        let fetched = self.lists.fetch_anew(url).await?;
-        let (packages, dumps) = blocking(move || read(fetched)).await?;
-        self.lists.count_parts(packages.iter().flat_map(Listed::urls).chain(&dumps))?;
-        for place in packages.iter().map(|package| &package.url).chain(&dumps) {
-            self.lists.check_origin(place)?;
+    async fn read(&self, url: &Url) -> Result<Document, SyncError> {
+        let Fetched { url, file, .. } = self.lists.fetch_anew(url).await?;
+        let dump = blocking(move || {
+            Document::read(&url, &file, Expected::ResourceDump).map(|(document, _)| document)
+        });
+        let dump = dump.await?;
+        self.lists.count_parts(dump.urls())?;
+        let packages = dump.packages.iter().map(|package| &package.url);
+        for url in packages.chain(dump.parts.iter().map(|part| &part.url)) {
+            self.lists.check_origin(url)?;
         }
-        Ok((packages, dumps))
+        Ok(dump)
     }
-}
-
-fn read(fetched: Fetched) -> Result<(Vec<Listed>, Vec<Url>), SyncError> {
-    let Fetched { url, file, .. } = fetched;
-    let unreadable = |source| SyncError::List { url: url.clone(), source: Box::new(source) };
-    let mut reader = Reader::new(io::BufReader::new(file)).map_err(unreadable)?;
-    if reader.header().capability() != Some(&Capability::ResourceDump) {
-        let found = reader.header().capability().map_or_else(|| "sitemap".to_owned(), ToString::to_string);
-        return Err(SyncError::NotAResourceDump { url, found });
-    }
-    let is_index = reader.header().root == Root::SitemapIndex;
-    let (mut packages, mut dumps) = (Vec::new(), Vec::new());
-    for entry in reader.by_ref() {
-        let entry = entry.map_err(unreadable)?;
-        if is_index {
-            let nameless = || SyncError::Component { index: url.clone(), loc: shortened(&entry.loc) };
-            dumps.push(led_to(&url, &entry.loc).ok_or_else(nameless)?);
-        } else {
-            packages.extend(Some(Listed::of(&entry, &url)?).filter(|listed| listed.other_format.is_none()));
-        }
-    }
-    Ok((packages, dumps))
 }
 
 /// Whether a copy has no files yet.

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::SyncError;
-use super::changes::{Head, Point, Reached};
+use super::changes::{Point, Reached};
 use super::collector::{Collector, ManifestKind};
+use super::document::{Document, unreadable};
 use super::download::blocking;
-use super::gaps::Gap;
+use super::gaps::Continuity;
 use super::lists::Lists;
 use super::local::Facts;
 use super::packages::Listed;
@@ -83,39 +84,27 @@ pub(super) struct Feed {
     since: DateTime,
     open: Option<OpenList>,
     reached: Option<DateTime>,
-    /// What is told nowhere; the same one may be there twice.
-    pub(super) new_gaps: Vec<Gap>,
-    /// Where a list begins that follows another one.
-    pub(super) contiguous_at: Vec<DateTime>,
-    /// Why changes may be missing.
-    pub(super) unproven: Option<String>,
+    pub(super) continuity: Continuity,
 }
 
 impl Feed {
     pub(super) fn new(collector: Collector, since: DateTime) -> Self {
-        Self {
-            collector,
-            since,
-            open: None,
-            reached: None,
-            new_gaps: Vec::new(),
-            contiguous_at: Vec::new(),
-            unproven: None,
-        }
+        Self { collector, since, open: None, reached: None, continuity: Continuity::default() }
     }
 
     /// Takes the changes that a list, or the packages of a dump, tell of.
-    pub(super) async fn document(
+    pub(super) async fn read(
         self,
         lists: &Lists<'_>,
         fetched: Fetched,
-        head: Head,
+        document: Document,
         last: Option<Mark>,
         asked: &Url,
     ) -> Result<Self, SyncError> {
-        match head.packages {
-            Some(packages) => self.dump(lists, fetched, head.until, packages, last, asked).await,
-            None => self.list(fetched, last, asked).await,
+        if document.is_dump() {
+            self.dump(lists, fetched, document, last, asked).await
+        } else {
+            self.list(fetched, last, asked).await
         }
     }
 
@@ -125,8 +114,7 @@ impl Feed {
         mut self,
         lists: &Lists<'_>,
         fetched: Fetched,
-        until: Option<DateTime>,
-        packages: Vec<Listed>,
+        Document { until, packages, .. }: Document,
         mut last: Option<Mark>,
         asked: &Url,
     ) -> Result<Self, SyncError> {
@@ -147,10 +135,9 @@ impl Feed {
             let (manifest, file) = lists.manifest(&listed).await?;
             let number = self.collector.packages.add(&listed, file);
             let of = ManifestKind::Changes(may_be_read.then_some(since));
-            let (collector, notified) =
-                blocking(move || self.collector.manifest(manifest, number, of)).await?;
+            let (collector, end) = blocking(move || self.collector.manifest(manifest, number, of)).await?;
             self.collector = collector;
-            self.reached = self.reached.max(notified.until.or(listed.until).or(notified.latest));
+            self.reached = self.reached.max(end.until.or(listed.until).or(end.latest));
         }
         self.reached = self.reached.max(until);
         let (validators, digest) = (fetched.validators, fetched.digest);
@@ -162,26 +149,26 @@ impl Feed {
     /// Takes the changes of one list that come after `last`, if that is in it, or else are not older than the point:
     /// what was taken before does no harm (RS-128).
     async fn list(self, fetched: Fetched, last: Option<Mark>, asked: &Url) -> Result<Self, SyncError> {
-        let Self { collector, since, reached, new_gaps, contiguous_at, unproven, .. } = self;
+        let Self { collector, since, reached, continuity, .. } = self;
         let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
         let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
         let reached = reached.max(read.until.or(read.latest));
         let url = asked.to_string();
         let open = OpenList { url, validators, digest, last: read.last };
         let open = read.until.is_none().then_some(open);
-        Ok(Self { collector, since, open, reached, new_gaps, contiguous_at, unproven })
+        Ok(Self { collector, since, open, reached, continuity })
     }
 
     pub(super) fn reached(self) -> Reached {
         // What is told to happen later must not hide what does until then.
         let reached = self.reached.map(|reached| reached.min(DateTime::now()));
         let since = reached.map_or(self.since, |reached| reached.max(self.since));
-        let Self { collector, open, new_gaps, contiguous_at, unproven, .. } = self;
-        Reached { collector, point: Point { since, open }, new_gaps, contiguous_at, unproven }
+        let Self { collector, open, continuity, .. } = self;
+        Reached { collector, point: Point { since, open }, continuity }
     }
 }
 
-struct Read {
+struct ReadEntries {
     until: Option<DateTime>,
     /// When the last change of the list happened.
     latest: Option<DateTime>,
@@ -193,9 +180,9 @@ fn take(
     mut fetched: Fetched,
     resume: Option<Mark>,
     since: DateTime,
-) -> Result<(Collector, Read), SyncError> {
+) -> Result<(Collector, ReadEntries), SyncError> {
     let url = fetched.url.clone();
-    let unreadable = |source| SyncError::List { url: url.clone(), source: Box::new(source) };
+    let unreadable = |source| unreadable(&url, source);
     let skip = match &resume {
         Some(mark) => {
             let reader = Reader::new(BufReader::new(&fetched.file)).map_err(unreadable)?;
@@ -225,5 +212,5 @@ fn take(
         collector.change(entry, resolved, is_gone)?;
     }
     collector.report_violations(&url, reader.refused(), &reader.take_violations());
-    Ok((collector, Read { until, latest, last }))
+    Ok((collector, ReadEntries { until, latest, last }))
 }

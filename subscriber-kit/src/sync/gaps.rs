@@ -9,7 +9,8 @@ use std::time::Duration;
 use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 
-use super::changes::{GapPolicy, moment};
+use super::changes::GapPolicy;
+use crate::text;
 
 /// This many gaps count as recurrent.
 const RECURRENT: u64 = 2;
@@ -24,16 +25,26 @@ const LIST_PAUSE: Duration = Duration::from_secs(3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// The last time up to which all changes are known.
-    #[serde(with = "moment")]
+    #[serde(with = "text")]
     pub known_until: DateTime,
     /// When known changes begin again. A Resource List of this time or later closes the gap.
-    #[serde(with = "moment")]
+    #[serde(with = "text")]
     pub from: DateTime,
+}
+
+/// Which changes since a time are known, as far as the lists show.
+#[derive(Debug, Default)]
+pub(crate) struct Continuity {
+    /// Gaps that no document closes, oldest first; the same one may be there twice.
+    pub(crate) gaps: Vec<Gap>,
+    /// Where a list begins that continues another one, oldest first.
+    pub(crate) contiguous_at: Vec<DateTime>,
+    /// Why changes may be missing, if so.
+    pub(crate) unproven: Option<String>,
 }
 
 /// The gaps of a Source's Change Lists so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct GapHistory {
     /// How many, since the last three contiguous lists in a row.
     pub count: u64,
@@ -54,9 +65,9 @@ impl GapHistory {
         self.count >= RECURRENT
     }
 
-    /// Adds gaps, and times where one list continues another, both oldest first. Known ones count once, future ones not yet.
-    pub(crate) fn with(mut self, found: &[Gap], contiguous_at: &[DateTime], now: DateTime) -> Self {
-        for gap in found.iter().filter(|gap| gap.from <= now) {
+    /// Adds gaps, and times where one list continues another. Known ones count once, future ones not yet.
+    pub(crate) fn with(mut self, found: &Continuity, now: DateTime) -> Self {
+        for gap in found.gaps.iter().filter(|gap| gap.from <= now) {
             if self.last.is_none_or(|last| gap.from > last.from) {
                 self.count += 1;
                 self.last = Some(*gap);
@@ -64,7 +75,7 @@ impl GapHistory {
             }
         }
         let last_gap = self.last.map(|gap| gap.from.unix_millis());
-        for join in contiguous_at.iter().filter(|join| **join <= now).map(|join| join.unix_millis()) {
+        for join in found.contiguous_at.iter().filter(|join| **join <= now).map(|join| join.unix_millis()) {
             if Some(join) > last_gap.max(self.last_contiguous_unix_millis) {
                 self.last_contiguous_unix_millis = Some(join);
                 self.contiguous_lists += 1;
@@ -106,30 +117,40 @@ mod tests {
         Gap { known_until: minute(at), from: minute(at + 1) }
     }
 
+    fn found(gaps: &[Gap], contiguous_at: &[DateTime]) -> Continuity {
+        let (gaps, contiguous_at) = (gaps.to_vec(), contiguous_at.to_vec());
+        Continuity { gaps, contiguous_at, unproven: None }
+    }
+
     #[test]
     fn rs197_a_hole_that_is_met_again_counts_once() {
         let [first, second] = [&[gap(1), gap(3)][..], &[gap(1), gap(3), gap(5)]];
-        let gaps = GapHistory::default().with(first, &[], minute(9)).with(second, &[], minute(9));
+        let gaps =
+            GapHistory::default().with(&found(first, &[]), minute(9)).with(&found(second, &[]), minute(9));
         assert_eq!((gaps.count, gaps.last), (3, Some(gap(5))));
     }
 
     #[test]
     fn rs197_a_hole_to_come_hides_none_that_come_before() {
-        let gaps = GapHistory::default().with(&[gap(1), gap(900)], &[], minute(9));
-        assert_eq!(gaps.with(&[gap(3)], &[], minute(9)).count, 2);
+        let gaps = GapHistory::default().with(&found(&[gap(1), gap(900)], &[]), minute(9));
+        assert_eq!(gaps.with(&found(&[gap(3)], &[]), minute(9)).count, 2);
     }
 
     #[test]
     fn rs197_a_source_that_has_mended_its_ways_is_trusted_again() {
-        let habit =
-            GapHistory::default().with(&[gap(1), gap(3)], &[], minute(9)).list_read_at(minute(9), true);
-        let joined = habit.with(&[], &[minute(2), minute(10), minute(20)], minute(29));
+        let habit = GapHistory::default()
+            .with(&found(&[gap(1), gap(3)], &[]), minute(9))
+            .list_read_at(minute(9), true);
+        let joined = habit.with(&found(&[], &[minute(2), minute(10), minute(20)]), minute(29));
         assert!(joined.are_recurrent(), "one was before the last hole");
-        assert!(joined.with(&[], &[minute(10), minute(20)], minute(29)).are_recurrent(), "these were known");
-        let mended = joined.with(&[gap(3)], &[minute(30)], minute(39));
+        assert!(
+            joined.with(&found(&[], &[minute(10), minute(20)]), minute(29)).are_recurrent(),
+            "these were known"
+        );
+        let mended = joined.with(&found(&[gap(3)], &[minute(30)]), minute(39));
         assert_eq!((mended.count, mended.policy(minute(39))), (0, GapPolicy::Refused));
         assert_eq!(
-            joined.with(&[gap(28)], &[minute(30)], minute(39)).contiguous_lists,
+            joined.with(&found(&[gap(28)], &[minute(30)]), minute(39)).contiguous_lists,
             1,
             "a hole begins the count anew"
         );
@@ -137,9 +158,10 @@ mod tests {
 
     #[test]
     fn rs197_the_list_rests_only_where_holes_are_a_habit_and_no_longer_than_an_hour() {
-        let once = GapHistory::default().with(&[gap(1)], &[], minute(9)).list_read_at(minute(10), true);
+        let once =
+            GapHistory::default().with(&found(&[gap(1)], &[]), minute(9)).list_read_at(minute(10), true);
         assert_eq!(once.policy(minute(11)), GapPolicy::Refused, "it may happen to any Source");
-        let twice = once.with(&[gap(3)], &[], minute(9));
+        let twice = once.with(&found(&[gap(3)], &[]), minute(9));
         assert_eq!(twice.policy(minute(11)), GapPolicy::Refused, "the list was not asked for yet");
         assert_eq!(
             twice.list_read_at(minute(10), false).policy(minute(11)),

@@ -48,16 +48,16 @@ impl Work<'_> {
             }
             Err(error) => return Err(error),
         };
-        let Reached { collector, point, new_gaps, contiguous_at, unproven } = reached;
-        if let Some(why) = &unproven {
+        let Reached { collector, point, continuity } = reached;
+        if let Some(why) = &continuity.unproven {
             tracing::warn!(why, "changes may be missing until a newer Resource List");
         }
         let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
         let (mut report, mut run_outcome) = self.handle(collector, &retry_lines, &paused).await?;
-        report.unproven = unproven.or_else(|| copy_state.unproven.clone());
+        report.unproven = continuity.unproven.clone().or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());
         report.retry_in = self.retry_in(&run_outcome);
-        report.gaps = Box::new(gaps.with(&new_gaps, &contiguous_at, now));
+        report.gaps = Box::new(gaps.with(&continuity, now));
         report.deletion_skipped = report.unproven.clone().filter(|_| self.options.delete);
         let reason = report.unproven.clone();
         let next =

@@ -15,15 +15,17 @@ use url::Url;
 
 use super::changes::{Changes, GapPolicy, Point, Reached};
 use super::collector::{Collected, Collector, ManifestKind};
-use super::download::blocking;
+use super::document::Document;
+use super::download::{Transfer, blocking};
 use super::file_map::FileMap;
 use super::folder::Staging;
-use super::gaps::Gap;
+use super::gaps::Continuity;
+use super::local::Facts;
 use super::notified::NotifiedChanges;
 use super::packages::{Listed, Packages};
 use super::plan::Plan;
 use super::report::Report;
-use super::{SyncError, SyncOptions};
+use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 
 /// So many bytes of a part's URL count as one part more.
@@ -53,10 +55,7 @@ pub(crate) struct Snapshot {
     pub(crate) point: Option<Point>,
     /// Whether all of it was true at one time.
     pub(crate) consistency: Consistency,
-    /// What is told nowhere since the lists.
-    pub(crate) new_gaps: Vec<Gap>,
-    /// Where lists of changes follow each other.
-    pub(crate) contiguous_at: Vec<DateTime>,
+    pub(crate) continuity: Continuity,
     /// Whether every listed entry has a hash or a time.
     pub(crate) names_versions: bool,
     pub(crate) validators: Validators,
@@ -126,6 +125,46 @@ impl Counted {
     }
 }
 
+impl<'s> Lists<'s> {
+    /// Of an offer, for a target, without changes from notifications.
+    pub(crate) fn new(
+        client: &'s Client,
+        offer: &'s Offer,
+        target: &'s Target,
+        options: &'s SyncOptions,
+        staging: Staging,
+    ) -> Result<Self, SyncError> {
+        Ok(Self {
+            client,
+            list: offer.base(options.baseline).ok_or(SyncError::NothingOffered)?,
+            changes: offer.changes(options.changes),
+            base: &target.base,
+            options,
+            notified: NotifiedChanges::default(),
+            new_changes: Vec::new(),
+            staging,
+            bytes: AtomicU64::new(0),
+            counted: Counted::default(),
+        })
+    }
+
+    /// A transfer from this URL only.
+    pub(crate) fn transfer<'t>(&'t self, url: &'t Url, facts: &'t Facts) -> Transfer<'t> {
+        Transfer {
+            client: self.client,
+            options: self.options,
+            staging: &self.staging,
+            url,
+            list: self.list,
+            mirrors: &[],
+            via: None,
+            facts,
+            unless: None,
+            bytes: &self.bytes,
+        }
+    }
+}
+
 impl Lists<'_> {
     /// Reads the whole list. Where its lists are not of one snapshot it is read again, a bounded number of
     /// times.
@@ -171,10 +210,10 @@ impl Lists<'_> {
         };
         let changes = Changes { lists: self, root, policy: GapPolicy::Tolerated };
         let why = match Box::pin(changes.since(listing.collector, begin)).await {
-            Ok(Reached { collector, point, new_gaps, contiguous_at, unproven }) => {
+            Ok(Reached { collector, point, mut continuity }) => {
                 listing.collector = Self::take_notified(collector, self.notified.in_order(), &point)?;
-                listing.new_gaps = new_gaps;
-                listing.contiguous_at = contiguous_at;
+                let unproven = continuity.unproven.take();
+                listing.continuity = continuity;
                 if let Some(why) = unproven {
                     listing.lacks_changes(why);
                 }
@@ -197,34 +236,30 @@ impl Lists<'_> {
         let (validators, digest) = (root.validators.clone(), root.digest.clone());
         let collector = Collector::new(self, self.staging.scratch()?);
         let (mut collector, mut index) = blocking(move || collector.read(root, true)).await?;
-        let of_packages = index.packages.iter().flat_map(Listed::urls);
-        self.count_parts(index.components.iter().map(|component| &component.url).chain(of_packages))?;
+        self.count_parts(index.urls())?;
         let mut packages = std::mem::take(&mut index.packages);
         let mut consistency = Consistency::Consistent;
-        for component in &index.components {
-            let list = self.fetch(&component.url, None).await?;
-            // Without conditions there is always a document.
-            let Some(list) = list else { continue };
+        for part in &index.parts {
+            let list = self.fetch_anew(&part.url).await?;
             self.check_origin(&list.url)?;
-            let url = list.url.clone();
-            let (next, page) = blocking(move || collector.read(list, false)).await?;
+            let (next, list) = blocking(move || collector.read(list, false)).await?;
             collector = next;
-            page.is_like(&index, url)?;
-            self.count_parts(page.packages.iter().flat_map(Listed::urls))?;
-            packages.extend(page.packages);
+            list.is_like(&index)?;
+            self.count_parts(list.urls())?;
+            packages.extend(list.packages);
             if consistency == Consistency::Consistent {
-                consistency = index.consistency_with(component, page.at);
+                consistency = index.consistency_with(&part.url, part.at, list.at);
             }
         }
         for listed in packages {
             let (next, at) = self.unpack(collector, &listed).await?;
             collector = next;
             if consistency == Consistency::Consistent {
-                consistency = index.consistency_with(&Component { url: listed.url, at: listed.at }, at);
+                consistency = index.consistency_with(&listed.url, listed.at, at);
             }
         }
-        let (new_gaps, contiguous_at) = (Vec::new(), Vec::new());
-        Ok(Listing { collector, consistency, at: index.at, new_gaps, contiguous_at, validators, digest })
+        let continuity = Continuity::default();
+        Ok(Listing { collector, consistency, at: index.at, continuity, validators, digest })
     }
 
     /// Adds of these changes, which notifications told of, those that happened after all that the lists have.
@@ -323,8 +358,7 @@ struct Listing {
     collector: Collector,
     consistency: Consistency,
     at: Option<DateTime>,
-    new_gaps: Vec<Gap>,
-    contiguous_at: Vec<DateTime>,
+    continuity: Continuity,
     validators: Validators,
     digest: String,
 }
@@ -338,7 +372,7 @@ impl Listing {
     }
 
     async fn end(self, point: Option<Point>) -> Result<Snapshot, SyncError> {
-        let Self { collector, consistency, new_gaps, contiguous_at, validators, digest, .. } = self;
+        let Self { collector, consistency, continuity, validators, digest, .. } = self;
         let Collected { file_map, plan, report, packages, bytes, names_versions } =
             blocking(move || collector.end()).await?;
         Ok(Snapshot {
@@ -349,8 +383,7 @@ impl Listing {
             bytes,
             point,
             consistency,
-            new_gaps,
-            contiguous_at,
+            continuity,
             names_versions,
             validators,
             digest,
@@ -358,29 +391,15 @@ impl Listing {
     }
 }
 
-/// A list named by an index.
-pub(crate) struct Component {
-    pub(crate) url: Url,
-    pub(crate) at: Option<DateTime>,
-}
-
-/// What a document says besides its resources.
-pub(crate) struct Page {
-    pub(crate) is_dump: bool,
-    pub(crate) at: Option<DateTime>,
-    pub(crate) completed: Option<DateTime>,
-    pub(crate) components: Vec<Component>,
-    pub(crate) packages: Vec<Listed>,
-}
-
-impl Page {
+impl Document {
     /// Whether it is of the same kind as its index.
-    fn is_like(&self, index: &Self, url: Url) -> Result<(), SyncError> {
-        match (self.is_dump, index.is_dump) {
-            (true, false) => Err(SyncError::NotAResourceList { url, found: "resourcedump".to_owned() }),
-            (false, true) => Err(SyncError::NotAResourceDump { url, found: "resourcelist".to_owned() }),
-            _ => Ok(()),
-        }
+    fn is_like(&self, index: &Self) -> Result<(), SyncError> {
+        let (found, expected) = match (self.is_dump(), index.is_dump()) {
+            (true, false) => ("resourcedump", "Resource List"),
+            (false, true) => ("resourcelist", "Resource Dump"),
+            _ => return Ok(()),
+        };
+        Err(SyncError::WrongKind { url: self.url.clone(), found: found.to_owned(), expected })
     }
 
     /// Whether a list that says `at` belongs to this index.
@@ -388,12 +407,11 @@ impl Page {
     /// An index is from the earliest beginning of its lists to their latest end (RS-095). So a list must be of
     /// the time that the index says for it, or of the index's own, or lie within the index's span. A later one
     /// belongs to a snapshot that this index does not know yet.
-    fn consistency_with(&self, component: &Component, at: Option<DateTime>) -> Consistency {
-        let url = &component.url;
+    fn consistency_with(&self, url: &Url, stated: Option<DateTime>, at: Option<DateTime>) -> Consistency {
         let (Some(begin), Some(at)) = (self.at, at) else {
             return Consistency::Undated(format!("the index or its list {url} has no `at`"));
         };
-        let fits = match component.at {
+        let fits = match stated {
             Some(stated) => at == stated,
             None => at == begin || self.completed.is_some_and(|end| begin <= at && at <= end),
         };
@@ -419,9 +437,20 @@ mod tests {
         let [nine, ten, eleven] = [9, 10, 11].map(|hour| Some(time(hour)));
         let verdict = |completed, stated, at| {
             let url = Url::parse("http://a.example/part1.xml").unwrap();
-            let (components, packages) = (Vec::new(), Vec::new());
-            let index = Page { is_dump: false, at: nine, completed, components, packages };
-            match index.consistency_with(&Component { url, at: stated }, at) {
+            let index = Document {
+                url: url.clone(),
+                capability: None,
+                is_index: true,
+                at: nine,
+                completed,
+                from: None,
+                until: None,
+                index: None,
+                archives: None,
+                parts: Vec::new(),
+                packages: Vec::new(),
+            };
+            match index.consistency_with(&url, stated, at) {
                 Consistency::Consistent => "consistent",
                 Consistency::Mixed(_) => "mixed",
                 Consistency::Undated(_) => "undated",

@@ -5,19 +5,21 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use resync_core::datetime::{DateTime, DateTimeError};
+use resync_core::datetime::DateTime;
 use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use resync_core::document::{Entry, Link};
 use serde::{Deserialize, Serialize};
 
 use super::memory::{KnownFile, Stamp};
+use crate::text;
 
 /// What a list says about a resource's representation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "Written", try_from = "Written")]
 pub(crate) struct Facts {
     pub(crate) length: Option<u64>,
+    #[serde(with = "hashes")]
     pub(crate) hashes: Hashes,
+    #[serde(with = "text::option")]
     pub(crate) modified: Option<DateTime>,
 }
 
@@ -49,27 +51,17 @@ impl Facts {
     }
 }
 
-/// [`Facts`] as text.
-#[derive(Serialize, Deserialize)]
-struct Written {
-    length: Option<u64>,
-    hashes: String,
-    modified: Option<String>,
-}
+/// Hashes as a JSON string.
+mod hashes {
+    use resync_core::digest::Hashes;
+    use serde::{Deserialize as _, Deserializer, Serializer};
 
-impl From<Facts> for Written {
-    fn from(facts: Facts) -> Self {
-        let modified = facts.modified.map(|at| at.to_string());
-        Self { length: facts.length, hashes: facts.hashes.to_string(), modified }
+    pub(super) fn serialize<S: Serializer>(hashes: &Hashes, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(hashes)
     }
-}
 
-impl TryFrom<Written> for Facts {
-    type Error = DateTimeError;
-
-    fn try_from(written: Written) -> Result<Self, DateTimeError> {
-        let modified = written.modified.map(|at| at.parse()).transpose()?;
-        Ok(Self { length: written.length, hashes: Hashes::parse(&written.hashes), modified })
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Hashes, D::Error> {
+        String::deserialize(from).map(|text| Hashes::parse(&text))
     }
 }
 

@@ -40,10 +40,8 @@ pub(crate) struct Scope {
     pub(crate) delete: bool,
     pub(crate) any_origin: bool,
     /// Which resources are wanted; empty for all.
-    #[serde(default)]
     pub(crate) filter: String,
     /// Whether changes are known from a Change Dump although there is a Change List.
-    #[serde(default)]
     pub(crate) by_dump: bool,
 }
 
@@ -56,11 +54,9 @@ pub(crate) struct Settled {
     pub(crate) digest: String,
     pub(crate) report: Report,
     /// Whether the list does not tell from where its changes go on.
-    #[serde(default)]
     pub(crate) is_without_point: bool,
     /// Whether each of its entries says by a hash or a time which version it is of, so that nothing which changed since
     /// can be found by reading the same list again.
-    #[serde(default)]
     pub(crate) names_versions: bool,
 }
 

@@ -49,6 +49,7 @@ mod content;
 mod copy_state;
 mod delete;
 mod disk;
+mod document;
 mod download;
 mod dump;
 mod feed;
@@ -347,13 +348,15 @@ pub enum SyncError {
         /// Why.
         source: Box<ReadError>,
     },
-    /// The document is of another kind.
-    #[error("{url} is a {found}, not a Resource List")]
-    NotAResourceList {
+    /// The document has another kind.
+    #[error("{url} is a {found}, not a {expected}")]
+    WrongKind {
         /// The document.
         url: Url,
         /// The capability it states.
         found: String,
+        /// What was expected.
+        expected: &'static str,
     },
     /// A package is of another kind than its dump.
     #[error("the package {url} has a manifest of the wrong kind: {found}")]
@@ -386,22 +389,6 @@ pub enum SyncError {
         url: Url,
         /// Why.
         source: Box<PackageError>,
-    },
-    /// The document is of another kind.
-    #[error("{url} is a {found}, neither a Change List nor a Change Dump")]
-    NotAChangeList {
-        /// The document.
-        url: Url,
-        /// The capability it states.
-        found: String,
-    },
-    /// The document is of another kind.
-    #[error("{url} is a {found}, not a Resource Dump")]
-    NotAResourceDump {
-        /// The document.
-        url: Url,
-        /// The capability it states.
-        found: String,
     },
     /// The copy cannot have been in step at a time in the future.
     #[error("--from {from} is in the future; give a time when the copy was in step")]
@@ -517,7 +504,7 @@ impl SyncError {
                 error => error.is_mismatch() || matches!(error, ResourceError::TooLarge { .. }),
             },
             Self::List { .. }
-            | Self::NotAChangeList { .. }
+            | Self::WrongKind { .. }
             | Self::NestedIndex { .. }
             | Self::ForeignComponent { .. }
             | Self::Component { .. }

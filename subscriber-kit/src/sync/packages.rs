@@ -14,7 +14,8 @@ use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 
 use super::content::{Content, Space};
-use super::download::{Received, Transfer, blocking};
+use super::document::{named, unreadable};
+use super::download::{Received, blocking};
 use super::filter::matches_type;
 use super::folder::{CopyFolder, Staging};
 use super::lists::Lists;
@@ -51,11 +52,10 @@ pub(crate) struct Listed {
 
 impl Listed {
     pub(crate) fn of(entry: &Entry, dump: &Url) -> Result<Self, SyncError> {
-        let nameless = || SyncError::Component { index: dump.clone(), loc: shortened(&entry.loc) };
         let metadata = entry.metadata.clone().unwrap_or_default();
         let contents = entry.link(&Relation::Contents);
         Ok(Self {
-            url: led_to(dump, &entry.loc).ok_or_else(nameless)?,
+            url: named(entry, dump)?,
             facts: Facts::of(entry),
             at: metadata.at,
             until: metadata.until,
@@ -227,10 +227,7 @@ impl Manifest {
     pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, SyncError> {
         match self {
             Self::Inside(url, package) => package.next_entry().map_err(|source| package_error(url, source)),
-            Self::Beside(url, reader) => {
-                let unreadable = |source| SyncError::List { url: url.clone(), source: Box::new(source) };
-                reader.next().transpose().map_err(unreadable)
-            }
+            Self::Beside(url, reader) => reader.next().transpose().map_err(|error| unreadable(url, error)),
         }
     }
 
@@ -271,7 +268,7 @@ impl Lists<'_> {
         let url = fetched.url.clone();
         self.check_origin(&url)?;
         let read = blocking(move || Reader::new(BufReader::new(fetched.file))).await;
-        let reader = read.map_err(|source| SyncError::List { url: url.clone(), source: Box::new(source) })?;
+        let reader = read.map_err(|error| unreadable(&url, error))?;
         let capability = reader.header().capability();
         if !matches!(capability, Some(Capability::ResourceDumpManifest | Capability::ChangeDumpManifest)) {
             return Err(package_error(&url, PackageError::NotAManifest));
@@ -281,20 +278,8 @@ impl Lists<'_> {
 
     async fn package(&self, url: &Url, facts: &Facts) -> Result<NamedTempFile, SyncError> {
         self.check_origin(url)?;
-        let transfer = Transfer {
-            client: self.client,
-            options: self.options,
-            staging: &self.staging,
-            url,
-            list: self.list,
-            mirrors: &[],
-            via: None,
-            facts,
-            unless: None,
-            bytes: &self.bytes,
-        };
         let failed = |source| SyncError::PackageFetch { url: url.clone(), source: Box::new(source) };
-        let came = transfer.run().await.map_err(failed)?;
+        let came = self.transfer(url, facts).run().await.map_err(failed)?;
         let staging = self.staging.clone();
         blocking(move || came.content.into_file(&mut Space::of(&staging))).await.map_err(failed)
     }
@@ -332,7 +317,7 @@ pub(crate) fn bitstream(
         Ok(file) => file,
         Err(error) => return Ok(Bitstream::Refused(error)),
     };
-    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]), staging: max, is_full: false };
+    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]), remaining: max, is_full: false };
     match package.copy(entry, &mut out) {
         Ok(length) => {
             let hashes = out.hasher.finish();
@@ -381,18 +366,18 @@ pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Result<Opti
 struct Hashing {
     file: NamedTempFile,
     hasher: Hasher,
-    staging: u64,
+    remaining: u64,
     is_full: bool,
 }
 
 impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.staging {
+        if bytes.len() as u64 > self.remaining {
             self.is_full = true;
             return Err(io::Error::other("it is larger than is taken"));
         }
         let written = self.file.write(bytes)?;
-        self.staging -= written as u64;
+        self.remaining -= written as u64;
         self.hasher.update(&bytes[..written]);
         Ok(written)
     }

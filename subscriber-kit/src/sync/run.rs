@@ -17,7 +17,7 @@ use super::download::{Transfer, blocking};
 use super::dump::Filled;
 use super::file_map::FileMap;
 use super::lists::Lists;
-use super::local::{self, Facts, Local};
+use super::local::{self, Local};
 use super::memory::{KnownFile, Learn, Memory, Scope};
 use super::packages::Packages;
 use super::path::relative_path;
@@ -26,11 +26,9 @@ use super::put::Placing;
 use super::report::{Outcome, Report};
 use super::work::Work;
 use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
-use crate::fetch::Client;
 
 /// What the work on every resource of one run shares.
 pub(super) struct Run<'s> {
-    client: &'s Client,
     pub(super) target: &'s Target,
     pub(super) options: &'s SyncOptions,
     pub(super) lists: &'s Lists<'s>,
@@ -171,7 +169,7 @@ pub(super) struct Synced {
 
 impl<'s> Run<'s> {
     pub(super) fn new(work: &'s Work<'s>, file_map: Arc<FileMap>, known: Memory, may_remove: bool) -> Self {
-        let Work { client, target, options, .. } = *work;
+        let Work { target, options, .. } = *work;
         let placing = Placing {
             directory: target.directory.clone(),
             base: target.base.clone(),
@@ -184,7 +182,6 @@ impl<'s> Run<'s> {
             pretended: Mutex::default(),
         };
         Self {
-            client,
             target,
             options,
             lists: &work.lists,
@@ -384,7 +381,7 @@ impl<'s> Run<'s> {
             mirrors: &mirrors,
             via: via.first(),
             unless: sent.as_ref().map(|sent| &sent.validators).filter(|_| mirrors.is_empty()),
-            ..self.transfer(url, &line.facts)
+            ..self.lists.transfer(url, &line.facts)
         };
         let received = match transfer.run().await {
             Err(error) if transfer.unless.is_some() && error.is_unchanged() => {
@@ -397,29 +394,14 @@ impl<'s> Run<'s> {
         Ok(Found::New(New { ready, comparison, is_patched: false }))
     }
 
-    pub(super) fn transfer<'t>(&'t self, url: &'t Url, facts: &'t Facts) -> Transfer<'t> {
-        Transfer {
-            client: self.client,
-            options: self.options,
-            staging: &self.lists.staging,
-            url,
-            list: self.lists.list,
-            mirrors: &[],
-            via: None,
-            facts,
-            unless: None,
-            bytes: &self.lists.bytes,
-        }
-    }
-
     /// Where else the bytes may be had: another origin is believed only if a hash proves what it sends.
-    fn elsewhere(&self, line: &Line, file_map: &[String]) -> Vec<Url> {
+    fn elsewhere(&self, line: &Line, urls: &[String]) -> Vec<Url> {
         let is_proven = line.facts.algorithm().is_some();
         let is_allowed = |place: &Url| {
             Authority::SameOrigin.allows(place, &self.home)
                 || (is_proven && (self.options.mirrors || self.options.authority.allows(place, &self.home)))
         };
-        file_map.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
+        urls.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
     }
 
     /// Compares the file of a resource with the facts. One that is not there because something must make way

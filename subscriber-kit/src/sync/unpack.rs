@@ -85,10 +85,10 @@ impl Run<'_> {
         if line.patches.is_empty() || !is_worth_it || patch_bytes >= longest {
             return None;
         }
-        let (mut patches, mut staging) = (Vec::new(), MAX_PATCHED);
+        let (mut patches, mut remaining) = (Vec::new(), MAX_PATCHED);
         for patch in &line.patches {
             let patch = self.fetch_patch(patch).await?;
-            staging = staging.checked_sub(patch.len() as u64)?;
+            remaining = remaining.checked_sub(patch.len() as u64)?;
             patches.push(patch);
         }
         let (placing, facts, relative) = (Arc::clone(&self.placing), line.facts.clone(), relative.to_owned());
@@ -111,7 +111,7 @@ impl Run<'_> {
         let url = Url::parse(&patch.url).ok().filter(|url| self.options.authority.allows(url, &self.home))?;
         let max = self.options.max_resource_bytes.min(MAX_PATCHED);
         let options = SyncOptions { max_resource_bytes: max, ..self.options.clone() };
-        let transfer = Transfer { options: &options, ..self.transfer(&url, &patch.facts) };
+        let transfer = Transfer { options: &options, ..self.lists.transfer(&url, &patch.facts) };
         match transfer.run().await {
             Ok(received) => match received.content {
                 Content::Held(bytes) => Some(bytes),

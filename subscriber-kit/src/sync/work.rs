@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
@@ -14,7 +13,7 @@ use super::copy_state::CopyState;
 use super::download::blocking;
 use super::filter::Filter;
 use super::folder::{CopyFolder, Staging};
-use super::lists::{Counted, Lists};
+use super::lists::Lists;
 use super::memory::{Memory, Scope};
 use super::run::RunOutcome;
 use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target};
@@ -22,7 +21,6 @@ use crate::fetch::Client;
 
 /// One run on one locked copy.
 pub(super) struct Work<'s> {
-    pub(super) client: &'s Client,
     pub(super) target: &'s Target,
     pub(super) options: &'s SyncOptions,
     pub(super) lists: Lists<'s>,
@@ -43,32 +41,18 @@ impl<'s> Work<'s> {
         notified: &[(DateTime, Entry)],
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
-        let changes = offer.changes(options.changes);
         let scope = Scope::of(offer, list, target, options);
         let opening = target.clone();
         let open = if options.dry_run { CopyFolder::inspect } else { CopyFolder::open };
         let folder = Arc::new(blocking(move || open(&opening)).await?);
         let left = copy_state(&folder, &scope).await;
-        let mut remembered = left.as_ref().map(|left| left.notified.clone()).unwrap_or_default();
-        let new_changes = remembered.take(notified);
-        let (staging, bytes) = (Staging::Copy(Arc::clone(&folder)), AtomicU64::new(0));
-        let counted = Counted::default();
-        let base = &target.base;
-        let lists = Lists {
-            client,
-            list,
-            changes,
-            base,
-            options,
-            notified: remembered,
-            new_changes,
-            staging,
-            bytes,
-            counted,
-        };
+        let staging = Staging::Copy(Arc::clone(&folder));
+        let mut lists = Lists::new(client, offer, target, options, staging)?;
+        lists.notified = left.as_ref().map(|left| left.notified.clone()).unwrap_or_default();
+        lists.new_changes = lists.notified.take(notified);
         // Useless if the dump itself serves as the list.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
-        Ok(Self { client, target, options, lists, dump, scope, folder, left })
+        Ok(Self { target, options, lists, dump, scope, folder, left })
     }
 
     /// When an incremental run should request missing resources again. Without a Change List, it requests only those from
