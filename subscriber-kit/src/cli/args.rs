@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use http::{HeaderName, HeaderValue};
 use resync_common::completions::{Completions, Man};
 use resync_core::datetime::DateTime;
@@ -393,11 +394,11 @@ pub(crate) struct SelectionArgs {
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) parallel: u16,
     /// Source of a copy without files: a Resource Dump if that is cheaper, always a dump if there is one, or never
-    #[arg(long, env = "RESYNC_DESTINATION_BASELINE", value_enum, default_value_t, value_name = "WHAT")]
-    pub(crate) baseline: BaselineArg,
+    #[arg(long, env = "RESYNC_DESTINATION_BASELINE", default_value = "cheaper", value_name = "WHAT", value_parser = baseline())]
+    pub(crate) baseline: Baseline,
     /// Where to read changes from, if the Source has both
-    #[arg(long, env = "RESYNC_DESTINATION_CHANGES", value_enum, default_value_t, value_name = "WHAT")]
-    pub(crate) changes: ChangesArg,
+    #[arg(long, env = "RESYNC_DESTINATION_CHANGES", default_value = "list", value_name = "WHAT", value_parser = changes())]
+    pub(crate) changes: ChangesFrom,
     /// Also fetch from mirrors on other origins, and from the original (`via`), if the list has a hash
     #[arg(long, env = "RESYNC_DESTINATION_MIRRORS")]
     pub(crate) mirrors: bool,
@@ -426,23 +427,6 @@ pub(crate) struct SelectionArgs {
     pub(crate) limits: LimitArgs,
 }
 
-/// See [`Baseline`].
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum BaselineArg {
-    #[default]
-    Cheaper,
-    Dump,
-    List,
-}
-
-/// See [`ChangesFrom`].
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum ChangesArg {
-    #[default]
-    List,
-    Dump,
-}
-
 impl SelectionArgs {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
@@ -454,15 +438,8 @@ impl SelectionArgs {
             },
             parallel: self.parallel.into(),
             mirrors: self.mirrors,
-            baseline: match self.baseline {
-                BaselineArg::Cheaper => Baseline::Cheaper,
-                BaselineArg::Dump => Baseline::Dump,
-                BaselineArg::List => Baseline::List,
-            },
-            changes: match self.changes {
-                ChangesArg::List => ChangesFrom::List,
-                ChangesArg::Dump => ChangesFrom::Dump,
-            },
+            baseline: self.baseline,
+            changes: self.changes,
             prefer: self.prefer.clone(),
             filter: Filter {
                 types: self.types.clone(),
@@ -475,6 +452,21 @@ impl SelectionArgs {
             ..self.limits.sync_options()
         }
     }
+}
+
+fn baseline() -> impl TypedValueParser<Value = Baseline> {
+    PossibleValuesParser::new(["cheaper", "dump", "list"]).map(|text| match text.as_str() {
+        "dump" => Baseline::Dump,
+        "list" => Baseline::List,
+        _ => Baseline::Cheaper,
+    })
+}
+
+fn changes() -> impl TypedValueParser<Value = ChangesFrom> {
+    PossibleValuesParser::new(["list", "dump"]).map(|text| match text.as_str() {
+        "dump" => ChangesFrom::Dump,
+        _ => ChangesFrom::List,
+    })
 }
 
 fn http_url(text: &str) -> Result<Url, String> {

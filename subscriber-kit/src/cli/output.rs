@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use indicatif::HumanBytes;
+use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
-use resync_subscriber_kit::discover::{Channel, Measure, Set, Source, measure};
+use resync_subscriber_kit::discover::{Measure, Set, Source, measure};
 use resync_subscriber_kit::fetch::Client;
 use resync_subscriber_kit::forward::ForwardEvent;
 use resync_subscriber_kit::listen::ListenEvent;
@@ -18,8 +21,6 @@ use resync_subscriber_kit::sync::{
 };
 use serde_json::{Value, json};
 use url::Url;
-
-use resync_core::datetime::DateTime;
 
 /// The sizes of a Source's documents, by their URLs.
 #[derive(Default)]
@@ -65,15 +66,7 @@ impl Sizes {
         match self.0.get(url) {
             None => Value::Null,
             Some(Err(reason)) => json!({ "error": reason }),
-            Some(Ok(measure)) => json!({
-                "document_bytes": measure.document_bytes,
-                "is_index": measure.is_index,
-                "entries": measure.entries,
-                "listed_bytes": measure.listed_bytes,
-                "at": measure.at.map(|at| at.to_string()),
-                "from": measure.from.map(|at| at.to_string()),
-                "until": measure.until.map(|at| at.to_string()),
-            }),
+            Some(Ok(measure)) => json!(measure),
         }
     }
 }
@@ -116,32 +109,33 @@ pub(crate) fn source(source: &Source, sizes: &Sizes) -> String {
 pub(crate) fn source_json(source: &Source, sizes: &Sizes) -> Value {
     let unreadable = source.unreadable.iter();
     json!({
-        "found_at": source.found_at.as_str(),
-        "description": source.description.as_ref().map(url::Url::as_str),
+        "found_at": source.found_at,
+        "description": source.description,
         "sets": source.sets.iter().map(|set| set_json(set, sizes)).collect::<Vec<_>>(),
-        "unreadable": unreadable.map(|one| json!({ "url": one.url.as_str(), "reason": one.reason })).collect::<Vec<_>>(),
+        "unreadable": unreadable.map(|one| json!({ "url": one.url, "reason": one.reason })).collect::<Vec<_>>(),
     })
 }
 
 fn set_json(set: &Set, sizes: &Sizes) -> Value {
-    let capabilities = set.capabilities.iter();
-    let capability = |(name, url): &(Capability, Url)| json!({ "capability": name.token(), "url": url.as_str(), "size": sizes.json(url) });
+    let capability = |(name, url): &(Capability, Url)| json!({ "capability": name.token(), "url": url, "size": sizes.json(url) });
     json!({
         "name": set.name(),
-        "capability_list": set.capability_list.as_ref().map(url::Url::as_str),
-        "resource_list": set.resource_list.as_ref().map(url::Url::as_str),
-        "described_by": set.described_by.as_ref().map(url::Url::as_str),
-        "capabilities": capabilities.map(capability).collect::<Vec<_>>(),
-        "framework_channel": set.framework_channel.as_ref().map(channel_json),
-        "change_channel": set.change_channel.as_ref().map(channel_json),
+        "capability_list": set.capability_list,
+        "resource_list": set.resource_list,
+        "described_by": set.described_by,
+        "capabilities": set.capabilities.iter().map(capability).collect::<Vec<_>>(),
+        "framework_channel": set.framework_channel,
+        "change_channel": set.change_channel,
     })
 }
 
-fn channel_json(channel: &Channel) -> Value {
-    json!({
-        "topic": channel.topic.as_str(),
-        "hubs": channel.hubs.iter().map(url::Url::as_str).collect::<Vec<_>>(),
-    })
+/// A line that scripts may wait for.
+fn listening(address: SocketAddr) -> String {
+    format!("listening on http://{address}")
+}
+
+fn hook_failed(cause: &str, retry_in: Duration) -> String {
+    format!("the command failed: {cause}; next try in {retry_in:.0?}")
 }
 
 /// A line that scripts may wait for.
@@ -152,11 +146,9 @@ fn subscribed(topic: &TopicUrl, until: DateTime) -> String {
 /// What happens while notifications are forwarded, as lines for people.
 pub(crate) fn forward_event(event: ForwardEvent) -> String {
     match event {
-        ForwardEvent::Listening { address } => format!("listening on http://{address}"),
+        ForwardEvent::Listening { address } => listening(address),
         ForwardEvent::Subscribed { topic, until } => subscribed(&topic, until),
-        ForwardEvent::HookFailed { cause, retry_in } => {
-            format!("the command failed: {cause}; next try in {retry_in:.0?}")
-        }
+        ForwardEvent::HookFailed { cause, retry_in } => hook_failed(&cause, retry_in),
         ForwardEvent::TopicFailed { topic, cause, retry_in } => {
             format!("not subscribed to {topic}: {cause}; next try in {retry_in:.0?}")
         }
@@ -205,16 +197,14 @@ pub(crate) fn forward_event_json(event: ForwardEvent) -> Value {
 /// What happens to a copy that is kept in step; `None` for minor events.
 pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
     Some(match event {
-        ListenEvent::Listening { address } => format!("listening on http://{address}"),
+        ListenEvent::Listening { address } => listening(*address),
         ListenEvent::Subscribed { topic, until } => subscribed(topic, *until),
         ListenEvent::Notified => "notified: the Source changed".to_owned(),
         ListenEvent::Gap { known_until, from } => {
             format!("notifications from {known_until} to {from} are missing; reading the lists")
         }
         ListenEvent::Synchronised(found) => report(found),
-        ListenEvent::HookFailed { cause, retry_in } => {
-            format!("the command failed: {cause}; next try in {retry_in:.0?}")
-        }
+        ListenEvent::HookFailed { cause, retry_in } => hook_failed(cause, *retry_in),
         ListenEvent::SyncFailed { cause, retry_in } => {
             format!("not in step: {cause}; next try in {retry_in:.0?}")
         }

@@ -1,6 +1,5 @@
 //! The set that is copied: discovered at the start, and again whenever it may have moved.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
@@ -19,12 +18,13 @@ use crate::timing::{LONGEST_RETRY, pauses};
 #[derive(Clone, Debug)]
 pub(super) struct Mirror {
     client: Client,
-    search: Search,
+    options: ListenOptions,
+    /// The name of the set. The copy must not become one of another set.
+    name: String,
     pub(super) set: Set,
     offer: Offer,
     base: Url,
     target: Target,
-    options: SyncOptions,
     /// Whether the last discovery succeeded.
     pub(super) is_current: bool,
 }
@@ -41,8 +41,8 @@ impl Mirror {
         let saved = subscriber.subscriptions().saved_source();
         let saved = saved.and_then(|saved| saved.find(&options.source, options.set.as_deref()));
         loop {
-            let search = Search::new(options, saved.as_ref().map(|(_, set)| set.name()));
-            let error = match search.run(&client).await {
+            let name = saved.as_ref().map(|(_, set)| set.name());
+            let error = match search(&client, options, name.as_deref()).await {
                 Ok((base, set)) => return Self::new(options, client, base, set, true),
                 Err(error) if error.is_transient() => error,
                 Err(error) => return Err(error),
@@ -71,9 +71,8 @@ impl Mirror {
         let target = Target::open(&options.into, target_base)
             .map_err(no_directory)?
             .with_state(&options.state_folder());
-        let search = Search::new(options, Some(set.name()));
-        let options = options.sync.clone();
-        Ok(Self { client, search, set, offer, base, target, options, is_current })
+        let (options, name) = (options.clone(), set.name());
+        Ok(Self { client, options, name, set, offer, base, target, is_current })
     }
 
     /// The set's channels that have a hub.
@@ -86,13 +85,13 @@ impl Mirror {
 
     /// What is saved for later runs.
     pub(super) fn source(&self) -> SavedSource {
-        SavedSource::new(&self.search.source, self.search.set.as_deref(), &self.base, &self.set)
+        SavedSource::new(&self.options.source, self.options.set.as_deref(), &self.base, &self.set)
     }
 
     /// Discovers the set again; if that fails, the known one is used.
     pub(super) async fn discover_again(&mut self) {
-        let found = self.search.run(&self.client).await;
-        let found = found.and_then(|(_, set)| Ok((offer_of(&set, &self.options)?, set)));
+        let found = search(&self.client, &self.options, Some(&self.name)).await;
+        let found = found.and_then(|(_, set)| Ok((offer_of(&set, &self.options.sync)?, set)));
         self.is_current = found.is_ok();
         match found {
             Ok((offer, set)) => (self.offer, self.set) = (offer, set),
@@ -102,7 +101,7 @@ impl Mirror {
 
     /// Whether the Source has a Change List or Change Dump.
     pub(super) fn lists_changes(&self) -> bool {
-        self.offer.changes(self.options.changes).is_some()
+        self.offer.changes(self.options.sync.changes).is_some()
     }
 
     /// Synchronises. Also applies the changes in these notifications that no list contains yet.
@@ -112,43 +111,37 @@ impl Mirror {
         notifications: Vec<Vec<u8>>,
     ) -> Result<Report, SyncError> {
         let notified = blocking(move || changes(&notifications)).await;
-        synchronise_with_notified(&self.client, &self.offer, &self.target, &self.options, depth, &notified)
-            .await
+        synchronise_with_notified(
+            &self.client,
+            &self.offer,
+            &self.target,
+            &self.options.sync,
+            depth,
+            &notified,
+        )
+        .await
     }
 }
 
-/// What to search for.
-#[derive(Clone, Debug)]
-struct Search {
-    source: String,
-    set: Option<String>,
-    directory: PathBuf,
-    /// The name of the copy's set, once it is known. It must not become a copy of another set.
-    name: Option<String>,
-}
-
-impl Search {
-    fn new(options: &ListenOptions, name: Option<String>) -> Self {
-        let (source, set, directory) = (options.source.clone(), options.set.clone(), options.into.clone());
-        Self { source, set, directory, name }
-    }
-
-    async fn run(&self, client: &Client) -> Result<(Url, Set), ListenError> {
-        let found = discover(client, &self.source).await?;
-        let set = match &self.name {
-            None => found.choose(self.set.as_deref())?,
-            Some(name) => {
-                let is_the_one = found.sets.iter().find(|set| set.is_called(name));
-                is_the_one.ok_or_else(|| ListenError::OtherSet {
-                    directory: self.directory.clone(),
-                    set: name.clone(),
-                    sets: found.sets.iter().map(Set::name).collect(),
-                    retry_may_help: found.retry_may_help(),
-                })?
-            }
-        };
-        Ok((found.base.clone(), set.clone()))
-    }
+/// The set of this name, or else the wanted one.
+async fn search(
+    client: &Client,
+    options: &ListenOptions,
+    name: Option<&str>,
+) -> Result<(Url, Set), ListenError> {
+    let found = discover(client, &options.source).await?;
+    let set = match name {
+        None => found.choose(options.set.as_deref())?,
+        Some(name) => {
+            found.sets.iter().find(|set| set.is_called(name)).ok_or_else(|| ListenError::OtherSet {
+                directory: options.into.clone(),
+                set: name.to_owned(),
+                sets: found.sets.iter().map(Set::name).collect(),
+                retry_may_help: found.retry_may_help(),
+            })?
+        }
+    };
+    Ok((found.base.clone(), set.clone()))
 }
 
 fn offer_of(set: &Set, options: &SyncOptions) -> Result<Offer, ListenError> {

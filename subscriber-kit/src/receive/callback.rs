@@ -179,6 +179,11 @@ where
     }
 }
 
+/// A body that arrives in pieces.
+trait RequestBody: http_body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send {}
+
+impl<B: http_body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send> RequestBody for B {}
+
 /// What a delivery needs from its subscription.
 struct Recipient {
     topic: TopicUrl,
@@ -199,12 +204,7 @@ enum Refusal {
 }
 
 impl Shared {
-    async fn handle<B>(&self, request: Request<B>) -> Answer
-    where
-        B: http_body::Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    async fn handle<B: RequestBody>(&self, request: Request<B>) -> Answer {
         let (parts, body) = request.into_parts();
         let token = token(parts.uri.path());
         match parts.method {
@@ -249,12 +249,12 @@ impl Shared {
     }
 
     /// Checks a delivery, the cheapest check first, and hands it to the inbox.
-    async fn deliver<B>(&self, token: &str, headers: &HeaderMap, body: B) -> Result<(), Refusal>
-    where
-        B: http_body::Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    async fn deliver<B: RequestBody>(
+        &self,
+        token: &str,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<(), Refusal> {
         let recipient = self.recipient(token).ok_or(Refusal::UnknownPath)?;
         if recipient.ended {
             return Err(Refusal::Ended);
@@ -284,18 +284,13 @@ impl Shared {
         })
     }
 
-    async fn read<B>(
+    async fn read<B: RequestBody>(
         &self,
         topic: &TopicUrl,
         headers: &HeaderMap,
         body: B,
         reservation: &mut Reservation<'_>,
-    ) -> Result<Bytes, Refusal>
-    where
-        B: http_body::Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    ) -> Result<Bytes, Refusal> {
         let max = self.options.max_body;
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());

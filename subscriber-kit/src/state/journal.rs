@@ -103,12 +103,7 @@ impl Journal {
     /// Reads the journal in `folder`, or begins one.
     pub(crate) fn open(folder: &Path) -> io::Result<(Opened, Vec<Event>)> {
         let path = folder.join(FILE_NAME);
-        let found = match File::open(&path) {
-            Ok(file) => Some(scan(file)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let Scanned { key, events, places, torn } = found.unwrap_or_else(Scanned::empty);
+        let Scanned { key, events, places, torn } = scan(&path)?;
         if torn > 0 {
             tracing::warn!(
                 bytes = torn,
@@ -185,11 +180,7 @@ impl Opened {
 
 /// Reads the journal in `folder` without changing it.
 pub(crate) fn read_events(folder: &Path) -> io::Result<Vec<Event>> {
-    match File::open(folder.join(FILE_NAME)) {
-        Ok(file) => Ok(scan(file)?.events),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    Ok(scan(&folder.join(FILE_NAME))?.events)
 }
 
 /// Where a record lies in the file, frame included.
@@ -213,7 +204,11 @@ impl Scanned {
     }
 }
 
-fn scan(file: File) -> io::Result<Scanned> {
+fn scan(path: &Path) -> io::Result<Scanned> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Scanned::empty()),
+        file => file?,
+    };
     let end = file.metadata()?.len();
     let mut input = BufReader::new(file);
     let Some(key) = read_header(&mut input)? else {

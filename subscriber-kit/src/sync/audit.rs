@@ -130,17 +130,8 @@ pub async fn audit(
     target: &Target,
     options: &SyncOptions,
 ) -> Result<AuditReport, SyncError> {
-    Box::pin(whole_audit(client, offer, target, options)).await
-}
-
-async fn whole_audit(
-    client: &Client,
-    offer: &Offer,
-    target: &Target,
-    options: &SyncOptions,
-) -> Result<AuditReport, SyncError> {
     let lists = Lists::new(client, offer, target, options, Staging::Temporary)?;
-    let snapshot = lists.read_anew().await?;
+    let snapshot = Box::pin(lists.read_anew()).await?;
     let Report { resources, failed, failures, .. } = snapshot.report;
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
     report.unproven = snapshot.consistency.reason();

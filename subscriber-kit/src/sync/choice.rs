@@ -29,8 +29,8 @@ pub enum Depth {
     Full,
 }
 
-/// Baseline synchronisation (RS-190): compares every file with the Resource List, or with the Resource Dump if there is no
-/// list, and with the changes since then (RS-196).
+/// Brings a copy in step: compares its files with the Resource List, or with the Resource Dump if there is no list, and with the
+/// changes since then (RS-190, RS-196). If `depth` and the state of the copy allow it, handles only the changes since the last run.
 ///
 /// Only files that differ are fetched. Each file is replaced in one step after its length and hash were verified; on a
 /// failure the old file stays. With [`SyncOptions::delete`], unlisted files are removed, but only if the list was read to
@@ -40,19 +40,6 @@ pub enum Depth {
 /// # Errors
 /// [`SyncError`] if there is no complete list, or if another run works on the copy. Failures of single resources are in the
 /// [`Report`].
-pub async fn baseline(
-    client: &Client,
-    offer: &Offer,
-    target: &Target,
-    options: &SyncOptions,
-) -> Result<Report, SyncError> {
-    synchronise(client, offer, target, options, Depth::Full).await
-}
-
-/// Synchronises, incrementally if `depth` and the state of the copy allow it.
-///
-/// # Errors
-/// As for [`baseline`].
 pub async fn synchronise(
     client: &Client,
     offer: &Offer,

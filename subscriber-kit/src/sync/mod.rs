@@ -85,7 +85,7 @@ use url::{Origin, Url};
 
 pub use audit::{AuditReport, Verdict, audit};
 pub(crate) use choice::synchronise_with_notified;
-pub use choice::{Depth, baseline, synchronise};
+pub use choice::{Depth, synchronise};
 pub use download::ResourceError;
 pub(crate) use download::blocking;
 pub use filter::Filter;

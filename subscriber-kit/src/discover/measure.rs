@@ -1,16 +1,18 @@
-//! How much a Source offers: sizes and dates of its documents, from their own words.
+//! The sizes and dates of a Source's documents, as these state them.
 
 use std::io::BufReader;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::Root;
 use resync_core::xml::Reader;
+use serde::Serialize;
 use url::Url;
 
 use crate::fetch::Client;
+use crate::text;
 
-/// What a document says about itself and about what it lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a document states about itself and its entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Measure {
     /// Its own length in bytes, as it was sent.
@@ -19,20 +21,23 @@ pub struct Measure {
     pub is_index: bool,
     /// How many entries it has.
     pub entries: u64,
-    /// How many bytes these have together, as far as it says.
+    /// The sum of their lengths, as far as stated.
     pub listed_bytes: u64,
     /// When the snapshot was begun.
+    #[serde(with = "text::option")]
     pub at: Option<DateTime>,
-    /// Since when it tells of changes.
+    /// The beginning of the changes that it lists.
+    #[serde(with = "text::option")]
     pub from: Option<DateTime>,
-    /// Until when it does; none while it goes on.
+    /// The end of these changes; `None` while it grows.
+    #[serde(with = "text::option")]
     pub until: Option<DateTime>,
 }
 
 /// Reads one document to its end and measures it.
 ///
 /// # Errors
-/// Why it cannot be fetched or read, in a sentence.
+/// Why it cannot be fetched or read, as a sentence.
 pub async fn measure(client: &Client, url: &Url) -> Result<Measure, String> {
     let fetched = client.document(url).await.map_err(|error| error.to_string())?;
     let read = tokio::task::spawn_blocking(move || {
