@@ -147,7 +147,7 @@ pub async fn forward(
         keep_topics(&subscriber, &options.topics).map_err(StartError::Client)?;
     let work = async {
         let hooks = HookQueue::new(options.service.hook.clone());
-        let work = Work { topics: &options.topics, refused: BTreeMap::new(), hooks };
+        let work = Forwarder { topics: &options.topics, refused: BTreeMap::new(), hooks };
         work.run(topic_events, deliveries, &mut events).await.map(|never| match never {})
     };
     let result = server.run(pin!(work), shutdown, options.service.unsubscribe_on_exit).await;
@@ -190,14 +190,14 @@ pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<T
 type Open = (Receipt, u64);
 
 /// The topics and notifications in progress.
-struct Work<'o> {
+struct Forwarder<'o> {
     topics: &'o [String],
     /// Topics, by their numbers, that failed for reasons that are not temporary.
     refused: BTreeMap<usize, TopicError>,
     hooks: HookQueue<Open>,
 }
 
-impl Work<'_> {
+impl Forwarder<'_> {
     async fn run(
         mut self,
         mut topic_events: TopicEvents,

@@ -1,9 +1,9 @@
 //! Keeps a copy in step: discovers the Source, subscribes, and synchronises at the start and on every notification.
 
 mod chain;
+mod keeper;
 mod mirror;
 mod retry_schedule;
-mod work;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
 use crate::state::{STATE_FOLDER, Subscriptions};
 use crate::subscribe::{SubscribeError, Subscriber};
 use crate::sync::{Report, SyncOptions};
+use keeper::Keeper;
 use mirror::Mirror;
-use work::Work;
 
 /// Options of [`listen`].
 #[derive(Clone, Debug)]
@@ -281,5 +281,7 @@ async fn keep(
     events: &mut (impl FnMut(ListenEvent) + Send),
 ) -> Result<(), ListenError> {
     let mirror = Mirror::find_with_retries(options, subscriber, events).await?;
-    Work::new(mirror, subscriber.subscriptions().clone(), options)?.run(subscriber, deliveries, events).await
+    Keeper::new(mirror, subscriber.subscriptions().clone(), options)?
+        .run(subscriber, deliveries, events)
+        .await
 }

@@ -1,5 +1,4 @@
-//! Audit: whether the copy covers what the Source lists and is accurate, without downloading anything
-//! (RS-195).
+//! Audit: compares the copy with the Source's lists, without downloading resources (RS-195).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,25 +7,25 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
+use super::cache::{CachedFile, FileCache};
 use super::download::blocking;
 use super::file_map::FileMap;
 use super::folder::Staging;
 use super::lists::Lists;
-use super::local::{Facts, Local, compare, hash_file, same_second};
-use super::memory::{KnownFile, Memory};
-use super::path::{Ways, obstacle, relative_path};
+use super::local::{Facts, FileState, compare, hash_file, same_second};
+use super::path::{CheckedFolders, obstacle, relative_path};
 use super::plan::Planned;
-use super::report::{FAILURES_KEPT, Failure, Report, note};
+use super::report::{FAILURES_KEPT, Failure, Report, add_failure};
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
 use crate::fetch::Client;
 
-/// What an audit comes to.
+/// The result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Every listed resource is here as listed, and nothing else is.
+    /// Every listed resource is here as listed, and nothing else.
     InStep,
-    /// Nothing speaks against it, but the list says too little about some resources, or not when it is true.
+    /// No difference was found, but the list says too little about some resources, or has no time.
     Unproven,
     /// Something is missing, different or surplus.
     #[default]
@@ -36,7 +35,7 @@ pub enum Verdict {
 /// What an audit found: `same + missing + different + unverifiable + failed` is `resources`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AuditReport {
-    /// What it comes to.
+    /// The result.
     pub verdict: Verdict,
     /// How many resources the Source lists.
     pub resources: u64,
@@ -46,27 +45,26 @@ pub struct AuditReport {
     pub missing: u64,
     /// Files with another length, hash or time than listed: `stale + corrupt`.
     pub different: u64,
-    /// Those of them that are as they were fetched: the Source has gone on.
+    /// Those of them that are as they were fetched: the Source has changed.
     pub stale: u64,
-    /// Those of them that were changed here since, or are as old as listed and not the same.
+    /// Those of them that were changed here, or have the listed time and another content.
     pub corrupt: u64,
-    /// Files of which the list says too little to tell.
+    /// Files about which the list says too little.
     pub unverifiable: u64,
     /// Local files that the Source does not list.
     pub extra: u64,
-    /// Resources that can have no file here.
+    /// Resources that cannot have a file here.
     pub failed: u64,
     /// The URIs of missing and different resources and why others failed, at most the first hundred.
     pub findings: Vec<Failure>,
     /// Surplus files, at most the first hundred.
     pub extra_files: Vec<String>,
-    /// Why the Source's lists may not be true of one time, so that more may be missing, stale or surplus.
+    /// Why the Source's lists may not be of one time, so that more may be missing, stale or surplus.
     pub unproven: Option<String>,
 }
 
 impl AuditReport {
-    /// Whether the copy is the same as the Source as far as the list can tell: nothing missing, different,
-    /// failed or surplus, and the list certain.
+    /// Whether nothing is missing, different, failed or surplus, and the list is certain.
     #[must_use]
     pub fn in_step(&self) -> bool {
         self.missing + self.different + self.failed + self.extra == 0 && self.unproven.is_none()
@@ -88,27 +86,27 @@ impl AuditReport {
             Ok(Finding::Unverifiable) => self.unverifiable += 1,
             Ok(Finding::Missing) => {
                 self.missing += 1;
-                note(&mut self.findings, loc, "missing");
+                add_failure(&mut self.findings, loc, "missing");
             }
             Ok(Finding::Stale) => {
                 self.different += 1;
                 self.stale += 1;
-                note(&mut self.findings, loc, "stale");
+                add_failure(&mut self.findings, loc, "stale");
             }
             Ok(Finding::Corrupt) => {
                 self.different += 1;
                 self.corrupt += 1;
-                note(&mut self.findings, loc, "corrupt");
+                add_failure(&mut self.findings, loc, "corrupt");
             }
             Err(error) => {
                 self.failed += 1;
-                note(&mut self.findings, loc, &error.to_string());
+                add_failure(&mut self.findings, loc, &error.to_string());
             }
         }
     }
 }
 
-/// How a file compares with what is listed, and why.
+/// How a file differs from its entry, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
     Missing,
@@ -118,9 +116,8 @@ enum Finding {
     Corrupt,
 }
 
-/// Compares the directory with the Resource List or index and with what changed since that was made (RS-195); changes
-/// nothing, and downloads nothing but the lists. Where a Source has only dumps, it downloads the manifests beside the
-/// packages (RS-103), or the packages where there are none.
+/// Compares the directory with the Resource List and the changes since then (RS-195). Changes nothing, and downloads only the
+/// lists. If a Source has only dumps, downloads the manifests beside the packages (RS-103), or else the packages.
 ///
 /// # Errors
 /// [`SyncError`] when there is no complete list.
@@ -136,7 +133,7 @@ pub async fn audit(
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
     report.unproven = snapshot.consistency.reason();
     let peeking = target.clone();
-    let known = Arc::new(blocking(move || Memory::peek(&peeking)).await);
+    let known = Arc::new(blocking(move || FileCache::load_unlocked(&peeking)).await);
     let mut steps = snapshot.plan.begin(false)?;
     let mut work = FuturesUnordered::new();
     let mut planning = true;
@@ -154,7 +151,7 @@ pub async fn audit(
                 None => planning = false,
             },
             Some((loc, local)) = work.next(), if !work.is_empty() => {
-                // Where a later line says more, this one says nothing.
+                // `None` if a later line counts instead.
                 if let Some(local) = local.transpose() {
                     report.count(&loc, local);
                 }
@@ -168,12 +165,12 @@ pub async fn audit(
     Ok(report.judged())
 }
 
-/// An audit reads every file, whatever is known of it: bits rot. `None` where another line is the last word.
+/// Reads the file even if its digest is known, since disks may corrupt files. `None` if a later line counts instead.
 fn compare_one(
     target: &Target,
     file_map: &FileMap,
     planned: &Planned,
-    known: &Memory,
+    known: &FileCache,
 ) -> Result<Option<Finding>, ResourceError> {
     let Planned { number, url, line, .. } = planned;
     let relative = relative_path(&line.loc, url, &target.base)?;
@@ -181,20 +178,20 @@ fn compare_one(
         return Ok(None);
     }
     let path = target.directory.join(&relative);
-    match obstacle(&target.directory, &relative, &mut Ways::default())? {
+    match obstacle(&target.directory, &relative, &mut CheckedFolders::default())? {
         Some(obstacle) if obstacle.path != path => return Err(PathError::from(obstacle).into()),
         _ => {}
     }
     Ok(Some(match compare(&path, &line.facts, None)?.local {
-        Local::Missing => Finding::Missing,
-        Local::Same => Finding::Same,
-        Local::Unverifiable => Finding::Unverifiable,
-        Local::Different => why_different(&path, &line.facts, known.files.get(relative.as_path()))?,
+        FileState::Missing => Finding::Missing,
+        FileState::Same => Finding::Same,
+        FileState::Unverifiable => Finding::Unverifiable,
+        FileState::Different => why_different(&path, &line.facts, known.files.get(relative.as_path()))?,
     }))
 }
 
-/// A file that is as it was fetched is stale; of one that nothing is known of, the time tells.
-fn why_different(path: &Path, facts: &Facts, known: Option<&KnownFile>) -> std::io::Result<Finding> {
+/// A file that is as it was fetched is stale. If that is unknown, its time decides.
+fn why_different(path: &Path, facts: &Facts, known: Option<&CachedFile>) -> std::io::Result<Finding> {
     let data = std::fs::symlink_metadata(path)?;
     if !data.is_file() {
         return Ok(Finding::Corrupt);

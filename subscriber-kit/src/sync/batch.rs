@@ -1,7 +1,7 @@
-//! Putting finished files in place, many at a time: they are made durable together, and then each is renamed.
+//! Puts finished files in place in batches: they are made durable together, and then each is renamed.
 //!
-//! A sync costs the disk much the same for one file as for a hundred, so what is finished while one batch is made durable is
-//! the next batch.
+//! A sync of a hundred files costs about as much as one of a single file. So the files that are finished during one sync are the
+//! next batch.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,63 +13,63 @@ use resync_core::digest::{Agreement, Algorithm, Hashes};
 use tempfile::NamedTempFile;
 
 use super::ResourceError;
-use super::content::{Content, MOST_HELD, Space};
+use super::cache::{CachedFile, SentVersion, Stamp};
+use super::content::{Content, MAX_IN_MEMORY, Space};
 use super::download::Received;
 use super::folder::Staging;
 use super::local::{Facts, hash_file};
-use super::memory::{KnownFile, Sent, Stamp};
-use super::path::Ways;
-use super::put::Placing;
+use super::path::CheckedFolders;
+use super::place::Placer;
 
-/// How many files wait for one another, with those that come: each may be open until then, three times as many in all. Where one sync serves them
-/// all, there is room for what comes meanwhile, so that no download waits for the disk.
-pub(crate) const MOST: usize = if cfg!(target_os = "linux") { 160 } else { 48 };
+/// How many files of one batch may be open, finished or downloading; three times as many in all. More where one sync serves them
+/// all, so that no download waits for the disk.
+pub(crate) const MAX_FILES: usize = if cfg!(target_os = "linux") { 160 } else { 48 };
 
-/// How many bytes of memory the files may take that wait for one another, with those that come; three times as many in all.
-pub(crate) const MOST_BYTES: usize = 8 << 20;
+/// How many bytes of memory the files of one batch may take, finished or downloading; three times as many in all.
+pub(crate) const MAX_BYTES: usize = 8 << 20;
 
-/// How many bytes of memory a file of which the list tells this may take.
-pub(crate) fn most_held(facts: &Facts) -> usize {
+/// How many bytes of memory a file with these facts may take.
+pub(crate) fn max_in_memory(facts: &Facts) -> usize {
     facts
         .length
         .and_then(|length| usize::try_from(length).ok())
-        .map_or(MOST_HELD, |length| length.min(MOST_HELD))
+        .map_or(MAX_IN_MEMORY, |length| length.min(MAX_IN_MEMORY))
 }
 
-/// A complete file that is not in its place yet.
+/// A complete file that is not in place yet.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct FinishedFile {
     pub(crate) relative: PathBuf,
     content: Content,
     length: u64,
     modified: Option<SystemTime>,
     hashes: Hashes,
-    /// Where the list proves nothing.
-    sent: Option<Box<Sent>>,
-    /// Whether the list gives a hash, by which it is another file than the one in its place.
+    /// If the list has neither a hash nor a time.
+    sent: Option<Box<SentVersion>>,
+    /// Whether the list has a hash, so that the file in place is known to differ.
     is_proven: bool,
 }
 
-/// What became of the file.
+/// The result for one file.
 #[derive(Clone, Debug)]
 pub(crate) enum Written {
-    /// With what is now known of the file.
-    Replaced(Option<KnownFile>),
-    /// The same bytes were there already, so the file was left alone; with what is now known of it.
-    Identical(Option<KnownFile>),
+    /// With what is now known about the file.
+    Replaced(Option<CachedFile>),
+    /// The file in place has the same bytes, and was kept; with what is now known about it.
+    Identical(Option<CachedFile>),
 }
 
-/// A file that only has to be made durable and renamed.
+/// A file that must only be made durable and renamed.
 struct Prepared {
     relative: PathBuf,
-    /// `None` where the same bytes are there already.
+    /// `None` if the file in place has the same bytes.
     file: Option<NamedTempFile>,
     hashes: Hashes,
-    sent: Option<Box<Sent>>,
+    sent: Option<Box<SentVersion>>,
 }
 
-impl Ready {
-    /// What came is what the list tells of this file. It was modified when the list says, or else the server.
+impl FinishedFile {
+    /// The modification time is that of the list, or else that of the server.
     pub(crate) fn new(received: Received, facts: &Facts, relative: &Path) -> Self {
         let Received { content, length, hashes, modified, sent } = received;
         let sent = sent.filter(|_| facts.prove_nothing());
@@ -79,30 +79,30 @@ impl Ready {
     }
 
     /// How many bytes of memory it takes.
-    pub(crate) fn held(&self) -> usize {
-        self.content.held()
+    pub(crate) fn in_memory(&self) -> usize {
+        self.content.in_memory()
     }
 
-    /// Writes and dates it, or else dates what is there already and the same.
-    fn prepare(self, placing: &Placing, space: &mut Space<'_>) -> Result<Prepared, ResourceError> {
+    /// Writes the file, unless the one in place is the same, and sets the modification time.
+    fn prepare(self, placer: &Placer, space: &mut Space<'_>) -> Result<Prepared, ResourceError> {
         let is_new =
-            self.is_proven || !placing.can_be_reached(&self.relative)? || !self.is_identical(placing)?;
+            self.is_proven || !placer.can_be_reached(&self.relative)? || !self.is_identical(placer)?;
         let Self { relative, content, modified, hashes, sent, .. } = self;
         let file = if is_new { Some(content.into_file(space)?) } else { None };
         if let Some(modified) = modified {
-            // The time is all that the next comparison may have to go by.
+            // The next comparison may depend on the time.
             if let Some(file) = &file {
                 file.as_file().set_modified(modified)?;
             } else {
-                let there = File::options().write(true).open(placing.directory.join(&relative))?;
+                let there = File::options().write(true).open(placer.directory.join(&relative))?;
                 there.set_modified(modified)?;
             }
         }
         Ok(Prepared { relative, file, hashes, sent })
     }
 
-    fn is_identical(&self, placing: &Placing) -> std::io::Result<bool> {
-        let path = placing.directory.join(&self.relative);
+    fn is_identical(&self, placer: &Placer) -> std::io::Result<bool> {
+        let path = placer.directory.join(&self.relative);
         let same_length =
             std::fs::symlink_metadata(&path).is_ok_and(|data| data.is_file() && data.len() == self.length);
         Ok(same_length && hash_file(&path, Algorithm::Sha256)?.compare(&self.hashes) == Agreement::Same)
@@ -110,33 +110,38 @@ impl Ready {
 }
 
 impl Prepared {
-    /// Renames the durable file to its place; gives what is then known of it.
-    fn put(self, placing: &Placing, ways: &mut Ways, is_durable: bool) -> Result<Written, ResourceError> {
+    /// Renames the durable file to its place.
+    fn place(
+        self,
+        placer: &Placer,
+        checked: &mut CheckedFolders,
+        is_durable: bool,
+    ) -> Result<Written, ResourceError> {
         let Self { relative, file, hashes, sent } = self;
-        // What cannot be looked at now is read again when it is next compared.
+        // Without a stamp, the next comparison reads the file.
         let known = |data: std::io::Result<std::fs::Metadata>| {
             let stamp = data.and_then(|data| Stamp::of(&data)).ok();
-            stamp.map(|stamp| KnownFile { stamp, hashes, sent })
+            stamp.map(|stamp| CachedFile { stamp, hashes, sent })
         };
         let Some(file) = file else {
-            let there = placing.directory.join(&relative);
+            let there = placer.directory.join(&relative);
             return Ok(Written::Identical(known(there.symlink_metadata())));
         };
         if !is_durable {
-            placing.folder.sync_file(file.as_file())?;
+            placer.folder.sync_file(file.as_file())?;
         }
-        let file = placing.put(file, &relative, ways)?;
+        let file = placer.place(file, &relative, checked)?;
         Ok(Written::Replaced(known(file.metadata())))
     }
 }
 
-/// Puts files in place, each in one step and durable before that; gives what became of each, in their order.
-pub(crate) fn put_all(placing: &Placing, batch: Vec<Ready>) -> Vec<Result<Written, ResourceError>> {
-    let staging = Staging::Copy(Arc::clone(&placing.folder));
+/// Puts files in place, each in one step, after all are durable. Returns the results in the same order.
+pub(crate) fn place_all(placer: &Placer, batch: Vec<FinishedFile>) -> Vec<Result<Written, ResourceError>> {
+    let staging = Staging::Copy(Arc::clone(&placer.folder));
     let mut space = Space::of(&staging);
-    let prepared: Vec<_> = batch.into_iter().map(|one| one.prepare(placing, &mut space)).collect();
-    let are_durable = placing.folder.sync_files(prepared.len());
-    let mut ways = Ways::default();
-    let put = |one: Result<Prepared, ResourceError>| one?.put(placing, &mut ways, are_durable);
-    prepared.into_iter().map(put).collect()
+    let prepared: Vec<_> = batch.into_iter().map(|one| one.prepare(placer, &mut space)).collect();
+    let are_durable = placer.folder.sync_files(prepared.len());
+    let mut checked = CheckedFolders::default();
+    let place = |one: Result<Prepared, ResourceError>| one?.place(placer, &mut checked, are_durable);
+    prepared.into_iter().map(place).collect()
 }

@@ -1,5 +1,5 @@
-//! Reading what changed since a point: Change Lists or Change Dumps, through their index, across rotations, from an
-//! archive where that is all that is left (RS-190…RS-198).
+//! Reads the changes since a point from Change Lists or Change Dumps: through their index, across rotations, and from an archive
+//! if necessary (RS-190…RS-198).
 
 use std::io::Seek as _;
 
@@ -8,56 +8,56 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::SyncError;
+use super::change_reader::{ChangeReader, Mark, OpenList};
 use super::collector::Collector;
 use super::document::{Document, Expected, Part};
 use super::download::blocking;
-use super::feed::{Feed, Mark, OpenList};
 use super::gaps::{Continuity, Gap};
 use super::lists::Lists;
 use crate::fetch::{FetchError, Fetched};
 use crate::text;
 
-/// Up to where the Source's changes are in the copy.
+/// Up to where the copy has the Source's changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Point {
-    /// Every change before this moment is in the copy.
+    /// The copy has every change before this time.
     #[serde(with = "text")]
     pub(crate) since: DateTime,
-    /// The open list that was read last: it is asked for again at the same place (RS-193).
+    /// The open list that was read last; it is requested again at the same URL (RS-193).
     pub(crate) open: Option<OpenList>,
 }
 
 impl Point {
-    /// The copy is as the Source was at this moment, or newer (RS-196).
+    /// The copy is as the Source was at this time, or newer (RS-196).
     pub(crate) fn at(since: DateTime) -> Self {
         Self { since, open: None }
     }
 
-    /// Up to when the lists tell what happened, by the Source's clock, which may be ahead of the one here.
+    /// Up to when the lists have all changes, by the Source's clock, which may be ahead of ours.
     pub(crate) fn reached(&self) -> DateTime {
         let last = self.open.as_ref().and_then(|open| open.last.as_ref()).and_then(Mark::moment);
         last.map_or(self.since, |last| last.max(self.since))
     }
 }
 
-/// What to do where changes are missing between the point and the oldest list (RS-197).
+/// What to do if changes are missing between the point and the oldest list (RS-197).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GapPolicy {
-    /// Nothing can be built on it.
+    /// Fail.
     Refused,
-    /// It is told of in [`Reached`].
+    /// Continue, and record it in [`Continuity`].
     Tolerated,
 }
 
 /// A Source's changes.
 pub(crate) struct Changes<'s> {
     pub(crate) lists: &'s Lists<'s>,
-    /// The Change List or Change Dump, or the index of one of them.
+    /// The Change List or Change Dump, or an index.
     pub(crate) root: &'s Url,
     pub(crate) policy: GapPolicy,
 }
 
-/// What reading them brought.
+/// The changes that were read.
 pub(crate) struct Reached {
     pub(crate) collector: Collector,
     pub(crate) point: Point,
@@ -81,32 +81,32 @@ impl Changes<'_> {
         let fetched = match self.lists.fetch(&url, Some(&open.validators)).await {
             Ok(Some(fetched)) if fetched.digest != open.digest => fetched,
             Ok(_) => return Ok(Reached::nothing(collector, point)),
-            // The list was moved or withdrawn; its index tells.
+            // The list was moved or removed; its index knows the next one.
             Err(SyncError::Fetch(FetchError::Status { status: 403 | 404 | 410, .. })) => {
                 return self.walk(collector, point.since, self.root).await;
             }
             Err(error) => return Err(error),
         };
         let (fetched, document) = self.inspect(fetched).await?;
-        // At its place stands another list, or one that begins later.
+        // There is another list now, or one that begins later.
         if document.is_index || document.from.is_none_or(|from| from > point.since) {
             return self.walk(collector, point.since, self.root).await;
         }
         let (until, index) = (document.until, document.index.clone());
-        let feed = Feed::new(collector, point.since);
-        let feed = feed.read(self.lists, fetched, document, open.last.clone(), &url).await?;
+        let reader = ChangeReader::new(collector, point.since);
+        let reader = reader.read(self.lists, fetched, document, open.last.clone(), &url).await?;
         match until {
-            None => Ok(feed.reached()),
-            // RS-192: its index knows what follows, or else the Capability List, from which the root is.
+            None => Ok(reader.reached()),
+            // Its index knows the next list, or else the root does (RS-192).
             Some(until) => {
                 let (root, opened) = self.next(index.as_ref()).await?;
                 let since = until.min(DateTime::now()).max(point.since);
-                Box::pin(self.walk_from(feed.collector, since, root, opened)).await
+                Box::pin(self.walk_from(reader.collector, since, root, opened)).await
             }
         }
     }
 
-    /// The index of a closed list, or the root where there is none that can be read.
+    /// The index of a closed list, or the root if that cannot be read.
     async fn next<'u>(&'u self, index: Option<&'u Url>) -> Result<(&'u Url, (Fetched, Document)), SyncError> {
         if let Some(index) = index {
             match self.open(index).await {
@@ -137,20 +137,20 @@ impl Changes<'_> {
         root: &Url,
         (fetched, document): (Fetched, Document),
     ) -> Result<Reached, SyncError> {
-        let mut feed = Feed::new(collector, since);
+        let mut reader = ChangeReader::new(collector, since);
         let mut archive = Archive { place: document.archives.clone(), parts: None };
         if let (GapPolicy::Refused, None, Some(gap)) =
             (self.policy, &document.archives, document.gap_after(since))
         {
-            self.lost(&mut feed, root, gap)?;
+            self.lost(&mut reader, root, gap)?;
         }
         let mut known_until = Some(since);
         if let Some(from) = document.from.filter(|from| *from > since) {
-            feed = self.bridge(feed, root, &mut archive, Gap { known_until: since, from }).await?;
+            reader = self.bridge(reader, root, &mut archive, Gap { known_until: since, from }).await?;
             known_until = None;
         }
         if !document.is_index {
-            return Ok(feed.read(self.lists, fetched, document, None, root).await?.reached());
+            return Ok(reader.read(self.lists, fetched, document, None, root).await?.reached());
         }
         for part in document.parts.into_iter().filter(|part| part.until.is_none_or(|until| until >= since)) {
             let (fetched, inner) = self.open(&part.url).await?;
@@ -159,26 +159,26 @@ impl Changes<'_> {
             }
             if let Some((until, from)) = known_until.zip(part.from.or(inner.from)) {
                 match gap_between((until, from)) {
-                    Some(gap) => feed = self.bridge(feed, &part.url, &mut archive, gap).await?,
-                    // Not the list in which the point lies.
-                    None if until > since => feed.continuity.contiguous_at.push(from),
+                    Some(gap) => reader = self.bridge(reader, &part.url, &mut archive, gap).await?,
+                    // Not the list that contains the point.
+                    None if until > since => reader.continuity.contiguous_at.push(from),
                     None => {}
                 }
             }
             known_until = part.until.or(inner.until);
-            feed = feed.read(self.lists, fetched, inner, None, &part.url).await?;
+            reader = reader.read(self.lists, fetched, inner, None, &part.url).await?;
         }
-        Ok(feed.reached())
+        Ok(reader.reached())
     }
 
-    /// Takes what the archive tells of the time of a hole, and takes note of what that leaves untold.
+    /// Reads the changes in a gap from the archive, and records what is still missing.
     async fn bridge(
         &self,
-        mut feed: Feed,
+        mut reader: ChangeReader,
         url: &Url,
         archive: &mut Archive,
         gap: Gap,
-    ) -> Result<Feed, SyncError> {
+    ) -> Result<ChangeReader, SyncError> {
         let Gap { mut known_until, from } = gap;
         for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(gap)) {
             let (fetched, document) = match self.open(&part.url).await {
@@ -189,20 +189,20 @@ impl Changes<'_> {
                 opened => opened?,
             };
             if let Some(gap) = part.from.and_then(|from| gap_between((known_until, from))) {
-                self.lost(&mut feed, url, gap)?;
+                self.lost(&mut reader, url, gap)?;
             }
             known_until = part.until.or(document.until).map_or(known_until, |until| until.max(known_until));
-            feed = feed.read(self.lists, fetched, document, None, &part.url).await?;
+            reader = reader.read(self.lists, fetched, document, None, &part.url).await?;
         }
         let is_closed = known_until > gap.known_until && gap_between((known_until, from)).is_none();
         if !is_closed {
-            self.lost(&mut feed, url, Gap { known_until, from })?;
+            self.lost(&mut reader, url, Gap { known_until, from })?;
         }
-        Ok(feed)
+        Ok(reader)
     }
 
-    /// Takes note of what is told nowhere, if that is tolerated.
-    fn lost(&self, feed: &mut Feed, url: &Url, gap: Gap) -> Result<(), SyncError> {
+    /// Records a gap, if that is tolerated.
+    fn lost(&self, reader: &mut ChangeReader, url: &Url, gap: Gap) -> Result<(), SyncError> {
         let Gap { known_until, from } = gap;
         match self.policy {
             GapPolicy::Refused => Err(SyncError::LostChanges {
@@ -211,8 +211,8 @@ impl Changes<'_> {
                 since: known_until.to_string(),
             }),
             GapPolicy::Tolerated => {
-                feed.continuity.gaps.push(gap);
-                feed.continuity.unproven = Some(format!(
+                reader.continuity.gaps.push(gap);
+                reader.continuity.unproven = Some(format!(
                     "{url} lists changes since {from}, but the ones before end at {known_until}; the changes between are unknown"
                 ));
                 Ok(())
@@ -220,7 +220,7 @@ impl Changes<'_> {
         }
     }
 
-    /// The archived lists, oldest first; where a gap is tolerated, none if the archive cannot be read.
+    /// The archived lists, oldest first. If gaps are tolerated, none if the archive cannot be read.
     async fn archived<'a>(&self, archive: &'a mut Archive) -> Result<&'a [Part], SyncError> {
         let parts = match (archive.parts.take(), archive.place.clone()) {
             (Some(parts), _) => parts,
@@ -284,22 +284,22 @@ impl Document {
     }
 }
 
-/// Where one list does not follow the other; times may be rounded to seconds.
+/// The gap between two lists, if there is one; times may be rounded to seconds.
 fn gap_between((known_until, from): (DateTime, DateTime)) -> Option<Gap> {
     (from.unix_millis() > known_until.unix_millis() + 1000).then_some(Gap { known_until, from })
 }
 
 impl Part {
-    /// Whether it may tell of what another one leaves out.
+    /// Whether it may have changes in this gap.
     fn overlaps(&self, gap: Gap) -> bool {
         self.until.is_none_or(|until| until > gap.known_until) && self.from.is_none_or(|from| from < gap.from)
     }
 }
 
-/// What is no longer among the living lists.
+/// The archive of older lists.
 struct Archive {
     place: Option<Url>,
-    /// Once they were asked for.
+    /// Once it was read.
     parts: Option<Vec<Part>>,
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
 
+use super::cache::FileCache;
 use super::changes::{GapPolicy, Point};
 use super::copy_state::CopyState;
 use super::download::blocking;
 use super::lists::{LastSeen, Reading};
-use super::memory::Memory;
 use super::report::Report;
-use super::work::Work;
+use super::session::Session;
 use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
 /// How much a synchronisation compares.
@@ -61,16 +61,16 @@ pub(crate) async fn synchronise_with_notified(
 ) -> Result<Report, SyncError> {
     let max = options.max_run_time;
     let run = async {
-        let work = Work::open(client, offer, target, options, notified).await?;
+        let work = Session::open(client, offer, target, options, notified).await?;
         work.run(depth).await
     };
     tokio::time::timeout(max, Box::pin(run)).await.unwrap_or(Err(SyncError::TooLong { max }))
 }
 
-impl Work<'_> {
+impl Session<'_> {
     async fn run(&self, depth: Depth) -> Result<Report, SyncError> {
-        let left = self.starting_state(depth)?;
-        let copy_state = left.as_ref().filter(|_| self.lists.changes.is_some());
+        let saved = self.starting_state(depth)?;
+        let copy_state = saved.as_ref().filter(|_| self.lists.changes.is_some());
         let now = DateTime::now();
         let is_from_elsewhere = self.options.from.is_some();
         let policy = match copy_state {
@@ -85,8 +85,8 @@ impl Work<'_> {
             return self.settle(report).await;
         }
         let loading = Arc::clone(&self.folder);
-        let memory = blocking(move || Memory::load(&loading)).await;
-        let enough = memory.settled_for(&self.scope).filter(|settled| match depth {
+        let cache = blocking(move || FileCache::load(&loading)).await;
+        let enough = cache.snapshot_of(&self.scope).filter(|settled| match depth {
             Depth::Full => false,
             Depth::IfOutOfStep => settled.report.is_done(),
             Depth::Changes | Depth::IfListChanged => true,
@@ -124,14 +124,14 @@ impl Work<'_> {
             (Reading::Unchanged, Some(settled), None) => {
                 // Without a Change List, notifications are the only record of changes until the next Resource List.
                 let is_due =
-                    |left: &&CopyState| !self.lists.new_changes.is_empty() || left.has_notified_retries();
-                if let Some(left) = left.as_ref().filter(is_due)
+                    |saved: &&CopyState| !self.lists.new_changes.is_empty() || saved.has_notified_retries();
+                if let Some(saved) = saved.as_ref().filter(is_due)
                     && let Some(report) =
-                        Box::pin(self.incremental(left, left.gaps, GapPolicy::Refused)).await?
+                        Box::pin(self.incremental(saved, saved.gaps, GapPolicy::Refused)).await?
                 {
                     return Ok(report);
                 }
-                let reached = left.as_ref().map(|left| left.point.reached());
+                let reached = saved.as_ref().map(|saved| saved.point.reached());
                 return Ok(Report { reached, ..settled.report.clone().repeated() });
             }
             // Cannot happen: without an earlier list, none counts as unchanged.
@@ -142,20 +142,20 @@ impl Work<'_> {
         }
         let gaps = copy_state.map(|copy_state| copy_state.gaps).unwrap_or_default();
         let gaps = gaps.with(&snapshot.continuity, now).list_read_at(now, snapshot.names_versions);
-        let report = Box::pin(self.baseline(snapshot, memory, gaps)).await?;
+        let report = Box::pin(self.baseline(snapshot, cache, gaps)).await?;
         self.settle(report).await
     }
 
     /// The state from which changes are followed: that of earlier runs, or `--from`, which keeps retries and gaps.
     fn starting_state(&self, depth: Depth) -> Result<Option<CopyState>, SyncError> {
-        let left = self.left.clone();
-        let Some(from) = self.options.from.filter(|_| depth == Depth::Changes) else { return Ok(left) };
+        let saved = self.saved.clone();
+        let Some(from) = self.options.from.filter(|_| depth == Depth::Changes) else { return Ok(saved) };
         if from > DateTime::now() {
             return Err(SyncError::InFuture { from: from.to_string() });
         }
         let point = Point::at(from);
-        Ok(Some(match left {
-            Some(left) => left.at(point),
+        Ok(Some(match saved {
+            Some(saved) => saved.at(point),
             None => CopyState::new(self.scope.clone(), point, Vec::new()),
         }))
     }

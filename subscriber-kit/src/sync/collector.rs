@@ -1,4 +1,4 @@
-//! Taking the entries of document after document: what they say of each resource, and where it belongs.
+//! Collects the entries of all documents into a plan and a map of files.
 
 use std::fs::File;
 use std::io;
@@ -14,18 +14,18 @@ use super::file_map::{FileMap, PathRules, UNWANTED};
 use super::filter::{Filter, matches_type};
 use super::lists::Lists;
 use super::local::Facts;
-use super::packages::{Manifest, Packages, Packed};
-use super::patch::{Chains, PatchLink};
+use super::packages::{BitstreamPath, Manifest, Packages};
+use super::patch::{PatchChains, PatchLink};
 use super::plan::{Draft, Line, Plan};
 use super::progress::Progress;
 use super::report::Report;
 use super::{PathError, SyncError};
 use crate::fetch::{Fetched, led_to};
 
-/// How many mirrors of one resource are tried.
+/// How many mirrors of a resource are tried.
 const MAX_MIRRORS: usize = 4;
 
-/// The places of an entry's mirrors by their `pri`, where bytes can be had by HTTP and be proven.
+/// The HTTP URLs of an entry's mirrors, in the order of their `pri`.
 fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
     let mut links: Vec<_> = entry.links_with(&Relation::Duplicate).collect();
     links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
@@ -34,13 +34,13 @@ fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
     urls.take(MAX_MIRRORS).map(String::from).collect()
 }
 
-/// Takes the entries of document after document.
+/// Collects entries.
 pub(crate) struct Collector {
     path_rules: PathRules,
     filter: Filter,
     prefer: Vec<String>,
     max: u64,
-    /// Of what is kept of the documents: compressed they may be much shorter than that.
+    /// The limit of the plan: compressed documents may be much shorter than their content.
     max_bytes: u64,
     list: Url,
     file_map: FileMap,
@@ -49,31 +49,31 @@ pub(crate) struct Collector {
     plan: Draft,
     lines: u32,
     bytes: u64,
-    /// Whether every entry that is no change has a hash or a time.
+    /// Whether every listed entry has a hash or a time.
     names_versions: bool,
     pub(crate) packages: Packages,
     /// The package whose manifest is being read.
     package: Option<u32>,
-    chains: Chains,
+    chains: PatchChains,
 }
 
-/// What a manifest is of.
+/// What a manifest lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ManifestKind {
     /// All resources.
     Snapshot,
-    /// Changes, of which those before this moment are known.
+    /// Changes; those before this time are known.
     Changes(Option<DateTime>),
 }
 
-/// Until when a manifest tells of changes, by its own words and by its last entry.
+/// The end of a manifest's changes: as stated, and by its last entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ManifestEnd {
     pub(crate) until: Option<DateTime>,
     pub(crate) latest: Option<DateTime>,
 }
 
-/// What came of all documents.
+/// The result of all documents.
 pub(crate) struct Collected {
     pub(crate) file_map: FileMap,
     pub(crate) plan: Plan,
@@ -85,7 +85,7 @@ pub(crate) struct Collected {
 }
 
 impl Collector {
-    /// For documents of the Source whose list this is: a redirect of the list makes it no other.
+    /// For the documents of one list, whose origin counts even if it redirects.
     pub(crate) fn new(lists: &Lists<'_>, scratch: File) -> Self {
         let Lists { list, base, options, .. } = lists;
         Self {
@@ -96,7 +96,7 @@ impl Collector {
             },
             filter: options.filter.clone(),
             prefer: options.prefer.clone(),
-            // One number means that there is no line.
+            // One number is reserved.
             max: options.max_resources.min(u64::from(UNWANTED - 1)),
             max_bytes: options.max_list_bytes,
             list: (*list).clone(),
@@ -109,11 +109,11 @@ impl Collector {
             names_versions: true,
             packages: Packages::default(),
             package: None,
-            chains: Chains::default(),
+            chains: PatchChains::default(),
         }
     }
 
-    /// When nothing follows any more.
+    /// After the last document.
     pub(crate) fn end(self) -> io::Result<Collected> {
         let Self { file_map, mut report, plan, packages, bytes, names_versions, .. } = self;
         report.resources = report.failed + file_map.wanted();
@@ -173,8 +173,7 @@ impl Collector {
         Ok((self, end))
     }
 
-    /// Tells once what had to be tolerated in a document. What its unreadable entries name is not known, so that
-    /// each is a resource without place.
+    /// Reports the violations in a document. Each unreadable entry counts as a failed resource.
     pub(crate) fn report_violations(&mut self, list: &Url, unreadable: usize, found: &Violations) {
         let Some(first) = found.errors().next().or_else(|| found.iter().next()) else { return };
         let (errors, warnings) = (found.error_count(), found.warning_count());
@@ -183,7 +182,7 @@ impl Collector {
         self.report.unreadable(&self.progress, list, unreadable, first);
     }
 
-    /// What a package holds is not known: each of its resources may be any.
+    /// A package whose content is unknown counts as a failed resource.
     pub(crate) fn cannot_read(&mut self, package: &Url, why: &SyncError) {
         tracing::warn!(%package, error = %why, "cannot read the content of a package");
         self.report.not_read(&self.progress, package, why);
@@ -206,7 +205,7 @@ impl Collector {
         Ok(())
     }
 
-    /// What became of a resource: the last word counts (RS-198).
+    /// A change of a resource; the last one counts (RS-198).
     pub(crate) fn change(
         &mut self,
         entry: Entry,
@@ -229,14 +228,14 @@ impl Collector {
                 self.write(entry, url, patches, is_gone)?;
             }
             (Ok(()), _) => {}
-            // What has no place here cannot be missed here.
+            // It has no file here.
             (Err(_), _) if is_gone => {}
             (Err(error), _) => self.report.count(&self.progress, &entry.loc, Err(error)),
         }
         Ok(())
     }
 
-    /// What an earlier run left undone; gives the number of its line, if it has a place.
+    /// A resource that an earlier run left undone; returns the number of its line, if it has a path here.
     pub(crate) fn retry(&mut self, line: &Line) -> Result<Option<u32>, SyncError> {
         let Ok(url) = Url::parse(&line.url) else { return Ok(None) };
         let number = self.number(true)?;
@@ -270,7 +269,7 @@ impl Collector {
             Line { facts: Facts::of_link(link), alternate: Some(place.into()), ..bare }
         } else {
             let path = entry.metadata.as_ref().and_then(|metadata| metadata.path.clone());
-            let packed = self.package.zip(path).map(|(package, path)| Packed { package, path });
+            let packed = self.package.zip(path).map(|(package, path)| BitstreamPath { package, path });
             let (mirrors, via) = (mirrors(&entry, &url), via(&entry, &url));
             Line { facts: Facts::of(&entry), mirrors, via, packed, patches, ..bare }
         };
@@ -278,7 +277,7 @@ impl Collector {
         self.push(&Line { loc: entry.loc, url: url.into(), ..line })
     }
 
-    /// The representation that is wanted rather than the resource's own, if there is one that may be fetched (RS-172).
+    /// The preferred alternate representation, if there is one that may be fetched (RS-172).
     fn preferred<'e>(&self, entry: &'e Entry, url: &Url) -> Option<(&'e Link, Url)> {
         self.prefer.iter().find_map(|wanted| {
             let alternates = entry.links_with(&Relation::Alternate);
@@ -299,7 +298,7 @@ impl Collector {
     }
 }
 
-/// The place of the original, if it is told to have the same bytes (RS-180).
+/// The URL of the original, unless it has other bytes (RS-180).
 fn via(entry: &Entry, document: &Url) -> Option<String> {
     let link = entry.link(&Relation::Via)?;
     let end = entry.metadata.as_ref().map(|metadata| &metadata.hash)?;

@@ -1,5 +1,5 @@
-//! What came of a resource before it is in its place: held in memory while it is short, so that one thread writes many at a
-//! time, or else in a file of the work folder.
+//! The content of a resource before it is in place: short ones in memory, so that one thread writes many at a time; others in a
+//! file of the work folder.
 
 use std::io::Write as _;
 
@@ -8,48 +8,48 @@ use tempfile::NamedTempFile;
 use super::ResourceError;
 use super::folder::Staging;
 
-/// How much of a resource is held in memory, in bytes.
-pub(crate) const MOST_HELD: usize = 128 * 1024;
+/// How many bytes of a resource are kept in memory.
+pub(crate) const MAX_IN_MEMORY: usize = 128 * 1024;
 
 /// All the bytes of a resource.
 #[derive(Debug)]
 pub(crate) enum Content {
-    Held(Vec<u8>),
+    Memory(Vec<u8>),
     File(NamedTempFile),
 }
 
 impl Content {
-    /// These bytes, in memory while they are few.
+    /// In memory if it is short.
     pub(crate) fn of(bytes: Vec<u8>, staging: &Staging) -> Result<Self, ResourceError> {
-        Ok(if bytes.len() > MOST_HELD {
+        Ok(if bytes.len() > MAX_IN_MEMORY {
             Self::File(Space::of(staging).write(&bytes)?)
         } else {
-            Self::Held(bytes)
+            Self::Memory(bytes)
         })
     }
 
     /// How many bytes of memory it takes.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn in_memory(&self) -> usize {
         match self {
-            Self::Held(bytes) => bytes.len(),
+            Self::Memory(bytes) => bytes.len(),
             Self::File(_) => 0,
         }
     }
 
-    /// As a file, where `space` is left for it.
+    /// As a file, if there is enough space.
     pub(crate) fn into_file(self, space: &mut Space<'_>) -> Result<NamedTempFile, ResourceError> {
         match self {
-            Self::Held(bytes) => space.write(&bytes),
+            Self::Memory(bytes) => space.write(&bytes),
             Self::File(file) => Ok(file),
         }
     }
 }
 
-/// The room for files that are written one after another: the disk is asked once how much it has.
+/// Free space for several files; the file system is asked once.
 #[derive(Debug)]
 pub(crate) struct Space<'r> {
     staging: &'r Staging,
-    /// `None` where that cannot be told: writing will tell.
+    /// `None` if unknown; then writing may fail.
     free: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl<'r> Space<'r> {
         Self { staging, free: staging.free_space().ok() }
     }
 
-    /// Refuses what there is no room for.
+    /// Fails if there is not enough space.
     pub(crate) fn check(&self, needed: u64) -> Result<(), ResourceError> {
         match self.free {
             Some(free) if needed > free => Err(ResourceError::NoSpace { needed, free }),
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn only_short_content_is_held_in_memory() {
-        let held = |length: usize| Content::of(vec![0; length], &Staging::Temporary).unwrap().held();
-        assert_eq!((held(MOST_HELD), held(MOST_HELD + 1)), (MOST_HELD, 0));
+        let held = |length: usize| Content::of(vec![0; length], &Staging::Temporary).unwrap().in_memory();
+        assert_eq!((held(MAX_IN_MEMORY), held(MAX_IN_MEMORY + 1)), (MAX_IN_MEMORY, 0));
     }
 
     #[test]

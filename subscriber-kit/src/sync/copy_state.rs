@@ -10,10 +10,10 @@ use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 
 use super::ResourceError;
+use super::cache::Scope;
 use super::changes::Point;
 use super::folder::CopyFolder;
 use super::gaps::GapHistory;
-use super::memory::Scope;
 use super::notified::NotifiedChanges;
 use super::plan::Line;
 

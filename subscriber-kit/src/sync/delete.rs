@@ -1,4 +1,4 @@
-//! Removing what the Source no longer lists, and nothing else.
+//! Removes files that the Source no longer lists, and nothing else.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use super::Target;
 use super::copy_state::MAX_RETRIES;
 use super::file_map::FileMap;
 use super::filter::Filter;
-use super::path::{Ways, obstacle, uri_or_path, url_of};
+use super::path::{CheckedFolders, obstacle, uri_or_path, url_of};
 use super::progress::Progress;
 use super::report::Outcome;
 use crate::state_folder::{STATE_FOLDER, is_state_folder};
 
-/// What became of the files that are not listed.
+/// The result of removing unlisted files.
 #[derive(Debug, Default)]
 pub(crate) struct Unlisted {
     pub(crate) deleted: u64,
-    /// How many could not be removed, or not even be looked at.
+    /// How many could not be removed or read.
     pub(crate) failed: u64,
-    /// Which, as far as they are remembered, and why.
+    /// The first of these, and why.
     pub(crate) failures: Vec<(PathBuf, io::Error)>,
 }
 
 impl Unlisted {
     fn failed(&mut self, path: Option<PathBuf>, error: io::Error) {
-        // What is gone already need not be removed.
+        // It is gone already.
         if error.kind() == io::ErrorKind::NotFound {
             return;
         }
@@ -37,8 +37,8 @@ impl Unlisted {
     }
 }
 
-/// Removes every file under the directory that no place needs and the filter does not keep, and the folders this empties.
-/// Only tells of them unless it is to be done `really`. One that cannot be removed keeps no other.
+/// Removes every file in the directory that no resource needs and the filter does not exclude, and folders that become empty. Only
+/// reports them unless `really`. One that cannot be removed does not stop the others.
 pub(crate) fn unlisted(
     target: &Target,
     file_map: &FileMap,
@@ -56,7 +56,7 @@ pub(crate) fn unlisted(
     })
 }
 
-/// Whether the filter leaves out what this file would be of.
+/// Whether the filter excludes the resource of this file.
 fn is_left_out(target: &Target, filter: &Filter, relative: &Path) -> bool {
     !filter.wants_every_uri()
         && url_of(relative, &target.base).is_some_and(|url| !filter.has_a_wanted_uri(url.as_str()))
@@ -96,10 +96,10 @@ fn remove(target: &Target, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the file of one resource, if there is one and nothing on the way to it is in the way; says whether there is
-/// one. Only looks unless it is to be done `really`.
+/// Removes the file of one resource, unless there is an obstacle on its path; whether there is a file. Only checks unless
+/// `really`.
 pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<bool> {
-    if obstacle(&target.directory, relative, &mut Ways::default())?.is_some() {
+    if obstacle(&target.directory, relative, &mut CheckedFolders::default())?.is_some() {
         return Ok(false);
     }
     let path = target.directory.join(relative);
@@ -137,7 +137,7 @@ pub(crate) fn count_unlisted(
     Ok((count, first))
 }
 
-/// All that is no folder, symbolic links as themselves; no state is looked into, whoever's it is.
+/// Everything but folders, without following symbolic links. State folders of any program are left out.
 fn local_files(target: &Target) -> impl Iterator<Item = walkdir::Result<DirEntry>> {
     let state = target.state.clone();
     WalkDir::new(&target.directory)
@@ -151,7 +151,7 @@ fn local_files(target: &Target) -> impl Iterator<Item = walkdir::Result<DirEntry
         .filter(|entry| entry.as_ref().map_or(true, |entry| !entry.file_type().is_dir()))
 }
 
-/// Upward as long as folders are empty: removing one that is not fails, which ends it.
+/// Ends at the first folder that is not empty, since removing that fails.
 fn remove_empty_folders(directory: &Path, file: &Path) {
     let mut folder = file.parent();
     while let Some(path) = folder.filter(|path| *path != directory) {

@@ -1,4 +1,4 @@
-//! Making durable what was written: the calls by which a disk is told to, in one place, so that a test can see when they are made.
+//! The calls that make files durable, in one place, so that a test can observe them.
 
 use std::fmt;
 use std::fs::File;
@@ -7,22 +7,22 @@ use std::path::Path;
 
 use resync_core::durable;
 
-/// What makes files and names durable.
+/// Makes files and names durable.
 pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Makes the content of a file durable.
     fn sync_file(&self, file: &File) -> io::Result<()>;
 
-    /// Makes durable which names a folder has.
+    /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
-    /// Makes durable all that was written on the file system of `file`, by whomever.
+    /// Makes everything on the file system of `file` durable.
     fn sync_all(&self, file: &File) -> io::Result<()>;
 
-    /// Whether [`sync_all`](Self::sync_all) of this file does what it should, and would say if it did not.
+    /// Whether [`sync_all`](Self::sync_all) is reliable for this file, and reports errors.
     fn sync_all_reports_errors(&self, file: &File) -> bool;
 }
 
-/// The operating system's.
+/// The real disk.
 #[derive(Debug)]
 pub(crate) struct Real;
 
@@ -45,8 +45,7 @@ impl Disk for Real {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// On a file system of the machine's own, which syncs when it is told to, under a kernel that tells of every write that failed since the
-    /// file was opened: Linux 5.8.
+    /// On a local file system, under a kernel that reports every failed write since the file was opened (Linux 5.8).
     #[cfg(target_os = "linux")]
     fn sync_all_reports_errors(&self, file: &File) -> bool {
         /// As `statfs` names ext2 to ext4, XFS, btrfs, F2FS and tmpfs.

@@ -9,7 +9,7 @@ use resync_core::xml::{ReadError, Reader};
 use url::Url;
 
 use super::SyncError;
-use super::packages::Listed;
+use super::packages::ListedPackage;
 use super::report::shortened;
 use crate::fetch::led_to;
 
@@ -66,7 +66,7 @@ pub(crate) struct Document {
     /// The lists of an index or archive.
     pub(crate) parts: Vec<Part>,
     /// The packages of a dump.
-    pub(crate) packages: Vec<Listed>,
+    pub(crate) packages: Vec<ListedPackage>,
 }
 
 /// A list in an index or archive.
@@ -98,7 +98,7 @@ impl Document {
         } else if document.is_dump() {
             for entry in entries.by_ref() {
                 let entry = entry.map_err(|error| unreadable(url, error))?;
-                document.packages.push(Listed::of(&entry, url)?);
+                document.packages.push(ListedPackage::of(&entry, url)?);
             }
         }
         Ok((document, entries))
@@ -133,7 +133,7 @@ impl Document {
 
     /// The URLs that it names and that are kept in memory.
     pub(crate) fn urls(&self) -> impl Iterator<Item = &Url> {
-        self.parts.iter().map(|part| &part.url).chain(self.packages.iter().flat_map(Listed::urls))
+        self.parts.iter().map(|part| &part.url).chain(self.packages.iter().flat_map(ListedPackage::urls))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Fetching one resource: streamed beside its place, and checked while it is written.
+//! Fetches one resource, and checks it while it arrives.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,20 +9,20 @@ use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
 
-use super::content::{Content, MOST_HELD, Space};
+use super::cache::SentVersion;
+use super::content::{Content, MAX_IN_MEMORY, Space};
 use super::folder::Staging;
 use super::local::Facts;
-use super::memory::Sent;
 use super::{Authority, PathError, SyncOptions};
 use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]
 pub enum ResourceError {
-    /// It has no safe place under the directory.
+    /// It has no safe path in the directory.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// It belongs to another origin than its list (RS-200).
+    /// It has another origin than its list (RS-200).
     #[error("it is not at the list's origin {list}; if you trust it, allow it with --origin")]
     OtherOrigin {
         /// The list's origin.
@@ -31,46 +31,46 @@ pub enum ResourceError {
     /// It could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// It was fetched twice and has another length than the list says (RS-199).
+    /// It was fetched twice, and differs from the listed length (RS-199).
     #[error("the list says {listed} bytes, but the Source sent {}; the list may be out of date", describe(*.sent))]
     Length {
-        /// What the list says.
+        /// The listed length.
         listed: u64,
-        /// What came; `None` for more than listed.
+        /// The received length; `None` for more than listed.
         sent: Option<u64>,
     },
-    /// It was fetched twice and has another hash than the list says (RS-199).
+    /// It was fetched twice, and differs from the listed hash (RS-199).
     #[error("the list says {listed}, but the Source sent {sent}; the list may be out of date")]
     Hash {
-        /// What the list says.
+        /// The listed hashes.
         listed: Hashes,
-        /// What came.
+        /// Those of the received bytes.
         sent: Hashes,
     },
-    /// It is larger than this Destination takes.
+    /// It is larger than allowed.
     #[error("it is larger than {max} bytes")]
     TooLarge {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// The run has transferred all it may; the next one goes on.
+    /// The run has reached its transfer limit; the next run continues.
     #[error("the run reached its limit of {max} bytes; the next run continues")]
     RunFull {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// The disk has no room for it.
+    /// The disk has not enough space.
     #[error("it has {needed} bytes, but the disk has only {free} bytes left; free some space")]
     NoSpace {
-        /// What is missing of it.
+        /// How many bytes are needed.
         needed: u64,
-        /// What may be used.
+        /// How many bytes may be used.
         free: u64,
     },
     /// It could not be written.
     #[error("it cannot be written: {0}")]
     Write(#[from] std::io::Error),
-    /// It was deleted, and cannot be removed here.
+    /// It was deleted at the Source, and cannot be removed here.
     #[error("it cannot be removed: {0}")]
     Remove(std::io::Error),
 }
@@ -80,7 +80,7 @@ fn describe(sent: Option<u64>) -> String {
 }
 
 impl ResourceError {
-    /// Whether what came is not what is told: that may be newer (RS-199).
+    /// Whether the received bytes differ from the list; they may be newer (RS-199).
     pub(crate) fn is_mismatch(&self) -> bool {
         matches!(self, Self::Length { .. } | Self::Hash { .. })
     }
@@ -89,23 +89,23 @@ impl ResourceError {
         matches!(self, Self::Fetch(error) if error.is_transient())
     }
 
-    /// Whether the Source says that it still sends what is here.
+    /// Whether the Source has not changed it.
     pub(crate) fn is_unchanged(&self) -> bool {
         matches!(self, Self::Fetch(FetchError::Status { status: 304, .. }))
     }
 
-    /// Whether the Source says that there is nothing, which no setting of this Destination mends.
+    /// Whether it is missing at the Source.
     pub(crate) fn is_not_there(&self) -> bool {
         matches!(self, Self::Fetch(FetchError::Status { status: 404 | 410, .. }))
     }
 
-    /// Whether another place may have it.
+    /// Whether another URL may have it.
     fn is_about_the_place(&self) -> bool {
         self.is_mismatch() || matches!(self, Self::Fetch(_))
     }
 
-    /// Whether it may succeed later although the list stays as it is. A name, an origin or a 404 does not
-    /// change by itself; what came other than listed may be newer than the list (RS-199) or a stale cache.
+    /// Whether a retry may succeed although the list stays the same. A bad name, a foreign origin or a 404 does not change; bytes
+    /// that differ from the list may be newer than it (RS-199), or from a stale cache.
     pub(crate) fn retry_may_help(&self) -> bool {
         match self {
             Self::Path(_) | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
@@ -119,8 +119,8 @@ impl ResourceError {
         }
     }
 
-    /// Whether a later run is to try it again. A 404 ends when the resource is put where it was told to be, and what is
-    /// in the way here may be moved; until then the copy is not in step.
+    /// Whether later runs try it again. A missing resource may appear, and an obstacle here may be removed; until then the copy is
+    /// not in step.
     pub(crate) fn is_for_later(&self) -> bool {
         match self {
             Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
@@ -130,38 +130,38 @@ impl ResourceError {
     }
 }
 
-/// Something to fetch into the work folder, checked against what is listed.
+/// A download of one resource.
 pub(crate) struct Transfer<'s> {
     pub(crate) client: &'s Client,
     pub(crate) options: &'s SyncOptions,
     pub(crate) staging: &'s Staging,
     pub(crate) url: &'s Url,
-    /// What names it.
+    /// The list that names it.
     pub(crate) list: &'s Url,
-    /// Where it is too, the preferred place first: the Source would rather have it fetched there (RS-171).
+    /// Its mirrors, the preferred one first: they come before the Source (RS-171).
     pub(crate) mirrors: &'s [Url],
-    /// Where it came from (RS-180), to be asked when neither a mirror nor the Source has it.
+    /// The original (RS-180), if neither a mirror nor the Source has it.
     pub(crate) via: Option<&'s Url>,
     pub(crate) facts: &'s Facts,
-    /// What is here already: if the Source still sends that, it need not come.
+    /// The version that is here, which need not be sent again.
     pub(crate) unless: Option<&'s Validators>,
-    /// Counts every byte that came, also of tries that failed.
+    /// Counts every received byte, also of failed tries.
     pub(crate) bytes: &'s AtomicU64,
 }
 
-/// What came, complete and as listed.
+/// A complete resource, as listed.
 pub(crate) struct Received {
     pub(crate) content: Content,
     pub(crate) length: u64,
     pub(crate) hashes: Hashes,
-    /// When it was modified, as the server says.
+    /// When it was modified, according to the server.
     pub(crate) modified: Option<SystemTime>,
-    /// By what the server tells whether it is still the same.
-    pub(crate) sent: Option<Box<Sent>>,
+    /// To ask the server later whether it has changed.
+    pub(crate) sent: Option<Box<SentVersion>>,
 }
 
 impl Transfer<'_> {
-    /// Fetches from the first mirror that has it, or else from the Source itself, or else from where the Source has it.
+    /// Fetches from the first mirror that has it, or else from the Source, or else from the original.
     pub(crate) async fn run(&self) -> Result<Received, ResourceError> {
         for mirror in self.mirrors {
             match self.in_time(mirror, Follow::Anywhere, &mut None).await {
@@ -180,8 +180,8 @@ impl Transfer<'_> {
         })
     }
 
-    /// Fetches, with retries while the Source is away, each of which goes on where the last was cut off, and one more
-    /// try when what came is not what the list says.
+    /// Fetches from the Source. Retries while it is unreachable, continuing where the last try was cut off; and once if the bytes
+    /// differ from the list.
     async fn at_source(&self) -> Result<Received, ResourceError> {
         let follow = match &self.options.authority {
             Authority::SameOrigin => Follow::Home,
@@ -199,7 +199,7 @@ impl Transfer<'_> {
             }
             match result {
                 Err(error) if error.is_mismatch() && !mismatched => mismatched = true,
-                // The server has no such part.
+                // The server cannot continue there.
                 Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
                 Err(ResourceError::Fetch(error)) => {
                     let Some(pause) = retries.after(&error) else { return Err(error.into()) };
@@ -227,13 +227,13 @@ impl Transfer<'_> {
         let answer = self.client.get(url, follow, headers, &mut deadline).await?;
         let answer = answer.ok_or_else(|| FetchError::of_status(url, 304))?;
         deadline.meet(url, self.once(url, answer, part)).await.unwrap_or_else(|late| {
-            // What was being written when the time was over is not known.
+            // It is not known how much was written.
             *part = None;
             Err(late.into())
         })
     }
 
-    /// What came before the connection was cut stays in `part`.
+    /// If the connection is cut, `part` has what was received.
     async fn once(
         &self,
         url: &Url,
@@ -242,8 +242,9 @@ impl Transfer<'_> {
     ) -> Result<Received, ResourceError> {
         let whole = answer.length.map(|length| length.saturating_add(answer.start));
         self.check_announced(whole)?;
-        // What is held in memory is checked when it is written.
-        if let Some(needed) = answer.length.or(self.facts.length).filter(|needed| *needed > MOST_HELD as u64)
+        // Short ones are checked when they are written.
+        if let Some(needed) =
+            answer.length.or(self.facts.length).filter(|needed| *needed > MAX_IN_MEMORY as u64)
         {
             let staging = self.staging.clone();
             blocking(move || Space::of(&staging).check(needed)).await?;
@@ -251,22 +252,24 @@ impl Transfer<'_> {
         let goes_on = answer.start > 0 && part.as_ref().is_some_and(|part| part.length == answer.start);
         if answer.start > 0 && !goes_on {
             *part = None;
-            return Err(
-                FetchError::CutOff { url: url.clone(), reason: "another part came".to_owned() }.into()
-            );
+            return Err(FetchError::CutOff {
+                url: url.clone(),
+                reason: "the server sent another part".to_owned(),
+            }
+            .into());
         }
         if !goes_on {
             *part = Some(self.begin(&answer));
         }
-        // Either it goes on or it was just begun.
+        // It was there, or was just begun.
         if let Some(part) = part.as_mut() {
             self.take(&mut answer, part).await?;
         }
-        let Some(Part { file, held, hasher, length, validators, modified }) = part.take() else {
+        let Some(Part { file, buffer, hasher, length, validators, modified }) = part.take() else {
             return Err(std::io::Error::other("a download without content").into());
         };
-        let content = file.map_or(Content::Held(held), Content::File);
-        let sent = Sent { url: url.to_string(), validators };
+        let content = file.map_or(Content::Memory(buffer), Content::File);
+        let sent = SentVersion { url: url.to_string(), validators };
         let sent = sent.validators.are_given().then(|| Box::new(sent));
         let received = Received { content, length, hashes: hasher.finish(), modified, sent };
         self.check(&received)?;
@@ -277,10 +280,10 @@ impl Transfer<'_> {
         let algorithms = self.facts.algorithm().into_iter().chain([Algorithm::Sha256]);
         let (validators, modified) = (answer.validators.clone(), answer.last_modified);
         let hasher = Hasher::new(algorithms);
-        Part { file: None, held: Vec::new(), hasher, length: 0, validators, modified }
+        Part { file: None, buffer: Vec::new(), hasher, length: 0, validators, modified }
     }
 
-    /// Refuses by the announced length, before anything is read.
+    /// Checks the announced length, before anything is read.
     fn check_announced(&self, announced: Option<u64>) -> Result<(), ResourceError> {
         if let (Some(listed), Some(sent)) = (self.facts.length, announced)
             && listed != sent
@@ -310,12 +313,12 @@ impl Transfer<'_> {
                 return Err(ResourceError::TooLarge { max: self.options.max_resource_bytes });
             }
             part.hasher.update(&chunk);
-            part.held.extend_from_slice(&chunk);
-            if part.held.len() >= MOST_HELD {
+            part.buffer.extend_from_slice(&chunk);
+            if part.buffer.len() >= MAX_IN_MEMORY {
                 part.write(self.staging).await?;
             }
         }
-        // A short one is written together with others.
+        // Short ones are written together with others.
         if part.file.is_some() { part.write(self.staging).await } else { Ok(()) }
     }
 
@@ -330,12 +333,12 @@ impl Transfer<'_> {
     }
 }
 
-/// What came of a resource so far.
+/// What was received of a resource so far.
 struct Part {
-    /// `None` while all is held in memory.
+    /// `None` while all of it is in memory.
     file: Option<NamedTempFile>,
     /// What is not written yet.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     hasher: Hasher,
     length: u64,
     validators: Validators,
@@ -343,12 +346,12 @@ struct Part {
 }
 
 impl Part {
-    /// Writes what is held. A part whose file could not be written has none any more.
+    /// Writes the buffer. After an error there is no file any more.
     async fn write(&mut self, staging: &Staging) -> Result<(), ResourceError> {
-        let (file, held, staging) = (self.file.take(), std::mem::take(&mut self.held), staging.clone());
+        let (file, buffer, staging) = (self.file.take(), std::mem::take(&mut self.buffer), staging.clone());
         let written = blocking(move || {
-            let Some(mut file) = file else { return Space::of(&staging).write(&held) };
-            file.write_all(&held)?;
+            let Some(mut file) = file else { return Space::of(&staging).write(&buffer) };
+            file.write_all(&buffer)?;
             Ok::<_, ResourceError>(file)
         });
         self.file = Some(written.await?);
@@ -356,7 +359,7 @@ impl Part {
     }
 }
 
-/// Runs file work where it may block.
+/// Runs file work on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("file work does not panic, and its task is never aborted")
 }

@@ -1,8 +1,8 @@
-//! Filling a copy that has no files yet from a Resource Dump: many resources in one download (RS-100…RS-111).
+//! Fills an empty copy from a Resource Dump: many resources in one download (RS-100…RS-111).
 //!
-//! Where there is a Resource List too, it has the last word: what lies in the packages is put where a listed resource has
-//! no file yet, checked against the manifest, and then the list decides as it always does. So a package that is old,
-//! incomplete or a lie costs downloads and nothing else.
+//! If there is a Resource List too, it decides: files from packages, checked against the manifest, are put where listed resources
+//! have no file yet, and then each is compared with the list as usual. So an old, incomplete or wrong package only costs
+//! downloads.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,34 +13,33 @@ use resync_core::document::Entry;
 use resync_core::package::PackageError;
 use url::Url;
 
-use super::batch::{self, Ready, Written, put_all};
+use super::batch::{self, FinishedFile, Written, place_all};
+use super::cache::CachedFile;
 use super::document::{Document, Expected};
 use super::download::blocking;
 use super::lists::Lists;
 use super::local::Facts;
-use super::memory::KnownFile;
-use super::packages::{Bitstream, Listed, Opened, Packages, bitstream};
+use super::packages::{Bitstream, ListedPackage, OpenPackage, Packages, bitstream};
 use super::path::relative_path;
-use super::put::Placing;
+use super::place::Placer;
 use super::{Baseline, ResourceError, SyncError};
 use crate::fetch::Fetched;
 use crate::state_folder::STATE_FOLDER;
 
-/// What one request costs, in bytes that could have come instead.
+/// The cost of one request, in bytes of transfer.
 const REQUEST: u64 = 4096;
 
-/// A dump that is cheaper than fetching every resource by itself.
-pub(crate) struct Dump(Vec<Listed>);
+/// The packages of a dump that is cheaper than single requests.
+pub(crate) struct Dump(Vec<ListedPackage>);
 
-/// How a dump is looked at.
+/// A Resource Dump.
 pub(crate) struct Dumps<'s> {
     pub(crate) lists: &'s Lists<'s>,
     pub(crate) root: &'s Url,
 }
 
 impl Dumps<'_> {
-    /// The dump, if that is what is asked for or it is cheaper than `resources` requests for `bytes` bytes. What
-    /// cannot be found out is dear.
+    /// The dump, if it is requested, or cheaper than `resources` requests for `bytes` bytes. An unknown cost counts as too high.
     pub(crate) async fn cheaper_than(&self, resources: u64, bytes: u64) -> Option<Dump> {
         if self.lists.options.baseline == Baseline::List {
             return None;
@@ -61,7 +60,7 @@ impl Dumps<'_> {
         (cost < other).then_some(Dump(packages))
     }
 
-    async fn packages(&self) -> Result<Vec<Listed>, SyncError> {
+    async fn packages(&self) -> Result<Vec<ListedPackage>, SyncError> {
         let root = self.read(self.root).await?;
         let mut packages = root.packages;
         for part in root.parts {
@@ -100,22 +99,21 @@ pub(crate) fn is_empty(directory: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// What was put in place, and what is known of it.
-pub(crate) type Filled = HashMap<PathBuf, Option<KnownFile>>;
+/// The files that were put in place, and what is known about them.
+pub(crate) type Filled = HashMap<PathBuf, Option<CachedFile>>;
 
-/// Puts what lies in the packages where a file is missing. Whatever goes wrong is left to the list.
-pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>) -> Filled {
+/// Puts files from the packages where they are missing. All failures are left to the list.
+pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placer: &Arc<Placer>) -> Filled {
     let mut filled = Filled::new();
     for listed in dump.0 {
         // One at a time, so that the disk need not hold all of them.
         let mut packages = Packages::default();
         let number = packages.add(&listed, None);
         let Some(mut package) = packages.open(number, lists).await else { continue };
-        let (placing, base, max) =
-            (Arc::clone(placing), lists.base.clone(), lists.options.max_resource_bytes);
+        let (placer, base, max) = (Arc::clone(placer), lists.base.clone(), lists.options.max_resource_bytes);
         let (more, result) = blocking(move || {
             let mut more = Filled::new();
-            let result = unpack_into(&mut more, &mut package, &placing, &base, max);
+            let result = unpack_into(&mut more, &mut package, &placer, &base, max);
             (more, result)
         })
         .await;
@@ -129,8 +127,8 @@ pub(crate) async fn fill(dump: Dump, lists: &Lists<'_>, placing: &Arc<Placing>) 
 
 fn unpack_into(
     filled: &mut Filled,
-    package: &mut Opened,
-    placing: &Placing,
+    package: &mut OpenPackage,
+    placer: &Placer,
     base: &Url,
     max: u64,
 ) -> Result<(), PackageError> {
@@ -140,30 +138,32 @@ fn unpack_into(
             Ok(Some(entry)) => entry,
             ended => break ended.map(drop),
         };
-        let Some(relative) = missing(&entry, placing, base) else { continue };
-        match bitstream(package, &entry, &placing.folder, max) {
-            Ok(Bitstream::Received(came)) => batch.push(Ready::new(came, &Facts::of(&entry), &relative)),
-            Ok(Bitstream::Useless | Bitstream::Refused(ResourceError::TooLarge { .. })) => {}
+        let Some(relative) = missing(&entry, placer, base) else { continue };
+        match bitstream(package, &entry, &placer.folder, max) {
+            Ok(Bitstream::Received(received)) => {
+                batch.push(FinishedFile::new(received, &Facts::of(&entry), &relative))
+            }
+            Ok(Bitstream::Unusable | Bitstream::Refused(ResourceError::TooLarge { .. })) => {}
             Ok(Bitstream::Refused(error)) => {
                 tracing::warn!(loc = entry.loc, %error, "skipping the rest of a package, since the disk has no space for it");
                 break Ok(());
             }
             Err(error) => break Err(error),
         }
-        if batch.len() >= batch::MOST {
-            put_into(filled, placing, std::mem::take(&mut batch));
+        if batch.len() >= batch::MAX_FILES {
+            place_into(filled, placer, std::mem::take(&mut batch));
         }
     };
-    put_into(filled, placing, batch);
+    place_into(filled, placer, batch);
     ended
 }
 
-fn put_into(filled: &mut Filled, placing: &Placing, batch: Vec<Ready>) {
+fn place_into(filled: &mut Filled, placer: &Placer, batch: Vec<FinishedFile>) {
     let paths: Vec<PathBuf> = batch.iter().map(|ready| ready.relative.clone()).collect();
-    for (relative, put) in paths.into_iter().zip(put_all(placing, batch)) {
-        match put {
+    for (relative, result) in paths.into_iter().zip(place_all(placer, batch)) {
+        match result {
             Ok(Written::Replaced(known)) => drop(filled.insert(relative, known)),
-            // It was not there when it was unpacked.
+            // Another process made it meanwhile.
             Ok(Written::Identical(_)) => drop(filled.insert(relative, None)),
             Err(error) => {
                 tracing::debug!(path = %relative.display(), %error, "cannot move a bitstream into place");
@@ -172,11 +172,11 @@ fn put_into(filled: &mut Filled, placing: &Placing, batch: Vec<Ready>) {
     }
 }
 
-/// Where a bitstream belongs, if a listed resource has no file there.
-fn missing(entry: &Entry, placing: &Placing, base: &Url) -> Option<PathBuf> {
+/// The path of a bitstream, if its resource is wanted and has no file yet.
+fn missing(entry: &Entry, placer: &Placer, base: &Url) -> Option<PathBuf> {
     let url = base.join(entry.loc.trim()).ok()?;
     let relative = relative_path(&entry.loc, &url, base).ok()?;
-    let is_wanted = placing.file_map.wants(&relative) && placing.can_be_reached(&relative).unwrap_or(false);
-    let is_there = placing.directory.join(&relative).symlink_metadata().is_ok();
+    let is_wanted = placer.file_map.wants(&relative) && placer.can_be_reached(&relative).unwrap_or(false);
+    let is_there = placer.directory.join(&relative).symlink_metadata().is_ok();
     (is_wanted && !is_there).then_some(relative)
 }

@@ -20,9 +20,9 @@ pub(crate) const UNWANTED: u32 = u32::MAX;
 /// Which resources may have files, and where.
 #[derive(Clone, Debug)]
 pub(crate) struct PathRules {
-    /// The origin of the list, or of its index: whose resources it may name (RS-200).
+    /// The origin of the list or its index, whose resources it may name (RS-200).
     pub(crate) home: Origin,
-    /// What the directory stands for.
+    /// The URL that corresponds to the directory.
     pub(crate) base: Url,
     pub(crate) authority: Authority,
 }
@@ -53,7 +53,7 @@ impl Mapping {
 }
 
 impl FileMap {
-    /// Takes the file of the resource `loc`, read as `url`; `false` when it is listed a second time.
+    /// Adds the file of a listed resource; `false` if it is listed already.
     pub(crate) fn take(
         &mut self,
         loc: &str,
@@ -64,12 +64,12 @@ impl FileMap {
         let (relative, owner) = self.locate(loc, url, path_rules)?;
         let is_new = self.known(&relative, owner)?.is_none();
         if is_new {
-            self.put(&relative, Mapping { owner, line, is_gone: false });
+            self.set(&relative, Mapping { owner, line, is_gone: false });
         }
         Ok(is_new)
     }
 
-    /// Takes a change of the resource `loc`; the last change counts.
+    /// Adds a change of a resource; the last change counts.
     pub(crate) fn change(
         &mut self,
         loc: &str,
@@ -82,7 +82,7 @@ impl FileMap {
         let known = self.known(&relative, owner)?;
         // A deletion of an excluded resource is excluded too.
         let line = if is_gone && known.is_some_and(|known| known.line == UNWANTED) { UNWANTED } else { line };
-        self.put(&relative, Mapping { owner, line, is_gone });
+        self.set(&relative, Mapping { owner, line, is_gone });
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl FileMap {
         }
     }
 
-    fn put(&mut self, relative: &Path, mapping: Mapping) {
+    fn set(&mut self, relative: &Path, mapping: Mapping) {
         let before = self.owners.insert(self.key(relative), mapping);
         let was_there = before.is_some_and(|before| !before.is_gone);
         self.wanted -= u64::from(before.is_some_and(|before| before.is_wanted()));
@@ -140,7 +140,7 @@ impl FileMap {
         self.get(relative).is_some()
     }
 
-    /// How many resources are to be here.
+    /// How many resources should have a file here.
     pub(crate) fn wanted(&self) -> u64 {
         self.wanted
     }
@@ -154,23 +154,22 @@ impl FileMap {
         self.get(relative).is_some_and(|mapping| mapping.line == line)
     }
 
-    /// Whether a resource that is wanted has this very file.
+    /// Whether a wanted resource has this file.
     pub(crate) fn wants(&self, relative: &Path) -> bool {
         self.get(relative).is_some_and(|mapping| mapping.is_wanted())
     }
 
-    /// Whether a resource has this very file.
+    /// Whether a resource has this file.
     pub(crate) fn lists(&self, relative: &Path) -> bool {
         self.get(relative).is_some_and(|mapping| !mapping.is_gone)
     }
 
-    /// The resource whose file stands where this one needs a folder.
+    /// The file of another resource where this one needs a folder.
     pub(crate) fn listed_above(&self, relative: &Path) -> Option<PathBuf> {
         relative.ancestors().skip(1).find(|folder| self.lists(folder)).map(Path::to_owned)
     }
 
-    /// Whether what is there now must stay: it is listed, or it stands where a listed resource belongs that
-    /// has not been put there, and may be the older form of it.
+    /// Whether the file must stay: it is listed, or it is where a listed resource belongs that is not in place yet.
     pub(crate) fn needs(&self, relative: &Path) -> bool {
         self.lists(relative) || self.has_below(relative) || self.listed_above(relative).is_some()
     }

@@ -3,22 +3,22 @@
 use resync_core::datetime::DateTime;
 use resync_core::document::{Entry, Relation};
 
-/// Which resources are copied. What is listed and not wanted is neither fetched nor deleted nor missed.
+/// Which resources are copied. Others are not fetched, not deleted, and not counted as missing.
 ///
 /// An empty filter wants everything. In patterns `*` stands for any text, `?` for one character.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Media types, such as `text/html` or `image/*`; a resource whose type is not told is not of any.
+    /// Media types, such as `text/html` or `image/*`. A resource without a type matches none.
     pub types: Vec<String>,
-    /// Patterns of URIs of which one must fit.
+    /// Patterns of URIs; one must match.
     pub include: Vec<String>,
-    /// Patterns of URIs of which none may fit.
+    /// Patterns of URIs; none may match.
     pub exclude: Vec<String>,
-    /// Only what was modified at this moment or later; what does not say so is wanted.
+    /// Only resources modified at this time or later, and those without a time.
     pub modified_since: Option<DateTime>,
-    /// URIs of collections of which it must be a part (RS-179).
+    /// URIs of collections; a resource must be in one of them (RS-179).
     pub collections: Vec<String>,
-    /// Only what describes other resources (RS-177).
+    /// Only resources that describe others (RS-177).
     pub only_metadata: bool,
 }
 
@@ -38,12 +38,12 @@ impl Filter {
         self.types.is_empty() || self.types.iter().any(|pattern| matches_type(pattern, written))
     }
 
-    /// Whether it leaves out no URI.
+    /// Whether it excludes no URI.
     pub(crate) fn wants_every_uri(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// Whether its URI is wanted, which may be all that is known of what was deleted.
+    /// Whether the URI is wanted; of deleted resources nothing else may be known.
     pub(crate) fn has_a_wanted_uri(&self, loc: &str) -> bool {
         let fits = |pattern: &String| matches(pattern, loc);
         (self.include.is_empty() || self.include.iter().any(fits)) && !self.exclude.iter().any(fits)
@@ -59,17 +59,17 @@ impl Filter {
     }
 }
 
-/// Whether a media type, its parameters aside, fits the pattern.
+/// Whether a media type, without its parameters, matches the pattern.
 pub(crate) fn matches_type(pattern: &str, written: Option<&str>) -> bool {
     let essence = written.and_then(|written| written.split(';').next());
     essence.is_some_and(|essence| matches(&pattern.to_lowercase(), &essence.trim().to_lowercase()))
 }
 
-/// Whether the whole text fits the pattern, in time that grows with their product at most.
+/// Whether the whole text matches the pattern. Takes at most time proportional to the product of their lengths.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut at, mut read) = (0, 0);
-    // Where to go on if what follows the last star does not fit.
+    // Where to continue if the part after the last star does not match.
     let mut star: Option<(usize, usize)> = None;
     while read < text.len() {
         match pattern.get(at) {

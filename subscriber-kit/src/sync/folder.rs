@@ -1,5 +1,4 @@
-//! The copy's own folder: the lock that lets one run work on a copy at a time, and the room in which files
-//! are prepared.
+//! The copy's own folder: the lock that allows one run at a time, and the work folder where files are prepared.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -18,28 +17,28 @@ use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
 const LOCK_NAME: &str = "copy.lock";
 const WORK_NAME: &str = "work";
 
-/// From how many files or folders on it is cheaper to sync all that the file system holds.
+/// From how many files or folders it is cheaper to sync the whole file system.
 const WORTH_ALL: usize = 4;
 
-/// A copy that is being worked on. Whoever else wants to work on it is refused until this is dropped.
+/// A locked copy. Other runs fail until this is dropped.
 ///
-/// It is always inside the directory, also when the state is elsewhere: so everyone who works on the copy
-/// meets the same lock, and what is prepared is put in place by a rename.
+/// It is always in the directory, even if the state is elsewhere. So all runs use the same lock, and a prepared file can be renamed
+/// to its place.
 #[derive(Debug)]
 pub(crate) struct CopyFolder {
     path: PathBuf,
     work: PathBuf,
     lock: FileLock,
     disk: Arc<dyn Disk>,
-    /// Whether one call makes all files durable and would say if it did not. Held during the call: a failed write is told of once,
-    /// and may be of a file that another thread relies on.
+    /// Whether one call reliably makes all files durable. Locked during the call: a failed write is reported only once, and may
+    /// concern a file of another thread.
     syncs_together: Mutex<bool>,
-    /// Where the work folder is not in the copy.
+    /// The work folder of a read-only run.
     _elsewhere: Option<TempDir>,
 }
 
 impl CopyFolder {
-    /// Takes the copy, and sweeps away what a run that was killed left in the work folder.
+    /// Locks the copy, and removes what a killed run left in the work folder.
     pub(crate) fn open(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
         state_folder::make(&path)?;
@@ -55,13 +54,12 @@ impl CopyFolder {
         Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: None })
     }
 
-    /// The same for who leaves no trace: nothing is made in the copy, and what a run needs is among the system's temporary
-    /// files.
+    /// As [`CopyFolder::open`] for a read-only run: nothing is made in the copy, and the work folder is a temporary one.
     pub(crate) fn inspect(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
         let file = match File::open(path.join(LOCK_NAME)) {
             Ok(file) => file,
-            // Nobody ever worked on it.
+            // There was no run yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => tempfile::tempfile()?,
             Err(error) => return Err(error.into()),
         };
@@ -73,29 +71,29 @@ impl CopyFolder {
         Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: Some(elsewhere) })
     }
 
-    /// A file of the copy's own, such as what is remembered about its files.
+    /// A file about the copy, such as its cache.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// A new file that will be put in place once it is complete.
+    /// A new file, to be renamed to its place once it is complete.
     pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
         unfinished_in(&self.work)
     }
 
-    /// A nameless file for what only this run needs.
+    /// An unnamed file for this run.
     pub(crate) fn scratch(&self) -> io::Result<File> {
         tempfile::tempfile_in(&self.work)
     }
 
-    /// Makes so many files durable at once that lie in the work folder; `false` where each has to be synced by itself, which
-    /// also tells whose error it is.
+    /// Makes all files in the work folder durable at once; `false` if each must be synced separately, which also shows which one
+    /// failed.
     pub(crate) fn sync_files(&self, count: usize) -> bool {
         if count < WORTH_ALL {
             return false;
         }
         let mut syncs_together = self.syncs_together.lock().unwrap_or_else(PoisonError::into_inner);
-        // Open for as long as the run, so that no failed write since then goes unnoticed.
+        // The lock file is open during the whole run, so that it reports every failed write.
         *syncs_together = *syncs_together && self.disk.sync_all(self.lock.file()).is_ok();
         *syncs_together
     }
@@ -105,7 +103,7 @@ impl CopyFolder {
         self.disk.sync_file(file)
     }
 
-    /// Makes durable which names these folders have. One that is gone is no matter.
+    /// Makes the names in these folders durable. A missing folder is ignored.
     pub(crate) fn sync_folders(&self, folders: &HashSet<PathBuf>) -> io::Result<()> {
         let are_synced = self.sync_files(folders.len());
         for folder in folders {
@@ -118,7 +116,7 @@ impl CopyFolder {
     }
 
     fn sync_folder(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
-        // A part of the copy may be mounted from elsewhere.
+        // A part of the copy may be on another file system.
         if is_synced && self.holds(folder)? { Ok(()) } else { self.disk.sync_folder(folder) }
     }
 
@@ -134,12 +132,12 @@ impl CopyFolder {
         Ok(false)
     }
 
-    /// How many bytes may be written here, less a reserve; an error where that cannot be told.
+    /// How many bytes may be written here, less a reserve; an error if unknown.
     pub(crate) fn free_space(&self) -> io::Result<u64> {
         free_space(&self.work)
     }
 
-    /// Where something can be moved out of the way.
+    /// A folder for a file or folder that is moved out of the way.
     pub(crate) fn aside(&self) -> io::Result<TempDir> {
         tempfile::tempdir_in(&self.work)
     }
@@ -151,12 +149,12 @@ fn in_use(target: &Target) -> SyncError {
 
 impl Drop for CopyFolder {
     fn drop(&mut self) {
-        // What is still in it is swept by the next run.
+        // If it is not empty, the next run removes it.
         let _ = fs::remove_dir(&self.work);
     }
 }
 
-/// Where files are prepared: in the copy's own folder, or, for who only looks, among the system's temporary files.
+/// Where files are prepared: in the copy's own folder, or in a temporary folder for audits.
 #[derive(Clone, Debug)]
 pub(crate) enum Staging {
     Copy(Arc<CopyFolder>),
@@ -164,7 +162,7 @@ pub(crate) enum Staging {
 }
 
 impl Staging {
-    /// A new file that will be put in place once it is complete.
+    /// A new file, to be renamed to its place once it is complete.
     pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
         match self {
             Self::Copy(folder) => folder.unfinished(),
@@ -172,7 +170,7 @@ impl Staging {
         }
     }
 
-    /// Where other nameless files belong.
+    /// The folder for other unnamed files.
     pub(crate) fn folder(&self) -> PathBuf {
         match self {
             Self::Copy(folder) => folder.work.clone(),
@@ -180,7 +178,7 @@ impl Staging {
         }
     }
 
-    /// A nameless file for what only this run needs.
+    /// An unnamed file for this run.
     pub(crate) fn scratch(&self) -> io::Result<File> {
         match self {
             Self::Copy(folder) => folder.scratch(),
@@ -188,7 +186,7 @@ impl Staging {
         }
     }
 
-    /// How many bytes may be written here; an error where that cannot be told.
+    /// How many bytes may be written here; an error if unknown.
     pub(crate) fn free_space(&self) -> io::Result<u64> {
         match self {
             Self::Copy(folder) => folder.free_space(),
@@ -199,7 +197,7 @@ impl Staging {
 
 pub(crate) fn unfinished_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    // The copy is for everyone whom the process's umask allows, unlike most temporary files.
+    // Other users may read the copy as the umask allows, unlike most temporary files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder)

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use resync_core::datetime::DateTime;
 
 use super::SyncError;
+use super::cache::{AddedFiles, FileCache};
 use super::changes::{Changes, GapPolicy, Reached};
 use super::collector::{Collected, Collector};
 use super::copy_state::{CopyState, MAX_RETRIES, Retry};
 use super::download::blocking;
 use super::gaps::GapHistory;
 use super::lists::Lists;
-use super::memory::{Memory, More};
 use super::report::{Method, Report};
 use super::run::{Run, RunOutcome};
-use super::work::{Work, copy_state};
+use super::session::{Session, copy_state};
 
-impl Work<'_> {
+impl Session<'_> {
     /// Handles the changes since the last run; `None` if the Change Lists have a gap that `policy` refuses (RS-197). Without a
     /// Change List, handles the changes from notifications.
     pub(super) async fn incremental(
@@ -91,12 +91,12 @@ impl Work<'_> {
                 run_outcome.postpone(retry);
             }
         }
-        let mut run = Run::new(self, Arc::new(file_map), Memory::default(), false);
+        let mut run = Run::new(self, Arc::new(file_map), FileCache::default(), false);
         // Deletions come first: a folder may have to give way to a file, or the other way round.
         run.deletions(&plan, &mut report, &mut run_outcome).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
-        let mut learnt = More::new(&self.folder);
-        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut learnt)).await?;
+        let mut updates = AddedFiles::new(&self.folder);
+        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
         run.account(&mut report);
         Ok((report, run_outcome))
     }

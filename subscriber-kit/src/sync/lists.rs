@@ -1,10 +1,9 @@
-//! Reading a Resource List, or the manifests of a Resource Dump, through their index, to the end before anything is done
-//! about it (RS-190).
+//! Reads a Resource List, or the manifests of a Resource Dump, through their index and to the end before anything is changed
+//! (RS-190).
 //!
-//! What is to be done must be decided from the whole set: what may be deleted, which files are in the way of
-//! others. So the entries go to a file of their own and are read again from there; only hashes of their paths are
-//! held in memory. The changes since the list follow in the same file (RS-195, RS-196), so that the copy is brought
-//! to what the Source is now and not to what it was.
+//! What may be deleted, and which files are in the way of others, depends on the whole set. So the entries are written to a plan
+//! and read again from there; only hashes of their paths are in memory. The changes since the list follow in the same plan
+//! (RS-195, RS-196), so that the copy becomes what the Source is now.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,21 +21,21 @@ use super::folder::Staging;
 use super::gaps::Continuity;
 use super::local::Facts;
 use super::notified::NotifiedChanges;
-use super::packages::{Listed, Packages};
+use super::packages::{ListedPackage, Packages};
 use super::plan::Plan;
 use super::report::Report;
 use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 
-/// So many bytes of a part's URL count as one part more.
+/// A URL of this many bytes counts as one more part.
 const LONG_URL: usize = 512;
 
-/// How often an index is read anew whose lists are not of one snapshot.
+/// How often an index is read whose lists are not of one snapshot.
 const SNAPSHOT_TRIES: u32 = 3;
 
-/// Everything a Source lists, or nothing new.
+/// A snapshot, or nothing new.
 pub(crate) enum Reading {
-    /// The list is the one that was known.
+    /// The list has not changed.
     Unchanged,
     New(Box<Snapshot>),
 }
@@ -45,15 +44,15 @@ pub(crate) enum Reading {
 pub(crate) struct Snapshot {
     pub(crate) file_map: Arc<FileMap>,
     pub(crate) plan: Plan,
-    /// How many resources there are, and those that have no place.
+    /// How many resources there are, and those that have no path here.
     pub(crate) report: Report,
-    /// What the plan's bitstreams lie in.
+    /// The packages of the plan's bitstreams.
     pub(crate) packages: Packages,
-    /// How many bytes they have together, as far as the lists say.
+    /// The sum of their lengths, as far as listed.
     pub(crate) bytes: u64,
-    /// Up to where changes are in the plan; none where the lists do not say when they are from, or changes cannot be read.
+    /// Up to where changes are in the plan; `None` if the lists have no times, or the changes cannot be read.
     pub(crate) point: Option<Point>,
-    /// Whether all of it was true at one time.
+    /// Whether all of it is of one time.
     pub(crate) consistency: Consistency,
     pub(crate) continuity: Continuity,
     /// Whether every listed entry has a hash or a time.
@@ -70,12 +69,12 @@ pub(crate) enum Consistency {
     Mixed(String),
     /// The documents do not say when they are from.
     Undated(String),
-    /// What changed between the lists and the oldest change that is told is not known (RS-197).
+    /// Changes between the lists and the oldest listed change are missing (RS-197).
     Gap(String),
 }
 
 impl Consistency {
-    /// Why it may not be so.
+    /// Why it may not be consistent.
     pub(crate) fn reason(self) -> Option<String> {
         match self {
             Self::Consistent => None,
@@ -84,37 +83,37 @@ impl Consistency {
     }
 }
 
-/// The document to compare with: another answer than this is news.
+/// The document of the last run, to recognise an unchanged one.
 pub(crate) struct LastSeen<'s> {
     pub(crate) validators: &'s Validators,
     pub(crate) digest: &'s str,
 }
 
-/// How a snapshot is read.
+/// The lists of one run.
 pub(crate) struct Lists<'s> {
     pub(crate) client: &'s Client,
     /// The Resource List, or else the Resource Dump.
     pub(crate) list: &'s Url,
-    /// Where changes since the list are told.
+    /// The Change List or Change Dump.
     pub(crate) changes: Option<&'s Url>,
     pub(crate) base: &'s Url,
     pub(crate) options: &'s SyncOptions,
-    /// The changes that notifications told of, also before this run.
+    /// Changes from notifications, also of earlier runs.
     pub(crate) notified: NotifiedChanges,
-    /// What of that is told now, oldest first.
+    /// Those that are new in this run, oldest first.
     pub(crate) new_changes: Vec<(DateTime, Entry)>,
-    /// Where entries and packages are kept meanwhile.
+    /// Where the plan and packages are kept.
     pub(crate) staging: Staging,
-    /// How many bytes of resources and packages came.
+    /// How many bytes of resources and packages were received.
     pub(crate) bytes: AtomicU64,
     pub(crate) counted: Counted,
 }
 
-/// What came of documents so far: of lists, of indexes, of manifests beside packages.
+/// Totals of the documents so far: lists, indexes, and manifests beside packages.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     bytes: AtomicU64,
-    /// The lists and packages that they name, which are held in memory.
+    /// The lists and packages that they name, which are kept in memory.
     parts: AtomicU64,
 }
 
@@ -166,8 +165,7 @@ impl<'s> Lists<'s> {
 }
 
 impl Lists<'_> {
-    /// Reads the whole list. Where its lists are not of one snapshot it is read again, a bounded number of
-    /// times.
+    /// Reads the whole list. If its parts are not of one snapshot, reads it again, a limited number of times.
     pub(crate) async fn read(&self, seen: Option<LastSeen<'_>>) -> Result<Reading, SyncError> {
         let mut pause = self.options.retry_pause;
         let mut tries = SNAPSHOT_TRIES;
@@ -191,11 +189,11 @@ impl Lists<'_> {
         }
     }
 
-    /// Reads the whole list, whatever is known of it.
+    /// Reads the whole list, even if it has not changed.
     pub(crate) async fn read_anew(&self) -> Result<Snapshot, SyncError> {
         match self.read(None).await? {
             Reading::New(snapshot) => Ok(*snapshot),
-            // Nothing was known.
+            // Without conditions it cannot be unchanged.
             Reading::Unchanged => Err(FetchError::of_status(self.list, 304).into()),
         }
     }
@@ -220,7 +218,7 @@ impl Lists<'_> {
                 return listing.end(Some(point)).await;
             }
             Err(error) if error.is_about_a_document() => {
-                // What was taken of the changes is not known, so the list is read without them.
+                // Some of the changes may be in the plan, so the list is read again without them.
                 self.counted.reset();
                 listing = self.listing(self.fetch_anew(self.list).await?).await?;
                 format!("the changes since the list are unknown: {error}")
@@ -262,7 +260,7 @@ impl Lists<'_> {
         Ok(Listing { collector, consistency, at: index.at, continuity, validators, digest })
     }
 
-    /// Adds of these changes, which notifications told of, those that happened after all that the lists have.
+    /// Adds those changes from notifications that are later than the lists.
     pub(super) fn take_notified<'t>(
         mut collector: Collector,
         notified: impl IntoIterator<Item = &'t (DateTime, Entry)>,
@@ -276,11 +274,11 @@ impl Lists<'_> {
         Ok(collector)
     }
 
-    /// Reads what a package of a Resource Dump holds, and from when that is.
+    /// Reads the manifest of a package, and its time.
     async fn unpack(
         &self,
         mut collector: Collector,
-        listed: &Listed,
+        listed: &ListedPackage,
     ) -> Result<(Collector, Option<DateTime>), SyncError> {
         let (manifest, file) = match self.manifest(listed).await {
             Ok(read) => read,
@@ -297,13 +295,13 @@ impl Lists<'_> {
         Ok((collector, at))
     }
 
-    /// A document, whatever is known of it.
+    /// Fetches a document, even if it has not changed.
     pub(super) async fn fetch_anew(&self, url: &Url) -> Result<Fetched, SyncError> {
         let fetched = self.fetch(url, None).await?;
         fetched.ok_or_else(|| FetchError::of_status(url, 304).into())
     }
 
-    /// Whether lists of this Source may lead there (RS-200).
+    /// Checks whether lists of this Source may lead there (RS-200).
     pub(super) fn check_origin(&self, url: &Url) -> Result<(), SyncError> {
         if self.options.authority.allows(url, &self.list.origin()) {
             return Ok(());
@@ -311,7 +309,7 @@ impl Lists<'_> {
         Err(SyncError::ForeignComponent { url: url.clone() })
     }
 
-    /// Takes note of lists and packages that a document names. They are remembered, so one with a long URL counts as several.
+    /// Counts lists and packages that a document names. They are kept in memory, so one with a long URL counts as several.
     pub(super) fn count_parts<'u>(&self, urls: impl Iterator<Item = &'u Url>) -> Result<(), SyncError> {
         let max = self.options.max_parts;
         let count = urls.map(|url| 1 + (url.as_str().len() / LONG_URL) as u64).sum::<u64>();
@@ -353,7 +351,7 @@ impl Lists<'_> {
     }
 }
 
-/// What the lists say, before the changes since.
+/// The lists, without the changes since then.
 struct Listing {
     collector: Collector,
     consistency: Consistency,

@@ -1,4 +1,4 @@
-//! What can be said about a local file without asking the Source: length first, then hash, then time.
+//! Compares a local file with what a list says: by length first, then by hash, then by time.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -10,7 +10,7 @@ use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use resync_core::document::{Entry, Link};
 use serde::{Deserialize, Serialize};
 
-use super::memory::{KnownFile, Stamp};
+use super::cache::{CachedFile, Stamp};
 use crate::text;
 
 /// What a list says about a resource's representation.
@@ -38,12 +38,12 @@ impl Facts {
         Self { length: link.length, hashes: link.hash.clone(), modified: link.modified }
     }
 
-    /// Whether there is nothing by which to tell that a file is the right one.
+    /// Whether there is neither a hash nor a time.
     pub(crate) fn prove_nothing(&self) -> bool {
         self.algorithm().is_none() && self.modified.is_none()
     }
 
-    /// The strongest algorithm the list gives a digest of.
+    /// The strongest algorithm among the listed hashes.
     pub(crate) fn algorithm(&self) -> Option<Algorithm> {
         [Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5]
             .into_iter()
@@ -65,53 +65,56 @@ mod hashes {
     }
 }
 
-/// How a local file compares with what the list says.
+/// How a local file compares with the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Local {
+pub(crate) enum FileState {
     Missing,
     Same,
     Different,
-    /// The list says too little to tell.
+    /// The list says too little.
     Unverifiable,
 }
 
-/// What a look at a local file brought.
+/// The result of a comparison.
 #[derive(Debug)]
 pub(crate) struct Comparison {
-    pub(crate) local: Local,
-    /// Its digests, if the next look can do without reading it.
-    pub(crate) known: Option<KnownFile>,
-    /// How many bytes were read for it.
+    pub(crate) local: FileState,
+    /// Its digests, for the cache.
+    pub(crate) known: Option<CachedFile>,
+    /// How many bytes were read.
     pub(crate) hashed: u64,
 }
 
 impl Comparison {
-    pub(crate) fn of(local: Local) -> Self {
+    pub(crate) fn of(local: FileState) -> Self {
         Self { local, known: None, hashed: 0 }
     }
 }
 
-/// Compares a file with the facts. A symbolic link or a folder in its place is `Different`. The file is not
-/// read if it is the one whose digests are `known`.
-pub(crate) fn compare(path: &Path, facts: &Facts, known: Option<&KnownFile>) -> io::Result<Comparison> {
+/// Compares a file with the facts. A symbolic link or a folder is `Different`. A file whose digests are `known` is not read.
+pub(crate) fn compare(path: &Path, facts: &Facts, known: Option<&CachedFile>) -> io::Result<Comparison> {
     let data = match std::fs::symlink_metadata(path) {
         Ok(data) => data,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(Comparison::of(Local::Missing));
+            return Ok(Comparison::of(FileState::Missing));
         }
         Err(error) => return Err(error),
     };
     if !data.is_file() || facts.length.is_some_and(|length| length != data.len()) {
-        return Ok(Comparison::of(Local::Different));
+        return Ok(Comparison::of(FileState::Different));
     }
     if let Some(algorithm) = facts.algorithm() {
         return compare_digest(path, &data, facts, algorithm, known);
     }
     let Some(modified) = facts.modified else {
         let known = known.filter(|known| Stamp::of(&data).is_ok_and(|stamp| stamp == known.stamp));
-        return Ok(Comparison { known: known.cloned(), ..Comparison::of(Local::Unverifiable) });
+        return Ok(Comparison { known: known.cloned(), ..Comparison::of(FileState::Unverifiable) });
     };
-    Ok(Comparison::of(if same_second(modified, data.modified()?) { Local::Same } else { Local::Different }))
+    Ok(Comparison::of(if same_second(modified, data.modified()?) {
+        FileState::Same
+    } else {
+        FileState::Different
+    }))
 }
 
 fn compare_digest(
@@ -119,7 +122,7 @@ fn compare_digest(
     data: &std::fs::Metadata,
     facts: &Facts,
     algorithm: Algorithm,
-    known: Option<&KnownFile>,
+    known: Option<&CachedFile>,
 ) -> io::Result<Comparison> {
     let stamp = Stamp::of(data)?;
     let known = known.filter(|known| known.stamp == stamp && known.hashes.get(algorithm).is_some());
@@ -129,11 +132,11 @@ fn compare_digest(
         let begun = SystemTime::now();
         let hashes = hash_file(path, algorithm)?;
         let known =
-            stamp.is_settled_at(begun).then(|| KnownFile { stamp, hashes: hashes.clone(), sent: None });
+            stamp.is_settled_at(begun).then(|| CachedFile { stamp, hashes: hashes.clone(), sent: None });
         (known, hashes, data.len())
     };
     let same = facts.hashes.compare(&hashes) == Agreement::Same;
-    Ok(Comparison { local: if same { Local::Same } else { Local::Different }, known, hashed })
+    Ok(Comparison { local: if same { FileState::Same } else { FileState::Different }, known, hashed })
 }
 
 /// The digest of a whole file.
@@ -149,7 +152,7 @@ pub(crate) fn hash_file(path: &Path, algorithm: Algorithm) -> io::Result<Hashes>
     }
 }
 
-/// `Last-Modified` knows only seconds, so finer differences mean nothing.
+/// `Last-Modified` has only seconds, so smaller differences mean nothing.
 pub(crate) fn same_second(one: DateTime, other: SystemTime) -> bool {
     let one = one.to_system_time();
     let apart = one.duration_since(other).or_else(|_| other.duration_since(one)).unwrap_or_default();
@@ -176,13 +179,13 @@ mod tests {
     fn rs195_length_and_hash_decide_without_a_download() {
         let file = file(b"hello");
         let ask = |facts: &Facts| compare(file.path(), facts, None).unwrap().local;
-        assert_eq!(ask(&facts(Some(5), Some(b"hello"))), Local::Same);
-        assert_eq!(ask(&facts(Some(5), Some(b"jello"))), Local::Different);
-        assert_eq!(ask(&facts(Some(6), Some(b"hello"))), Local::Different);
-        assert_eq!(ask(&facts(Some(5), None)), Local::Unverifiable);
+        assert_eq!(ask(&facts(Some(5), Some(b"hello"))), FileState::Same);
+        assert_eq!(ask(&facts(Some(5), Some(b"jello"))), FileState::Different);
+        assert_eq!(ask(&facts(Some(6), Some(b"hello"))), FileState::Different);
+        assert_eq!(ask(&facts(Some(5), None)), FileState::Unverifiable);
         assert_eq!(
             compare(Path::new("/nonexistent/x"), &facts(None, None), None).unwrap().local,
-            Local::Missing
+            FileState::Missing
         );
     }
 
@@ -190,7 +193,7 @@ mod tests {
     fn rs035_a_digest_that_cannot_be_read_is_no_mismatch() {
         let file = file(b"hello");
         let facts = Facts { hashes: Hashes::parse("sha-256:???"), ..Facts::default() };
-        assert_eq!(compare(file.path(), &facts, None).unwrap().local, Local::Unverifiable);
+        assert_eq!(compare(file.path(), &facts, None).unwrap().local, FileState::Unverifiable);
     }
 
     #[test]
@@ -199,7 +202,7 @@ mod tests {
         let at = std::fs::metadata(file.path()).unwrap().modified().unwrap();
         let facts = |at| Facts { modified: Some(DateTime::from_system_time(at)), ..Facts::default() };
         let ask = |at| compare(file.path(), &facts(at), None).unwrap().local;
-        assert_eq!(ask(at), Local::Same);
-        assert_eq!(ask(at + Duration::from_secs(60)), Local::Different);
+        assert_eq!(ask(at), FileState::Same);
+        assert_eq!(ask(at + Duration::from_secs(60)), FileState::Different);
     }
 }

@@ -42,6 +42,8 @@
 mod audit;
 mod baseline;
 mod batch;
+mod cache;
+mod change_reader;
 mod changes;
 mod choice;
 mod collector;
@@ -52,7 +54,6 @@ mod disk;
 mod document;
 mod download;
 mod dump;
-mod feed;
 mod file_map;
 mod filter;
 mod folder;
@@ -60,18 +61,17 @@ mod gaps;
 mod incremental;
 mod lists;
 mod local;
-mod memory;
 mod notified;
 mod packages;
 mod patch;
 mod path;
+mod place;
 mod plan;
 mod progress;
-mod put;
 mod report;
 mod run;
+mod session;
 mod unpack;
-mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl Offer {
 }
 
 impl Offer {
-    /// What a copy is made from: the Resource List, or the Resource Dump where that is all there is (RS-190).
+    /// What a copy is made from: the Resource List, or else the Resource Dump (RS-190).
     #[must_use]
     pub fn base(&self, how: Baseline) -> Option<&Url> {
         let dump = self.resource_dump.as_ref().filter(|_| how != Baseline::List);
@@ -149,16 +149,15 @@ impl Offer {
     }
 }
 
-/// Whose resources a list may name (RS-200).
+/// Which origins a list may name (RS-200).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
-    /// Only those of its own scheme, host and port; `http` and `https` of one host are one where both have their usual ports,
-    /// since Sources move from the one to the other.
+    /// Its own. `http` and `https` of one host, each at its usual port, are the same, since Sources move to https.
     #[default]
     SameOrigin,
-    /// Those, and those of the origins of these URLs.
+    /// Its own, and those of these URLs.
     Origins(Vec<Url>),
-    /// Anyone's: for a Source that is trusted to send this Destination anywhere.
+    /// Any; for trusted Sources.
     Any,
 }
 
@@ -188,7 +187,7 @@ fn is_usual_host(one: &Origin, other: &Origin) -> bool {
 /// What an empty copy is made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Baseline {
-    /// From a Resource Dump if it is cheaper than fetching every resource by itself, or all there is.
+    /// From a Resource Dump if it is cheaper than single requests, or if there is no list.
     #[default]
     Cheaper,
     /// From a Resource Dump if there is one.
@@ -200,10 +199,10 @@ pub enum Baseline {
 /// Where changes are read from, if a Source has both (RS-191).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChangesFrom {
-    /// From the Change List: of several changes of a resource only the last is fetched.
+    /// From the Change List: of several changes of a resource, only the last is fetched.
     #[default]
     List,
-    /// From the Change Dump: fewer requests, and only what was packed as it was.
+    /// From the Change Dump: fewer requests, but every packed version.
     Dump,
 }
 
@@ -230,27 +229,26 @@ pub struct SyncOptions {
     pub prefer: Vec<String>,
     /// Which resources are wanted.
     pub filter: Filter,
-    /// Whether bytes may come from other origins: from mirrors (RS-171), or, where nobody else has them, from where the
-    /// Source has them (RS-180). Only the hash in the list proves them. Mirrors of the list's own origin are always used.
+    /// Whether resources with a listed hash may be fetched from mirrors at other origins (RS-171), or else from the original
+    /// (RS-180). Mirrors at the list's own origin are always used.
     pub mirrors: bool,
-    /// How many resources are compared and fetched at the same time: 160 at most (48 other than on Linux), and 64 of those whose
-    /// lengths are unknown.
+    /// How many resources are compared and fetched at the same time: at most 160 (48 except on Linux), and 64 of unknown length.
     pub parallel: usize,
     /// How often a request is retried.
     pub retries: u32,
-    /// The pause before the first repetition; doubled for each further one.
+    /// The pause before the first retry; doubled for each further one.
     pub retry_pause: Duration,
-    /// The largest resource that is taken, in bytes.
+    /// The largest accepted resource, in bytes.
     pub max_resource_bytes: u64,
-    /// How many resources one list may lead to, through its index; each takes up to half a KiB of memory meanwhile.
+    /// How many resources one list may have, with its index; each takes up to half a KiB of memory.
     pub max_resources: u64,
     /// How many bytes the documents of one run may have together: its lists, and the manifests beside packages.
     pub max_list_bytes: u64,
     /// How many lists and packages these documents may name.
     pub max_parts: u64,
-    /// How many bytes of resources one run may transfer; the next run goes on from there.
+    /// How many bytes of resources one run may transfer; the next run continues.
     pub max_run_bytes: u64,
-    /// How long one run may take; the next run goes on from there.
+    /// How long one run may take; the next run continues.
     pub max_run_time: Duration,
 }
 
@@ -285,8 +283,7 @@ impl Default for SyncOptions {
 pub struct Target {
     directory: PathBuf,
     base: Url,
-    /// Never touched: where the state is kept, if that is inside the directory. Other states are known by
-    /// their mark.
+    /// The state folder, if it is in the directory; never changed. Other states are recognised by their mark.
     state: Option<PathBuf>,
     disk: Arc<dyn Disk>,
 }
@@ -408,7 +405,7 @@ pub enum SyncError {
         /// Up to where the copy is in step.
         since: String,
     },
-    /// There is nothing to make a copy from.
+    /// There is nothing to copy.
     #[error("the Source offers no usable Resource List or Resource Dump, so there is nothing to copy")]
     NothingOffered,
     /// An index in an index (RS-044).
@@ -423,7 +420,7 @@ pub enum SyncError {
         /// The list, after redirects.
         url: Url,
     },
-    /// An index names something that is no URL.
+    /// An index names something that is not a URL.
     #[error("the index {index} lists {loc:?}, which is not a URL")]
     Component {
         /// The index.
@@ -439,36 +436,36 @@ pub enum SyncError {
         /// The list.
         url: Url,
     },
-    /// The lists lead to more resources than are taken.
+    /// The lists name too many resources.
     #[error("the list has more than {max} resources; increase --max-resources if you trust this Source")]
     TooManyResources {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// The documents of a run are larger than is taken.
+    /// The documents of a run are too large.
     #[error(
         "{url} with its lists and manifests is larger than {max} bytes; increase --max-list-size if you trust this Source"
     )]
     ListsTooLarge {
         /// The Resource List, or else the Resource Dump.
         url: Url,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// The documents of a run name more lists and packages than are taken.
+    /// The documents of a run name too many lists and packages.
     #[error(
         "{url} with its lists names more than {max} lists and packages; increase --max-parts if you trust this Source"
     )]
     TooManyParts {
         /// The Resource List, or else the Resource Dump.
         url: Url,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// The run took too long; what it has done is done.
+    /// The run took too long; what it did stays.
     #[error("the run took longer than {max:?}; the next run continues")]
     TooLong {
-        /// The bound.
+        /// The limit.
         max: Duration,
     },
     /// Another run works on the same copy.
@@ -483,7 +480,7 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// How long the Source asks to be left alone, if it does.
+    /// The pause that the Source asks for.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Fetch(error) => error.retry_after(),
@@ -495,7 +492,7 @@ impl SyncError {
         }
     }
 
-    /// Whether a document of the Source is at fault, and not that it is away, or that a bound was reached.
+    /// Whether a document of the Source is wrong; not if the Source is unreachable, or a limit was reached.
     fn is_about_a_document(&self) -> bool {
         match self {
             Self::Fetch(error) => error.is_about_the_answer(),

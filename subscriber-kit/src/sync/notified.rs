@@ -14,12 +14,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::notification::changes;
 
 /// How many are saved. Beyond this, the oldest are forgotten; they have been applied.
-const MOST: usize = 10_000;
+const MAX_COUNT: usize = 10_000;
 
 /// How many bytes of them are saved, as in memory. A change larger than a thousandth of that is applied and not saved; no honest
 /// change is that large.
-const MOST_BYTES: usize = 16 << 20;
-const MOST_OF_ONE: usize = MOST_BYTES / 1_000;
+const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 1_000;
 
 /// The Source's clock may differ from ours, so its times are compared only with each other. A time this many milliseconds ahead of
 /// our clock is an error and not saved; otherwise all changes until then would count as late.
@@ -40,7 +40,7 @@ impl NotifiedChanges {
             if is_beyond_clock_skew(*at, now) {
                 tracing::warn!(loc, %at, "the time of a notified change is far in the future; check the clocks");
                 new_changes.push(change.clone());
-            } else if weight(&change.1) > MOST_OF_ONE {
+            } else if weight(&change.1) > MAX_BYTES_OF_ONE {
                 tracing::warn!(%at, "a notified change is too long to be saved");
                 new_changes.push(change.clone());
             } else if self.0.get(loc).is_none_or(|(last, _)| last <= at) {
@@ -69,7 +69,7 @@ impl NotifiedChanges {
 
     fn forget_the_oldest(&mut self) {
         let bytes: usize = self.0.values().map(|(_, entry)| weight(entry)).sum();
-        if self.0.len() <= MOST && bytes <= MOST_BYTES {
+        if self.0.len() <= MAX_COUNT && bytes <= MAX_BYTES {
             return;
         }
         let mut newest: Vec<_> = std::mem::take(&mut self.0).into_iter().collect();
@@ -77,9 +77,9 @@ impl NotifiedChanges {
         let mut bytes = 0;
         let fits = |(_, (_, entry)): &(String, (DateTime, Entry))| {
             bytes += weight(entry);
-            bytes <= MOST_BYTES
+            bytes <= MAX_BYTES
         };
-        self.0 = newest.into_iter().take(MOST).take_while(fits).collect();
+        self.0 = newest.into_iter().take(MAX_COUNT).take_while(fits).collect();
     }
 
     /// Whether a change of this resource is saved.
@@ -205,23 +205,23 @@ mod tests {
     #[test]
     fn what_is_told_is_remembered_up_to_so_many_bytes_and_nothing_enormous_is() {
         let mut notified = NotifiedChanges::default();
-        let long = updated(&"x".repeat(MOST_OF_ONE / 2), 1);
+        let long = updated(&"x".repeat(MAX_BYTES_OF_ONE / 2), 1);
         assert_eq!(notified.take(std::slice::from_ref(&long)), [long], "it is done");
         assert!(notified.is_empty());
         let all: Vec<_> = (0..4_000).map(|at| updated(&format!("{at}{}", "x".repeat(7_000)), at)).collect();
         notified.take(&all);
         let bytes: usize = notified.0.values().map(|(_, entry)| weight(entry)).sum();
-        assert!(bytes <= MOST_BYTES && bytes > MOST_BYTES * 9 / 10, "{bytes}");
+        assert!(bytes <= MAX_BYTES && bytes > MAX_BYTES * 9 / 10, "{bytes}");
         assert!(notified.knows(&all[3_999].1.loc) && !notified.knows(&all[0].1.loc), "the newest");
     }
 
     #[test]
     fn of_what_is_told_without_end_the_newest_is_remembered() {
         let mut notified = NotifiedChanges::default();
-        let most = i64::try_from(MOST).unwrap();
+        let most = i64::try_from(MAX_COUNT).unwrap();
         let all: Vec<_> = (0..most + 5).map(|at| updated(&at.to_string(), at)).collect();
         notified.take(&all);
         let since = notified.since(second(-1));
-        assert_eq!((since.0.len(), since.in_order()[0]), (MOST, &all[5]));
+        assert_eq!((since.0.len(), since.in_order()[0]), (MAX_COUNT, &all[5]));
     }
 }

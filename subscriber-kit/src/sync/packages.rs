@@ -1,4 +1,4 @@
-//! The packages of dumps: what their manifests tell, and their bitstreams, fetched once one of them is needed.
+//! The packages of dumps: their manifests, and their bitstreams. A package is fetched when it is first needed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -24,7 +24,7 @@ use super::report::shortened;
 use super::{ResourceError, SyncError};
 use crate::fetch::led_to;
 
-/// What servers call a ZIP file; the last says nothing, so that it may be one.
+/// Media types of ZIP files; the last is a generic one.
 const ZIP_TYPES: [&str; 6] = [
     "application/zip",
     "application/x-zip",
@@ -34,23 +34,23 @@ const ZIP_TYPES: [&str; 6] = [
     "application/octet-stream",
 ];
 
-/// A package that was opened.
-pub(crate) type Opened = Package<BufReader<File>>;
+/// An open package.
+pub(crate) type OpenPackage = Package<BufReader<File>>;
 
 /// A package as a dump lists it.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedPackage {
     pub(crate) url: Url,
     pub(crate) facts: Facts,
     pub(crate) at: Option<DateTime>,
     pub(crate) until: Option<DateTime>,
-    /// Where its manifest is too (RS-103).
+    /// The copy of its manifest beside it (RS-103).
     contents: Option<Url>,
-    /// What it is if not a ZIP file: other formats are a matter of communities (RS-101).
+    /// Its media type if it is not a ZIP file (RS-101).
     pub(crate) other_format: Option<String>,
 }
 
-impl Listed {
+impl ListedPackage {
     pub(crate) fn of(entry: &Entry, dump: &Url) -> Result<Self, SyncError> {
         let metadata = entry.metadata.clone().unwrap_or_default();
         let contents = entry.link(&Relation::Contents);
@@ -64,7 +64,7 @@ impl Listed {
         })
     }
 
-    /// The URLs that are remembered of it.
+    /// The URLs that are kept in memory.
     pub(crate) fn urls(&self) -> impl Iterator<Item = &Url> {
         [&self.url].into_iter().chain(&self.contents)
     }
@@ -74,10 +74,10 @@ fn may_be_zip(written: &str) -> bool {
     ZIP_TYPES.iter().any(|pattern| matches_type(pattern, Some(written)))
 }
 
-/// Where a bitstream lies.
+/// Where a bitstream is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Packed {
-    /// The number of the package, of this run.
+pub(crate) struct BitstreamPath {
+    /// The number of the package in this run.
     pub(crate) package: u32,
     pub(crate) path: String,
 }
@@ -86,39 +86,39 @@ pub(crate) struct Packed {
 #[derive(Debug, Default)]
 pub(crate) struct Packages {
     slots: Vec<Slot>,
-    /// How many of them were passed.
+    /// How many are no longer needed.
     passed: usize,
-    /// The one that was read from last, by its number.
-    opened: Option<(u32, Box<Opened>)>,
+    /// The last open one, with its number.
+    opened: Option<(u32, Box<OpenPackage>)>,
 }
 
 #[derive(Debug)]
 struct Slot {
     url: Url,
     facts: Facts,
-    /// Not open, since there may be more packages than a process may have files open.
+    /// Closed, since there may be more packages than a process can have open.
     file: Option<TempPath>,
-    is_useless: bool,
+    is_unusable: bool,
     has_patches: bool,
 }
 
 impl Packages {
-    /// Gives a package its number; what was fetched of it is kept.
-    pub(crate) fn add(&mut self, listed: &Listed, file: Option<TempPath>) -> u32 {
+    /// Adds a package, with its file if it was fetched; returns its number.
+    pub(crate) fn add(&mut self, listed: &ListedPackage, file: Option<TempPath>) -> u32 {
         let (url, facts) = (listed.url.clone(), listed.facts.clone());
-        let is_useless = listed.other_format.is_some();
-        self.slots.push(Slot { url, facts, file, is_useless, has_patches: false });
+        let is_unusable = listed.other_format.is_some();
+        self.slots.push(Slot { url, facts, file, is_unusable, has_patches: false });
         u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Patches lie in it, which are asked for when its bitstreams were.
+    /// It contains patches, which are needed after the bitstreams.
     pub(crate) fn has_patches(&mut self, number: u32) {
         if let Some(slot) = self.slot(number) {
             slot.has_patches = true;
         }
     }
 
-    /// No bitstream is asked for any more of those before this one: they are removed, but for those with patches.
+    /// Removes the packages before this one, except those with patches: their bitstreams are no longer needed.
     pub(crate) fn pass_to(&mut self, number: u32) {
         let number = usize::try_from(number).unwrap_or(usize::MAX).min(self.slots.len());
         for slot in self.slots.iter_mut().take(number).skip(self.passed).filter(|slot| !slot.has_patches) {
@@ -137,13 +137,12 @@ impl Packages {
         self.slots.is_empty()
     }
 
-    /// Reads from a package, which is fetched and opened now if it was not before; `None` if it is of no use, which is told
-    /// once.
+    /// Reads from a package, and fetches and opens it first if necessary. `None` if it is unusable, which is reported once.
     pub(crate) async fn read<T: Send + 'static>(
         &mut self,
         number: u32,
         lists: &Lists<'_>,
-        take: impl FnOnce(&mut Opened) -> Result<T, PackageError> + Send + 'static,
+        take: impl FnOnce(&mut OpenPackage) -> Result<T, PackageError> + Send + 'static,
     ) -> Option<T> {
         let opened = self.opened.take().filter(|(open, _)| *open == number);
         let mut package = match opened {
@@ -168,9 +167,9 @@ impl Packages {
         }
     }
 
-    /// Opens a package, which is fetched now if it was not before; `None` if it is of no use, which is told once.
-    pub(crate) async fn open(&mut self, number: u32, lists: &Lists<'_>) -> Option<Opened> {
-        let slot = self.slot(number).filter(|slot| !slot.is_useless)?;
+    /// Opens a package, and fetches it first if necessary. `None` if it is unusable, which is reported once.
+    pub(crate) async fn open(&mut self, number: u32, lists: &Lists<'_>) -> Option<OpenPackage> {
+        let slot = self.slot(number).filter(|slot| !slot.is_unusable)?;
         let opened = async {
             let file = match slot.file.take() {
                 Some(file) => file,
@@ -190,18 +189,18 @@ impl Packages {
         }
     }
 
-    /// A package that turned out to be of no use.
+    /// Marks a package as unusable.
     pub(crate) fn invalidate(&mut self, number: u32) {
         if let Some(slot) = self.slot(number) {
-            slot.is_useless = true;
+            slot.is_unusable = true;
             slot.file = None;
         }
     }
 }
 
-/// What a package holds, by the manifest in it or by the copy beside it.
+/// The manifest of a package: the one in it, or the copy beside it.
 pub(crate) enum Manifest {
-    Inside(Url, Box<Opened>),
+    Inside(Url, Box<OpenPackage>),
     Beside(Url, Box<Reader<BufReader<File>>>),
 }
 
@@ -212,7 +211,7 @@ impl Manifest {
         }
     }
 
-    /// What the manifest says before its first entry.
+    /// The metadata of the manifest itself.
     pub(crate) fn metadata(&self) -> &Metadata {
         match self {
             Self::Inside(_, package) => &package.header().metadata,
@@ -231,7 +230,7 @@ impl Manifest {
         }
     }
 
-    /// How many entries could not be understood, and what was lived with.
+    /// How many entries could not be read, and which rules were broken.
     pub(crate) fn end(self) -> (usize, Violations) {
         match self {
             Self::Inside(_, package) => (package.refused(), package.violations().clone()),
@@ -241,9 +240,11 @@ impl Manifest {
 }
 
 impl Lists<'_> {
-    /// The manifest of a package: the copy beside it if there is one that can be read, or else the one in it, with
-    /// what was fetched for that.
-    pub(crate) async fn manifest(&self, listed: &Listed) -> Result<(Manifest, Option<TempPath>), SyncError> {
+    /// The manifest of a package: the copy beside it if that can be read, or else the one in it, with the fetched package.
+    pub(crate) async fn manifest(
+        &self,
+        listed: &ListedPackage,
+    ) -> Result<(Manifest, Option<TempPath>), SyncError> {
         if let Some(contents) = &listed.contents {
             match self.beside(contents).await {
                 Ok(manifest) => return Ok((manifest, None)),
@@ -279,9 +280,9 @@ impl Lists<'_> {
     async fn package(&self, url: &Url, facts: &Facts) -> Result<NamedTempFile, SyncError> {
         self.check_origin(url)?;
         let failed = |source| SyncError::PackageFetch { url: url.clone(), source: Box::new(source) };
-        let came = self.transfer(url, facts).run().await.map_err(failed)?;
+        let received = self.transfer(url, facts).run().await.map_err(failed)?;
         let staging = self.staging.clone();
-        blocking(move || came.content.into_file(&mut Space::of(&staging))).await.map_err(failed)
+        blocking(move || received.content.into_file(&mut Space::of(&staging))).await.map_err(failed)
     }
 }
 
@@ -289,25 +290,25 @@ fn package_error(url: &Url, source: PackageError) -> SyncError {
     SyncError::Package { url: url.clone(), source: Box::new(source) }
 }
 
-async fn open_package(file: File, url: &Url, staging: &Staging) -> Result<Opened, SyncError> {
+async fn open_package(file: File, url: &Url, staging: &Staging) -> Result<OpenPackage, SyncError> {
     let folder = staging.folder();
     let open = move || Package::open_in(BufReader::new(file), PackageReadLimits::default(), folder);
     blocking(open).await.map_err(|source| package_error(url, source))
 }
 
-/// What became of one bitstream.
+/// The result of reading one bitstream.
 pub(crate) enum Bitstream {
-    /// Complete and as its entry says.
+    /// Complete and as listed.
     Received(Received),
-    /// Only this one is of no use: from its URI it may come.
-    Useless,
-    /// It must not, or cannot, be written here, wherever it comes from.
+    /// Only this one is unusable; it may be fetched from its URI.
+    Unusable,
+    /// It cannot be written here, from whatever source.
     Refused(ResourceError),
 }
 
-/// Takes one bitstream of at most so many bytes.
+/// Reads one bitstream of at most `max` bytes.
 pub(crate) fn bitstream(
-    package: &mut Opened,
+    package: &mut OpenPackage,
     entry: &Entry,
     folder: &CopyFolder,
     max: u64,
@@ -330,7 +331,7 @@ pub(crate) fn bitstream(
         Err(PackageError::Output(error)) => Ok(Bitstream::Refused(error.into())),
         Err(error) if error.is_about_one_entry() => {
             tracing::debug!(loc = entry.loc, %error, "cannot use a bitstream");
-            Ok(Bitstream::Useless)
+            Ok(Bitstream::Unusable)
         }
         Err(error) => Err(error),
     }
@@ -340,7 +341,7 @@ fn file_for(announced: Option<u64>, folder: &CopyFolder, max: u64) -> Result<Nam
     if announced.is_some_and(|length| length > max) {
         return Err(ResourceError::TooLarge { max });
     }
-    // Where it cannot be told how much is free, writing will tell.
+    // If the free space is unknown, writing may fail.
     if let (Some(needed), Ok(free)) = (announced, folder.free_space())
         && needed > free
     {
@@ -349,8 +350,12 @@ fn file_for(announced: Option<u64>, folder: &CopyFolder, max: u64) -> Result<Nam
     Ok(folder.unfinished()?)
 }
 
-/// What a link of an entry leads to within the package; `None` where only that is of no use.
-pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Result<Option<Vec<u8>>, PackageError> {
+/// Reads the target of a link in the package; `None` if only that is unusable.
+pub(crate) fn linked(
+    package: &mut OpenPackage,
+    link: &Link,
+    max: u64,
+) -> Result<Option<Vec<u8>>, PackageError> {
     let mut out = Bounded { bytes: Vec::new(), max };
     match package.copy_linked(link, &mut out) {
         Ok(_) => Ok(Some(out.bytes)),
@@ -362,7 +367,7 @@ pub(crate) fn linked(package: &mut Opened, link: &Link, max: u64) -> Result<Opti
     }
 }
 
-/// Writes and hashes at once, as much as there is room for.
+/// Writes and hashes at the same time, up to a limit.
 struct Hashing {
     file: NamedTempFile,
     hasher: Hasher,
@@ -374,7 +379,7 @@ impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.remaining {
             self.is_full = true;
-            return Err(io::Error::other("it is larger than is taken"));
+            return Err(io::Error::other("it is larger than allowed"));
         }
         let written = self.file.write(bytes)?;
         self.remaining -= written as u64;
@@ -387,7 +392,7 @@ impl Write for Hashing {
     }
 }
 
-/// Takes no more than is worth it.
+/// Collects bytes up to a limit.
 struct Bounded {
     bytes: Vec<u8>,
     max: u64,
@@ -396,7 +401,7 @@ struct Bounded {
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if (self.bytes.len() + bytes.len()) as u64 > self.max {
-            return Err(io::Error::other("it is longer than is taken into memory"));
+            return Err(io::Error::other("it is too long for memory"));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -411,9 +416,16 @@ impl Write for Bounded {
 mod tests {
     use super::*;
 
-    fn listed() -> Listed {
+    fn listed() -> ListedPackage {
         let url = Url::parse("http://a.example/1.zip").unwrap();
-        Listed { url, facts: Facts::default(), at: None, until: None, contents: None, other_format: None }
+        ListedPackage {
+            url,
+            facts: Facts::default(),
+            at: None,
+            until: None,
+            contents: None,
+            other_format: None,
+        }
     }
 
     #[test]

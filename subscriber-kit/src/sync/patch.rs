@@ -1,8 +1,7 @@
-//! Patches: what makes a new version of the one before, where the Source tells of it (RS-174…RS-176).
+//! Patches: make the new version of a file from the previous one (RS-174…RS-176).
 //!
-//! Only JSON Patch (RFC 6902) is understood, and only a result with the hash that the Source tells counts: so it does not
-//! matter whether the local file is the version that the patch was made for. A file keeps its layout, since the hash is
-//! of its bytes.
+//! Only JSON Patch (RFC 6902) is supported. The result must have the listed hash, so it does not matter whether the local file is
+//! the version that the patch was made for. The layout of the file is kept, since the hash is of its bytes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,35 +16,35 @@ use url::Url;
 use super::local::Facts;
 use crate::fetch::led_to;
 
-/// The longest file that is patched, and the longest patches of one together, in bytes: all are in memory.
+/// The longest file that is patched, and the sum of its patches, in bytes: all are in memory.
 pub(crate) const MAX_PATCHED: u64 = 1 << 20;
 
-/// How deep a document may be: what walks a much deeper one runs out of stack.
+/// How deep a document may be, so that the stack suffices.
 const MAX_DEPTH: usize = 128;
 
-/// How many values a document, and all patches of one together, may have: in memory each is many times as long as written.
+/// How many values a document, or all its patches, may have: a value needs much more memory than its text.
 const MAX_VALUES: usize = 100_000;
 
-/// How many values all operations may touch together, where each is taken to touch the whole document.
+/// How many values all operations may touch, if each touches the whole document.
 const MAX_WORK: usize = 200_000_000;
 
-/// How many patches one after another are tried before the resource is rather fetched.
+/// How many patches in a row are tried; with more, the resource is fetched.
 const MAX_CHAIN: usize = 16;
 
-/// For how many resources patches are remembered in one run, and how many bytes of their URLs.
+/// For how many resources one run keeps patches, and how many bytes of URLs.
 const MAX_CHAINS: usize = 10_000;
 const MAX_CHAINS_BYTES: usize = 8 << 20;
 
-/// How often one patch may copy something, which may double the document each time.
+/// How many copies one patch may make; each may double the document.
 const MAX_COPIES: usize = 16;
 
 const TYPES: [&str; 2] = ["application/json-patch+json", "application/json-patch"];
 
-/// Where a patch is.
+/// The location of a patch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PatchLink {
     pub(crate) url: String,
-    /// The package in which it lies, and where there.
+    /// The package that contains it, and the path there.
     pub(crate) packed: Option<(u32, String)>,
     pub(crate) facts: Facts,
 }
@@ -58,7 +57,7 @@ impl PatchLink {
         let link = *links.first()?;
         let url = led_to(document, &link.href)?;
         let packed = package.zip(link.path.clone());
-        // In a package nothing is to be fetched for it.
+        // For packages, only patches inside are used.
         (package.is_none() || packed.is_some()).then(|| Self {
             url: url.into(),
             packed,
@@ -66,12 +65,12 @@ impl PatchLink {
         })
     }
 
-    /// What it takes in memory, about, in bytes.
+    /// About how many bytes of memory it takes.
     fn weight(&self) -> usize {
         self.url.len() + self.packed.as_ref().map_or(0, |(_, path)| path.len())
     }
 
-    /// As the link in the package that it was.
+    /// The link in the manifest.
     pub(crate) fn link(&self) -> Link {
         let path = self.packed.as_ref().map(|(_, path)| path.clone());
         let Facts { length, hashes, .. } = self.facts.clone();
@@ -84,15 +83,15 @@ fn is_known(link: &Link) -> bool {
     written.is_some_and(|written| TYPES.iter().any(|known| written.trim().eq_ignore_ascii_case(known)))
 }
 
-/// The patches of the resources that a run reads of, as far as one follows the other.
+/// Consecutive patches by resource.
 #[derive(Debug, Default)]
-pub(crate) struct Chains {
+pub(crate) struct PatchChains {
     by_resource: HashMap<Url, Vec<PatchLink>>,
     bytes: usize,
 }
 
-impl Chains {
-    /// Takes the next change of a resource; gives the patches that lead to it, oldest first.
+impl PatchChains {
+    /// Adds the next change of a resource; returns the patches that lead to it, oldest first.
     pub(crate) fn next(&mut self, url: &Url, entry: &Entry, package: Option<u32>) -> Vec<PatchLink> {
         let patch = (entry.change() == Some(Change::Updated)).then(|| PatchLink::of(entry, url, package));
         let Some(patch) = patch.flatten() else {
@@ -112,7 +111,7 @@ impl Chains {
         self.bytes += patch.weight();
         chain.push(patch);
         let all = chain.clone();
-        // The chain of this one begins anew: a patch that does not follow its predecessor makes nothing.
+        // Its chain begins again, which is harmless: the result is checked.
         if self.bytes > MAX_CHAINS_BYTES {
             self.forget(url);
         }
@@ -126,8 +125,8 @@ impl Chains {
     }
 }
 
-/// The new version, if one of the patches and all after it make of the old version something of which `is_right` says so.
-/// One at a time in a process, since it takes memory.
+/// The new version, if one of the patches and all after it lead to a version that `is_right`. One at a time per process, since it
+/// takes memory.
 pub(crate) fn apply(old: &[u8], patches: &[Vec<u8>], is_right: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +148,7 @@ pub(crate) fn apply(old: &[u8], patches: &[Vec<u8>], is_right: impl Fn(&[u8]) ->
     versions.into_iter().find(|version| is_right(version))
 }
 
-/// No fewer values than the text has, found without making one of them: each stands after one of these.
+/// An upper bound of the number of values, without parsing: each comes after one of these characters.
 fn most_values(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| matches!(byte, b'[' | b',' | b':')).count()
 }
@@ -157,14 +156,14 @@ fn most_values(text: &[u8]) -> usize {
 /// A document that is being patched.
 struct Version<'w> {
     document: Value,
-    /// No fewer than it has.
+    /// An upper bound of its values.
     values: usize,
-    /// How much work all versions may still be.
+    /// The work that is left for all versions.
     work: &'w mut usize,
 }
 
 impl Version<'_> {
-    /// `None` where it cannot be applied, or the document grows too much.
+    /// `None` if it cannot be applied, or the document becomes too large.
     fn apply(&mut self, patch: &Patch) -> Option<()> {
         let is_copy = |operation: &PatchOperation| matches!(operation, PatchOperation::Copy(_));
         if patch.0.iter().filter(|operation| is_copy(operation)).count() > MAX_COPIES {
@@ -181,7 +180,7 @@ impl Version<'_> {
         Some(())
     }
 
-    /// Refuses what would make the document too deep or too large, before it does.
+    /// `None` if the document would become too deep or too large.
     fn admit(&mut self, operation: &PatchOperation) -> Option<()> {
         *self.work = self.work.checked_sub(self.values)?;
         let at = |pointer: &str| self.document.pointer(pointer);
@@ -193,21 +192,21 @@ impl Version<'_> {
             PatchOperation::Remove(_) | PatchOperation::Test(_) => return Some(()),
         };
         let Extent { depth, values } = Extent::of(value);
-        // Each step of a pointer begins with a slash, which a name has in it only as `~1`.
+        // Each step of a pointer begins with a slash; in names it is `~1`.
         let above = operation.path().as_str().matches('/').count();
         self.values += if is_new { values } else { 0 };
         (above + depth <= MAX_DEPTH && self.values <= MAX_VALUES).then_some(())
     }
 }
 
-/// How deep a value is, and how many it has within, itself included.
+/// The depth of a value, and the number of values in it, itself included.
 struct Extent {
     depth: usize,
     values: usize,
 }
 
 impl Extent {
-    /// The value is one of a document whose depth is bounded.
+    /// For a document of limited depth.
     fn of(value: &Value) -> Self {
         let sum = |found: Self, inner: &Value| {
             let inner = Self::of(inner);
@@ -222,16 +221,16 @@ impl Extent {
     }
 }
 
-/// How a JSON file is written.
+/// The layout of a JSON file.
 #[derive(Clone, Debug)]
 struct Layout {
-    /// `None` for all in one line.
+    /// `None` for a single line.
     indent: Option<&'static [u8]>,
     end: &'static [u8],
 }
 
 impl Layout {
-    /// The one in which the value is written as the file is; `None` for a file whose layout, order or numbers would be lost.
+    /// The layout of the file; `None` if writing the value does not give the same bytes.
     fn of(file: &[u8], value: &Value) -> Option<Self> {
         let indents = [None, Some(b"  ".as_slice()), Some(b"    "), Some(b"\t")];
         let ends = [b"".as_slice(), b"\n", b"\r\n"];
@@ -342,7 +341,7 @@ mod tests {
 
     #[test]
     fn patches_are_remembered_up_to_so_many_bytes() {
-        let mut chains = Chains::default();
+        let mut chains = PatchChains::default();
         let long = |number: usize| format!("http://a.example/{number}{}", "x".repeat(3_900));
         let updated = |number: usize| {
             let patch = Link::new(Relation::Patch, long(number));
@@ -377,7 +376,7 @@ mod tests {
             }
         };
         let known = Some("application/json-patch+json; charset=utf-8");
-        let mut chains = Chains::default();
+        let mut chains = PatchChains::default();
         let mut after = |entry: &Entry| chains.next(&url, entry, None).len();
         assert_eq!(after(&entry(Change::Updated, known)), 1);
         assert_eq!(after(&entry(Change::Updated, Some("application/json-patch"))), 2);

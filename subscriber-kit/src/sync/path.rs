@@ -1,8 +1,6 @@
-//! From a resource's URI to a file under the copy's directory, or a named refusal: the Source is not trusted
-//! with paths.
+//! Maps a resource's URI to a file in the copy's directory, or refuses it: the Source is not trusted with paths.
 //!
-//! A name is bytes where the file system's names are: on Unix everything that a file may be called can be
-//! copied.
+//! On Unix, names are bytes, so that every possible file name can be copied.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -13,14 +11,14 @@ use url::Url;
 
 use crate::state_folder::{STATE_FOLDER, is_state_folder};
 
-/// The longest file name and the longest path, in bytes, as file systems have it.
+/// The longest file name and path of common file systems, in bytes.
 const MAX_NAME: usize = 255;
 const MAX_PATH: usize = 4000;
 
-/// How many folders deep a file may lie, and one: each of them is remembered.
+/// How many segments a path may have: each folder is kept in memory.
 const MAX_SEGMENTS: usize = 128;
 
-/// What a segment of a URI cannot have as it is.
+/// Characters that are escaped in a segment of a URI.
 const IN_SEGMENT: AsciiSet = CONTROLS
     .add(b' ')
     .add(b'"')
@@ -41,29 +39,28 @@ pub enum PathError {
     /// The URI cannot be read.
     #[error("its URI is not valid ({0})")]
     Uri(url::ParseError),
-    /// The URI lies outside of what the directory stands for.
+    /// The URI is not below the base.
     #[error("it is not below {base}, the URL of the directory; give a --base that covers all resources")]
     OutsideBase {
-        /// What the directory stands for.
+        /// The URL that corresponds to the directory.
         base: Url,
     },
     /// A segment is `.`, `..` or empty, or holds a separator, written plainly or percent-encoded.
     #[error("its path would leave the directory or is ambiguous (segment {0:?})")]
     Segment(String),
-    /// A segment holds what no file name here may have: NUL, and where names are text also control characters
-    /// and what is not UTF-8.
+    /// A segment has characters that are not allowed in a file name.
     #[error("its path has characters that no file name may have")]
     Characters,
-    /// A name that this program uses itself.
+    /// The name is reserved for this program.
     #[error("its path is reserved for this program ({0:?})")]
     Reserved(String),
-    /// Longer than file systems take, or too many folders deep.
+    /// The name or path is too long, or has too many segments.
     #[error("its path is too long for a file")]
     TooLong,
-    /// A folder on its way is a symbolic link, which may lead anywhere.
+    /// A folder of the path is a symbolic link, which may lead anywhere.
     #[error("{0} is a symbolic link; nothing is written through links")]
     Symlink(PathBuf),
-    /// A folder on its way, or the file itself, is something else.
+    /// There is a file instead of a folder, or the reverse.
     #[error("{0} is in the way: it is a {1}. --delete removes it if no listed resource needs it")]
     InTheWay(PathBuf, &'static str),
     /// Another resource already has this file.
@@ -72,21 +69,20 @@ pub enum PathError {
 }
 
 impl PathError {
-    /// Whether it is not the name that is at fault but what stands in its place, or on the way there.
+    /// Whether it is about existing files and not about the name.
     pub(crate) fn is_about_what_is_there(&self) -> bool {
         matches!(self, Self::Symlink(_) | Self::InTheWay(..) | Self::Collision(_))
     }
 }
 
-/// The path of `loc` relative to the directory that stands for `base`.
+/// The path of `loc` relative to the directory that corresponds to `base`.
 ///
 /// A URI that ends in `/` becomes `index.html`; a query becomes part of the name (`a?x=1`).
 ///
 /// # Errors
-/// [`PathError`]; nothing is made to fit.
+/// [`PathError`]; no name is changed to make it possible.
 pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf, PathError> {
-    // The URL parser silently resolves `..`, turns `\` into `/` and drops line breaks; a list that needs this
-    // is not trusted.
+    // The URL parser silently resolves `..`, converts `\` to `/` and drops line breaks. Such URIs are refused.
     for segment in raw_path(loc.trim()).split('/') {
         if segment.contains('\\') || matches!(decode(segment).as_slice(), b"." | b"..") {
             return Err(PathError::Segment(segment.to_owned()));
@@ -97,7 +93,7 @@ pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf,
     }
     let mut segments = segments(url);
     let mut prefix = self::segments(base);
-    // What follows the last slash is a page in the folder, not the folder.
+    // The part after the last slash is a page in the folder.
     prefix.pop();
     if segments.len() <= prefix.len() || segments.drain(..prefix.len()).ne(prefix.drain(..)) {
         return Err(PathError::OutsideBase { base: base.clone() });
@@ -121,19 +117,19 @@ pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf,
     Ok(path)
 }
 
-/// The URI of a file under the directory that stands for `base`; `None` for one that no URI leads to.
+/// The URI of a file in the directory that corresponds to `base`; `None` if it has none.
 pub(crate) fn url_of(relative: &Path, base: &Url) -> Option<Url> {
     let names = relative.iter().map(|name| percent_encode(name.as_encoded_bytes(), &IN_SEGMENT).to_string());
     let url = base.join(&format!("./{}", names.collect::<Vec<_>>().join("/"))).ok()?;
     (relative_path(url.as_str(), &url, base).ok()? == relative).then_some(url)
 }
 
-/// By what a file is told of.
+/// The name of a file in reports.
 pub(crate) fn uri_or_path(relative: &Path, base: &Url) -> String {
     url_of(relative, base).map_or_else(|| relative.display().to_string(), String::from)
 }
 
-/// What stands between the authority and the query, as it was written.
+/// The part between authority and query, as it was written.
 fn raw_path(loc: &str) -> &str {
     let rest = loc
         .split_once("://")
@@ -150,7 +146,7 @@ fn decode(segment: &str) -> Vec<u8> {
     percent_decode_str(segment).collect()
 }
 
-/// The name of one file or folder, once it can do no harm.
+/// The checked name of one file or folder.
 fn name_of(bytes: Vec<u8>) -> Result<OsString, PathError> {
     let shown = || String::from_utf8_lossy(&bytes).into_owned();
     if matches!(bytes.as_slice(), b"" | b"." | b"..") || bytes.contains(&b'/') {
@@ -168,14 +164,14 @@ fn name_of(bytes: Vec<u8>) -> Result<OsString, PathError> {
     from_bytes(bytes)
 }
 
-/// A name is whatever bytes it is.
+/// Names are bytes.
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere names are text, which not all bytes are")]
 pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
     Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
 }
 
-/// A name is text, and some of it would mean something else.
+/// Names are text, and some characters have a meaning.
 #[cfg(not(unix))]
 pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
     let text = String::from_utf8(bytes).map_err(|_| PathError::Characters)?;
@@ -185,7 +181,7 @@ pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
     Ok(text.into())
 }
 
-/// What stands where a resource's file or one of its folders must be.
+/// What is in the way of a resource's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Obstacle {
     pub(crate) path: PathBuf,
@@ -194,13 +190,13 @@ pub(crate) struct Obstacle {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObstacleKind {
-    /// On the way to the file.
+    /// In the path of the file.
     Symlink,
-    /// A file, or another thing that is no folder, on the way.
+    /// Something else than a folder in the path.
     File,
-    /// A folder in the place of the file.
+    /// A folder instead of the file.
     Folder,
-    /// A folder on the way that keeps a state, whoever's.
+    /// A state folder of any program in the path.
     State,
 }
 
@@ -215,26 +211,25 @@ impl From<Obstacle> for PathError {
     }
 }
 
-/// Folders of a copy that were found to be folders and no more than that, while nobody else changes them: what is put in place
-/// together asks once for each.
+/// Folders that were checked, while nobody else changes them: each is checked once per batch.
 #[derive(Debug, Default)]
-pub(crate) struct Ways(HashSet<PathBuf>);
+pub(crate) struct CheckedFolders(HashSet<PathBuf>);
 
-impl Ways {
-    /// Something was moved.
+impl CheckedFolders {
+    /// After a file or folder was moved.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 }
 
-/// The first thing on the way to a file, or in its place, that lets it not be written. Nothing is made.
+/// The first obstacle in the path of a file, or in its place.
 pub(crate) fn obstacle(
     directory: &Path,
     relative: &Path,
-    ways: &mut Ways,
+    checked: &mut CheckedFolders,
 ) -> std::io::Result<Option<Obstacle>> {
     let way = relative.parent().unwrap_or(Path::new(""));
-    if !ways.0.contains(way) {
+    if !checked.0.contains(way) {
         let mut folder = directory.to_owned();
         for segment in way.components() {
             folder.push(segment);
@@ -247,7 +242,7 @@ pub(crate) fn obstacle(
             };
             return Ok(Some(Obstacle { path: folder, kind }));
         }
-        ways.0.insert(way.to_owned());
+        checked.0.insert(way.to_owned());
     }
     let path = directory.join(relative);
     let is_folder = kind_at(&path)?.is_some_and(|kind| kind.is_dir());
@@ -258,7 +253,7 @@ fn kind_at(path: &Path) -> std::io::Result<Option<std::fs::FileType>> {
     match std::fs::symlink_metadata(path) {
         Ok(data) => Ok(Some(data.file_type())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        // The way there leads through a file.
+        // There is a file in its path.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
         Err(error) => Err(error),
     }
@@ -355,7 +350,7 @@ mod tests {
         std::fs::write(folder.path().join("file"), "x").unwrap();
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         let kind = |relative: &str| {
-            let found = obstacle(folder.path(), Path::new(relative), &mut Ways::default()).unwrap();
+            let found = obstacle(folder.path(), Path::new(relative), &mut CheckedFolders::default()).unwrap();
             found.map(|obstacle| obstacle.kind)
         };
         assert_eq!(kind("file/x/y"), Some(ObstacleKind::File));
@@ -368,25 +363,25 @@ mod tests {
     #[test]
     fn only_what_is_no_obstacle_is_known_as_a_way_until_something_moves() {
         let copy = tempfile::tempdir().unwrap();
-        let mut ways = Ways::default();
-        let kind = |ways: &mut Ways| {
-            obstacle(copy.path(), Path::new("a/b/x"), ways).unwrap().map(|obstacle| obstacle.kind)
+        let mut checked = CheckedFolders::default();
+        let kind = |checked: &mut CheckedFolders| {
+            obstacle(copy.path(), Path::new("a/b/x"), checked).unwrap().map(|obstacle| obstacle.kind)
         };
         std::fs::write(copy.path().join("a"), "x").unwrap();
-        assert_eq!(kind(&mut ways), Some(ObstacleKind::File));
+        assert_eq!(kind(&mut checked), Some(ObstacleKind::File));
         std::fs::remove_file(copy.path().join("a")).unwrap();
-        assert_eq!(kind(&mut ways), None);
+        assert_eq!(kind(&mut checked), None);
         std::fs::create_dir(copy.path().join("a")).unwrap();
         std::fs::write(copy.path().join("a/b"), "x").unwrap();
-        assert_eq!(kind(&mut ways), Some(ObstacleKind::File), "what was missing is no way");
+        assert_eq!(kind(&mut checked), Some(ObstacleKind::File), "what was missing is no way");
         std::fs::remove_file(copy.path().join("a/b")).unwrap();
         std::fs::create_dir_all(copy.path().join("a/b/x")).unwrap();
-        assert_eq!(kind(&mut ways), Some(ObstacleKind::Folder));
-        assert_eq!(kind(&mut ways), Some(ObstacleKind::Folder), "the place itself is always looked at");
+        assert_eq!(kind(&mut checked), Some(ObstacleKind::Folder));
+        assert_eq!(kind(&mut checked), Some(ObstacleKind::Folder), "the place itself is always looked at");
         std::fs::remove_dir_all(copy.path().join("a")).unwrap();
         std::fs::write(copy.path().join("a"), "x").unwrap();
-        ways.forget();
-        assert_eq!(kind(&mut ways), Some(ObstacleKind::File));
+        checked.forget();
+        assert_eq!(kind(&mut checked), Some(ObstacleKind::File));
     }
 
     #[cfg(unix)]
@@ -395,7 +390,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("link")).unwrap();
-        let found = obstacle(folder.path(), Path::new("link/x"), &mut Ways::default()).unwrap().unwrap();
+        let found =
+            obstacle(folder.path(), Path::new("link/x"), &mut CheckedFolders::default()).unwrap().unwrap();
         assert_eq!(found.kind, ObstacleKind::Symlink);
     }
 

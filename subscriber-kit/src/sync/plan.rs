@@ -1,4 +1,4 @@
-//! What is to be done, line by line in a file, since lists may be longer than memory.
+//! The plan: what to do about each resource, as lines of a file, since lists may be longer than memory.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
@@ -10,47 +10,47 @@ use tokio::task::JoinHandle;
 use url::Url;
 
 use super::local::Facts;
-use super::packages::Packed;
+use super::packages::BitstreamPath;
 use super::patch::PatchLink;
 use super::path::relative_path;
 
-/// How many entries are handed over at once, since each time wakes a thread.
+/// How many lines are handed over at once, since each time wakes a thread.
 const AT_ONCE: usize = 32;
 
-/// How many of these are read ahead of the work on them.
+/// How many of these are read ahead.
 const READ_AHEAD: usize = 2;
 
-/// A resource that has a place.
+/// A resource to bring in step.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// Which line of the plan this is.
+    /// The number of the line.
     pub(crate) number: u32,
     pub(crate) url: Url,
     pub(crate) line: Line,
-    /// Whether it is known that there is nothing here yet.
+    /// Whether its file is known to be missing.
     pub(crate) is_missing: bool,
 }
 
-/// What is to be done about a resource, as a line of a file.
+/// One line of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Line {
     /// As the list writes it.
     pub(crate) loc: String,
     pub(crate) url: String,
     pub(crate) facts: Facts,
-    /// Where else it is (RS-171), the preferred place first.
+    /// Its mirrors (RS-171), the preferred one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) mirrors: Vec<String>,
-    /// The representation that is wanted, where that is not at `url` itself (RS-172).
+    /// The URL of the preferred representation, if that is not `url` (RS-172).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alternate: Option<String>,
-    /// Where the Source has it from (RS-180).
+    /// The original (RS-180).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) via: Option<String>,
-    /// Where it lies in a package of this run.
+    /// Its bitstream in a package of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) packed: Option<Packed>,
-    /// What makes it of older versions, oldest first (RS-174).
+    pub(crate) packed: Option<BitstreamPath>,
+    /// Patches from older versions, oldest first (RS-174).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) patches: Vec<PatchLink>,
     /// Whether it was deleted.
@@ -66,12 +66,12 @@ impl Planned {
 }
 
 impl Line {
-    /// Its file, relative to the directory that stands for `base`.
+    /// Its file, relative to the directory that corresponds to `base`.
     pub(crate) fn place(&self, base: &Url) -> Option<PathBuf> {
         relative_path(&self.loc, &Url::parse(&self.url).ok()?, base).ok()
     }
 
-    /// For a later run, which has neither the packages of this one nor the versions that patches lead from.
+    /// For a later run, which has neither the packages nor the patches of this one.
     pub(crate) fn for_later(self) -> Self {
         Self { packed: None, patches: Vec::new(), ..self }
     }
@@ -111,12 +111,12 @@ impl Draft {
 pub(crate) struct Plan(File);
 
 impl Plan {
-    /// Those that are to be here, or those that were deleted, one after another, each as often as it was told.
+    /// The resources that should be here, or those that were deleted; each as often as it is listed.
     pub(crate) fn begin(&self, gone: bool) -> io::Result<Steps> {
         self.begin_with(gone, |_| false)
     }
 
-    /// The same, and of which there is nothing here yet, as far as `is_missing` knows.
+    /// As [`Plan::begin`]; `is_missing` determines whether the file is missing.
     pub(crate) fn begin_with(
         &self,
         gone: bool,
@@ -138,7 +138,7 @@ impl Plan {
                     return Ok(());
                 }
             }
-            // Who no longer listens has no need of the rest.
+            // Without a receiver, the rest is not needed.
             let _ = sender.blocking_send(some);
             Ok(())
         });
@@ -154,8 +154,8 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// The next resource; `None` only after all of them, since what follows may be deletion. Safe to cancel,
-    /// but not to be asked again after `None` or an error.
+    /// The next resource; `None` only after all of them, since deletion may follow. Safe to cancel, but not to be called after
+    /// `None` or an error.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Planned>> {
         loop {
             if let Some(planned) = self.some.next() {

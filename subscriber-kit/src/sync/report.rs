@@ -185,7 +185,7 @@ impl Report {
     }
 
     fn name(&mut self, to: &Progress, loc: &str, cause: &str) {
-        note(&mut self.failures, loc, cause);
+        add_failure(&mut self.failures, loc, cause);
         to.report(loc, Err(cause));
     }
 
@@ -227,7 +227,7 @@ impl Report {
 }
 
 /// Adds a failure, up to the limit.
-pub(crate) fn note(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
+pub(crate) fn add_failure(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
     if failures.len() < FAILURES_KEPT {
         failures.push(Failure { loc: shortened(loc), cause: shortened(cause) });
     }

@@ -1,4 +1,4 @@
-//! One run over the resources of a plan: each is compared, and fetched where it differs; what came is put in place together.
+//! One run over the resources of a plan: each is compared, and fetched if it differs; finished files are put in place in batches.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,56 +10,56 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::datetime::DateTime;
 use url::Url;
 
-use super::batch::{self, Ready, Written, put_all};
+use super::batch::{self, FinishedFile, Written, place_all};
+use super::cache::{CacheUpdates, CachedFile, FileCache, Scope};
 use super::changes::Point;
 use super::copy_state::{CopyState, MAX_RETRIES, Retry};
 use super::download::{Transfer, blocking};
 use super::dump::Filled;
 use super::file_map::FileMap;
 use super::lists::Lists;
-use super::local::{self, Local};
-use super::memory::{KnownFile, Learn, Memory, Scope};
+use super::local::{self, FileState};
 use super::packages::Packages;
 use super::path::relative_path;
+use super::place::Placer;
 use super::plan::{Line, Plan, Planned};
-use super::put::Placing;
 use super::report::{Outcome, Report};
-use super::work::Work;
+use super::session::Session;
 use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
 
-/// What the work on every resource of one run shares.
+/// What all resources of one run share.
 pub(super) struct Run<'s> {
     pub(super) target: &'s Target,
     pub(super) options: &'s SyncOptions,
     pub(super) lists: &'s Lists<'s>,
     pub(super) home: url::Origin,
-    pub(super) placing: Arc<Placing>,
-    known: Memory,
-    /// What a dump brought, before the list decides.
+    pub(super) placer: Arc<Placer>,
+    known: FileCache,
+    /// Files from a dump, before they are compared with the list.
     pub(super) filled: Filled,
-    /// What became of the lines whose bitstreams lie in packages.
+    /// The results of lines that were unpacked.
     pub(super) unpacked: Mutex<HashMap<u32, Result<Synced, ResourceError>>>,
     pub(super) packages: tokio::sync::Mutex<Packages>,
     pub(super) patched: AtomicU64,
 }
 
-/// What the work on all of them left.
+/// What a run leaves for the next.
 #[derive(Default)]
 pub(super) struct RunOutcome {
     /// The folders that were changed.
     pub(super) changed: HashSet<PathBuf>,
-    /// What failed and is to be tried again, as much as is remembered.
+    /// Failed resources to try again, up to a limit.
     retries: Vec<Retry>,
-    /// How often runs before this one asked in vain for what they left undone and nothing new is told of, by its URI.
+    /// How often in a row resources were missing before, by their URIs.
     times_missing: HashMap<String, u32>,
     /// Whether more failed than that.
     has_overflowed: bool,
-    /// Whether some of that may mend by itself.
+    /// Whether a retry of these may succeed.
     lost_retryable: bool,
 }
 
 impl RunOutcome {
-    /// For a run that tries `again` what others left undone.
+    /// For a run that tries these `again`.
     pub(super) fn after<'u>(again: impl Iterator<Item = &'u Retry>) -> Self {
         Self {
             times_missing: again.map(|retry| (retry.line.loc.clone(), retry.times_missing)).collect(),
@@ -80,12 +80,12 @@ impl RunOutcome {
         }
     }
 
-    /// What this run lets rest stays undone.
+    /// Keeps a resource that this run does not request.
     pub(super) fn postpone(&mut self, retry: &Retry) {
         self.retries.push(retry.clone());
     }
 
-    /// After how long a later run is to ask again for what is not there, of what it `is_requested` for.
+    /// When a later run should request missing resources again, of those that it requests.
     pub(super) fn retry_in(&self, is_requested: impl Fn(&Line) -> bool) -> Option<Duration> {
         let now = DateTime::now();
         let not_there =
@@ -93,15 +93,14 @@ impl RunOutcome {
         not_there.map(|retry| retry.pause_at(now)).min()
     }
 
-    /// Where the copy stands after a run over changes; `None` if too much failed to be remembered, so that they must be
-    /// read again.
+    /// The state after an incremental run; `None` if too many resources failed, so that the changes must be read again.
     pub(super) fn copy_state(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
         let retries = std::mem::take(&mut self.retries);
         (!self.has_overflowed).then(|| CopyState::new(scope.clone(), point, retries))
     }
 
-    /// The same after a baseline. Of what only a new list mends, as much is remembered as there is room for, since that
-    /// list leads to all of it.
+    /// The state after a baseline. Failures that only a new list can resolve may exceed the limit, since that list names all of
+    /// them.
     pub(super) fn copy_state_after_baseline(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
         self.has_overflowed = self.lost_retryable;
         self.copy_state(scope, point)
@@ -110,67 +109,72 @@ impl RunOutcome {
 
 struct Done {
     line: Line,
-    /// `None` for a path that could not be found again.
+    /// `None` if it has no valid path.
     relative: Option<PathBuf>,
-    /// `None` where another line is the last word.
+    /// `None` if a later line counts instead.
     result: Option<Result<Synced, ResourceError>>,
 }
 
-/// How far one line is.
+/// The result of comparing and fetching.
 enum Step {
     Done(Done),
     New(Line, New),
 }
 
-/// What is to be put in place next.
+/// The finished files of the next batch.
 #[derive(Default)]
-struct Waiting {
+struct NextBatch {
     files: Vec<(Line, New)>,
     /// How many bytes of memory they take.
     held: usize,
 }
 
-impl Waiting {
+impl NextBatch {
     fn push(&mut self, line: Line, new: New) {
-        self.held += new.ready.held();
+        self.held += new.ready.in_memory();
         self.files.push((line, new));
     }
 
-    /// Each batch is a sync more, so that a second one at the same time must be worth it.
+    /// Whether a second batch at the same time is worth another sync.
     fn are_worth_another(&self) -> bool {
-        self.files.len() >= batch::MOST / 2 || self.held >= batch::MOST_BYTES / 2
+        self.files.len() >= batch::MAX_FILES / 2 || self.held >= batch::MAX_BYTES / 2
     }
 
-    /// Whether there is room for one more than those that `come`, which hold so many bytes at most.
+    /// Whether there is room for one more besides the `come` downloads, which take at most `held` bytes.
     fn have_room(&self, come: usize, held: usize) -> bool {
-        self.files.len() + come < batch::MOST && self.held + held < batch::MOST_BYTES
+        self.files.len() + come < batch::MAX_FILES && self.held + held < batch::MAX_BYTES
     }
 }
 
 /// The new file of a resource, and what was there before.
 pub(super) struct New {
-    pub(super) ready: Ready,
+    pub(super) ready: FinishedFile,
     pub(super) comparison: local::Comparison,
     pub(super) is_patched: bool,
 }
 
-/// What became of a resource that was looked at.
+/// A resource that is in step, or its new file.
 enum Found {
     Done(Synced),
     New(New),
 }
 
-/// What bringing one file in step brought.
+/// The result of bringing one file in step.
 pub(super) struct Synced {
     pub(super) outcome: Outcome,
-    pub(super) known: Option<KnownFile>,
+    pub(super) known: Option<CachedFile>,
     pub(super) hashed: u64,
 }
 
 impl<'s> Run<'s> {
-    pub(super) fn new(work: &'s Work<'s>, file_map: Arc<FileMap>, known: Memory, may_remove: bool) -> Self {
-        let Work { target, options, .. } = *work;
-        let placing = Placing {
+    pub(super) fn new(
+        work: &'s Session<'s>,
+        file_map: Arc<FileMap>,
+        known: FileCache,
+        may_remove: bool,
+    ) -> Self {
+        let Session { target, options, .. } = *work;
+        let placer = Placer {
             directory: target.directory.clone(),
             base: target.base.clone(),
             progress: options.progress.clone(),
@@ -186,7 +190,7 @@ impl<'s> Run<'s> {
             options,
             lists: &work.lists,
             home: work.lists.list.origin(),
-            placing: Arc::new(placing),
+            placer: Arc::new(placer),
             known,
             filled: Filled::new(),
             unpacked: Mutex::default(),
@@ -196,12 +200,12 @@ impl<'s> Run<'s> {
     }
 
     pub(super) fn account(&self, report: &mut Report) {
-        report.deleted += self.placing.removed.load(Ordering::Relaxed);
+        report.deleted += self.placer.removed.load(Ordering::Relaxed);
         report.bytes_fetched = self.lists.bytes.load(Ordering::Relaxed);
         report.patched = self.patched.load(Ordering::Relaxed);
     }
 
-    /// Removes the files of what was deleted, if that is asked for.
+    /// Removes the files of deleted resources, if that is requested.
     pub(super) async fn deletions(
         &self,
         plan: &Plan,
@@ -211,7 +215,7 @@ impl<'s> Run<'s> {
         let mut steps = plan.begin(true)?;
         while let Some(Planned { number, url, line, .. }) = steps.next().await? {
             let Ok(relative) = relative_path(&line.loc, &url, &self.target.base) else { continue };
-            if !self.placing.file_map.is_last_word(&relative, number) {
+            if !self.placer.file_map.is_last_word(&relative, number) {
                 continue;
             }
             let (target, path) = (self.target.clone(), relative.clone());
@@ -240,74 +244,81 @@ impl<'s> Run<'s> {
         plan: &Plan,
         report: &mut Report,
         run_outcome: &mut RunOutcome,
-        learnt: &mut dyn Learn,
+        updates: &mut dyn CacheUpdates,
     ) -> Result<(), SyncError> {
-        let (mut work, mut placing) = (FuturesUnordered::new(), FuturesUnordered::new());
-        let mut waiting = Waiting::default();
-        let (looking, base) = (Arc::clone(&self.placing), self.target.base.clone());
+        let (mut resources, mut batches) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let mut waiting = NextBatch::default();
+        let (looking, base) = (Arc::clone(&self.placer), self.target.base.clone());
         let mut missing = None;
         let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base, &mut missing))?;
-        // How many bytes what is under way may take in memory.
+        // How many bytes of memory the downloads may take.
         let (mut planning, mut coming) = (true, 0);
-        self.options.progress.begin(self.placing.file_map.wanted());
+        self.options.progress.begin(self.placer.file_map.wanted());
         loop {
-            // What comes while one batch is put in place is the next; while one is made durable another is written.
-            let is_time = match placing.len() {
+            // Files that are finished during one batch are the next; while one is synced, another is written.
+            let is_time = match batches.len() {
                 0 => !waiting.files.is_empty(),
                 1 => waiting.are_worth_another(),
                 _ => false,
             };
             if is_time {
-                placing.push(self.put(std::mem::take(&mut waiting).files));
+                batches.push(self.place_batch(std::mem::take(&mut waiting).files));
             }
-            let has_room = work.len() < self.options.parallel.max(1) && waiting.have_room(work.len(), coming);
+            let has_room =
+                resources.len() < self.options.parallel.max(1) && waiting.have_room(resources.len(), coming);
             tokio::select! {
                 planned = steps.next(), if planning && has_room => match planned? {
                     Some(planned) => {
-                        let most = batch::most_held(&planned.line.facts);
+                        let most = batch::max_in_memory(&planned.line.facts);
                         coming += most;
-                        work.push(async move { (most, self.resource(planned).await) });
+                        resources.push(async move { (most, self.resource(planned).await) });
                     }
                     None => planning = false,
                 },
-                Some((most, step)) = work.next(), if !work.is_empty() => {
+                Some((most, step)) = resources.next(), if !resources.is_empty() => {
                     coming -= most;
                     match step {
-                        Step::Done(done) => self.note(done, run_outcome, report, learnt),
+                        Step::Done(done) => self.record(done, run_outcome, report, updates),
                         Step::New(line, new) => waiting.push(line, new),
                     }
                 },
-                Some(put) = placing.next(), if !placing.is_empty() => for done in put {
-                    self.note(done, run_outcome, report, learnt);
+                Some(batch) = batches.next(), if !batches.is_empty() => for done in batch {
+                    self.record(done, run_outcome, report, updates);
                 },
                 else => return Ok(()),
             }
         }
     }
 
-    async fn put(&self, batch: Vec<(Line, New)>) -> Vec<Done> {
+    async fn place_batch(&self, batch: Vec<(Line, New)>) -> Vec<Done> {
         let (lines, batch): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let paths: Vec<PathBuf> = batch.iter().map(|new| new.ready.relative.clone()).collect();
-        let put = self.put_new(batch).await;
+        let results = self.place_new(batch).await;
         let done = |((line, relative), result)| Done { line, relative: Some(relative), result: Some(result) };
-        lines.into_iter().zip(paths).zip(put).map(done).collect()
+        lines.into_iter().zip(paths).zip(results).map(done).collect()
     }
 
-    /// Puts new files in place; gives what that brought for each, in their order.
-    pub(super) async fn put_new(&self, batch: Vec<New>) -> Vec<Result<Synced, ResourceError>> {
+    /// Puts new files in place; returns the results in the same order.
+    pub(super) async fn place_new(&self, batch: Vec<New>) -> Vec<Result<Synced, ResourceError>> {
         let parts =
             batch.into_iter().map(|New { ready, comparison, is_patched }| (ready, (comparison, is_patched)));
         let (ready, before): (Vec<_>, Vec<_>) = parts.unzip();
-        let placing = Arc::clone(&self.placing);
-        let put = blocking(move || put_all(&placing, ready)).await;
-        let brought = |(put, (comparison, is_patched)): (Result<Written, _>, (local::Comparison, bool))| {
-            self.patched.fetch_add(u64::from(is_patched && put.is_ok()), Ordering::Relaxed);
-            put.map(|written| Synced::of(written, &comparison))
+        let placer = Arc::clone(&self.placer);
+        let results = blocking(move || place_all(&placer, ready)).await;
+        let synced = |(result, (comparison, is_patched)): (Result<Written, _>, (local::Comparison, bool))| {
+            self.patched.fetch_add(u64::from(is_patched && result.is_ok()), Ordering::Relaxed);
+            result.map(|written| Synced::of(written, &comparison))
         };
-        put.into_iter().zip(before).map(brought).collect()
+        results.into_iter().zip(before).map(synced).collect()
     }
 
-    fn note(&self, done: Done, run_outcome: &mut RunOutcome, report: &mut Report, learnt: &mut dyn Learn) {
+    fn record(
+        &self,
+        done: Done,
+        run_outcome: &mut RunOutcome,
+        report: &mut Report,
+        updates: &mut dyn CacheUpdates,
+    ) {
         let Done { line, relative, result } = done;
         let Some(result) = result else { return };
         self.options.progress.one_done();
@@ -323,7 +334,7 @@ impl<'s> Run<'s> {
                     run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
                 }
                 if let Some(known) = known {
-                    learnt.learn(&relative, known, outcome != Outcome::Unchanged);
+                    updates.add(&relative, known, outcome != Outcome::Unchanged);
                 }
             }
             outcome
@@ -333,10 +344,10 @@ impl<'s> Run<'s> {
 
     async fn resource(&self, planned: Planned) -> Step {
         let (relative, result) = match relative_path(&planned.line.loc, &planned.url, &self.target.base) {
-            Ok(relative) if !self.placing.file_map.is_last_word(&relative, planned.number) => (None, None),
+            Ok(relative) if !self.placer.file_map.is_last_word(&relative, planned.number) => (None, None),
             Ok(relative) => match self.bring_in_step(&planned, &relative).await {
                 Ok(Found::New(new)) => return Step::New(planned.line, new),
-                Ok(Found::Done(brought)) => (Some(relative), Some(Ok(brought))),
+                Ok(Found::Done(synced)) => (Some(relative), Some(Ok(synced))),
                 Err(error) => (Some(relative), Some(Err(error))),
             },
             Err(error) => (None, Some(Err(error.into()))),
@@ -350,25 +361,25 @@ impl<'s> Run<'s> {
             return unpacked.map(Found::Done);
         }
         let comparison = if planned.is_missing {
-            local::Comparison::of(Local::Missing)
+            local::Comparison::of(FileState::Missing)
         } else {
             self.compare(planned, relative).await?
         };
-        if comparison.local == Local::Same {
+        if comparison.local == FileState::Same {
             let local::Comparison { known, hashed, .. } = comparison;
             return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
         }
         if self.options.dry_run {
             let outcome =
-                if comparison.local == Local::Missing { Outcome::Created } else { Outcome::Updated };
+                if comparison.local == FileState::Missing { Outcome::Created } else { Outcome::Updated };
             if outcome == Outcome::Created && !planned.is_missing {
-                let (placing, relative) = (Arc::clone(&self.placing), relative.to_owned());
-                blocking(move || placing.pretend(&relative)).await?;
+                let (placer, relative) = (Arc::clone(&self.placer), relative.to_owned());
+                blocking(move || placer.pretend(&relative)).await?;
             }
             return Ok(Found::Done(Synced { outcome, known: None, hashed: comparison.hashed }));
         }
         if let Some(received) = self.patch(&planned.line, relative, comparison.local).await {
-            let ready = Ready::new(received, &planned.line.facts, relative);
+            let ready = FinishedFile::new(received, &planned.line.facts, relative);
             return Ok(Found::New(New { ready, comparison, is_patched: true }));
         }
         let line = &planned.line;
@@ -376,7 +387,8 @@ impl<'s> Run<'s> {
         let (mirrors, via) = (self.elsewhere(line, &line.mirrors), self.elsewhere(line, line.via.as_slice()));
         let url = alternate.as_ref().unwrap_or(&planned.url);
         let sent = comparison.known.as_ref().and_then(|known| known.sent.clone());
-        let sent = sent.filter(|sent| comparison.local == Local::Unverifiable && sent.url == url.as_str());
+        let sent =
+            sent.filter(|sent| comparison.local == FileState::Unverifiable && sent.url == url.as_str());
         let transfer = Transfer {
             mirrors: &mirrors,
             via: via.first(),
@@ -390,11 +402,11 @@ impl<'s> Run<'s> {
             }
             received => received?,
         };
-        let ready = Ready::new(received, &line.facts, relative);
+        let ready = FinishedFile::new(received, &line.facts, relative);
         Ok(Found::New(New { ready, comparison, is_patched: false }))
     }
 
-    /// Where else the bytes may be had: another origin is believed only if a hash proves what it sends.
+    /// The URLs that may be used: other origins only if the list has a hash.
     fn elsewhere(&self, line: &Line, urls: &[String]) -> Vec<Url> {
         let is_proven = line.facts.algorithm().is_some();
         let is_allowed = |place: &Url| {
@@ -404,8 +416,7 @@ impl<'s> Run<'s> {
         urls.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
     }
 
-    /// Compares the file of a resource with the facts. One that is not there because something must make way
-    /// is missing.
+    /// Compares the file of a resource with the facts. If something must make way first, it is missing.
     pub(super) async fn compare(
         &self,
         planned: &Planned,
@@ -413,13 +424,13 @@ impl<'s> Run<'s> {
     ) -> Result<local::Comparison, ResourceError> {
         let filled = self.filled.get(relative).cloned().flatten();
         let known = filled.or_else(|| self.known.files.get(relative).cloned());
-        let (placing, relative, facts) =
-            (Arc::clone(&self.placing), relative.to_owned(), planned.line.facts.clone());
+        let (placer, relative, facts) =
+            (Arc::clone(&self.placer), relative.to_owned(), planned.line.facts.clone());
         blocking(move || {
-            if !placing.can_be_reached(&relative)? {
-                return Ok(local::Comparison::of(Local::Missing));
+            if !placer.can_be_reached(&relative)? {
+                return Ok(local::Comparison::of(FileState::Missing));
             }
-            Ok(local::compare(&placing.directory.join(relative), &facts, known.as_ref())?)
+            Ok(local::compare(&placer.directory.join(relative), &facts, known.as_ref())?)
         })
         .await
     }
@@ -429,7 +440,7 @@ impl Synced {
     pub(super) fn of(written: Written, comparison: &local::Comparison) -> Self {
         let (outcome, known) = match (written, comparison.local) {
             (Written::Identical(known), _) => (Outcome::Unchanged, known),
-            (Written::Replaced(known), Local::Missing) => (Outcome::Created, known),
+            (Written::Replaced(known), FileState::Missing) => (Outcome::Created, known),
             (Written::Replaced(known), _) => (Outcome::Updated, known),
         };
         Self { outcome, known, hashed: comparison.hashed }

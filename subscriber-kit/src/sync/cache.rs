@@ -1,7 +1,6 @@
-//! What a copy remembers between runs, so that nothing is read twice without need: the digests of its files,
-//! and the last snapshot that was dealt with.
+//! The cache of a copy: the digests of its files, and the last snapshot that was handled, so that nothing is read twice.
 //!
-//! Everything here can be found out again: a file that is missing, old or torn costs time and nothing else.
+//! All of it can be computed again: a missing, old or torn cache file only costs time.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -21,18 +20,17 @@ use crate::fetch::Validators;
 use crate::state_folder::STATE_FOLDER;
 
 const FILE_NAME: &str = "files.jsonl";
-/// What runs over changes learnt since that was written.
-const MORE_NAME: &str = "files-more.jsonl";
-/// How much longer than the first the second file may become; then all in it is forgotten, since a run over changes does
-/// not read what is remembered.
-const MOST_MORE: u64 = 64 << 20;
+/// What incremental runs have added since that file was written.
+const ADDED_NAME: &str = "files-added.jsonl";
+/// How much longer the second file may become than the first. Then it is emptied, since incremental runs do not read the cache.
+const MAX_ADDED: u64 = 64 << 20;
 const FORMAT: u32 = 1;
 const IN_PATHS: AsciiSet = CONTROLS.add(b'%');
 
-/// How far apart the times of a file system may be: a change so soon after another leaves no trace.
+/// The resolution of file system times: two changes within it cannot be told apart.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-/// Which run of which settings something is about.
+/// The settings of a run. Saved data is used only by runs with the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Scope {
     pub(crate) list: String,
@@ -41,26 +39,25 @@ pub(crate) struct Scope {
     pub(crate) any_origin: bool,
     /// Which resources are wanted; empty for all.
     pub(crate) filter: String,
-    /// Whether changes are known from a Change Dump although there is a Change List.
+    /// Whether changes are read from a Change Dump although there is a Change List.
     pub(crate) by_dump: bool,
 }
 
-/// A snapshot that was dealt with as far as it could be: only a new one can bring anything new (RS-096).
+/// A snapshot that was handled completely, as far as possible: only a new one needs work (RS-096).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Settled {
+pub(crate) struct HandledSnapshot {
     pub(crate) scope: Scope,
     pub(crate) validators: Validators,
     /// Of the list or index.
     pub(crate) digest: String,
     pub(crate) report: Report,
-    /// Whether the list does not tell from where its changes go on.
+    /// Whether the list has no time from which its changes continue.
     pub(crate) is_without_point: bool,
-    /// Whether each of its entries says by a hash or a time which version it is of, so that nothing which changed since
-    /// can be found by reading the same list again.
+    /// Whether each entry has a hash or a time, so that reading the same list again cannot show later changes.
     pub(crate) names_versions: bool,
 }
 
-/// What tells that a file is still the one it was.
+/// By what an unchanged file is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     length: u64,
@@ -81,7 +78,7 @@ impl Stamp {
         Ok(Self { length: data.len(), modified: nanos(data.modified()?), changed, inode })
     }
 
-    /// Whether a change of the file after `moment` would have given it another stamp.
+    /// Whether a change after `moment` would change the stamp.
     pub(crate) fn is_settled_at(&self, moment: SystemTime) -> bool {
         let last = self.modified.max(u128::try_from(self.changed).unwrap_or(0));
         last + CLOCK_STEP.as_nanos() < nanos(moment)
@@ -94,52 +91,52 @@ fn nanos(time: SystemTime) -> u128 {
 
 /// A file and its digests.
 #[derive(Clone, Debug)]
-pub(crate) struct KnownFile {
+pub(crate) struct CachedFile {
     pub(crate) stamp: Stamp,
     pub(crate) hashes: Hashes,
-    /// Where the list says nothing to compare it by.
-    pub(crate) sent: Option<Box<Sent>>,
+    /// If the list has neither a hash nor a time.
+    pub(crate) sent: Option<Box<SentVersion>>,
 }
 
-/// By what a server tells whether it still sends the same.
+/// The version that a server sent, to ask later whether it has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sent {
+pub(crate) struct SentVersion {
     pub(crate) url: String,
     pub(crate) validators: Validators,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    pub(crate) settled: Option<Settled>,
-    pub(crate) files: HashMap<Box<Path>, KnownFile>,
+pub(crate) struct FileCache {
+    pub(crate) settled: Option<HandledSnapshot>,
+    pub(crate) files: HashMap<Box<Path>, CachedFile>,
 }
 
-/// Hears what is now known of files.
-pub(crate) trait Learn: Send {
-    /// Of one file, and whether that is another than before.
-    fn learn(&mut self, path: &Path, known: KnownFile, is_new: bool);
+/// Takes what is now known about files.
+pub(crate) trait CacheUpdates: Send {
+    /// Adds a file; `is_new` if it has changed.
+    fn add(&mut self, path: &Path, known: CachedFile, is_new: bool);
 }
 
-impl Learn for Memory {
-    fn learn(&mut self, path: &Path, known: KnownFile, _: bool) {
+impl CacheUpdates for FileCache {
+    fn add(&mut self, path: &Path, known: CachedFile, _: bool) {
         self.files.insert(path.into(), known);
     }
 }
 
-/// Adds to what is remembered, without reading it.
+/// Adds to the cache without reading it.
 #[derive(Debug)]
-pub(crate) struct More {
+pub(crate) struct AddedFiles {
     path: PathBuf,
-    /// Once something was learnt.
+    /// Once something was added.
     out: Option<BufWriter<File>>,
 }
 
-impl More {
+impl AddedFiles {
     pub(crate) fn new(folder: &CopyFolder) -> Self {
-        Self { path: folder.file(MORE_NAME), out: None }
+        Self { path: folder.file(ADDED_NAME), out: None }
     }
 
-    fn write(&mut self, path: &Path, known: &KnownFile) -> io::Result<()> {
+    fn write(&mut self, path: &Path, known: &CachedFile) -> io::Result<()> {
         let out = match &mut self.out {
             Some(out) => out,
             None => self.out.insert(BufWriter::new(self.open()?)),
@@ -149,7 +146,7 @@ impl More {
 
     fn open(&self) -> io::Result<File> {
         let length = |path: &Path| path.metadata().map_or(0, |found| found.len());
-        let is_too_long = length(&self.path) > length(&self.path.with_file_name(FILE_NAME)) + MOST_MORE;
+        let is_too_long = length(&self.path) > length(&self.path.with_file_name(FILE_NAME)) + MAX_ADDED;
         let mut how = File::options();
         if is_too_long { how.write(true).truncate(true) } else { how.append(true) }
             .create(true)
@@ -157,8 +154,8 @@ impl More {
     }
 }
 
-impl Learn for More {
-    fn learn(&mut self, path: &Path, known: KnownFile, is_new: bool) {
+impl CacheUpdates for AddedFiles {
+    fn add(&mut self, path: &Path, known: CachedFile, is_new: bool) {
         if is_new && let Err(error) = self.write(path, &known) {
             tracing::info!(%error, "cannot save the digest of a file; it is read again by the next run");
         }
@@ -168,42 +165,42 @@ impl Learn for More {
 #[derive(Serialize, Deserialize)]
 struct Head {
     format: u32,
-    settled: Option<Settled>,
+    settled: Option<HandledSnapshot>,
 }
 
-/// One line: path, stamp, hashes, and by what the server tells whether it still sends the same.
+/// One line: path, stamp, hashes, and the version that the server sent.
 #[derive(Serialize, Deserialize)]
 struct Line(
     String,
     Stamp,
     String,
-    #[serde(default, skip_serializing_if = "Option::is_none")] Option<Box<Sent>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")] Option<Box<SentVersion>>,
 );
 
-impl Memory {
-    /// What is remembered; nothing if that cannot be read.
+impl FileCache {
+    /// The saved cache; an empty one if that cannot be read.
     pub(crate) fn load(folder: &CopyFolder) -> Self {
         Self::load_from(&folder.file(FILE_NAME))
     }
 
-    /// The same for a copy that somebody may be working on.
-    pub(crate) fn peek(target: &Target) -> Self {
+    /// The cache of a copy that another process may be using.
+    pub(crate) fn load_unlocked(target: &Target) -> Self {
         Self::load_from(&target.directory.join(STATE_FOLDER).join(FILE_NAME))
     }
 
     fn load_from(path: &Path) -> Self {
-        let mut memory = read(path).unwrap_or_else(|error| {
+        let mut cache = read(path).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
                 tracing::info!(%error, "cannot use the saved digests; reading all files again");
             }
             Self::default()
         });
-        if let Ok(more) = File::open(path.with_file_name(MORE_NAME)) {
-            // A run that was killed left half a line.
+        if let Ok(more) = File::open(path.with_file_name(ADDED_NAME)) {
+            // A run that was killed may have left half a line.
             let lines = BufReader::new(more).split(b'\n').map_while(Result::ok);
-            memory.files.extend(lines.filter_map(|line| read_file(&line).ok()));
+            cache.files.extend(lines.filter_map(|line| read_file(&line).ok()));
         }
-        memory
+        cache
     }
 
     pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
@@ -214,8 +211,8 @@ impl Memory {
             write_file(&mut out, path, known)?;
         }
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // Before that, since it would count as newer.
-        match std::fs::remove_file(folder.file(MORE_NAME)) {
+        // First, since it would count as newer.
+        match std::fs::remove_file(folder.file(ADDED_NAME)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -223,32 +220,32 @@ impl Memory {
         Ok(())
     }
 
-    /// The snapshot that was dealt with under the same settings.
-    pub(crate) fn settled_for(&self, scope: &Scope) -> Option<&Settled> {
+    /// The last handled snapshot, if the settings were the same.
+    pub(crate) fn snapshot_of(&self, scope: &Scope) -> Option<&HandledSnapshot> {
         self.settled.as_ref().filter(|settled| settled.scope == *scope)
     }
 }
 
-fn read(path: &Path) -> io::Result<Memory> {
+fn read(path: &Path) -> io::Result<FileCache> {
     let mut lines = BufReader::new(File::open(path)?).lines();
     let head: Head = serde_json::from_str(&lines.next().unwrap_or_else(|| Ok(String::new()))?)?;
     if head.format != FORMAT {
-        return Err(io::Error::other("it is of another format"));
+        return Err(io::Error::other("it has another format"));
     }
     let mut files = HashMap::new();
     for line in lines {
         files.extend([read_file(line?.as_bytes())?]);
     }
-    Ok(Memory { settled: head.settled, files })
+    Ok(FileCache { settled: head.settled, files })
 }
 
-fn read_file(line: &[u8]) -> io::Result<(Box<Path>, KnownFile)> {
+fn read_file(line: &[u8]) -> io::Result<(Box<Path>, CachedFile)> {
     let Line(path, stamp, hashes, sent) = serde_json::from_slice(line)?;
     let path = from_bytes(percent_decode_str(&path).collect()).map_err(io::Error::other)?;
-    Ok((PathBuf::from(path).into(), KnownFile { stamp, hashes: Hashes::parse(&hashes), sent }))
+    Ok((PathBuf::from(path).into(), CachedFile { stamp, hashes: Hashes::parse(&hashes), sent }))
 }
 
-fn write_file(out: &mut impl io::Write, path: &Path, known: &KnownFile) -> io::Result<()> {
+fn write_file(out: &mut impl io::Write, path: &Path, known: &CachedFile) -> io::Result<()> {
     let path = percent_encode(path.as_os_str().as_encoded_bytes(), &IN_PATHS).to_string();
     write_line(out, &Line(path, known.stamp, known.hashes.to_string(), known.sent.clone()))
 }
@@ -273,31 +270,31 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         let stamp = Stamp::of(&std::fs::metadata(&file).unwrap()).unwrap();
         let hashes: Hashes = [Digest::of(Algorithm::Sha256, b"x")].into_iter().collect();
-        let mut memory = Memory::default();
+        let mut cache = FileCache::default();
         let validators = serde_json::from_str(r#"{"etag":"\"one\"","last_modified":null}"#).unwrap();
-        let sent = Some(Box::new(Sent { url: "http://a.example/".to_owned(), validators }));
-        memory.files.insert(Path::new("a\n%/ü").into(), KnownFile { stamp, hashes, sent: sent.clone() });
-        memory.save(&folder).unwrap();
-        let loaded = Memory::load(&folder);
+        let sent = Some(Box::new(SentVersion { url: "http://a.example/".to_owned(), validators }));
+        cache.files.insert(Path::new("a\n%/ü").into(), CachedFile { stamp, hashes, sent: sent.clone() });
+        cache.save(&folder).unwrap();
+        let loaded = FileCache::load(&folder);
         let known = &loaded.files[Path::new("a\n%/ü")];
         assert_eq!((known.stamp, &known.sent), (stamp, &sent));
 
         let newer: Hashes = [Digest::of(Algorithm::Sha256, b"y")].into_iter().collect();
-        let mut more = More::new(&folder);
-        let known = KnownFile { stamp, hashes: newer.clone(), sent: None };
-        more.learn(Path::new("more"), known.clone(), true);
-        more.learn(Path::new("a\n%/ü"), known, false);
+        let mut more = AddedFiles::new(&folder);
+        let known = CachedFile { stamp, hashes: newer.clone(), sent: None };
+        more.add(Path::new("more"), known.clone(), true);
+        more.add(Path::new("a\n%/ü"), known, false);
         drop(more);
-        let torn = std::fs::read(folder.file(MORE_NAME)).unwrap();
-        std::fs::write(folder.file(MORE_NAME), [&torn[..], &torn[..10]].concat()).unwrap();
-        let loaded = Memory::load(&folder);
+        let torn = std::fs::read(folder.file(ADDED_NAME)).unwrap();
+        std::fs::write(folder.file(ADDED_NAME), [&torn[..], &torn[..10]].concat()).unwrap();
+        let loaded = FileCache::load(&folder);
         assert_eq!((loaded.files.len(), &loaded.files[Path::new("more")].hashes), (2, &newer));
         assert_ne!(loaded.files[Path::new("a\n%/ü")].hashes, newer, "that is no news");
-        memory.save(&folder).unwrap();
-        assert_eq!(Memory::load(&folder).files.len(), 1, "what is newer than the rest goes with it");
+        cache.save(&folder).unwrap();
+        assert_eq!(FileCache::load(&folder).files.len(), 1, "what is newer than the rest goes with it");
 
         let whole = std::fs::read(folder.file(FILE_NAME)).unwrap();
         std::fs::write(folder.file(FILE_NAME), &whole[..whole.len() - 5]).unwrap();
-        assert!(Memory::load(&folder).files.is_empty());
+        assert!(FileCache::load(&folder).files.is_empty());
     }
 }

@@ -51,7 +51,7 @@ struct Waiting {
 }
 
 /// A copy that is kept in step.
-pub(super) struct Work {
+pub(super) struct Keeper {
     mirror: Mirror,
     channels: watch::Sender<Vec<Channel>>,
     subscriptions: Subscriptions,
@@ -86,7 +86,7 @@ struct Unsaved {
     pause: Backoff,
 }
 
-impl Work {
+impl Keeper {
     pub(super) fn new(
         mirror: Mirror,
         subscriptions: Subscriptions,

@@ -1,5 +1,5 @@
-//! Taking the changes that list after list tells of, or package after package, and knowing where a later run goes on
-//! (RS-193, RS-194).
+//! Reads changes from one list after another, or one package after another, and records where the next run continues (RS-193,
+//! RS-194).
 
 use std::io::{BufReader, Seek as _};
 
@@ -17,7 +17,7 @@ use super::download::blocking;
 use super::gaps::Continuity;
 use super::lists::Lists;
 use super::local::Facts;
-use super::packages::Listed;
+use super::packages::ListedPackage;
 use crate::fetch::{Fetched, Validators};
 
 /// An open Change List, and how far it was read.
@@ -29,18 +29,18 @@ pub(crate) struct OpenList {
     pub(super) last: Option<Mark>,
 }
 
-/// An entry by which reading goes on (RS-194).
+/// The last entry that was read, after which the next run continues (RS-194).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     loc: String,
     change: String,
     datetime: Option<String>,
-    /// Of a package, which may be another at the same place.
+    /// For a package, which may be replaced at the same URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     package: Option<PackageMark>,
 }
 
-/// What a dump says of a package: where that differs, the package is another one.
+/// What a dump states about a package. If that differs, the package was replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PackageMark {
     facts: Facts,
@@ -57,13 +57,13 @@ impl Mark {
         }
     }
 
-    /// When it happened, by the Source's clock, or up to when the package reaches.
+    /// The time of the change by the Source's clock, or the end of the package.
     pub(super) fn moment(&self) -> Option<DateTime> {
         let of_package = self.package.as_ref().and_then(|package| package.until.as_deref());
         self.datetime.as_deref().or(of_package)?.parse().ok()
     }
 
-    fn of_package(listed: &Listed) -> Self {
+    fn of_package(listed: &ListedPackage) -> Self {
         let until = listed.until.map(|until| until.to_string());
         Self {
             loc: listed.url.to_string(),
@@ -78,8 +78,8 @@ fn datetime(entry: &Entry) -> Option<DateTime> {
     entry.metadata.as_ref().and_then(|metadata| metadata.datetime)
 }
 
-/// Takes list after list, and knows where that leads.
-pub(super) struct Feed {
+/// Reads one list after another.
+pub(super) struct ChangeReader {
     pub(super) collector: Collector,
     since: DateTime,
     open: Option<OpenList>,
@@ -87,12 +87,12 @@ pub(super) struct Feed {
     pub(super) continuity: Continuity,
 }
 
-impl Feed {
+impl ChangeReader {
     pub(super) fn new(collector: Collector, since: DateTime) -> Self {
         Self { collector, since, open: None, reached: None, continuity: Continuity::default() }
     }
 
-    /// Takes the changes that a list, or the packages of a dump, tell of.
+    /// Reads the changes of a list, or of the packages of a dump.
     pub(super) async fn read(
         self,
         lists: &Lists<'_>,
@@ -108,8 +108,8 @@ impl Feed {
         }
     }
 
-    /// The packages after `last`, if that is in the dump, and what is new in it if it is another one now; or else those
-    /// that reach up to the point.
+    /// Reads the packages after `last`, and `last` itself if it was replaced. If it is not in the dump, reads those that end after
+    /// the point.
     async fn dump(
         mut self,
         lists: &Lists<'_>,
@@ -146,8 +146,8 @@ impl Feed {
         Ok(self)
     }
 
-    /// Takes the changes of one list that come after `last`, if that is in it, or else are not older than the point:
-    /// what was taken before does no harm (RS-128).
+    /// Reads the changes after `last`. If that is not in the list, reads those that are not older than the point: repeated ones
+    /// do no harm (RS-128).
     async fn list(self, fetched: Fetched, last: Option<Mark>, asked: &Url) -> Result<Self, SyncError> {
         let Self { collector, since, reached, continuity, .. } = self;
         let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
@@ -160,7 +160,7 @@ impl Feed {
     }
 
     pub(super) fn reached(self) -> Reached {
-        // What is told to happen later must not hide what does until then.
+        // A time in the future must not hide changes until then.
         let reached = self.reached.map(|reached| reached.min(DateTime::now()));
         let since = reached.map_or(self.since, |reached| reached.max(self.since));
         let Self { collector, open, continuity, .. } = self;

@@ -1,4 +1,4 @@
-//! Putting a finished file in its place, past what the Source no longer lists.
+//! Puts a finished file in place, and moves unlisted files out of its way.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,58 +14,58 @@ use walkdir::WalkDir;
 use super::ResourceError;
 use super::file_map::FileMap;
 use super::folder::{CopyFolder, unfinished_in};
-use super::path::{Obstacle, ObstacleKind, Ways, obstacle, relative_path, uri_or_path};
+use super::path::{CheckedFolders, Obstacle, ObstacleKind, obstacle, relative_path, uri_or_path};
 use super::plan::Planned;
 use super::progress::Progress;
 use super::report::Outcome;
 use crate::state_folder::is_state_folder;
 
-/// Where finished files go. Lives in every task that puts one, and with it the lock of the copy.
+/// Puts finished files in place. Each task has it, and with it the lock of the copy.
 #[derive(Debug)]
-pub(crate) struct Placing {
+pub(crate) struct Placer {
     pub(crate) directory: PathBuf,
-    /// What that stands for.
+    /// The URL that corresponds to the directory.
     pub(crate) base: Url,
     pub(crate) progress: Progress,
     pub(crate) folder: Arc<CopyFolder>,
     pub(crate) file_map: Arc<FileMap>,
-    /// Whether what is not listed may be removed to make way.
+    /// Whether unlisted files may be removed to make way.
     pub(crate) may_remove: bool,
     /// How many files were removed to make way.
     pub(crate) removed: AtomicU64,
-    /// A folder that makes way for a file, and files that need it as a folder, come one after another.
+    /// One file at a time, since a folder may make way for a file, or the reverse.
     pub(crate) one_at_a_time: Mutex<()>,
-    /// What made way in a run that only tells.
+    /// What would make way, in a dry run.
     pub(crate) pretended: Mutex<HashSet<PathBuf>>,
 }
 
-/// Something that was moved out of the way, until the new file is in place.
+/// A file or folder that was moved out of the way, until the new file is in place.
 struct Aside {
     from: PathBuf,
-    staging: TempDir,
+    folder: TempDir,
 }
 
 impl Aside {
     fn thing(&self) -> PathBuf {
-        self.staging.path().join("old")
+        self.folder.path().join("old")
     }
 }
 
-impl Placing {
-    /// Whether the way is free, or will be made free when the file is there.
+impl Placer {
+    /// Whether the path is free now; `false` if it can be freed.
     pub(crate) fn can_be_reached(&self, relative: &Path) -> Result<bool, ResourceError> {
         if let Some(listed) = self.file_map.listed_above(relative) {
             return Err(super::PathError::Collision(listed).into());
         }
-        match obstacle(&self.directory, relative, &mut Ways::default())? {
+        match obstacle(&self.directory, relative, &mut CheckedFolders::default())? {
             None => Ok(true),
             Some(obstacle) if self.may_make_way(&obstacle)? => Ok(false),
             Some(obstacle) => Err(super::PathError::from(obstacle).into()),
         }
     }
 
-    /// Whether there is nothing where a resource belongs, and nothing is in its way; `false` also where that cannot be told.
-    /// Lists are mostly in order: a folder that is `missing` is remembered for the files of it that follow.
+    /// Whether a resource has no file and no obstacle; `false` also if unknown. Lists are mostly in order, so a `missing` folder is
+    /// kept for the files that follow.
     pub(crate) fn lacks(&self, planned: &Planned, base: &Url, missing: &mut Option<PathBuf>) -> bool {
         let Ok(relative) = relative_path(&planned.line.loc, &planned.url, base) else { return false };
         if missing.is_some() && missing.as_deref() == relative.parent() {
@@ -82,26 +82,28 @@ impl Placing {
         true
     }
 
-    /// Puts the file in place in one step. What had to make way is only removed once the file is there.
-    pub(crate) fn put(
+    /// Puts the file in place in one step. What made way is removed only afterwards.
+    pub(crate) fn place(
         &self,
         file: NamedTempFile,
         relative: &Path,
-        ways: &mut Ways,
+        checked: &mut CheckedFolders,
     ) -> Result<File, ResourceError> {
         let _one = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let mut aside = Vec::new();
-        let put = self.make_way(relative, ways, &mut aside).and_then(|()| self.rename(file, relative));
-        match &put {
+        let result = self.make_way(relative, checked, &mut aside).and_then(|()| self.rename(file, relative));
+        match &result {
             Ok(_) => aside.iter().for_each(|one| self.report_removed(&one.thing(), &one.from)),
-            Err(_) => aside.iter().rev().for_each(put_back),
+            Err(_) => aside.iter().rev().for_each(restore),
         }
-        put
+        result
     }
 
-    /// Tells what would make way for this file.
+    /// Reports what would make way for this file.
     pub(crate) fn pretend(&self, relative: &Path) -> Result<(), ResourceError> {
-        let Some(Obstacle { path, .. }) = obstacle(&self.directory, relative, &mut Ways::default())? else {
+        let Some(Obstacle { path, .. }) =
+            obstacle(&self.directory, relative, &mut CheckedFolders::default())?
+        else {
             return Ok(());
         };
         if self.pretended.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone()) {
@@ -110,10 +112,10 @@ impl Placing {
         Ok(())
     }
 
-    /// All that is there now and was there before.
+    /// Reports the files that are at `now` and were at `before`.
     fn report_removed(&self, now: &Path, before: &Path) {
         let before = before.strip_prefix(&self.directory).unwrap_or(before);
-        // What a symbolic link leads to stays.
+        // The targets of symbolic links stay.
         let files = WalkDir::new(now).follow_root_links(false).into_iter().filter_map(Result::ok);
         for entry in files.filter(|entry| !entry.file_type().is_dir()) {
             let inner = entry.path().strip_prefix(now).unwrap_or(Path::new(""));
@@ -126,16 +128,16 @@ impl Placing {
     fn make_way(
         &self,
         relative: &Path,
-        ways: &mut Ways,
+        checked: &mut CheckedFolders,
         aside: &mut Vec<Aside>,
     ) -> Result<(), ResourceError> {
-        while let Some(obstacle) = obstacle(&self.directory, relative, ways)? {
+        while let Some(obstacle) = obstacle(&self.directory, relative, checked)? {
             if !self.may_make_way(&obstacle)? {
                 return Err(super::PathError::from(obstacle).into());
             }
-            let one = Aside { from: obstacle.path, staging: self.folder.aside()? };
+            let one = Aside { from: obstacle.path, folder: self.folder.aside()? };
             std::fs::rename(&one.from, one.thing())?;
-            ways.forget();
+            checked.forget();
             aside.push(one);
         }
         Ok(())
@@ -147,7 +149,7 @@ impl Placing {
             if failed.error.kind() != io::ErrorKind::NotFound {
                 return Err(failed);
             }
-            // Its folder is missing.
+            // The folder is missing.
             match std::fs::create_dir_all(path.parent().unwrap_or(&self.directory)) {
                 Ok(()) => failed.file.persist(&path),
                 Err(error) => Err(PersistError { error, file: failed.file }),
@@ -160,7 +162,7 @@ impl Placing {
             }
             Err(failed) => failed,
         };
-        // A part of the copy that is mounted from elsewhere.
+        // A part of the copy is on another file system.
         let beside = unfinished_in(path.parent().unwrap_or(&self.directory))?;
         std::fs::copy(failed.file.path(), beside.path())?;
         beside.as_file().set_modified(failed.file.as_file().metadata()?.modified()?)?;
@@ -172,7 +174,7 @@ impl Placing {
         let relative = obstacle.path.strip_prefix(&self.directory).unwrap_or(&obstacle.path);
         let needed = match obstacle.kind {
             ObstacleKind::State => return Ok(false),
-            // That it is in the way means that a folder is listed there; a file of that path must not be.
+            // A folder is needed here, so a file must not be listed here.
             ObstacleKind::Symlink | ObstacleKind::File => self.file_map.lists(relative),
             ObstacleKind::Folder => self.file_map.has_below(relative) || holds_a_state(&obstacle.path)?,
         };
@@ -180,7 +182,7 @@ impl Placing {
     }
 }
 
-fn put_back(aside: &Aside) {
+fn restore(aside: &Aside) {
     if let Err(error) = std::fs::rename(aside.thing(), &aside.from) {
         tracing::error!(%error, path = %aside.from.display(), "cannot move a file or folder back to its place");
     }
@@ -210,7 +212,7 @@ mod tests {
         std::fs::write(&old, "old").unwrap();
         let base = Url::parse("http://a.example/").unwrap();
         let file_map = file_map_of(base.as_str(), &["x"]);
-        let placing = Placing {
+        let placer = Placer {
             directory: copy.path().to_owned(),
             base: base.clone(),
             progress: Progress::default(),
@@ -221,13 +223,13 @@ mod tests {
             one_at_a_time: Mutex::new(()),
             pretended: Mutex::default(),
         };
-        let lost = placing.folder.unfinished().unwrap();
+        let lost = placer.folder.unfinished().unwrap();
         std::fs::remove_file(lost.path()).unwrap();
-        let put = |file| placing.put(file, Path::new("x"), &mut Ways::default());
-        assert!(put(lost).is_err());
+        let place = |file| placer.place(file, Path::new("x"), &mut CheckedFolders::default());
+        assert!(place(lost).is_err());
         assert_eq!(std::fs::read(&old).unwrap(), b"old");
-        put(placing.folder.unfinished().unwrap()).unwrap();
+        place(placer.folder.unfinished().unwrap()).unwrap();
         assert!(copy.path().join("x").is_file());
-        assert_eq!(placing.removed.load(Ordering::Relaxed), 1);
+        assert_eq!(placer.removed.load(Ordering::Relaxed), 1);
     }
 }

@@ -9,29 +9,29 @@ use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
 use url::Url;
 
+use super::cache::{FileCache, Scope};
 use super::copy_state::CopyState;
 use super::download::blocking;
 use super::filter::Filter;
 use super::folder::{CopyFolder, Staging};
 use super::lists::Lists;
-use super::memory::{Memory, Scope};
 use super::run::RunOutcome;
 use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
 
 /// One run on one locked copy.
-pub(super) struct Work<'s> {
+pub(super) struct Session<'s> {
     pub(super) target: &'s Target,
     pub(super) options: &'s SyncOptions,
     pub(super) lists: Lists<'s>,
     pub(super) dump: Option<&'s Url>,
     pub(super) scope: Scope,
     pub(super) folder: Arc<CopyFolder>,
-    /// What earlier runs left.
-    pub(super) left: Option<CopyState>,
+    /// What earlier runs saved.
+    pub(super) saved: Option<CopyState>,
 }
 
-impl<'s> Work<'s> {
+impl<'s> Session<'s> {
     /// Locks the copy and loads what earlier runs left.
     pub(super) async fn open(
         client: &'s Client,
@@ -45,14 +45,14 @@ impl<'s> Work<'s> {
         let opening = target.clone();
         let open = if options.dry_run { CopyFolder::inspect } else { CopyFolder::open };
         let folder = Arc::new(blocking(move || open(&opening)).await?);
-        let left = copy_state(&folder, &scope).await;
+        let saved = copy_state(&folder, &scope).await;
         let staging = Staging::Copy(Arc::clone(&folder));
         let mut lists = Lists::new(client, offer, target, options, staging)?;
-        lists.notified = left.as_ref().map(|left| left.notified.clone()).unwrap_or_default();
+        lists.notified = saved.as_ref().map(|saved| saved.notified.clone()).unwrap_or_default();
         lists.new_changes = lists.notified.take(notified);
         // Useless if the dump itself serves as the list.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
-        Ok(Self { target, options, lists, dump, scope, folder, left })
+        Ok(Self { target, options, lists, dump, scope, folder, saved })
     }
 
     /// When an incremental run should request missing resources again. Without a Change List, it requests only those from
@@ -66,7 +66,7 @@ impl<'s> Work<'s> {
     pub(super) async fn save(
         &self,
         changed: HashSet<PathBuf>,
-        learnt: Option<Memory>,
+        updates: Option<FileCache>,
         next: Option<CopyState>,
         before: Option<&CopyState>,
     ) -> Result<(), SyncError> {
@@ -84,7 +84,7 @@ impl<'s> Work<'s> {
             // After the files, so that the record never claims more than the disk has. The point comes before the digests: a
             // handled list counts only together with the point from which its changes continue.
             let point = copy_state.map_or(Ok(()), |one| one.save(&folder));
-            match point.and_then(|()| learnt.map_or(Ok(()), |learnt| learnt.save(&folder))) {
+            match point.and_then(|()| updates.map_or(Ok(()), |updates| updates.save(&folder))) {
                 Ok(()) => Ok(()),
                 // The hub does not repeat these changes after a successful run.
                 Err(error) if has_new_changes => Err(error.into()),
