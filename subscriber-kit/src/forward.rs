@@ -15,7 +15,7 @@ use resync_core::websub::key::TopicUrl;
 use url::Url;
 
 use crate::discover::DiscoverError;
-use crate::fetch::{Client, FetchError};
+use crate::fetch::Client;
 use crate::receive::{
     CallbackServer, Deliveries, HookQueue, HookResult, Notification, Receipt, ServiceOptions, StartError,
     end_subscriptions,
@@ -110,13 +110,11 @@ impl ForwardError {
     /// Whether the settings are wrong, so that a restart does not help.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
-        matches!(
-            self,
-            Self::Start(_)
-                | Self::Topic(TopicError::Discover(
-                    DiscoverError::Url { .. } | DiscoverError::Fetch(FetchError::Scheme(_))
-                ))
-        )
+        match self {
+            Self::Start(_) => true,
+            Self::Topic(TopicError::Discover(error)) => error.is_configuration(),
+            _ => false,
+        }
     }
 }
 

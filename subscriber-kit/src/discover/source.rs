@@ -168,6 +168,11 @@ pub enum DiscoverError {
 }
 
 impl DiscoverError {
+    /// Whether the URL is wrong.
+    pub(crate) fn is_configuration(&self) -> bool {
+        matches!(self, Self::Url { .. } | Self::Fetch(FetchError::Scheme(_)))
+    }
+
     /// Whether the same search may succeed a little later: the Source, or a part of it, is unreachable.
     #[must_use]
     pub fn is_transient(&self) -> bool {

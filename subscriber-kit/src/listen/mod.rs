@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use url::Url;
 
 use crate::discover::DiscoverError;
-use crate::fetch::{Client, FetchError};
+use crate::fetch::Client;
 use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
 use crate::state::{STATE_FOLDER, Subscriptions};
 use crate::subscribe::{SubscribeError, Subscriber};
@@ -191,13 +191,12 @@ impl ListenError {
     /// Whether the settings are wrong, so that a restart does not help.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
-        matches!(
-            self,
-            Self::Start(_)
-                | Self::Directory { .. }
-                | Self::Subscribe(SubscribeError::Callback { .. })
-                | Self::Discover(DiscoverError::Url { .. } | DiscoverError::Fetch(FetchError::Scheme(_)))
-        )
+        match self {
+            Self::Start(_) | Self::Directory { .. } => true,
+            Self::Subscribe(error) => matches!(error, SubscribeError::Callback { .. }),
+            Self::Discover(error) => error.is_configuration(),
+            _ => false,
+        }
     }
 }
 

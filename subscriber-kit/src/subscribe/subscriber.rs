@@ -204,7 +204,7 @@ impl Subscriber {
                 Ok(expires) => {
                     (pauses, failures) = (self.pauses(), 0);
                     on_lease(expires);
-                    self.until_denied(id, renewal_delay(expires, DateTime::now())).await
+                    self.wait(id, renewal_delay(expires, DateTime::now()), |_| None::<()>).await
                 }
                 Err(error) => {
                     failures += u32::from(!self.is_active(id));
@@ -214,7 +214,7 @@ impl Subscriber {
                     }
                     let pause = pauses.after_failure();
                     tracing::warn!(%error, retry_in = ?pause, "cannot make or renew the subscription");
-                    self.until_denied(id, pause).await
+                    self.wait(id, pause, |_| None::<()>).await
                 }
             };
             if let Err(denied) = waited {
@@ -262,19 +262,30 @@ impl Subscriber {
         }
     }
 
-    /// Waits until `read` returns something, the hub denies, or the time is over.
     async fn confirmation<T>(
         &self,
         id: &SubscriptionId,
         callback: &CallbackUrl,
         read: impl Fn(&Record) -> Option<T>,
     ) -> Result<T, SubscribeError> {
+        let (waited, callback_origin) = (VERIFICATION_TIMEOUT, callback.origin());
+        let result = self.wait(id, waited, read).await?;
+        result.ok_or(SubscribeError::NotVerified { waited, callback_origin })
+    }
+
+    /// Waits until `read` returns something; `None` after `time`. Fails as soon as the hub denies the subscription (W-102).
+    async fn wait<T>(
+        &self,
+        id: &SubscriptionId,
+        time: Duration,
+        read: impl Fn(&Record) -> Option<T>,
+    ) -> Result<Option<T>, SubscribeError> {
         let mut changes = self.subscriptions.watch();
         let wait = async {
             loop {
                 let result = self.subscriptions.with(&id.0, |record| match &record.denied {
                     Some(reason) => Some(Err(SubscribeError::Denied { reason: reason.clone() })),
-                    None => read(record).map(Ok),
+                    None => read(record).map(|read| Ok(Some(read))),
                 });
                 if let Some(result) = result.ok_or(SubscribeError::Unknown)? {
                     return result;
@@ -284,30 +295,7 @@ impl Subscriber {
                 }
             }
         };
-        let waited = VERIFICATION_TIMEOUT;
-        tokio::time::timeout(waited, wait).await.unwrap_or_else(|_| {
-            Err(SubscribeError::NotVerified { waited, callback_origin: callback.origin() })
-        })
-    }
-
-    /// Sleeps; ends with an error as soon as the hub denies the subscription (W-102).
-    async fn until_denied(&self, id: &SubscriptionId, time: Duration) -> Result<(), SubscribeError> {
-        let mut changes = self.subscriptions.watch();
-        let denial = async {
-            loop {
-                let denied = self.subscriptions.with(&id.0, |record| record.denied.clone()).flatten();
-                if let Some(reason) = denied {
-                    return SubscribeError::Denied { reason };
-                }
-                if changes.changed().await.is_err() {
-                    return SubscribeError::Unknown;
-                }
-            }
-        };
-        match tokio::time::timeout(time, denial).await {
-            Ok(error) => Err(error),
-            Err(_elapsed) => Ok(()),
-        }
+        tokio::time::timeout(time, wait).await.unwrap_or(Ok(None))
     }
 
     fn is_active(&self, id: &SubscriptionId) -> bool {

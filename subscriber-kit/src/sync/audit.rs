@@ -8,6 +8,7 @@ use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
 use super::cache::{CachedFile, FileCache};
+use super::collector::Collected;
 use super::download::blocking;
 use super::file_map::FileMap;
 use super::folder::Staging;
@@ -129,12 +130,13 @@ pub async fn audit(
 ) -> Result<AuditReport, SyncError> {
     let lists = Lists::new(client, offer, target, options, Staging::Temporary)?;
     let snapshot = Box::pin(lists.read_anew()).await?;
-    let Report { resources, failed, failures, .. } = snapshot.report;
+    let Collected { file_map, plan, report, .. } = snapshot.collected;
+    let Report { resources, failed, failures, .. } = report;
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
     report.unproven = snapshot.consistency.reason();
     let peeking = target.clone();
     let known = Arc::new(blocking(move || FileCache::load_unlocked(&peeking)).await);
-    let mut steps = snapshot.plan.begin(false)?;
+    let mut steps = plan.begin(false)?;
     let mut work = FuturesUnordered::new();
     let mut planning = true;
     while planning || !work.is_empty() {
@@ -142,7 +144,7 @@ pub async fn audit(
             planned = steps.next(), if planning && work.len() < options.parallel.max(1) => match planned? {
                 Some(planned) => {
                     let (target, file_map, known) =
-                        (target.clone(), Arc::clone(&snapshot.file_map), Arc::clone(&known));
+                        (target.clone(), Arc::clone(&file_map), Arc::clone(&known));
                     work.push(blocking(move || {
                         let local = compare_one(&target, &file_map, &planned, &known);
                         (planned.line.loc, local)
@@ -158,7 +160,7 @@ pub async fn audit(
             },
         }
     }
-    let (target, file_map, filter) = (target.clone(), snapshot.file_map, options.filter.clone());
+    let (target, file_map, filter) = (target.clone(), file_map, options.filter.clone());
     let counted =
         blocking(move || delete::count_unlisted(&target, &file_map, &filter, FAILURES_KEPT)).await?;
     (report.extra, report.extra_files) = counted;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::cache::{FileCache, HandledSnapshot};
 use super::changes::Point;
+use super::collector::Collected;
 use super::download::blocking;
 use super::dump::{Dumps, Filled, fill, is_empty};
 use super::file_map::FileMap;
@@ -23,8 +24,8 @@ impl Session<'_> {
         cache: FileCache,
         gaps: GapHistory,
     ) -> Result<Report, SyncError> {
-        let Snapshot { file_map, plan, mut report, packages, bytes, consistency, point, .. } = snapshot;
-        let Snapshot { validators, digest, names_versions, .. } = snapshot;
+        let Snapshot { collected, consistency, point, validators, digest, .. } = snapshot;
+        let Collected { file_map, plan, mut report, packages, bytes, names_versions } = collected;
         let deletion_skipped = deletion_obstacle(&consistency, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
         let mut run = Run::new(self, Arc::clone(&file_map), cache, may_remove);

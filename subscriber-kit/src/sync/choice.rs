@@ -137,11 +137,11 @@ impl Session<'_> {
             // Cannot happen: without an earlier list, none counts as unchanged.
             (Reading::Unchanged, None, None) => return Ok(Report::default()),
         };
-        if self.options.delete && snapshot.file_map.is_empty() {
+        if self.options.delete && snapshot.collected.file_map.is_empty() {
             return Err(SyncError::Empty { url: self.lists.list.clone() });
         }
         let gaps = copy_state.map(|copy_state| copy_state.gaps).unwrap_or_default();
-        let gaps = gaps.with(&snapshot.continuity, now).list_read_at(now, snapshot.names_versions);
+        let gaps = gaps.with(&snapshot.continuity, now).list_read_at(now, snapshot.collected.names_versions);
         let report = Box::pin(self.baseline(snapshot, cache, gaps)).await?;
         self.settle(report).await
     }

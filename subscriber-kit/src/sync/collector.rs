@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use resync_core::datetime::DateTime;
 use resync_core::digest::Agreement;
@@ -75,10 +76,13 @@ pub(crate) struct ManifestEnd {
 
 /// The result of all documents.
 pub(crate) struct Collected {
-    pub(crate) file_map: FileMap,
+    pub(crate) file_map: Arc<FileMap>,
     pub(crate) plan: Plan,
+    /// How many resources there are, and those that have no path here.
     pub(crate) report: Report,
+    /// The packages of the plan's bitstreams.
     pub(crate) packages: Packages,
+    /// The sum of the listed lengths.
     pub(crate) bytes: u64,
     /// Whether every listed entry has a hash or a time.
     pub(crate) names_versions: bool,
@@ -117,7 +121,14 @@ impl Collector {
     pub(crate) fn end(self) -> io::Result<Collected> {
         let Self { file_map, mut report, plan, packages, bytes, names_versions, .. } = self;
         report.resources = report.failed + file_map.wanted();
-        Ok(Collected { file_map, plan: plan.end()?, report, packages, bytes, names_versions })
+        Ok(Collected {
+            file_map: Arc::new(file_map),
+            plan: plan.end()?,
+            report,
+            packages,
+            bytes,
+            names_versions,
+        })
     }
 
     /// Takes the entries of a list; returns what else the document says. An index in an index is refused (RS-044).

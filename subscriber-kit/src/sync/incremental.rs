@@ -1,7 +1,5 @@
 //! An incremental synchronisation: handles the changes since the last run (RS-191).
 
-use std::sync::Arc;
-
 use resync_core::datetime::DateTime;
 
 use super::SyncError;
@@ -91,7 +89,7 @@ impl Session<'_> {
                 run_outcome.postpone(retry);
             }
         }
-        let mut run = Run::new(self, Arc::new(file_map), FileCache::default(), false);
+        let mut run = Run::new(self, file_map, FileCache::default(), false);
         // Deletions come first: a folder may have to give way to a file, or the other way round.
         run.deletions(&plan, &mut report, &mut run_outcome).await?;
         Box::pin(run.unpack(&plan, packages)).await?;

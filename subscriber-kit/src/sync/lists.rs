@@ -5,7 +5,6 @@
 //! and read again from there; only hashes of their paths are in memory. The changes since the list follow in the same plan
 //! (RS-195, RS-196), so that the copy becomes what the Source is now.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use resync_core::datetime::DateTime;
@@ -16,14 +15,11 @@ use super::changes::{Changes, GapPolicy, Point, Reached};
 use super::collector::{Collected, Collector, ManifestKind};
 use super::document::Document;
 use super::download::{Transfer, blocking};
-use super::file_map::FileMap;
 use super::folder::Staging;
 use super::gaps::Continuity;
 use super::local::Facts;
 use super::notified::NotifiedChanges;
-use super::packages::{ListedPackage, Packages};
-use super::plan::Plan;
-use super::report::Report;
+use super::packages::ListedPackage;
 use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 
@@ -42,21 +38,12 @@ pub(crate) enum Reading {
 
 /// Everything a Source lists.
 pub(crate) struct Snapshot {
-    pub(crate) file_map: Arc<FileMap>,
-    pub(crate) plan: Plan,
-    /// How many resources there are, and those that have no path here.
-    pub(crate) report: Report,
-    /// The packages of the plan's bitstreams.
-    pub(crate) packages: Packages,
-    /// The sum of their lengths, as far as listed.
-    pub(crate) bytes: u64,
+    pub(crate) collected: Collected,
     /// Up to where changes are in the plan; `None` if the lists have no times, or the changes cannot be read.
     pub(crate) point: Option<Point>,
     /// Whether all of it is of one time.
     pub(crate) consistency: Consistency,
     pub(crate) continuity: Continuity,
-    /// Whether every listed entry has a hash or a time.
-    pub(crate) names_versions: bool,
     pub(crate) validators: Validators,
     pub(crate) digest: String,
 }
@@ -371,21 +358,8 @@ impl Listing {
 
     async fn end(self, point: Option<Point>) -> Result<Snapshot, SyncError> {
         let Self { collector, consistency, continuity, validators, digest, .. } = self;
-        let Collected { file_map, plan, report, packages, bytes, names_versions } =
-            blocking(move || collector.end()).await?;
-        Ok(Snapshot {
-            file_map: Arc::new(file_map),
-            plan,
-            report,
-            packages,
-            bytes,
-            point,
-            consistency,
-            continuity,
-            names_versions,
-            validators,
-            digest,
-        })
+        let collected = blocking(move || collector.end()).await?;
+        Ok(Snapshot { collected, point, consistency, continuity, validators, digest })
     }
 }
 

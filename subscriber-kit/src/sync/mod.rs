@@ -129,9 +129,7 @@ impl Offer {
             change_dump: set.named(&Capability::ChangeDump).cloned(),
         }
     }
-}
 
-impl Offer {
     /// What a copy is made from: the Resource List, or else the Resource Dump (RS-190).
     #[must_use]
     pub fn base(&self, how: Baseline) -> Option<&Url> {
@@ -295,7 +293,7 @@ impl Target {
     /// What the file system says.
     pub fn open(directory: &Path, base: Url) -> std::io::Result<Self> {
         std::fs::create_dir_all(directory)?;
-        Ok(Self { directory: directory.canonicalize()?, base, state: None, disk: Arc::new(Real) })
+        Self::inspect(directory, base)
     }
 
     /// As [`Target::open`], but without creating the directory, for commands that only read.
