@@ -1,4 +1,4 @@
-//! The command line: every flag also as an environment variable.
+//! The commands and flags. Every flag is also an environment variable.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,16 +30,10 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// What to log on standard error, such as `debug` or `resync_subscriber_kit=debug`
-    #[arg(
-        long,
-        global = true,
-        env = "RESYNC_DESTINATION_LOG",
-        default_value = "info",
-        value_name = "FILTER"
-    )]
+    #[arg(long, global = true, default_value = "info", value_name = "FILTER")]
     pub(crate) log: String,
     /// A TOML file with settings; flags and variables override it
-    #[arg(long, global = true, env = "RESYNC_DESTINATION_CONFIG", value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -57,7 +51,26 @@ pub(crate) fn command() -> clap::Command {
             .hide_possible_values(true),
         _ => arg,
     };
-    Cli::command().mut_subcommands(|sub| sub.mut_args(with_value))
+    Cli::command().mut_args(with_variable).mut_subcommands(|sub| match sub.get_name() {
+        // These are for packagers.
+        "completions" | "man" => sub,
+        _ => sub.mut_args(with_value).mut_args(with_variable),
+    })
+}
+
+/// `RESYNC_DESTINATION_` and the name of the flag. `--from` is about one run.
+fn with_variable(arg: Arg) -> Arg {
+    if arg.get_env().is_some() || arg.get_id() == "from" {
+        return arg;
+    }
+    let variable = format!("RESYNC_DESTINATION_{}", name(&arg).to_uppercase());
+    // The command line lives as long as the program.
+    arg.env(&*variable.leak())
+}
+
+/// The name of a flag or argument as a key of the configuration.
+pub(crate) fn name(arg: &Arg) -> String {
+    arg.get_long().unwrap_or(arg.get_id().as_str()).replace('-', "_")
 }
 
 /// Whether this flag needs no value.
@@ -70,15 +83,14 @@ pub(crate) enum Command {
     /// Shows what a Source offers: its sets, lists and notification channels
     Discover {
         /// Any URL of the Source
-        #[arg(env = "RESYNC_DESTINATION_URL")]
         url: String,
         #[command(flatten)]
         access: AccessArgs,
         /// Do not read the lists for their sizes and dates
-        #[arg(long, env = "RESYNC_DESTINATION_NO_SIZES")]
+        #[arg(long)]
         no_sizes: bool,
         /// Write JSON
-        #[arg(long, env = "RESYNC_DESTINATION_JSON")]
+        #[arg(long)]
         json: bool,
     },
     /// Brings a directory in step, once
@@ -86,16 +98,16 @@ pub(crate) enum Command {
         #[command(flatten)]
         copy: Copy,
         /// Handle only the changes since the last run, if the Source has a Change List
-        #[arg(long, env = "RESYNC_DESTINATION_INCREMENTAL")]
+        #[arg(long)]
         incremental: bool,
         /// Handle only the changes since this time, such as 2026-11-20; the copy must have been in step then
         #[arg(long, value_name = "TIME")]
         from: Option<DateTime>,
         /// Only print what would be done, a line per resource; write nothing to the directory
-        #[arg(long, env = "RESYNC_DESTINATION_DRY_RUN")]
+        #[arg(long)]
         dry_run: bool,
         /// Print a line for each resource that is created, updated, deleted, kept or failed
-        #[arg(long, env = "RESYNC_DESTINATION_LIST")]
+        #[arg(long)]
         list: bool,
     },
     /// Checks whether a directory is in step, without changing it (exit code 1 if not, or if unproven)
@@ -118,7 +130,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         state: StateArgs,
         /// Write JSON
-        #[arg(long, env = "RESYNC_DESTINATION_JSON")]
+        #[arg(long)]
         json: bool,
     },
     /// Print completions for a shell
@@ -142,10 +154,10 @@ pub(crate) enum ConfigCommand {
 #[derive(Debug, Args)]
 pub(crate) struct StateArgs {
     /// The directory of the copy
-    #[arg(long, env = "RESYNC_DESTINATION_INTO", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
     /// Folder of the state [default: DIR/.resync-destination]
-    #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
 }
 
@@ -153,15 +165,10 @@ pub(crate) struct StateArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CallbackArgs {
     /// Where the callback server listens
-    #[arg(
-        long = "listen",
-        env = "RESYNC_DESTINATION_LISTEN",
-        default_value = "127.0.0.1:8092",
-        value_name = "ADDR"
-    )]
+    #[arg(long = "listen", default_value = "127.0.0.1:8092", value_name = "ADDR")]
     pub(crate) address: SocketAddr,
     /// How hubs reach the callback server [default: its address]
-    #[arg(long, env = "RESYNC_DESTINATION_CALLBACK_URL", value_name = "URL", value_parser = http_url)]
+    #[arg(long, value_name = "URL", value_parser = http_url)]
     pub(crate) callback_url: Option<Url>,
 }
 
@@ -169,10 +176,10 @@ pub(crate) struct CallbackArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AddressArgs {
     /// Send requests only to public addresses, wherever lists and redirects lead
-    #[arg(long, env = "RESYNC_DESTINATION_PUBLIC_ONLY")]
+    #[arg(long)]
     public_only: bool,
     /// Also send requests to private addresses, even if URL has a public one
-    #[arg(long, env = "RESYNC_DESTINATION_ANY_ADDRESS")]
+    #[arg(long)]
     any_address: bool,
 }
 
@@ -190,7 +197,6 @@ impl AddressArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Copy {
     /// Any URL of the Source
-    #[arg(env = "RESYNC_DESTINATION_URL")]
     pub(crate) url: String,
     /// The directory of the copy
     #[arg(id = "into", env = "RESYNC_DESTINATION_DIR", value_name = "DIR")]
@@ -200,42 +206,42 @@ pub(crate) struct Copy {
     #[command(flatten)]
     pub(crate) access: AccessArgs,
     /// Write JSON
-    #[arg(long, env = "RESYNC_DESTINATION_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Listen {
     /// Any URL of the Source; several for several copies behind one callback server
-    #[arg(env = "RESYNC_DESTINATION_URL", required = true, value_name = "URL", value_delimiter = ' ')]
+    #[arg(required = true, value_name = "URL", value_delimiter = ' ')]
     pub(crate) url: Vec<String>,
     /// The directory of the copy; one for each URL, in their order
-    #[arg(long, env = "RESYNC_DESTINATION_INTO", required = true, value_name = "DIR")]
+    #[arg(long, required = true, value_name = "DIR")]
     pub(crate) into: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) service: Service,
     /// Interval of synchronisations without a notification, give or take ten percent; 0s for never
-    #[arg(long, env = "RESYNC_DESTINATION_POLL", default_value = "1h", value_parser = duration_or_zero)]
+    #[arg(long, default_value = "1h", value_parser = duration_or_zero)]
     pub(crate) poll: Duration,
     /// Write each event as a line of JSON
-    #[arg(long, env = "RESYNC_DESTINATION_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Subscribe {
     /// Topics, or Sources with all their channels
-    #[arg(env = "RESYNC_DESTINATION_TOPICS", required = true, value_name = "URL", value_delimiter = ' ')]
+    #[arg(required = true, value_name = "URL", value_delimiter = ' ')]
     pub(crate) topics: Vec<String>,
     /// Folder of the state
-    #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) state: PathBuf,
     #[command(flatten)]
     pub(crate) service: Service,
     /// Write each notification as a line of JSON
-    #[arg(long, env = "RESYNC_DESTINATION_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
@@ -245,23 +251,23 @@ pub(crate) struct Service {
     #[command(flatten)]
     pub(crate) callback: CallbackArgs,
     /// The lease to ask for, such as 10d; the hub decides
-    #[arg(long, env = "RESYNC_DESTINATION_LEASE", default_value = "10d", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "10d", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
     /// How often to replace the secret of a subscription; 0s for never
-    #[arg(long, env = "RESYNC_DESTINATION_ROTATE_SECRET", default_value = "30d", value_parser = duration_or_zero)]
+    #[arg(long, default_value = "30d", value_parser = duration_or_zero)]
     pub(crate) rotate_secret: Duration,
     /// A shell command to run for each notification, which is on its standard input
-    #[arg(long, env = "RESYNC_DESTINATION_EXEC", value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
     /// Time limit of that command for one notification; 0s for no limit
-    #[arg(long, env = "RESYNC_DESTINATION_EXEC_TIMEOUT", default_value = "10m", value_parser = duration_or_zero)]
+    #[arg(long, default_value = "10m", value_parser = duration_or_zero)]
     pub(crate) exec_timeout: Duration,
     /// The largest accepted notification, up to 512 MiB
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_NOTIFICATION_SIZE", default_value = "1 MiB", value_name = "SIZE",
+    #[arg(long, default_value = "1 MiB", value_name = "SIZE",
           value_parser = notification_size)]
     pub(crate) max_notification_size: ByteSize,
     /// Unsubscribe at exit; otherwise the hub retries until the lease ends
-    #[arg(long, env = "RESYNC_DESTINATION_UNSUBSCRIBE_ON_EXIT")]
+    #[arg(long)]
     pub(crate) unsubscribe_on_exit: bool,
     #[command(flatten)]
     pub(crate) access: AccessArgs,
@@ -318,18 +324,18 @@ pub(crate) struct AccessArgs {
     #[command(flatten)]
     pub(crate) addresses: AddressArgs,
     /// Maximum number of concurrent requests to one host
-    #[arg(long, env = "RESYNC_DESTINATION_PER_HOST", default_value_t = 8, value_name = "N",
+    #[arg(long, default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) per_host: u16,
     /// Pause between two requests to one host, such as 500ms
-    #[arg(long, env = "RESYNC_DESTINATION_DELAY", default_value = "0s", value_parser = duration_or_zero)]
+    #[arg(long, default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) delay: Duration,
     /// A bearer token for the Source; sent only to the origin of URL, also after a move to https
-    #[arg(long, env = "RESYNC_DESTINATION_TOKEN", hide_env_values = true, value_name = "TOKEN",
+    #[arg(long, hide_env_values = true, value_name = "TOKEN",
           value_parser = Credentials::bearer)]
     pub(crate) token: Option<Header>,
     /// A request header for the Source; sent only to the origin of URL, also after a move to https; may be given several times
-    #[arg(long, env = "RESYNC_DESTINATION_HEADER", hide_env_values = true, value_name = "NAME: VALUE",
+    #[arg(long, hide_env_values = true, value_name = "NAME: VALUE",
           value_delimiter = '\n', value_parser = header)]
     pub(crate) header: Vec<Header>,
     #[command(flatten)]
@@ -372,56 +378,56 @@ impl AccessArgs {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct SelectionArgs {
     /// Which set, if the Source has several: its Capability List's URL or a part of it
-    #[arg(long, env = "RESYNC_DESTINATION_SET", value_name = "SET")]
+    #[arg(long, value_name = "SET")]
     pub(crate) set: Option<String>,
     /// The URL that corresponds to DIR [default: the directory of URL, or of its Source Description]
-    #[arg(long, env = "RESYNC_DESTINATION_BASE", value_name = "URL", value_parser = http_url)]
+    #[arg(long, value_name = "URL", value_parser = http_url)]
     pub(crate) base: Option<Url>,
     /// Folder of the state; never deleted [default: DIR/.resync-destination]
-    #[arg(long, env = "RESYNC_DESTINATION_STATE", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Remove files that the Source no longer lists, if its lists are complete
-    #[arg(long, env = "RESYNC_DESTINATION_DELETE")]
+    #[arg(long)]
     pub(crate) delete: bool,
     /// Also fetch resources from the origin of this URL; may be given several times
-    #[arg(long, env = "RESYNC_DESTINATION_ORIGIN", value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
+    #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
     pub(crate) origin: Vec<Url>,
     /// Also fetch resources from any other origin
-    #[arg(long, env = "RESYNC_DESTINATION_ANY_ORIGIN")]
+    #[arg(long)]
     pub(crate) any_origin: bool,
     /// Maximum number of resources that are compared and fetched concurrently
-    #[arg(long, env = "RESYNC_DESTINATION_PARALLEL", default_value_t = 8, value_name = "N",
+    #[arg(long, default_value_t = 8, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) parallel: u16,
     /// Source of a copy without files: a Resource Dump if that is cheaper, always a dump if there is one, or never
-    #[arg(long, env = "RESYNC_DESTINATION_BASELINE", default_value = "cheaper", value_name = "WHAT", value_parser = baseline())]
+    #[arg(long, default_value = "cheaper", value_name = "WHAT", value_parser = baseline())]
     pub(crate) baseline: Baseline,
     /// Where to read changes from, if the Source has both
-    #[arg(long, env = "RESYNC_DESTINATION_CHANGES", default_value = "list", value_name = "WHAT", value_parser = changes())]
+    #[arg(long, default_value = "list", value_name = "WHAT", value_parser = changes())]
     pub(crate) changes: ChangesFrom,
     /// Also fetch from mirrors on other origins, and from the original (`via`), if the list has a hash
-    #[arg(long, env = "RESYNC_DESTINATION_MIRRORS")]
+    #[arg(long)]
     pub(crate) mirrors: bool,
     /// Copy the alternate representation of this media type if a resource has one; may be given several times
-    #[arg(long, env = "RESYNC_DESTINATION_PREFER", value_name = "TYPE", value_delimiter = ',')]
+    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub(crate) prefer: Vec<String>,
     /// Only resources of this media type, such as text/html or image/*; may be given several times
-    #[arg(long = "type", env = "RESYNC_DESTINATION_TYPE", value_name = "TYPE", value_delimiter = ',')]
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub(crate) types: Vec<String>,
     /// Only resources whose URI matches this pattern of * and ?
-    #[arg(long, env = "RESYNC_DESTINATION_INCLUDE", value_name = "PATTERN", value_delimiter = ' ')]
+    #[arg(long, value_name = "PATTERN", value_delimiter = ' ')]
     pub(crate) include: Vec<String>,
     /// No resources whose URI matches this pattern; their files stay as they are
-    #[arg(long, env = "RESYNC_DESTINATION_EXCLUDE", value_name = "PATTERN", value_delimiter = ' ')]
+    #[arg(long, value_name = "PATTERN", value_delimiter = ' ')]
     pub(crate) exclude: Vec<String>,
     /// Only resources that were modified at this time or later, such as 2026-11-20
-    #[arg(long, env = "RESYNC_DESTINATION_MODIFIED_SINCE", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) modified_since: Option<DateTime>,
     /// Only resources of this collection
-    #[arg(long, env = "RESYNC_DESTINATION_COLLECTION", value_name = "URI", value_delimiter = ' ')]
+    #[arg(long, value_name = "URI", value_delimiter = ' ')]
     pub(crate) collection: Vec<String>,
     /// Only resources that describe others
-    #[arg(long, env = "RESYNC_DESTINATION_ONLY_METADATA")]
+    #[arg(long)]
     pub(crate) only_metadata: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,

@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, Command, FromArgMatches as _};
 use resync_common::config::{meant, parse};
 use toml::{Table, Value};
 
-use super::args::{self, Cli};
+use super::args::{self, Cli, name};
 
 /// Flags that are not keys, since they are about one run.
 const NO_KEYS: [&str; 4] = ["config", "from", "help", "version"];
@@ -178,10 +178,6 @@ struct Key {
     is_secret: bool,
     variable: Option<OsString>,
     default: Vec<String>,
-}
-
-fn name(arg: &Arg) -> String {
-    arg.get_long().unwrap_or(arg.get_id().as_str()).replace('-', "_")
 }
 
 fn is_secret(arg: &Arg) -> bool {

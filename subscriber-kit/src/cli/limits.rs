@@ -12,22 +12,22 @@ use resync_subscriber_kit::sync::SyncOptions;
 #[derive(Debug, Args)]
 pub(crate) struct TimeoutArgs {
     /// Time limit for opening a connection
-    #[arg(long, env = "RESYNC_DESTINATION_CONNECT_TIMEOUT", default_value = "5s", value_parser = parse_duration)]
+    #[arg(long, default_value = "5s", value_parser = parse_duration)]
     connect_timeout: Duration,
     /// How long a server may send nothing within a response
-    #[arg(long, env = "RESYNC_DESTINATION_IDLE_TIMEOUT", default_value = "30s", value_parser = parse_duration)]
+    #[arg(long, default_value = "30s", value_parser = parse_duration)]
     idle_timeout: Duration,
     /// Minimum average bytes per second of a response, once that time has passed
-    #[arg(long, env = "RESYNC_DESTINATION_MIN_RATE", default_value = "1 KiB", value_name = "SIZE")]
+    #[arg(long, default_value = "1 KiB", value_name = "SIZE")]
     min_rate: ByteSize,
     /// Time limit for one list
-    #[arg(long, env = "RESYNC_DESTINATION_DOCUMENT_TIMEOUT", default_value = "5m", value_parser = parse_duration)]
+    #[arg(long, default_value = "5m", value_parser = parse_duration)]
     document_timeout: Duration,
     /// Time limit for one resource
-    #[arg(long, env = "RESYNC_DESTINATION_RESOURCE_TIMEOUT", default_value = "1h", value_parser = parse_duration)]
+    #[arg(long, default_value = "1h", value_parser = parse_duration)]
     resource_timeout: Duration,
     /// Maximum number of redirects of one request
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_REDIRECTS", default_value_t = 5, value_name = "N")]
+    #[arg(long, default_value_t = 5, value_name = "N")]
     max_redirects: usize,
 }
 
@@ -49,28 +49,28 @@ impl TimeoutArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LimitArgs {
     /// How often a request is retried
-    #[arg(long, env = "RESYNC_DESTINATION_RETRIES", default_value_t = 2, value_name = "N")]
+    #[arg(long, default_value_t = 2, value_name = "N")]
     retries: u32,
     /// The pause before the first retry; doubled for each further one
-    #[arg(long, env = "RESYNC_DESTINATION_RETRY_PAUSE", default_value = "250ms", value_parser = parse_duration)]
+    #[arg(long, default_value = "250ms", value_parser = parse_duration)]
     retry_pause: Duration,
     /// The largest accepted resource
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCE_SIZE", default_value = "16 GiB", value_name = "SIZE")]
+    #[arg(long, default_value = "16 GiB", value_name = "SIZE")]
     max_resource_size: ByteSize,
     /// Maximum number of resources of one list
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_RESOURCES", default_value_t = 3_000_000, value_name = "N")]
+    #[arg(long, default_value_t = 3_000_000, value_name = "N")]
     max_resources: u64,
     /// Maximum size of all lists and manifests of one run
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_LIST_SIZE", default_value = "16 GiB", value_name = "SIZE")]
+    #[arg(long, default_value = "16 GiB", value_name = "SIZE")]
     max_list_size: ByteSize,
     /// Maximum number of lists and packages of one run
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_PARTS", default_value_t = 100_000, value_name = "N")]
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
     max_parts: u64,
     /// Maximum transfer of one run; the next run continues
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_RUN_SIZE", default_value = "16 TiB", value_name = "SIZE")]
+    #[arg(long, default_value = "16 TiB", value_name = "SIZE")]
     max_run_size: ByteSize,
     /// Time limit of one run; the next run continues
-    #[arg(long, env = "RESYNC_DESTINATION_MAX_RUN_TIME", default_value = "7d", value_parser = parse_duration)]
+    #[arg(long, default_value = "7d", value_parser = parse_duration)]
     max_run_time: Duration,
 }
 

@@ -108,13 +108,8 @@ fn base_of_source(asked: &Url, description: Option<&Url>) -> Url {
 
 /// The directory of a document; of a well-known Source Description, the one above `.well-known`.
 fn base_of(url: &Url) -> Url {
-    let mut base = url.clone();
-    base.set_query(None);
-    base.set_fragment(None);
-    let path = base.path().strip_suffix(WELL_KNOWN).unwrap_or(base.path());
-    let directory = path.rfind('/').map_or("/", |end| &path[..=end]).to_owned();
-    base.set_path(&directory);
-    base
+    let folder = if url.path().ends_with(WELL_KNOWN) { "../" } else { "./" };
+    url.join(folder).unwrap_or_else(|_| url.clone())
 }
 
 /// The places after the given URL in the order of RS-164: Source Descriptions, and lists.
@@ -134,11 +129,7 @@ fn well_known_places(url: &Url) -> [Vec<Url>; 2] {
 }
 
 fn host_of(url: &Url) -> Url {
-    let mut host = url.clone();
-    host.set_path("/");
-    host.set_query(None);
-    host.set_fragment(None);
-    host
+    url.join("/").unwrap_or_else(|_| url.clone())
 }
 
 /// The directory of a URL that is not a document: `http://host/data` is the same directory as `http://host/data/`.

@@ -53,7 +53,7 @@ impl Session<'_> {
         report.gaps = Box::new(gaps);
         if !report.retry_may_help && is_final {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
-            updates.settled =
+            updates.handled =
                 Some(HandledSnapshot { scope, validators, digest, report, is_without_point, names_versions });
         }
         let copy_state = point.and_then(|point| run_outcome.copy_state_after_baseline(&self.scope, point));

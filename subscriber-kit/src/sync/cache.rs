@@ -107,7 +107,7 @@ pub(crate) struct SentVersion {
 
 #[derive(Debug, Default)]
 pub(crate) struct FileCache {
-    pub(crate) settled: Option<HandledSnapshot>,
+    pub(crate) handled: Option<HandledSnapshot>,
     pub(crate) files: HashMap<Box<Path>, CachedFile>,
 }
 
@@ -165,7 +165,7 @@ impl CacheUpdates for AddedFiles {
 #[derive(Serialize, Deserialize)]
 struct Head {
     format: u32,
-    settled: Option<HandledSnapshot>,
+    handled: Option<HandledSnapshot>,
 }
 
 /// One line: path, stamp, hashes, and the version that the server sent.
@@ -206,7 +206,7 @@ impl FileCache {
     pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
         let file = folder.unfinished()?;
         let mut out = BufWriter::new(file);
-        write_line(&mut out, &Head { format: FORMAT, settled: self.settled.clone() })?;
+        write_line(&mut out, &Head { format: FORMAT, handled: self.handled.clone() })?;
         for (path, known) in &self.files {
             write_file(&mut out, path, known)?;
         }
@@ -222,7 +222,7 @@ impl FileCache {
 
     /// The last handled snapshot, if the settings were the same.
     pub(crate) fn snapshot_of(&self, scope: &Scope) -> Option<&HandledSnapshot> {
-        self.settled.as_ref().filter(|settled| settled.scope == *scope)
+        self.handled.as_ref().filter(|handled| handled.scope == *scope)
     }
 }
 
@@ -236,7 +236,7 @@ fn read(path: &Path) -> io::Result<FileCache> {
     for line in lines {
         files.extend([read_file(line?.as_bytes())?]);
     }
-    Ok(FileCache { settled: head.settled, files })
+    Ok(FileCache { handled: head.handled, files })
 }
 
 fn read_file(line: &[u8]) -> io::Result<(Box<Path>, CachedFile)> {
@@ -296,5 +296,15 @@ mod tests {
         let whole = std::fs::read(folder.file(FILE_NAME)).unwrap();
         std::fs::write(folder.file(FILE_NAME), &whole[..whole.len() - 5]).unwrap();
         assert!(FileCache::load(&folder).files.is_empty());
+    }
+
+    #[test]
+    fn a_cache_of_format_1_is_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/archive/state-1");
+        let cache = FileCache::load_from(&folder.join(FILE_NAME));
+        assert!(cache.handled.unwrap().names_versions);
+        let known = &cache.files[Path::new("a")];
+        assert_eq!(known.sent.as_ref().unwrap().url, "http://source.example/a");
+        assert!(cache.files.contains_key(Path::new("b")), "what was added later");
     }
 }

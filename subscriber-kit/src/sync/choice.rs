@@ -10,7 +10,7 @@ use super::cache::FileCache;
 use super::changes::{GapPolicy, Point};
 use super::copy_state::CopyState;
 use super::download::blocking;
-use super::lists::{LastSeen, Reading};
+use super::lists::LastSeen;
 use super::report::Report;
 use super::session::Session;
 use super::{Offer, SyncError, SyncOptions, Target};
@@ -86,19 +86,19 @@ impl Session<'_> {
         }
         let loading = Arc::clone(&self.folder);
         let cache = blocking(move || FileCache::load(&loading)).await;
-        let enough = cache.snapshot_of(&self.scope).filter(|settled| match depth {
+        let enough = cache.snapshot_of(&self.scope).filter(|handled| match depth {
             Depth::Full => false,
-            Depth::IfOutOfStep => settled.report.is_done(),
+            Depth::IfOutOfStep => handled.report.is_done(),
             Depth::Changes | Depth::IfListChanged => true,
         });
         let seen =
-            enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
+            enough.map(|handled| LastSeen { validators: &handled.validators, digest: &handled.digest });
         let snapshot = match (self.lists.read(seen).await?, enough, copy_state) {
-            (Reading::New(snapshot), ..) => *snapshot,
-            (Reading::Unchanged, _, Some(copy_state)) => {
+            (Some(snapshot), ..) => snapshot,
+            (None, _, Some(copy_state)) => {
                 // The copy is newer than this list, except after --from. If the list names versions, reading it again cannot
                 // close a gap, so the gap is tolerated. Otherwise everything is fetched again.
-                let names_versions = enough.is_some_and(|settled| settled.names_versions);
+                let names_versions = enough.is_some_and(|handled| handled.names_versions);
                 let policy = if names_versions && !is_from_elsewhere {
                     GapPolicy::Tolerated
                 } else {
@@ -116,12 +116,10 @@ impl Session<'_> {
                 }
             }
             // A killed run saved no point, so the changes since the list are unknown.
-            (Reading::Unchanged, Some(settled), None)
-                if self.lists.changes.is_some() && !settled.is_without_point =>
-            {
+            (None, Some(handled), None) if self.lists.changes.is_some() && !handled.is_without_point => {
                 self.lists.read_anew().await?
             }
-            (Reading::Unchanged, Some(settled), None) => {
+            (None, Some(handled), None) => {
                 // Without a Change List, notifications are the only record of changes until the next Resource List.
                 let is_due =
                     |saved: &&CopyState| !self.lists.new_changes.is_empty() || saved.has_notified_retries();
@@ -132,10 +130,10 @@ impl Session<'_> {
                     return Ok(report);
                 }
                 let reached = saved.as_ref().map(|saved| saved.point.reached());
-                return Ok(Report { reached, ..settled.report.clone().repeated() });
+                return Ok(Report { reached, ..handled.report.clone().repeated() });
             }
             // Cannot happen: without an earlier list, none counts as unchanged.
-            (Reading::Unchanged, None, None) => return Ok(Report::default()),
+            (None, None, None) => return Ok(Report::default()),
         };
         if self.options.delete && snapshot.collected.file_map.is_empty() {
             return Err(SyncError::Empty { url: self.lists.list.clone() });

@@ -160,4 +160,15 @@ mod tests {
             "the clock was set back by two days"
         );
     }
+
+    #[test]
+    fn a_copy_state_of_format_1_is_read() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/archive/state-1/point.json");
+        let state: CopyState = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        assert_eq!((state.format, state.gaps.count), (FORMAT, 1));
+        assert_eq!(state.point, Point::at("2026-11-20T09:00:00Z".parse().unwrap()));
+        let [retry] = state.retries.as_slice() else { panic!("one is to be tried again") };
+        assert_eq!((retry.line.loc.as_str(), retry.times_missing), ("http://source.example/b", 4));
+        assert!(state.notified.knows("http://source.example/c"));
+    }
 }

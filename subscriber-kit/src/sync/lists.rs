@@ -29,13 +29,6 @@ const LONG_URL: usize = 512;
 /// How often an index is read whose lists are not of one snapshot.
 const SNAPSHOT_TRIES: u32 = 3;
 
-/// A snapshot, or nothing new.
-pub(crate) enum Reading {
-    /// The list has not changed.
-    Unchanged,
-    New(Box<Snapshot>),
-}
-
 /// Everything a Source lists.
 pub(crate) struct Snapshot {
     pub(crate) collected: Collected,
@@ -152,16 +145,16 @@ impl<'s> Lists<'s> {
 }
 
 impl Lists<'_> {
-    /// Reads the whole list. If its parts are not of one snapshot, reads it again, a limited number of times.
-    pub(crate) async fn read(&self, seen: Option<LastSeen<'_>>) -> Result<Reading, SyncError> {
+    /// Reads the whole list; `None` if it has not changed. If its parts are not of one snapshot, reads it again, a limited number of times.
+    pub(crate) async fn read(&self, seen: Option<LastSeen<'_>>) -> Result<Option<Snapshot>, SyncError> {
         let mut pause = self.options.retry_pause;
         let mut tries = SNAPSHOT_TRIES;
         loop {
             self.counted.reset();
             let conditions = seen.as_ref().map(|seen| seen.validators);
-            let Some(root) = self.fetch(self.list, conditions).await? else { return Ok(Reading::Unchanged) };
+            let Some(root) = self.fetch(self.list, conditions).await? else { return Ok(None) };
             if seen.as_ref().is_some_and(|seen| seen.digest == root.digest) {
-                return Ok(Reading::Unchanged);
+                return Ok(None);
             }
             let snapshot = self.read_once(root).await?;
             tries -= 1;
@@ -169,7 +162,7 @@ impl Lists<'_> {
                 Consistency::Mixed(why) if tries > 0 => {
                     tracing::info!(why, "the Source is making a new snapshot; reading its list again");
                 }
-                _ => return Ok(Reading::New(Box::new(snapshot))),
+                _ => return Ok(Some(snapshot)),
             }
             tokio::time::sleep(pause).await;
             pause *= 2;
@@ -178,11 +171,8 @@ impl Lists<'_> {
 
     /// Reads the whole list, even if it has not changed.
     pub(crate) async fn read_anew(&self) -> Result<Snapshot, SyncError> {
-        match self.read(None).await? {
-            Reading::New(snapshot) => Ok(*snapshot),
-            // Without conditions it cannot be unchanged.
-            Reading::Unchanged => Err(FetchError::of_status(self.list, 304).into()),
-        }
+        // Without conditions it cannot be unchanged.
+        self.read(None).await?.ok_or_else(|| FetchError::of_status(self.list, 304).into())
     }
 
     async fn read_once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
