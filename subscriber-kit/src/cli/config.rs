@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{OsStr, Resettable};
+use clap::builder::Resettable;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, Command, FromArgMatches as _};
 use resync_common::config::{meant, parse};
@@ -75,7 +75,7 @@ pub(crate) fn is_exposed(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     let is_open = path.metadata().is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
     let known = keys(&args::command());
-    let is_secret = |key: &String| known.iter().any(|known| known.is_secret && known.name == *key);
+    let is_secret = |key: &String| known.iter().any(|known| is_secret(&known.arg) && known.name() == *key);
     is_open && read(path).is_ok_and(|table| table.keys().any(is_secret))
 }
 
@@ -99,7 +99,7 @@ fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigErro
         plain => Ok(plain.to_string()),
     };
     let read = |(key, value): (String, Value)| {
-        let Some(known) = known.iter().find(|known| known.name == key) else {
+        let Some(known) = known.iter().find(|known| known.name() == key) else {
             return Err(ConfigError::Unknown { path: path(), hint: hint(&key, known), key });
         };
         let several = match value {
@@ -118,7 +118,8 @@ fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigErro
 }
 
 fn hint(key: &str, known: &[Key]) -> String {
-    match meant(key, known.iter().map(|known| known.name.as_str())) {
+    let names: Vec<String> = known.iter().map(Key::name).collect();
+    match meant(key, names.iter().map(String::as_str)) {
         Some(name) => format!("did you mean {name}?"),
         None => "`resync-destination config print` shows all keys".to_owned(),
     }
@@ -169,15 +170,11 @@ fn check(command: &Command, path: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A setting, as all commands that have it describe it.
+/// A setting, as the first command that has it describes it.
 struct Key {
-    name: String,
-    help: String,
+    arg: Arg,
+    /// For some command.
     takes_several: bool,
-    is_switch: bool,
-    is_secret: bool,
-    variable: Option<OsString>,
-    default: Vec<String>,
 }
 
 fn is_secret(arg: &Arg) -> bool {
@@ -197,24 +194,12 @@ fn keys(command: &Command) -> Vec<Key> {
         if NO_KEYS.contains(&name.as_str()) {
             continue;
         }
-        match keys.iter_mut().find(|key| key.name == name) {
+        match keys.iter_mut().find(|key| key.name() == name) {
             Some(key) => key.takes_several |= takes_several(arg),
-            None => keys.push(Key {
-                name,
-                help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
-                takes_several: takes_several(arg),
-                is_switch: args::is_switch(arg),
-                is_secret: is_secret(arg),
-                variable: arg.get_env().map(ToOwned::to_owned),
-                default: texts(arg.get_default_values()),
-            }),
+            None => keys.push(Key { arg: arg.clone(), takes_several: takes_several(arg) }),
         }
     }
     keys
-}
-
-fn texts(values: &[OsStr]) -> Vec<String> {
-    values.iter().map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
 /// Every key with its meaning and value, as a usable file.
@@ -224,24 +209,33 @@ pub(crate) fn print(path: Option<&Path>) -> Result<String, ConfigError> {
     let configured = keys(&command);
     let mut lines = Vec::new();
     for (plain, configured) in plain.iter().zip(&configured) {
-        let in_environment = plain.variable.as_ref().and_then(std::env::var_os);
+        let in_environment = plain.arg.get_env().and_then(std::env::var_os);
         let in_environment = in_environment.map(|text| vec![text.to_string_lossy().into_owned()]);
-        let is_set = in_environment.is_some() || configured.default != plain.default;
-        let value = plain.written(&in_environment.unwrap_or_else(|| configured.default.clone()));
-        lines.push(format!("# {}", plain.help.replace('\n', " ")));
-        let mark = if is_set && !plain.is_secret { "" } else { "# " };
-        lines.push(format!("{mark}{} = {value}\n", plain.name));
+        let is_set = in_environment.is_some() || configured.default() != plain.default();
+        let value = plain.written(&in_environment.unwrap_or_else(|| configured.default()));
+        let help = plain.arg.get_help().map(ToString::to_string).unwrap_or_default();
+        lines.push(format!("# {}", help.replace('\n', " ")));
+        let mark = if is_set && !is_secret(&plain.arg) { "" } else { "# " };
+        lines.push(format!("{mark}{} = {value}\n", plain.name()));
     }
     Ok(lines.join("\n"))
 }
 
 impl Key {
+    fn name(&self) -> String {
+        name(&self.arg)
+    }
+
+    fn default(&self) -> Vec<String> {
+        self.arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect()
+    }
+
     fn written(&self, values: &[String]) -> String {
         let text = |value: &String| Value::from(value.as_str()).to_string();
         match values {
-            _ if self.is_secret => r#""…""#.to_owned(),
+            _ if is_secret(&self.arg) => r#""…""#.to_owned(),
             [] => r#""""#.to_owned(),
-            [one] if self.is_switch => (one == "true").to_string(),
+            [one] if args::is_switch(&self.arg) => (one == "true").to_string(),
             [one] => text(one),
             several => format!("[{}]", several.iter().map(text).collect::<Vec<_>>().join(", ")),
         }

@@ -43,7 +43,7 @@ impl Credentials {
 
 /// Whether a host moved from http to https, each at its usual port. Other ports may belong to somebody else, and http may be
 /// intercepted.
-fn is_moved(known: &Origin, asked: &Origin) -> bool {
+pub(crate) fn is_moved(known: &Origin, asked: &Origin) -> bool {
     let usual = |origin: &Origin, scheme: &str, port: u16| match origin {
         Origin::Tuple(found, host, at) if found == scheme && *at == port => Some(host.clone()),
         _ => None,

@@ -29,6 +29,7 @@ pub use address_policy::AddressPolicy;
 pub(crate) use answer::{Answer, Remainder, Validators};
 use answer::{range_start, retry_after, text};
 pub use credentials::Credentials;
+pub(crate) use credentials::is_moved;
 pub(crate) use deadline::Deadline;
 pub use error::FetchError;
 use host_limits::HostLimits;
@@ -247,11 +248,7 @@ impl Client {
             };
             return Ok(Some(Answer::new(at, response, start, turn, &self.options)));
         }
-        Err(FetchError::TooManyRedirects {
-            url: url.clone(),
-            last: Box::new(at),
-            max: self.options.max_redirects,
-        })
+        Err(self.too_many_redirects(url, at))
     }
 
     /// Fetches a document of at most [`MAX_DOCUMENT_BYTES`] into a temporary file.
@@ -292,11 +289,14 @@ impl Client {
             let text = explanation(&mut response).await;
             return Ok(FormAnswer { url: at, status: status.as_u16(), text });
         }
-        Err(FetchError::TooManyRedirects {
-            url: url.clone(),
-            last: Box::new(at),
-            max: self.options.max_redirects,
-        })
+        Err(self.too_many_redirects(url, at))
+    }
+}
+
+impl Client {
+    fn too_many_redirects(&self, url: &Url, last: Url) -> FetchError {
+        let max = self.options.max_redirects;
+        FetchError::TooManyRedirects { url: url.clone(), last: Box::new(last), max }
     }
 }
 

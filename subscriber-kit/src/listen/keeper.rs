@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use super::chain::{Chain, Continuation};
 use super::mirror::Mirror;
 use super::retry_schedule::{Remaining, RetrySchedule};
-use super::{ListenError, ListenEvent, ListenOptions};
+use super::{Events, ListenError, ListenEvent, ListenOptions};
 use crate::discover::Channel;
 use crate::notification::{Interval, Meaning, meaning};
 use crate::receive::{Deliveries, Delivery, HookQueue, HookResult, Notification, Receipt};
-use crate::state::{StateError, Subscriptions};
+use crate::state::StateError;
 use crate::subscribe::{Subscriber, keep_channels};
 use crate::sync::{Depth, Report, SyncError};
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
@@ -54,7 +54,7 @@ struct Waiting {
 pub(super) struct Keeper {
     mirror: Mirror,
     channels: watch::Sender<Vec<Channel>>,
-    subscriptions: Subscriptions,
+    subscriber: Subscriber,
     poll: Duration,
     /// When the next synchronisation is due, if any is.
     due: Option<Instant>,
@@ -77,6 +77,7 @@ pub(super) struct Keeper {
     /// The chain as it was when the running synchronisation began.
     chain_at_start: Chain,
     unsaved: Unsaved,
+    events: Events,
 }
 
 /// What could not be saved yet.
@@ -89,17 +90,18 @@ struct Unsaved {
 impl Keeper {
     pub(super) fn new(
         mirror: Mirror,
-        subscriptions: Subscriptions,
         options: &ListenOptions,
+        subscriber: &Subscriber,
+        events: &Events,
     ) -> Result<Self, ListenError> {
         let channels = mirror.channels();
         if channels.is_empty() {
             return Err(ListenError::NoChannel { set: mirror.set.name() });
         }
-        let chain = Chain::from(subscriptions.notified_until(), DateTime::now());
+        let chain = Chain::from(subscriber.subscriptions().notified_until(), DateTime::now());
         Ok(Self {
             channels: watch::Sender::new(channels),
-            subscriptions,
+            subscriber: subscriber.clone(),
             poll: options.poll,
             due: Some(Instant::now() + FIRST_WAIT),
             depth: Depth::Full,
@@ -115,17 +117,14 @@ impl Keeper {
             chain_at_start: chain.clone(),
             chain,
             unsaved: Unsaved { report: None, due: None, pause: pauses(LONGEST_RETRY) },
+            events: events.clone(),
         })
     }
 
-    pub(super) async fn run(
-        mut self,
-        subscriber: &Subscriber,
-        mut deliveries: Deliveries,
-        events: &mut (impl FnMut(ListenEvent) + Send),
-    ) -> Result<(), ListenError> {
+    pub(super) async fn run(mut self, mut deliveries: Deliveries) -> Result<(), ListenError> {
+        let subscriber = self.subscriber.clone();
         let (granted, mut leases) = mpsc::unbounded_channel();
-        let keep = keep_channels(subscriber, self.channels.subscribe(), move |topic, until| {
+        let keep = keep_channels(&subscriber, self.channels.subscribe(), move |topic, until| {
             // The receiver lives as long as this loop.
             let _ = granted.send((topic.clone(), until));
         });
@@ -137,16 +136,16 @@ impl Keeper {
         loop {
             tokio::select! {
                 result = &mut keep => match result { Err(error) => return Err(error.into()), Ok(never) => match never {} },
-                Some((topic, until)) = leases.recv() => self.subscribed(topic, until, events),
+                Some((topic, until)) = leases.recv() => self.subscribed(topic, until),
                 Some(delivery) = deliveries.next(), if self.has_room() => {
-                    self.take(delivery, events).await;
+                    self.take(delivery).await;
                 }
                 (mirror, result) = ended(&mut self.running) => {
                     self.running = None;
                     self.discovered(mirror).await;
-                    self.synchronised(result, events).await;
+                    self.synchronised(result).await;
                 }
-                result = self.hooks.next() => self.hook_finished(result, events).await,
+                result = self.hooks.next() => self.hook_finished(result).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
                 () = tokio::time::sleep_until(next_poll), if !self.poll.is_zero() => {
@@ -166,12 +165,7 @@ impl Keeper {
 
     /// Changes during a time without a lease were not notified, so a new lease needs a synchronisation; a renewal does not. One
     /// synchronisation serves all channels whose leases begin soon.
-    fn subscribed(
-        &mut self,
-        topic: TopicUrl,
-        until: DateTime,
-        events: &mut (impl FnMut(ListenEvent) + Send),
-    ) {
+    fn subscribed(&mut self, topic: TopicUrl, until: DateTime) {
         let (now, before) = (DateTime::now(), self.active_until.insert(topic.as_str().to_owned(), until));
         if before.is_none_or(|before| before <= now) {
             let is_active =
@@ -180,14 +174,14 @@ impl Keeper {
             self.depth = self.depth.max(Depth::IfOutOfStep);
             self.due = Some(sooner(self.due, Instant::now() + wait));
         }
-        events(ListenEvent::Subscribed { topic, until });
+        self.events.send(ListenEvent::Subscribed { topic, until });
     }
 
     fn has_room(&self) -> bool {
         self.waiting.len() + self.handled.len() + self.hooks.len() < MAX_WAITING
     }
 
-    async fn take(&mut self, delivery: Delivery, events: &mut (impl FnMut(ListenEvent) + Send)) {
+    async fn take(&mut self, delivery: Delivery) {
         let meaning = meaning(delivery.body.body(), &self.mirror.set);
         let has_changes = matches!(meaning, Ok(Meaning::ChangeNotification(_) | Meaning::Changes));
         match meaning {
@@ -196,7 +190,7 @@ impl Keeper {
                 self.request(Depth::IfOutOfStep);
             }
             Ok(Meaning::ChangeNotification(interval)) => {
-                self.change_notification(interval, delivery.skipped > 0, events);
+                self.change_notification(interval, delivery.skipped > 0);
             }
             Ok(Meaning::NotUsed) => {
                 tracing::info!("ignored a notification about documents that this copy does not use");
@@ -219,24 +213,19 @@ impl Keeper {
         let (receipt, notification) = delivery.into_notification();
         let notification = (self.hooks.has_hook() || has_changes).then_some(notification);
         self.waiting.push(Waiting { receipt, notification, has_changes, runs: 0 });
-        events(ListenEvent::Notified);
+        self.events.send(ListenEvent::Notified);
     }
 
     /// If the interval does not follow the last one, notifications are missing or late (CN-016). The Change List contains their
     /// changes, or else the next Resource List.
-    fn change_notification(
-        &mut self,
-        interval: Interval,
-        skipped: bool,
-        events: &mut (impl FnMut(ListenEvent) + Send),
-    ) {
+    fn change_notification(&mut self, interval: Interval, skipped: bool) {
         let depth = if skipped { Depth::IfOutOfStep } else { Depth::Changes };
         let Continuation::Ahead { known_until } = self.chain.take(interval, DateTime::now()) else {
             return self.request(depth);
         };
         let from = interval.from;
         tracing::warn!(%known_until, %from, "Change Notifications are missing; reading the Change List");
-        events(ListenEvent::Gap { known_until, from });
+        self.events.send(ListenEvent::Gap { known_until, from });
         self.depth = self.depth.max(if self.mirror.lists_changes() { depth } else { Depth::IfOutOfStep });
         self.due = Some(sooner(self.due, Instant::now() + REORDERING));
     }
@@ -283,15 +272,11 @@ impl Keeper {
     }
 
     async fn save_source(&mut self) {
-        let result = self.subscriptions.save_source(self.mirror.source()).await;
+        let result = self.subscriber.subscriptions().save_source(self.mirror.source()).await;
         self.saved(result);
     }
 
-    async fn synchronised(
-        &mut self,
-        result: Result<Report, SyncError>,
-        events: &mut (impl FnMut(ListenEvent) + Send),
-    ) {
+    async fn synchronised(&mut self, result: Result<Report, SyncError>) {
         match result {
             Ok(report) => {
                 let has_gap = !self.close_gaps(&report).await;
@@ -311,13 +296,13 @@ impl Keeper {
                 self.handled(report.retry_may_help).await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
-                events(ListenEvent::Synchronised(report));
+                self.events.send(ListenEvent::Synchronised(report));
             }
             // The notifications stay in `handled` for the next try.
             Err(error) => {
                 let retry_in = self.retry_schedule.after_error(error.retry_after());
                 self.schedule(self.running_depth, retry_in);
-                events(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
+                self.events.send(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
             }
         }
     }
@@ -332,7 +317,7 @@ impl Keeper {
         if self.chain.has_gap() && known > self.chain.until() {
             self.chain.skip_to(known);
         }
-        let result = self.subscriptions.save_notified_until(known).await;
+        let result = self.subscriber.subscriptions().save_notified_until(known).await;
         self.saved(result);
         !self.chain_at_start.has_gap()
     }
@@ -357,19 +342,15 @@ impl Keeper {
         self.saved(done);
     }
 
-    async fn hook_finished(
-        &mut self,
-        result: HookResult<Receipt>,
-        events: &mut (impl FnMut(ListenEvent) + Send),
-    ) {
+    async fn hook_finished(&mut self, result: HookResult<Receipt>) {
         match result {
             HookResult::Done(receipt, _) => {
                 let done = receipt.done().await;
                 self.saved(done);
-                events(ListenEvent::HookDone);
+                self.events.send(ListenEvent::HookDone);
             }
             HookResult::Failed { error, retry_in } => {
-                events(ListenEvent::HookFailed { cause: error.to_string(), retry_in });
+                self.events.send(ListenEvent::HookFailed { cause: error.to_string(), retry_in });
             }
         }
     }
@@ -382,8 +363,8 @@ impl Keeper {
 
     async fn save(&mut self) {
         let result = match self.unsaved.report.clone() {
-            Some(report) => self.subscriptions.save_last_sync(report).await,
-            None => self.subscriptions.save().await,
+            Some(report) => self.subscriber.subscriptions().save_last_sync(report).await,
+            None => self.subscriber.subscriptions().save().await,
         };
         if result.is_ok() {
             self.unsaved.report = None;

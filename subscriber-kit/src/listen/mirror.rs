@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::{ListenError, ListenEvent, ListenOptions};
+use super::{Events, ListenError, ListenEvent, ListenOptions};
 use crate::discover::{Channel, DiscoverError, SavedSource, Set, discover};
 use crate::fetch::Client;
 use crate::notification::changes;
@@ -34,7 +34,7 @@ impl Mirror {
     pub(super) async fn find_with_retries(
         options: &ListenOptions,
         subscriber: &Subscriber,
-        events: &mut (impl FnMut(ListenEvent) + Send),
+        events: &Events,
     ) -> Result<Self, ListenError> {
         let mut pause = pauses(LONGEST_RETRY);
         let client = subscriber.client().clone();
@@ -53,7 +53,7 @@ impl Mirror {
             }
             let retry_in = pause.after_failure().max(error.retry_after().unwrap_or_default());
             tracing::warn!(%error, ?retry_in, "the Source is unreachable");
-            events(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
+            events.send(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
             tokio::time::sleep(retry_in).await;
         }
     }

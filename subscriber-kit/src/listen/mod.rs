@@ -245,13 +245,11 @@ pub async fn listen_all(
     let mut keeping: FuturesUnordered<_> = (copies.into_iter().zip(receivers))
         .map(|(mut copy, (subscriber, deliveries))| {
             copy.service = service.clone();
-            let (sender, into) = (sender.clone(), copy.into.clone());
-            // The receiver lives as long as these.
-            let mut events = move |event| drop(sender.send((into.clone(), event)));
+            let events = Events { directory: copy.into.clone(), sender: sender.clone() };
             Box::pin(async move {
-                let result = keep(&copy, &subscriber, deliveries, &mut events).await;
+                let result = keep(&copy, &subscriber, deliveries, &events).await;
                 if let Err(error) = &result {
-                    events(ListenEvent::Stopped { cause: error.to_string() });
+                    events.send(ListenEvent::Stopped { cause: error.to_string() });
                 }
                 result
             })
@@ -272,15 +270,27 @@ pub async fn listen_all(
     server.run(pin!(work), shutdown, service.unsubscribe_on_exit).await
 }
 
+/// The events of one copy.
+#[derive(Clone, Debug)]
+struct Events {
+    directory: PathBuf,
+    sender: mpsc::UnboundedSender<(PathBuf, ListenEvent)>,
+}
+
+impl Events {
+    fn send(&self, event: ListenEvent) {
+        // The receiver lives as long as the copies.
+        let _ = self.sender.send((self.directory.clone(), event));
+    }
+}
+
 /// Keeps one copy.
 async fn keep(
     options: &ListenOptions,
     subscriber: &Subscriber,
     deliveries: Deliveries,
-    events: &mut (impl FnMut(ListenEvent) + Send),
+    events: &Events,
 ) -> Result<(), ListenError> {
     let mirror = Mirror::find_with_retries(options, subscriber, events).await?;
-    Keeper::new(mirror, subscriber.subscriptions().clone(), options)?
-        .run(subscriber, deliveries, events)
-        .await
+    Keeper::new(mirror, options, subscriber, events)?.run(deliveries).await
 }

@@ -7,18 +7,19 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
-use super::cache::{CachedFile, FileCache};
-use super::collector::Collected;
-use super::download::blocking;
-use super::file_map::FileMap;
-use super::folder::Staging;
-use super::lists::Lists;
-use super::local::{Facts, FileState, compare, hash_file, same_second};
-use super::path::{CheckedFolders, obstacle, relative_path};
-use super::plan::Planned;
 use super::report::{FAILURES_KEPT, Failure, Report, add_failure};
-use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
+use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
+use crate::sync::files::delete;
+use crate::sync::files::download::blocking;
+use crate::sync::files::folder::Staging;
+use crate::sync::files::local::{Facts, FileState, compare, hash_file, same_second};
+use crate::sync::reading::collector::Collected;
+use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::lists::Lists;
+use crate::sync::reading::path::{CheckedFolders, obstacle, relative_path};
+use crate::sync::reading::plan::Planned;
+use crate::sync::saved::cache::{CachedFile, FileCache};
 
 /// The result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use super::cache::{FileCache, HandledSnapshot};
-use super::changes::Point;
-use super::collector::Collected;
-use super::download::blocking;
-use super::dump::{Dumps, Filled, fill, is_empty};
-use super::file_map::FileMap;
-use super::gaps::GapHistory;
-use super::lists::{Consistency, Snapshot};
-use super::path::{uri_or_path, url_of};
-use super::plan::Line;
 use super::report::Report;
-use super::run::{Run, RunOutcome};
 use super::session::Session;
-use super::{ResourceError, SyncError, SyncOptions, delete};
+use super::{ResourceError, SyncError, SyncOptions};
+use crate::sync::files::delete;
+use crate::sync::files::download::blocking;
+use crate::sync::files::dump::{Dumps, Filled, fill, is_empty};
+use crate::sync::files::run::{Run, RunOutcome};
+use crate::sync::reading::changes::Point;
+use crate::sync::reading::collector::Collected;
+use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::gaps::GapHistory;
+use crate::sync::reading::lists::{Consistency, Snapshot};
+use crate::sync::reading::path::{uri_or_path, url_of};
+use crate::sync::reading::plan::Line;
+use crate::sync::saved::cache::{FileCache, HandledSnapshot};
 
 impl Session<'_> {
     pub(super) async fn baseline(

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
 
-use super::cache::FileCache;
-use super::changes::{GapPolicy, Point};
-use super::copy_state::CopyState;
-use super::download::blocking;
-use super::lists::LastSeen;
 use super::report::Report;
 use super::session::Session;
 use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
+use crate::sync::files::download::blocking;
+use crate::sync::reading::changes::{GapPolicy, Point};
+use crate::sync::reading::lists::LastSeen;
+use crate::sync::saved::cache::FileCache;
+use crate::sync::saved::copy_state::CopyState;
 /// How much a synchronisation compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {

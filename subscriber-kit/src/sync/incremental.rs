@@ -3,16 +3,16 @@
 use resync_core::datetime::DateTime;
 
 use super::SyncError;
-use super::cache::{AddedFiles, FileCache};
-use super::changes::{Changes, GapPolicy, Reached};
-use super::collector::{Collected, Collector};
-use super::copy_state::{CopyState, MAX_RETRIES, Retry};
-use super::download::blocking;
-use super::gaps::GapHistory;
-use super::lists::Lists;
 use super::report::{Method, Report};
-use super::run::{Run, RunOutcome};
 use super::session::{Session, copy_state};
+use crate::sync::files::download::blocking;
+use crate::sync::files::run::{Run, RunOutcome};
+use crate::sync::reading::changes::{Changes, GapPolicy, Reached};
+use crate::sync::reading::collector::{Collected, Collector};
+use crate::sync::reading::gaps::GapHistory;
+use crate::sync::reading::lists::Lists;
+use crate::sync::saved::cache::{AddedFiles, FileCache};
+use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
 
 impl Session<'_> {
     /// Handles the changes since the last run; `None` if the Change Lists have a gap that `policy` refuses (RS-197). Without a

@@ -41,37 +41,14 @@
 
 mod audit;
 mod baseline;
-mod batch;
-mod cache;
-mod change_reader;
-mod changes;
 mod choice;
-mod collector;
-mod content;
-mod copy_state;
-mod delete;
-mod disk;
-mod document;
-mod download;
-mod dump;
-mod file_map;
-mod filter;
-mod folder;
-mod gaps;
+mod files;
 mod incremental;
-mod lists;
-mod local;
-mod notified;
-mod packages;
-mod patch;
-mod path;
-mod place;
-mod plan;
 mod progress;
+mod reading;
 mod report;
-mod run;
+mod saved;
 mod session;
-mod unpack;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,18 +63,18 @@ use url::{Origin, Url};
 pub use audit::{AuditReport, Verdict, audit};
 pub(crate) use choice::synchronise_with_notified;
 pub use choice::{Depth, synchronise};
-pub use download::ResourceError;
-pub(crate) use download::blocking;
-pub use filter::Filter;
-pub use gaps::{Gap, GapHistory};
-pub(crate) use notified::is_beyond_clock_skew;
-pub use path::PathError;
+pub use files::download::ResourceError;
+pub(crate) use files::download::blocking;
 pub use progress::{Progress, ResourceEvent};
+pub use reading::filter::Filter;
+pub use reading::gaps::{Gap, GapHistory};
+pub(crate) use reading::notified::is_beyond_clock_skew;
+pub use reading::path::PathError;
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
 
-use self::disk::{Disk, Real};
+use self::files::disk::{Disk, Real};
 use crate::discover::Set;
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, is_moved};
 
 /// The documents to synchronise from, each a plain one or an index (RS-014).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,18 +145,8 @@ impl Authority {
             Self::Origins(others) => others.iter().any(|other| other.origin() == origin),
             Self::Any => true,
         };
-        is_one_more || origin == *home || is_usual_host(&origin, home)
+        is_one_more || origin == *home || is_moved(home, &origin) || is_moved(&origin, home)
     }
-}
-
-fn is_usual_host(one: &Origin, other: &Origin) -> bool {
-    let host = |origin: &Origin| match origin {
-        Origin::Tuple(scheme, host, port) => {
-            matches!((scheme.as_str(), port), ("http", 80) | ("https", 443)).then(|| host.clone())
-        }
-        Origin::Opaque(_) => None,
-    };
-    host(one).is_some_and(|one| host(other) == Some(one))
 }
 
 /// What an empty copy is made from.

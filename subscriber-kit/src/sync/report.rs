@@ -7,10 +7,10 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::copy_state::Retry;
-use super::gaps::GapHistory;
 use super::progress::Progress;
 use super::{ResourceError, SyncError};
+use crate::sync::reading::gaps::GapHistory;
+use crate::sync::saved::copy_state::Retry;
 
 /// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
 /// [reported](super::Progress::with_listener).

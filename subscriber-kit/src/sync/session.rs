@@ -9,15 +9,15 @@ use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
 use url::Url;
 
-use super::cache::{FileCache, Scope};
-use super::copy_state::CopyState;
-use super::download::blocking;
-use super::filter::Filter;
-use super::folder::{CopyFolder, Staging};
-use super::lists::Lists;
-use super::run::RunOutcome;
 use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
+use crate::sync::files::download::blocking;
+use crate::sync::files::folder::{CopyFolder, Staging};
+use crate::sync::files::run::RunOutcome;
+use crate::sync::reading::filter::Filter;
+use crate::sync::reading::lists::Lists;
+use crate::sync::saved::cache::{FileCache, Scope};
+use crate::sync::saved::copy_state::CopyState;
 
 /// One run on one locked copy.
 pub(super) struct Session<'s> {

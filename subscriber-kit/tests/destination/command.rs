@@ -542,7 +542,7 @@ async fn a_notification_of_more_than_a_mebibyte_is_taken_where_that_is_allowed()
     let state = state.path().to_str().unwrap();
     let arguments =
         ["subscribe", &url, "--state", state, "--exec", "true", "--max-notification-size", "2 MiB"];
-    let _relaying = Listening::start_with(&arguments, "127.0.0.1:0");
+    let _forwarding = Listening::start_with(&arguments, "127.0.0.1:0");
     let at = hub.accept(600).await;
     assert_eq!(at.deliver("a.1", &"x".repeat(3 << 19)).await.status(), 204);
 }

@@ -8,11 +8,12 @@ mod discovery;
 mod dumps;
 mod economy;
 mod examples;
+mod forwarding;
 mod gaps;
 mod hostile;
 mod incremental;
 mod listening;
-mod relaying;
+
 mod representations;
 mod subscribing;
 mod support;

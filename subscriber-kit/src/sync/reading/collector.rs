@@ -14,14 +14,14 @@ use super::document::{Document, Expected, unreadable};
 use super::file_map::{FileMap, PathRules, UNWANTED};
 use super::filter::{Filter, matches_type};
 use super::lists::Lists;
-use super::local::Facts;
 use super::packages::{BitstreamPath, Manifest, Packages};
-use super::patch::{PatchChains, PatchLink};
 use super::plan::{Draft, Line, Plan};
-use super::progress::Progress;
-use super::report::Report;
-use super::{PathError, SyncError};
 use crate::fetch::{Fetched, led_to};
+use crate::sync::files::local::Facts;
+use crate::sync::files::patch::{PatchChains, PatchLink};
+use crate::sync::progress::Progress;
+use crate::sync::report::Report;
+use crate::sync::{PathError, SyncError};
 
 /// How many mirrors of a resource are tried.
 const MAX_MIRRORS: usize = 4;

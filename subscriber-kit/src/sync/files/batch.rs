@@ -12,14 +12,14 @@ use resync_core::datetime::DateTime;
 use resync_core::digest::{Agreement, Algorithm, Hashes};
 use tempfile::NamedTempFile;
 
-use super::ResourceError;
-use super::cache::{CachedFile, SentVersion, Stamp};
 use super::content::{Content, MAX_IN_MEMORY, Space};
 use super::download::Received;
 use super::folder::Staging;
 use super::local::{Facts, hash_file};
-use super::path::CheckedFolders;
 use super::place::Placer;
+use crate::sync::ResourceError;
+use crate::sync::reading::path::CheckedFolders;
+use crate::sync::saved::cache::{CachedFile, SentVersion, Stamp};
 
 /// How many files of one batch may be open, finished or downloading; three times as many in all. More where one sync serves them
 /// all, so that no download waits for the disk.

@@ -7,14 +7,14 @@ use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::SyncError;
 use super::change_reader::{ChangeReader, Mark, OpenList};
 use super::collector::Collector;
 use super::document::{Document, Expected, Part};
-use super::download::blocking;
 use super::gaps::{Continuity, Gap};
 use super::lists::Lists;
 use crate::fetch::{FetchError, Fetched};
+use crate::sync::SyncError;
+use crate::sync::files::download::blocking;
 use crate::text;
 
 /// Up to where the copy has the Source's changes.

@@ -11,14 +11,16 @@ use tempfile::{NamedTempFile, PersistError, TempDir};
 use url::Url;
 use walkdir::WalkDir;
 
-use super::ResourceError;
-use super::file_map::FileMap;
 use super::folder::{CopyFolder, unfinished_in};
-use super::path::{CheckedFolders, Obstacle, ObstacleKind, obstacle, relative_path, uri_or_path};
-use super::plan::Planned;
-use super::progress::Progress;
-use super::report::Outcome;
 use crate::state_folder::is_state_folder;
+use crate::sync::ResourceError;
+use crate::sync::progress::Progress;
+use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::path::{
+    CheckedFolders, Obstacle, ObstacleKind, obstacle, relative_path, uri_or_path,
+};
+use crate::sync::reading::plan::Planned;
+use crate::sync::report::Outcome;
 
 /// Puts finished files in place. Each task has it, and with it the lock of the copy.
 #[derive(Debug)]
@@ -55,12 +57,12 @@ impl Placer {
     /// Whether the path is free now; `false` if it can be freed.
     pub(crate) fn can_be_reached(&self, relative: &Path) -> Result<bool, ResourceError> {
         if let Some(listed) = self.file_map.listed_above(relative) {
-            return Err(super::PathError::Collision(listed).into());
+            return Err(crate::sync::PathError::Collision(listed).into());
         }
         match obstacle(&self.directory, relative, &mut CheckedFolders::default())? {
             None => Ok(true),
             Some(obstacle) if self.may_make_way(&obstacle)? => Ok(false),
-            Some(obstacle) => Err(super::PathError::from(obstacle).into()),
+            Some(obstacle) => Err(crate::sync::PathError::from(obstacle).into()),
         }
     }
 
@@ -133,7 +135,7 @@ impl Placer {
     ) -> Result<(), ResourceError> {
         while let Some(obstacle) = obstacle(&self.directory, relative, checked)? {
             if !self.may_make_way(&obstacle)? {
-                return Err(super::PathError::from(obstacle).into());
+                return Err(crate::sync::PathError::from(obstacle).into());
             }
             let one = Aside { from: obstacle.path, folder: self.folder.aside()? };
             std::fs::rename(&one.from, one.thing())?;
@@ -200,9 +202,9 @@ fn holds_a_state(folder: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Target;
-    use super::super::file_map::file_map_of;
     use super::*;
+    use crate::sync::Target;
+    use crate::sync::reading::file_map::file_map_of;
 
     #[test]
     fn what_made_way_comes_back_when_the_new_file_cannot_be_put() {

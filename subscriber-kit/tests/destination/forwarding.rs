@@ -1,4 +1,4 @@
-//! Notifications without a copy: several topics, each kept by itself, and handed on until somebody took them.
+//! Notifications without a copy: several topics, each kept by itself, and forwarded until somebody took them.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs::File;
@@ -17,14 +17,14 @@ fn options(topics: Vec<String>, state: &Path) -> ForwardOptions {
     options
 }
 
-/// A running relay and what it says.
-struct Relay {
+/// Notifications that are being forwarded, and the events.
+struct Forwarding {
     events: mpsc::UnboundedReceiver<ForwardEvent>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), ForwardError>>,
 }
 
-impl Relay {
+impl Forwarding {
     fn start(options: ForwardOptions) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -78,14 +78,14 @@ async fn w134_before_a_renewal_the_topic_is_looked_for_anew_and_followed_to_its_
     let source = Source::start().await;
     topic(&source, "/blog", &old, "/blog");
     let state = tempfile::tempdir().unwrap();
-    let mut relay = Relay::of(&[source.url("/blog")], state.path());
+    let mut forwarding = Forwarding::of(&[source.url("/blog")], state.path());
     let before = old.accept(3).await;
     topic(&source, "/blog", &new, "/moved");
     let (after, left) = tokio::join!(new.accept(600), old.accept(0));
     assert_eq!((&after.topic, &left.path), (&source.url("/moved"), &before.path));
     assert_eq!(after.deliver("b.1", "more").await.status(), 204);
-    assert_eq!(relay.body().await, b"more");
-    relay.stop().await;
+    assert_eq!(forwarding.body().await, b"more");
+    forwarding.stop().await;
 }
 
 #[tokio::test]
@@ -94,16 +94,16 @@ async fn a_topic_that_is_not_there_is_told_of_and_tried_again_and_ends_no_other(
     let source = Source::start().await;
     topic(&source, "/blog", &hub, "/blog");
     let state = tempfile::tempdir().unwrap();
-    let mut relay = Relay::of(&[source.url("/blog"), source.url("/later")], state.path());
+    let mut forwarding = Forwarding::of(&[source.url("/blog"), source.url("/later")], state.path());
     let blog = hub.accept(600).await;
-    relay
+    forwarding
         .event(|event| matches!(event, ForwardEvent::TopicFailed { topic, .. } if topic.ends_with("/later")))
         .await;
     assert_eq!(blog.deliver("a.1", "news").await.status(), 204);
-    assert_eq!(relay.body().await, b"news");
+    assert_eq!(forwarding.body().await, b"news");
     topic(&source, "/later", &hub, "/later");
     assert_eq!(hub.accept(600).await.topic, source.url("/later"));
-    relay.stop().await;
+    forwarding.stop().await;
 }
 
 #[tokio::test]
@@ -113,11 +113,11 @@ async fn w134_a_topic_that_is_away_is_renewed_and_not_replaced_by_a_source_at_it
     source.announce(Some(&other.url()));
     topic(&source, "/blog", &hub, "/blog");
     let state = tempfile::tempdir().unwrap();
-    let relay = Relay::of(&[source.url("/blog")], state.path());
+    let forwarding = Forwarding::of(&[source.url("/blog")], state.path());
     hub.accept(3).await;
     source.raw("/blog", status("503 Service Unavailable", ""));
     assert_eq!(hub.form().await.parameter("hub.mode").as_deref(), Some("subscribe"));
-    relay.stop().await;
+    forwarding.stop().await;
 }
 
 #[tokio::test]
@@ -128,10 +128,10 @@ async fn w009_a_topic_that_is_no_longer_given_is_left_once_the_others_are_found(
         topic(&source, path, &hub, path);
     }
     let state = tempfile::tempdir().unwrap();
-    let relay = Relay::of(&[source.url("/blog"), source.url("/dropped")], state.path());
+    let forwarding = Forwarding::of(&[source.url("/blog"), source.url("/dropped")], state.path());
     let both = [hub.accept(600).await, hub.accept(600).await];
-    relay.stop().await;
-    let relay = Relay::of(&[source.url("/blog")], state.path());
+    forwarding.stop().await;
+    let forwarding = Forwarding::of(&[source.url("/blog")], state.path());
     let mut asked = Vec::new();
     for _ in both {
         let form = hub.form().await;
@@ -140,7 +140,7 @@ async fn w009_a_topic_that_is_no_longer_given_is_left_once_the_others_are_found(
     asked.sort();
     let expected = [("subscribe", "/blog"), ("unsubscribe", "/dropped")];
     assert_eq!(asked, expected.map(|(mode, path)| [mode.to_owned(), source.url(path)]));
-    relay.stop().await;
+    forwarding.stop().await;
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn w009_a_channel_that_one_topic_drops_and_another_one_is_stays_subscribed
     source.announce(Some(&hub.url()));
     topic(&source, "/topic", &hub, "/topic");
     let state = tempfile::tempdir().unwrap();
-    let relay = Relay::of(&[source.url("/"), source.url("/topic")], state.path());
+    let forwarding = Forwarding::of(&[source.url("/"), source.url("/topic")], state.path());
     for _ in 0..2 {
         assert_eq!(hub.accept(3).await.topic, source.url("/topic"));
     }
@@ -166,7 +166,7 @@ async fn w009_a_channel_that_one_topic_drops_and_another_one_is_stays_subscribed
         is_kept = has_moved && !is_the_other;
         has_moved |= is_the_other;
     }
-    relay.stop().await;
+    forwarding.stop().await;
 }
 
 #[tokio::test]
@@ -174,11 +174,11 @@ async fn when_no_topic_can_be_had_that_is_said() {
     let source = Source::start().await;
     source.raw("/blog", status("404 Not Found", ""));
     let state = tempfile::tempdir().unwrap();
-    let relay = Relay::of(&[source.url("/blog"), source.url("/other")], state.path());
-    let ended = tokio::time::timeout(PATIENCE, relay.task).await.unwrap().unwrap();
+    let forwarding = Forwarding::of(&[source.url("/blog"), source.url("/other")], state.path());
+    let ended = tokio::time::timeout(PATIENCE, forwarding.task).await.unwrap().unwrap();
     assert!(matches!(&ended, Err(error @ ForwardError::Topic(_)) if !error.is_configuration()), "{ended:?}");
-    let relay = Relay::of(&[source.url("/blog"), "blog".to_owned()], state.path());
-    let ended = tokio::time::timeout(PATIENCE, relay.task).await.unwrap().unwrap();
+    let forwarding = Forwarding::of(&[source.url("/blog"), "blog".to_owned()], state.path());
+    let ended = tokio::time::timeout(PATIENCE, forwarding.task).await.unwrap().unwrap();
     assert!(ended.is_err_and(|error| error.is_configuration()));
 }
 
@@ -200,7 +200,7 @@ async fn a_notification_that_nobody_heard_of_is_not_done() {
     // A write that was under way when it ended holds the state until it is done.
     let lock = File::options().write(true).open(state.path().join("lock")).unwrap();
     tokio::task::spawn_blocking(move || lock.lock()).await.unwrap().unwrap();
-    let mut second = Relay::of(&[source.url("/blog")], state.path());
+    let mut second = Forwarding::of(&[source.url("/blog")], state.path());
     assert_eq!(second.body().await, b"news");
     second.stop().await;
 }
@@ -216,14 +216,14 @@ async fn a_hook_that_fails_is_run_again_and_the_order_is_kept() {
     let hook = format!("test -e {} && cat >> {}", there.display(), heard.display());
     let mut options = options(vec![source.url("/blog")], &folder.path().join("state"));
     options.service.hook = Some(Hook::new(hook));
-    let mut relay = Relay::start(options);
+    let mut forwarding = Forwarding::start(options);
     let at = hub.accept(600).await;
     for (id, body) in [("a.1", "one "), ("a.2", "two ")] {
         assert_eq!(at.deliver(id, body).await.status(), 204);
     }
-    relay.event(|event| matches!(event, ForwardEvent::HookFailed { .. })).await;
+    forwarding.event(|event| matches!(event, ForwardEvent::HookFailed { .. })).await;
     std::fs::write(there, "").unwrap();
-    assert_eq!([relay.body().await, relay.body().await], [b"one ", b"two "]);
+    assert_eq!([forwarding.body().await, forwarding.body().await], [b"one ", b"two "]);
     assert_eq!(std::fs::read_to_string(heard).unwrap(), "one two ");
-    relay.stop().await;
+    forwarding.stop().await;
 }

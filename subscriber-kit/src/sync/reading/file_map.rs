@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use url::{Origin, Position, Url};
 
 use super::path::relative_path;
-use super::{Authority, PathError, ResourceError};
+use crate::sync::{Authority, PathError, ResourceError};
 
 /// The line of a listed resource that the filter excludes: its file stays as it is.
 pub(crate) const UNWANTED: u32 = u32::MAX;

@@ -10,7 +10,7 @@ use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use resync_core::document::{Entry, Link};
 use serde::{Deserialize, Serialize};
 
-use super::cache::{CachedFile, Stamp};
+use crate::sync::saved::cache::{CachedFile, Stamp};
 use crate::text;
 
 /// What a list says about a resource's representation.
@@ -56,11 +56,11 @@ mod hashes {
     use resync_core::digest::Hashes;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(hashes: &Hashes, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(hashes: &Hashes, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(hashes)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Hashes, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Hashes, D::Error> {
         String::deserialize(from).map(|text| Hashes::parse(&text))
     }
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 
-use super::ResourceError;
 use super::cache::Scope;
-use super::changes::Point;
-use super::folder::CopyFolder;
-use super::gaps::GapHistory;
-use super::notified::NotifiedChanges;
-use super::plan::Line;
+use crate::sync::ResourceError;
+use crate::sync::files::folder::CopyFolder;
+use crate::sync::reading::changes::Point;
+use crate::sync::reading::gaps::GapHistory;
+use crate::sync::reading::notified::NotifiedChanges;
+use crate::sync::reading::plan::Line;
 
 const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;

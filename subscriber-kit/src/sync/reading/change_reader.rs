@@ -9,24 +9,24 @@ use resync_core::xml::Reader;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::SyncError;
 use super::changes::{Point, Reached};
 use super::collector::{Collector, ManifestKind};
 use super::document::{Document, unreadable};
-use super::download::blocking;
 use super::gaps::Continuity;
 use super::lists::Lists;
-use super::local::Facts;
 use super::packages::ListedPackage;
 use crate::fetch::{Fetched, Validators};
+use crate::sync::SyncError;
+use crate::sync::files::download::blocking;
+use crate::sync::files::local::Facts;
 
 /// An open Change List, and how far it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenList {
-    pub(super) url: String,
-    pub(super) validators: Validators,
-    pub(super) digest: String,
-    pub(super) last: Option<Mark>,
+    pub(crate) url: String,
+    pub(crate) validators: Validators,
+    pub(crate) digest: String,
+    pub(crate) last: Option<Mark>,
 }
 
 /// The last entry that was read, after which the next run continues (RS-194).
@@ -58,7 +58,7 @@ impl Mark {
     }
 
     /// The time of the change by the Source's clock, or the end of the package.
-    pub(super) fn moment(&self) -> Option<DateTime> {
+    pub(crate) fn moment(&self) -> Option<DateTime> {
         let of_package = self.package.as_ref().and_then(|package| package.until.as_deref());
         self.datetime.as_deref().or(of_package)?.parse().ok()
     }
@@ -79,21 +79,21 @@ fn datetime(entry: &Entry) -> Option<DateTime> {
 }
 
 /// Reads one list after another.
-pub(super) struct ChangeReader {
-    pub(super) collector: Collector,
+pub(crate) struct ChangeReader {
+    pub(crate) collector: Collector,
     since: DateTime,
     open: Option<OpenList>,
     reached: Option<DateTime>,
-    pub(super) continuity: Continuity,
+    pub(crate) continuity: Continuity,
 }
 
 impl ChangeReader {
-    pub(super) fn new(collector: Collector, since: DateTime) -> Self {
+    pub(crate) fn new(collector: Collector, since: DateTime) -> Self {
         Self { collector, since, open: None, reached: None, continuity: Continuity::default() }
     }
 
     /// Reads the changes of a list, or of the packages of a dump.
-    pub(super) async fn read(
+    pub(crate) async fn read(
         self,
         lists: &Lists<'_>,
         fetched: Fetched,
@@ -159,7 +159,7 @@ impl ChangeReader {
         Ok(Self { collector, since, open, reached, continuity })
     }
 
-    pub(super) fn reached(self) -> Reached {
+    pub(crate) fn reached(self) -> Reached {
         // A time in the future must not hide changes until then.
         let reached = self.reached.map(|reached| reached.min(DateTime::now()));
         let since = reached.map_or(self.since, |reached| reached.max(self.since));

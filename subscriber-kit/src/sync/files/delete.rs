@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
-use super::Target;
-use super::copy_state::MAX_RETRIES;
-use super::file_map::FileMap;
-use super::filter::Filter;
-use super::path::{CheckedFolders, obstacle, uri_or_path, url_of};
-use super::progress::Progress;
-use super::report::Outcome;
 use crate::state_folder::{STATE_FOLDER, is_state_folder};
+use crate::sync::Target;
+use crate::sync::progress::Progress;
+use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::filter::Filter;
+use crate::sync::reading::path::{CheckedFolders, obstacle, uri_or_path, url_of};
+use crate::sync::report::Outcome;
+use crate::sync::saved::copy_state::MAX_RETRIES;
 
 /// The result of removing unlisted files.
 #[derive(Debug, Default)]
@@ -164,8 +164,8 @@ fn remove_empty_folders(directory: &Path, file: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file_map::file_map_of;
     use super::*;
+    use crate::sync::reading::file_map::file_map_of;
     use url::Url;
 
     fn target(folder: &tempfile::TempDir) -> Target {

@@ -8,10 +8,10 @@ use resync_core::document::{Capability, Entry, Header, Relation, Root};
 use resync_core::xml::{ReadError, Reader};
 use url::Url;
 
-use super::SyncError;
 use super::packages::ListedPackage;
-use super::report::shortened;
 use crate::fetch::led_to;
+use crate::sync::SyncError;
+use crate::sync::report::shortened;
 
 /// Reads the entries of a document.
 pub(crate) type Entries<'f> = Reader<BufReader<&'f File>>;

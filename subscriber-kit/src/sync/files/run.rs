@@ -11,43 +11,44 @@ use resync_core::datetime::DateTime;
 use url::Url;
 
 use super::batch::{self, FinishedFile, Written, place_all};
-use super::cache::{CacheUpdates, CachedFile, FileCache, Scope};
-use super::changes::Point;
-use super::copy_state::{CopyState, MAX_RETRIES, Retry};
+use super::delete;
 use super::download::{Transfer, blocking};
 use super::dump::Filled;
-use super::file_map::FileMap;
-use super::lists::Lists;
 use super::local::{self, FileState};
-use super::packages::Packages;
-use super::path::relative_path;
 use super::place::Placer;
-use super::plan::{Line, Plan, Planned};
-use super::report::{Outcome, Report};
-use super::session::Session;
-use super::{Authority, ResourceError, SyncError, SyncOptions, Target, delete};
+use crate::sync::reading::changes::Point;
+use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::lists::Lists;
+use crate::sync::reading::packages::Packages;
+use crate::sync::reading::path::relative_path;
+use crate::sync::reading::plan::{Line, Plan, Planned};
+use crate::sync::report::{Outcome, Report};
+use crate::sync::saved::cache::{CacheUpdates, CachedFile, FileCache, Scope};
+use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
+use crate::sync::session::Session;
+use crate::sync::{Authority, ResourceError, SyncError, SyncOptions, Target};
 
 /// What all resources of one run share.
-pub(super) struct Run<'s> {
-    pub(super) target: &'s Target,
-    pub(super) options: &'s SyncOptions,
-    pub(super) lists: &'s Lists<'s>,
-    pub(super) home: url::Origin,
-    pub(super) placer: Arc<Placer>,
+pub(crate) struct Run<'s> {
+    pub(crate) target: &'s Target,
+    pub(crate) options: &'s SyncOptions,
+    pub(crate) lists: &'s Lists<'s>,
+    pub(crate) home: url::Origin,
+    pub(crate) placer: Arc<Placer>,
     known: FileCache,
     /// Files from a dump, before they are compared with the list.
-    pub(super) filled: Filled,
+    pub(crate) filled: Filled,
     /// The results of lines that were unpacked.
-    pub(super) unpacked: Mutex<HashMap<u32, Result<Synced, ResourceError>>>,
-    pub(super) packages: tokio::sync::Mutex<Packages>,
-    pub(super) patched: AtomicU64,
+    pub(crate) unpacked: Mutex<HashMap<u32, Result<Synced, ResourceError>>>,
+    pub(crate) packages: tokio::sync::Mutex<Packages>,
+    pub(crate) patched: AtomicU64,
 }
 
 /// What a run leaves for the next.
 #[derive(Default)]
-pub(super) struct RunOutcome {
+pub(crate) struct RunOutcome {
     /// The folders that were changed.
-    pub(super) changed: HashSet<PathBuf>,
+    pub(crate) changed: HashSet<PathBuf>,
     /// Failed resources to try again, up to a limit.
     retries: Vec<Retry>,
     /// How often in a row resources were missing before, by their URIs.
@@ -60,14 +61,14 @@ pub(super) struct RunOutcome {
 
 impl RunOutcome {
     /// For a run that tries these `again`.
-    pub(super) fn after<'u>(again: impl Iterator<Item = &'u Retry>) -> Self {
+    pub(crate) fn after<'u>(again: impl Iterator<Item = &'u Retry>) -> Self {
         Self {
             times_missing: again.map(|retry| (retry.line.loc.clone(), retry.times_missing)).collect(),
             ..Self::default()
         }
     }
 
-    pub(super) fn failed(&mut self, line: &Line, error: &ResourceError) {
+    pub(crate) fn failed(&mut self, line: &Line, error: &ResourceError) {
         if !error.is_for_later() {
             return;
         }
@@ -81,12 +82,12 @@ impl RunOutcome {
     }
 
     /// Keeps a resource that this run does not request.
-    pub(super) fn postpone(&mut self, retry: &Retry) {
+    pub(crate) fn postpone(&mut self, retry: &Retry) {
         self.retries.push(retry.clone());
     }
 
     /// When a later run should request missing resources again, of those that it requests.
-    pub(super) fn retry_in(&self, is_requested: impl Fn(&Line) -> bool) -> Option<Duration> {
+    pub(crate) fn retry_in(&self, is_requested: impl Fn(&Line) -> bool) -> Option<Duration> {
         let now = DateTime::now();
         let not_there =
             self.retries.iter().filter(|retry| retry.times_missing > 0 && is_requested(&retry.line));
@@ -94,14 +95,14 @@ impl RunOutcome {
     }
 
     /// The state after an incremental run; `None` if too many resources failed, so that the changes must be read again.
-    pub(super) fn copy_state(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
+    pub(crate) fn copy_state(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
         let retries = std::mem::take(&mut self.retries);
         (!self.has_overflowed).then(|| CopyState::new(scope.clone(), point, retries))
     }
 
     /// The state after a baseline. Failures that only a new list can resolve may exceed the limit, since that list names all of
     /// them.
-    pub(super) fn copy_state_after_baseline(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
+    pub(crate) fn copy_state_after_baseline(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
         self.has_overflowed = self.lost_retryable;
         self.copy_state(scope, point)
     }
@@ -147,10 +148,10 @@ impl NextBatch {
 }
 
 /// The new file of a resource, and what was there before.
-pub(super) struct New {
-    pub(super) ready: FinishedFile,
-    pub(super) comparison: local::Comparison,
-    pub(super) is_patched: bool,
+pub(crate) struct New {
+    pub(crate) ready: FinishedFile,
+    pub(crate) comparison: local::Comparison,
+    pub(crate) is_patched: bool,
 }
 
 /// A resource that is in step, or its new file.
@@ -160,14 +161,14 @@ enum Found {
 }
 
 /// The result of bringing one file in step.
-pub(super) struct Synced {
-    pub(super) outcome: Outcome,
-    pub(super) known: Option<CachedFile>,
-    pub(super) hashed: u64,
+pub(crate) struct Synced {
+    pub(crate) outcome: Outcome,
+    pub(crate) known: Option<CachedFile>,
+    pub(crate) hashed: u64,
 }
 
 impl<'s> Run<'s> {
-    pub(super) fn new(
+    pub(crate) fn new(
         work: &'s Session<'s>,
         file_map: Arc<FileMap>,
         known: FileCache,
@@ -199,14 +200,14 @@ impl<'s> Run<'s> {
         }
     }
 
-    pub(super) fn account(&self, report: &mut Report) {
+    pub(crate) fn account(&self, report: &mut Report) {
         report.deleted += self.placer.removed.load(Ordering::Relaxed);
         report.bytes_fetched = self.lists.bytes.load(Ordering::Relaxed);
         report.patched = self.patched.load(Ordering::Relaxed);
     }
 
     /// Removes the files of deleted resources, if that is requested.
-    pub(super) async fn deletions(
+    pub(crate) async fn deletions(
         &self,
         plan: &Plan,
         report: &mut Report,
@@ -239,7 +240,7 @@ impl<'s> Run<'s> {
     }
 
     /// Brings every resource in step.
-    pub(super) async fn resources(
+    pub(crate) async fn resources(
         &self,
         plan: &Plan,
         report: &mut Report,
@@ -299,7 +300,7 @@ impl<'s> Run<'s> {
     }
 
     /// Puts new files in place; returns the results in the same order.
-    pub(super) async fn place_new(&self, batch: Vec<New>) -> Vec<Result<Synced, ResourceError>> {
+    pub(crate) async fn place_new(&self, batch: Vec<New>) -> Vec<Result<Synced, ResourceError>> {
         let parts =
             batch.into_iter().map(|New { ready, comparison, is_patched }| (ready, (comparison, is_patched)));
         let (ready, before): (Vec<_>, Vec<_>) = parts.unzip();
@@ -417,7 +418,7 @@ impl<'s> Run<'s> {
     }
 
     /// Compares the file of a resource with the facts. If something must make way first, it is missing.
-    pub(super) async fn compare(
+    pub(crate) async fn compare(
         &self,
         planned: &Planned,
         relative: &Path,
@@ -437,7 +438,7 @@ impl<'s> Run<'s> {
 }
 
 impl Synced {
-    pub(super) fn of(written: Written, comparison: &local::Comparison) -> Self {
+    pub(crate) fn of(written: Written, comparison: &local::Comparison) -> Self {
         let (outcome, known) = match (written, comparison.local) {
             (Written::Identical(known), _) => (Outcome::Unchanged, known),
             (Written::Replaced(known), FileState::Missing) => (Outcome::Created, known),

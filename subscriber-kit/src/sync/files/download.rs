@@ -9,12 +9,12 @@ use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
 
-use super::cache::SentVersion;
 use super::content::{Content, MAX_IN_MEMORY, Space};
 use super::folder::Staging;
 use super::local::Facts;
-use super::{Authority, PathError, SyncOptions};
 use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
+use crate::sync::saved::cache::SentVersion;
+use crate::sync::{Authority, PathError, SyncOptions};
 
 /// Why one resource is not in step.
 #[derive(Debug, thiserror::Error)]

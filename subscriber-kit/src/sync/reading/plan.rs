@@ -9,10 +9,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use url::Url;
 
-use super::local::Facts;
 use super::packages::BitstreamPath;
-use super::patch::PatchLink;
 use super::path::relative_path;
+use crate::sync::files::local::Facts;
+use crate::sync::files::patch::PatchLink;
 
 /// How many lines are handed over at once, since each time wakes a thread.
 const AT_ONCE: usize = 32;

@@ -5,8 +5,8 @@ use std::io::Write as _;
 
 use tempfile::NamedTempFile;
 
-use super::ResourceError;
 use super::folder::Staging;
+use crate::sync::ResourceError;
 
 /// How many bytes of a resource are kept in memory.
 pub(crate) const MAX_IN_MEMORY: usize = 128 * 1024;

@@ -12,12 +12,12 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use resync_core::digest::Hashes;
 use serde::{Deserialize, Serialize};
 
-use super::Target;
-use super::folder::CopyFolder;
-use super::path::from_bytes;
-use super::report::Report;
 use crate::fetch::Validators;
 use crate::state_folder::STATE_FOLDER;
+use crate::sync::Target;
+use crate::sync::files::folder::CopyFolder;
+use crate::sync::reading::path::from_bytes;
+use crate::sync::report::Report;
 
 const FILE_NAME: &str = "files.jsonl";
 /// What incremental runs have added since that file was written.

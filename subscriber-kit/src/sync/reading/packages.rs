@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 
-use super::content::{Content, Space};
 use super::document::{named, unreadable};
-use super::download::{Received, blocking};
 use super::filter::matches_type;
-use super::folder::{CopyFolder, Staging};
 use super::lists::Lists;
-use super::local::Facts;
-use super::report::shortened;
-use super::{ResourceError, SyncError};
 use crate::fetch::led_to;
+use crate::sync::files::content::{Content, Space};
+use crate::sync::files::download::{Received, blocking};
+use crate::sync::files::folder::{CopyFolder, Staging};
+use crate::sync::files::local::Facts;
+use crate::sync::report::shortened;
+use crate::sync::{ResourceError, SyncError};
 
 /// Media types of ZIP files; the last is a generic one.
 const ZIP_TYPES: [&str; 6] = [
@@ -318,11 +318,11 @@ pub(crate) fn bitstream(
         Ok(file) => file,
         Err(error) => return Ok(Bitstream::Refused(error)),
     };
-    let mut out = Hashing { file, hasher: Hasher::new([Algorithm::Sha256]), remaining: max, is_full: false };
+    let mut out = Limited::new(Hashing { file, hasher: Hasher::new([Algorithm::Sha256]) }, max);
     match package.copy(entry, &mut out) {
         Ok(length) => {
-            let hashes = out.hasher.finish();
-            let content = Content::File(out.file);
+            let hashes = out.out.hasher.finish();
+            let content = Content::File(out.out.file);
             Ok(Bitstream::Received(Received { content, length, hashes, modified: None, sent: None }))
         }
         Err(PackageError::Output(_)) if out.is_full => {
@@ -356,9 +356,9 @@ pub(crate) fn linked(
     link: &Link,
     max: u64,
 ) -> Result<Option<Vec<u8>>, PackageError> {
-    let mut out = Bounded { bytes: Vec::new(), max };
+    let mut out = Limited::new(Vec::new(), max);
     match package.copy_linked(link, &mut out) {
-        Ok(_) => Ok(Some(out.bytes)),
+        Ok(_) => Ok(Some(out.out)),
         Err(error) if error.is_about_one_entry() || matches!(error, PackageError::Output(_)) => {
             tracing::debug!(href = link.href, %error, "cannot use a linked file of a package");
             Ok(None)
@@ -367,22 +367,15 @@ pub(crate) fn linked(
     }
 }
 
-/// Writes and hashes at the same time, up to a limit.
+/// Writes into a file and hashes.
 struct Hashing {
     file: NamedTempFile,
     hasher: Hasher,
-    remaining: u64,
-    is_full: bool,
 }
 
 impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.remaining {
-            self.is_full = true;
-            return Err(io::Error::other("it is larger than allowed"));
-        }
         let written = self.file.write(bytes)?;
-        self.remaining -= written as u64;
         self.hasher.update(&bytes[..written]);
         Ok(written)
     }
@@ -392,23 +385,32 @@ impl Write for Hashing {
     }
 }
 
-/// Collects bytes up to a limit.
-struct Bounded {
-    bytes: Vec<u8>,
-    max: u64,
+/// Writes up to a limit.
+struct Limited<W> {
+    out: W,
+    remaining: u64,
+    is_full: bool,
 }
 
-impl Write for Bounded {
+impl<W: Write> Limited<W> {
+    fn new(out: W, max: u64) -> Self {
+        Self { out, remaining: max, is_full: false }
+    }
+}
+
+impl<W: Write> Write for Limited<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if (self.bytes.len() + bytes.len()) as u64 > self.max {
-            return Err(io::Error::other("it is too long for memory"));
+        if bytes.len() as u64 > self.remaining {
+            self.is_full = true;
+            return Err(io::Error::other("it is larger than allowed"));
         }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
+        let written = self.out.write(bytes)?;
+        self.remaining -= written as u64;
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.out.flush()
     }
 }
 

@@ -10,9 +10,9 @@ use resync_core::lock::FileLock;
 use tempfile::{NamedTempFile, TempDir};
 
 use super::disk::Disk;
-use super::{SyncError, Target};
 use crate::space::free_space;
 use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
+use crate::sync::{SyncError, Target};
 
 const LOCK_NAME: &str = "copy.lock";
 const WORK_NAME: &str = "work";

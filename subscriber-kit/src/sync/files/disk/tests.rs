@@ -11,9 +11,9 @@ use url::Url;
 use walkdir::WalkDir;
 
 use super::super::folder::CopyFolder;
-use super::super::{Depth, Offer, SyncOptions, Target, synchronise};
 use super::*;
 use crate::fetch::{AddressPolicy, Client, ClientOptions};
+use crate::sync::{Depth, Offer, SyncOptions, Target, synchronise};
 
 #[cfg(target_os = "linux")]
 #[test]

@@ -14,14 +14,14 @@ use url::Url;
 use super::changes::{Changes, GapPolicy, Point, Reached};
 use super::collector::{Collected, Collector, ManifestKind};
 use super::document::Document;
-use super::download::{Transfer, blocking};
-use super::folder::Staging;
 use super::gaps::Continuity;
-use super::local::Facts;
 use super::notified::NotifiedChanges;
 use super::packages::ListedPackage;
-use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
+use crate::sync::files::download::{Transfer, blocking};
+use crate::sync::files::folder::Staging;
+use crate::sync::files::local::Facts;
+use crate::sync::{Offer, SyncError, SyncOptions, Target};
 
 /// A URL of this many bytes counts as one more part.
 const LONG_URL: usize = 512;
@@ -238,7 +238,7 @@ impl Lists<'_> {
     }
 
     /// Adds those changes from notifications that are later than the lists.
-    pub(super) fn take_notified<'t>(
+    pub(crate) fn take_notified<'t>(
         mut collector: Collector,
         notified: impl IntoIterator<Item = &'t (DateTime, Entry)>,
         point: &Point,
@@ -273,13 +273,13 @@ impl Lists<'_> {
     }
 
     /// Fetches a document, even if it has not changed.
-    pub(super) async fn fetch_anew(&self, url: &Url) -> Result<Fetched, SyncError> {
+    pub(crate) async fn fetch_anew(&self, url: &Url) -> Result<Fetched, SyncError> {
         let fetched = self.fetch(url, None).await?;
         fetched.ok_or_else(|| FetchError::of_status(url, 304).into())
     }
 
     /// Checks whether lists of this Source may lead there (RS-200).
-    pub(super) fn check_origin(&self, url: &Url) -> Result<(), SyncError> {
+    pub(crate) fn check_origin(&self, url: &Url) -> Result<(), SyncError> {
         if self.options.authority.allows(url, &self.list.origin()) {
             return Ok(());
         }
@@ -287,14 +287,14 @@ impl Lists<'_> {
     }
 
     /// Counts lists and packages that a document names. They are kept in memory, so one with a long URL counts as several.
-    pub(super) fn count_parts<'u>(&self, urls: impl Iterator<Item = &'u Url>) -> Result<(), SyncError> {
+    pub(crate) fn count_parts<'u>(&self, urls: impl Iterator<Item = &'u Url>) -> Result<(), SyncError> {
         let max = self.options.max_parts;
         let count = urls.map(|url| 1 + (url.as_str().len() / LONG_URL) as u64).sum::<u64>();
         let all = self.counted.parts.fetch_add(count, Ordering::Relaxed) + count;
         if all > max { Err(SyncError::TooManyParts { url: self.list.clone(), max }) } else { Ok(()) }
     }
 
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         url: &Url,
         known: Option<&Validators>,

@@ -12,18 +12,18 @@ use super::content::Content;
 use super::download::{Received, Transfer, blocking};
 use super::folder::Staging;
 use super::local::{self, Facts, FileState};
-use super::packages::{Bitstream, OpenPackage, Packages, bitstream, linked};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
-use super::path::relative_path;
 use super::place::Placer;
-use super::plan::{Line, Plan};
-use super::report::Outcome;
 use super::run::{New, Run, Synced};
-use super::{ResourceError, SyncError, SyncOptions};
+use crate::sync::reading::packages::{Bitstream, OpenPackage, Packages, bitstream, linked};
+use crate::sync::reading::path::relative_path;
+use crate::sync::reading::plan::{Line, Plan};
+use crate::sync::report::Outcome;
+use crate::sync::{ResourceError, SyncError, SyncOptions};
 
 impl Run<'_> {
     /// Brings files in step from packages. Those for which this fails are fetched like any other.
-    pub(super) async fn unpack(&mut self, plan: &Plan, mut packages: Packages) -> Result<(), SyncError> {
+    pub(crate) async fn unpack(&mut self, plan: &Plan, mut packages: Packages) -> Result<(), SyncError> {
         if packages.is_empty() || self.options.dry_run {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl Run<'_> {
     }
 
     /// Patches the local file, if there are patches and the list has a hash (RS-174, RS-175).
-    pub(super) async fn patch(&self, line: &Line, relative: &Path, local: FileState) -> Option<Received> {
+    pub(crate) async fn patch(&self, line: &Line, relative: &Path, local: FileState) -> Option<Received> {
         let is_worth_it = local == FileState::Different && line.facts.algorithm().is_some();
         let longest = line.facts.length.unwrap_or(MAX_PATCHED).min(MAX_PATCHED);
         let patch_bytes = line.patches.iter().map(|patch| patch.facts.length.unwrap_or(0)).sum::<u64>();

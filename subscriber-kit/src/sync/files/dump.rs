@@ -14,17 +14,17 @@ use resync_core::package::PackageError;
 use url::Url;
 
 use super::batch::{self, FinishedFile, Written, place_all};
-use super::cache::CachedFile;
-use super::document::{Document, Expected};
 use super::download::blocking;
-use super::lists::Lists;
 use super::local::Facts;
-use super::packages::{Bitstream, ListedPackage, OpenPackage, Packages, bitstream};
-use super::path::relative_path;
 use super::place::Placer;
-use super::{Baseline, ResourceError, SyncError};
 use crate::fetch::Fetched;
 use crate::state_folder::STATE_FOLDER;
+use crate::sync::reading::document::{Document, Expected};
+use crate::sync::reading::lists::Lists;
+use crate::sync::reading::packages::{Bitstream, ListedPackage, OpenPackage, Packages, bitstream};
+use crate::sync::reading::path::relative_path;
+use crate::sync::saved::cache::CachedFile;
+use crate::sync::{Baseline, ResourceError, SyncError};
 
 /// The cost of one request, in bytes of transfer.
 const REQUEST: u64 = 4096;
