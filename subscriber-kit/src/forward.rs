@@ -184,8 +184,12 @@ pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<T
     Ok(remaining.filter_map(|id| subscriptions.get(&id)).map(|one| one.topic).collect())
 }
 
-/// A notification that is not done: its receipt, and how many are missing before it.
-type Open = (Receipt, u64);
+/// A notification that is not done.
+struct Open {
+    receipt: Receipt,
+    /// How many notifications are missing before it.
+    skipped: u64,
+}
 
 /// The topics and notifications in progress.
 struct Forwarder<'o> {
@@ -208,19 +212,21 @@ impl Forwarder<'_> {
                 Some(delivery) = deliveries.next(), if self.hooks.len() < MAX_WAITING => {
                     let skipped = delivery.skipped;
                     let (receipt, notification) = delivery.into_notification();
+                    let open = Open { receipt, skipped };
                     if self.hooks.has_hook() {
-                        self.hooks.push((receipt, skipped), notification);
+                        self.hooks.push(open, notification);
                     } else {
                         // Done only once the event was handled.
-                        events(forwarded(notification, skipped)).map_err(ForwardError::Output)?;
-                        done(receipt).await;
+                        events(forwarded(notification, &open)).map_err(ForwardError::Output)?;
+                        done(open.receipt).await;
                     }
                     continue;
                 }
                 result = self.hooks.next() => match result {
-                    HookResult::Done((receipt, skipped), notification) => {
-                        done(receipt).await;
-                        forwarded(notification, skipped)
+                    HookResult::Done(open, notification) => {
+                        let event = forwarded(notification, &open);
+                        done(open.receipt).await;
+                        event
                     }
                     HookResult::Failed { error, retry_in } => {
                         ForwardEvent::HookFailed { cause: error.to_string(), retry_in }
@@ -256,8 +262,9 @@ impl Forwarder<'_> {
     }
 }
 
-fn forwarded(Notification { id, topic, content_type, body }: Notification, skipped: u64) -> ForwardEvent {
-    ForwardEvent::Notification { id, topic, content_type, body, skipped }
+fn forwarded(notification: Notification, open: &Open) -> ForwardEvent {
+    let Notification { id, topic, content_type, body } = notification;
+    ForwardEvent::Notification { id, topic, content_type, body, skipped: open.skipped }
 }
 
 async fn done(receipt: Receipt) {

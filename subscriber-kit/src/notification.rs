@@ -68,14 +68,21 @@ pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotificationError> {
     Ok(changes.iter().map(|change| meaning_of(change, set)).max().unwrap_or(Meaning::NotUsed))
 }
 
-/// The changes in Change Notifications with their times, oldest first. Those without a time are left to the Change List.
-pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<(DateTime, Entry)> {
+/// A change with its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DatedChange {
+    pub(crate) at: DateTime,
+    pub(crate) entry: Entry,
+}
+
+/// The changes in Change Notifications, oldest first. Those without a time are left to the Change List.
+pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<DatedChange> {
     let documents = bodies.iter().filter_map(|body| xml::read(body.as_slice()).ok()?.into_document().ok());
     let documents = documents.filter(|document| *document.capability() == Capability::ChangeNotification);
     let entries = documents.flat_map(|document| document.into_raw().entries);
-    let dated = |entry: Entry| Some((entry.metadata.as_ref()?.datetime?, entry));
+    let dated = |entry: Entry| Some(DatedChange { at: entry.metadata.as_ref()?.datetime?, entry });
     let mut changes: Vec<_> = entries.filter_map(dated).collect();
-    changes.sort_by_key(|(at, _)| *at);
+    changes.sort_by_key(|change| change.at);
     changes
 }
 
@@ -152,7 +159,7 @@ mod tests {
         let from = "2026-11-20T09:00:00Z".parse().unwrap();
         let changed = ChangeNotification::new(from, at).change(resource).build().unwrap();
         let found = changes(&[told, xml::write(&changed)]);
-        let locs: Vec<&str> = found.iter().map(|(_, entry)| entry.loc.as_str()).collect();
+        let locs: Vec<&str> = found.iter().map(|change| change.entry.loc.as_str()).collect();
         assert_eq!(locs, ["http://a.example/x"]);
     }
 

@@ -99,11 +99,11 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
 }
 
 /// The given directory, or else the one of the Source Description, or else the one of the document.
-fn base_of_source(asked: &Url, description: Option<&Url>) -> Url {
+fn base_of_source(requested: &Url, description: Option<&Url>) -> Url {
     let described = description.filter(|description| {
-        description.path().ends_with(WELL_KNOWN) && description.origin() == asked.origin()
+        description.path().ends_with(WELL_KNOWN) && description.origin() == requested.origin()
     });
-    base_of(described.filter(|_| !asked.path().ends_with('/')).unwrap_or(asked))
+    base_of(described.filter(|_| !requested.path().ends_with('/')).unwrap_or(requested))
 }
 
 /// The directory of a document; of a well-known Source Description, the one above `.well-known`.
@@ -180,7 +180,7 @@ impl Search<'_> {
         }
     }
 
-    async fn follow(&mut self, asked: &Url, fetched: Fetched) -> Result<Option<Source>, DiscoverError> {
+    async fn follow(&mut self, requested: &Url, fetched: Fetched) -> Result<Option<Source>, DiscoverError> {
         let mut linked: Vec<Url> =
             fetched.links.with_rel("resourcesync").filter_map(|target| Url::parse(target).ok()).collect();
         let parsed = parse(fetched).await;
@@ -192,11 +192,11 @@ impl Search<'_> {
             Ok(document) if linked.is_empty() => Ok(Some(Source::with_set(Set::bare(document.url)))),
             Err(page) if linked.is_empty() => {
                 let reason = format!("not a ResourceSync document: {}", page.error);
-                self.tried.push(Unreadable::new(asked, reason));
+                self.tried.push(Unreadable::new(requested, reason));
                 Ok(None)
             }
             Ok(_) | Err(_) => {
-                let mut source = Source { is_direct: false, ..Source::empty(asked.clone()) };
+                let mut source = Source { is_direct: false, ..Source::empty(requested.clone()) };
                 self.read_sets(&mut source, linked).await;
                 source.if_readable().map(Some)
             }
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn a_document_anywhere_in_a_source_stands_for_the_directory_of_its_source_description() {
         let description = url("http://a.example/data/.well-known/resourcesync");
-        let base = |asked: &str| base_of_source(&url(asked), Some(&description)).to_string();
+        let base = |requested: &str| base_of_source(&url(requested), Some(&description)).to_string();
         assert_eq!(base("http://a.example/data/resync/capabilitylist.xml"), "http://a.example/data/");
         assert_eq!(base("http://a.example/data/part/"), "http://a.example/data/part/");
         assert_eq!(base("http://b.example/resync/list.xml"), "http://b.example/resync/");

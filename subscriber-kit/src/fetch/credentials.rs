@@ -35,21 +35,21 @@ impl Credentials {
     }
 
     pub(super) fn of(&self, url: &Url) -> HeaderMap {
-        let asked = url.origin();
-        let is_known = self.origins.iter().any(|known| asked == *known || is_moved(known, &asked));
+        let requested = url.origin();
+        let is_known = self.origins.iter().any(|known| requested == *known || is_moved(known, &requested));
         if is_known { self.headers.clone() } else { HeaderMap::new() }
     }
 }
 
 /// Whether a host moved from http to https, each at its usual port. Other ports may belong to somebody else, and http may be
 /// intercepted.
-pub(crate) fn is_moved(known: &Origin, asked: &Origin) -> bool {
+pub(crate) fn is_moved(known: &Origin, requested: &Origin) -> bool {
     let usual = |origin: &Origin, scheme: &str, port: u16| match origin {
         Origin::Tuple(found, host, at) if found == scheme && *at == port => Some(host.clone()),
         _ => None,
     };
     let before = usual(known, "http", 80);
-    before.is_some() && before == usual(asked, "https", 443)
+    before.is_some() && before == usual(requested, "https", 443)
 }
 
 impl fmt::Debug for Credentials {

@@ -189,8 +189,8 @@ impl FetchError {
     /// The pause that the host asks for, up to a limit.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Status { retry_after: Some(asked), .. } if self.is_transient() => {
-                Some((*asked).min(LONGEST_WAIT))
+            Self::Status { retry_after: Some(requested), .. } if self.is_transient() => {
+                Some((*requested).min(LONGEST_WAIT))
             }
             Self::HostPaused { left, .. } => Some(*left),
             _ => None,

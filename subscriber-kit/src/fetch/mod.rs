@@ -214,8 +214,8 @@ impl Client {
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
             self.address_guard.check(&at)?;
-            let turn = deadline.without(self.host_limits.take(&at)).await;
-            let turn = turn.map_err(|left| FetchError::HostPaused { url: at.clone(), left })?;
+            let permit = deadline.without(self.host_limits.take(&at)).await;
+            let permit = permit.map_err(|left| FetchError::HostPaused { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
             let sent = deadline.meet(&at, request.headers(self.options.credentials.of(&at)).send()).await?;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -246,7 +246,7 @@ impl Client {
                 }
                 return Err(error);
             };
-            return Ok(Some(Answer::new(at, response, start, turn, &self.options)));
+            return Ok(Some(Answer::new(at, response, start, permit, &self.options)));
         }
         Err(self.too_many_redirects(url, at))
     }

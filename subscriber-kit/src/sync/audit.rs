@@ -199,7 +199,7 @@ fn why_different(path: &Path, facts: &Facts, known: Option<&CachedFile>) -> std:
     if !data.is_file() {
         return Ok(Finding::Corrupt);
     }
-    let is_as_it_came = if let Some(known) = known {
+    let is_as_fetched = if let Some(known) = known {
         let now = match known.hashes.iter().next() {
             Some(digest) => hash_file(path, digest.algorithm())?,
             None => Hashes::default(),
@@ -209,5 +209,5 @@ fn why_different(path: &Path, facts: &Facts, known: Option<&CachedFile>) -> std:
         let modified = data.modified()?;
         !facts.modified.is_some_and(|listed| same_second(listed, modified))
     };
-    Ok(if is_as_it_came { Finding::Stale } else { Finding::Corrupt })
+    Ok(if is_as_fetched { Finding::Stale } else { Finding::Corrupt })
 }

@@ -72,14 +72,14 @@ impl Session<'_> {
         run_outcome: &mut RunOutcome,
     ) {
         let (target, filter) = (self.target.clone(), self.options.filter.clone());
-        let (really, progress) = (!self.options.dry_run, self.options.progress.clone());
-        let found = blocking(move || delete::unlisted(&target, &file_map, &filter, really, &progress)).await;
+        let (removes, progress) = (!self.options.dry_run, self.options.progress.clone());
+        let found = blocking(move || delete::unlisted(&target, &file_map, &filter, removes, &progress)).await;
         report.deleted = found.deleted;
         for (path, error) in found.failures {
             let error = ResourceError::Remove(error);
             let uri = uri_or_path(&path, &self.target.base);
             if url_of(&path, &self.target.base).is_some() {
-                let line = Line { loc: uri.clone(), url: uri.clone(), is_gone: true, ..Line::default() };
+                let line = Line { loc: uri.clone(), url: uri.clone(), is_deleted: true, ..Line::default() };
                 run_outcome.failed(&line, &error);
             }
             report.not_removed(&self.options.progress, &uri, &error);

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use resync_core::datetime::DateTime;
-use resync_core::document::Entry;
 
 use super::report::Report;
 use super::session::Session;
 use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
+use crate::notification::DatedChange;
 use crate::sync::files::download::blocking;
 use crate::sync::reading::changes::{GapPolicy, Point};
 use crate::sync::reading::lists::LastSeen;
@@ -57,7 +57,7 @@ pub(crate) async fn synchronise_with_notified(
     target: &Target,
     options: &SyncOptions,
     depth: Depth,
-    notified: &[(DateTime, Entry)],
+    notified: &[DatedChange],
 ) -> Result<Report, SyncError> {
     let max = options.max_run_time;
     let run = async {
@@ -91,9 +91,9 @@ impl Session<'_> {
             Depth::IfOutOfStep => handled.report.is_done(),
             Depth::Changes | Depth::IfListChanged => true,
         });
-        let seen =
+        let last_seen =
             enough.map(|handled| LastSeen { validators: &handled.validators, digest: &handled.digest });
-        let snapshot = match (self.lists.read(seen).await?, enough, copy_state) {
+        let snapshot = match (self.lists.read(last_seen).await?, enough, copy_state) {
             (Some(snapshot), ..) => snapshot,
             (None, _, Some(copy_state)) => {
                 // The copy is newer than this list, except after --from. If the list names versions, reading it again cannot

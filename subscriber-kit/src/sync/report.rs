@@ -191,7 +191,7 @@ impl Report {
 
     /// The findings of two runs, of which the second handled the `retries` of the first.
     pub(crate) fn followed_by(mut self, next: Self, retries: &[Retry]) -> Self {
-        let gone = retries.iter().filter(|retry| retry.line.is_gone).count() as u64;
+        let gone = retries.iter().filter(|retry| retry.line.is_deleted).count() as u64;
         let count = retries.len() as u64 - gone;
         self.failures.retain(|failure| !retries.iter().any(|retry| retry.line.loc == failure.loc));
         self.failures.extend(next.failures);

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use resync_core::datetime::DateTime;
-use resync_core::document::Entry;
 use url::Url;
 
 use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
+use crate::notification::DatedChange;
 use crate::sync::files::download::blocking;
 use crate::sync::files::folder::{CopyFolder, Staging};
 use crate::sync::files::run::RunOutcome;
@@ -38,7 +37,7 @@ impl<'s> Session<'s> {
         offer: &'s Offer,
         target: &'s Target,
         options: &'s SyncOptions,
-        notified: &[(DateTime, Entry)],
+        notified: &[DatedChange],
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
         let scope = Scope::of(offer, list, target, options);

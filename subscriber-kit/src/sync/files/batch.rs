@@ -72,7 +72,7 @@ impl FinishedFile {
     /// The modification time is that of the list, or else that of the server.
     pub(crate) fn new(received: Received, facts: &Facts, relative: &Path) -> Self {
         let Received { content, length, hashes, modified, sent } = received;
-        let sent = sent.filter(|_| facts.prove_nothing());
+        let sent = sent.filter(|_| facts.name_no_version());
         let modified = facts.modified.map(DateTime::to_system_time).or(modified);
         let is_proven = facts.algorithm().is_some();
         Self { relative: relative.to_owned(), content, length, modified, hashes, sent, is_proven }

@@ -38,16 +38,16 @@ impl Unlisted {
 }
 
 /// Removes every file in the directory that no resource needs and the filter does not exclude, and folders that become empty. Only
-/// reports them unless `really`. One that cannot be removed does not stop the others.
+/// reports them unless it `removes`. One that cannot be removed does not stop the others.
 pub(crate) fn unlisted(
     target: &Target,
     file_map: &FileMap,
     filter: &Filter,
-    really: bool,
+    removes: bool,
     to: &Progress,
 ) -> Unlisted {
     unlisted_by(target, file_map, filter, |path| {
-        if really {
+        if removes {
             remove(target, path)?;
         }
         let relative = path.strip_prefix(&target.directory).unwrap_or(path);
@@ -97,13 +97,13 @@ fn remove(target: &Target, path: &Path) -> io::Result<()> {
 }
 
 /// Removes the file of one resource, unless there is an obstacle on its path; whether there is a file. Only checks unless
-/// `really`.
-pub(crate) fn one(target: &Target, relative: &Path, really: bool) -> io::Result<bool> {
+/// it `removes`.
+pub(crate) fn one(target: &Target, relative: &Path, removes: bool) -> io::Result<bool> {
     if obstacle(&target.directory, relative, &mut CheckedFolders::default())?.is_some() {
         return Ok(false);
     }
     let path = target.directory.join(relative);
-    if !really {
+    if !removes {
         return Ok(path.symlink_metadata().is_ok());
     }
     match remove(target, &path) {

@@ -100,7 +100,7 @@ impl ResourceError {
     }
 
     /// Whether another URL may have it.
-    fn is_about_the_place(&self) -> bool {
+    fn may_be_elsewhere(&self) -> bool {
         self.is_mismatch() || matches!(self, Self::Fetch(_))
     }
 
@@ -170,7 +170,7 @@ impl Transfer<'_> {
             }
         }
         let error = match self.at_source().await {
-            Err(error) if error.is_about_the_place() => error,
+            Err(error) if error.may_be_elsewhere() => error,
             result => return result,
         };
         let Some(via) = self.via else { return Err(error) };

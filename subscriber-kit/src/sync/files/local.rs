@@ -39,7 +39,7 @@ impl Facts {
     }
 
     /// Whether there is neither a hash nor a time.
-    pub(crate) fn prove_nothing(&self) -> bool {
+    pub(crate) fn name_no_version(&self) -> bool {
         self.algorithm().is_none() && self.modified.is_none()
     }
 

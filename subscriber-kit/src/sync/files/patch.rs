@@ -15,6 +15,7 @@ use url::Url;
 
 use super::local::Facts;
 use crate::fetch::led_to;
+use crate::sync::reading::packages::BitstreamPath;
 
 /// The longest file that is patched, and the sum of its patches, in bytes: all are in memory.
 pub(crate) const MAX_PATCHED: u64 = 1 << 20;
@@ -44,8 +45,8 @@ const TYPES: [&str; 2] = ["application/json-patch+json", "application/json-patch
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PatchLink {
     pub(crate) url: String,
-    /// The package that contains it, and the path there.
-    pub(crate) packed: Option<(u32, String)>,
+    /// Its place in a package.
+    pub(crate) packed: Option<BitstreamPath>,
     pub(crate) facts: Facts,
 }
 
@@ -57,6 +58,7 @@ impl PatchLink {
         let link = *links.first()?;
         let url = led_to(document, &link.href)?;
         let packed = package.zip(link.path.clone());
+        let packed = packed.map(|(package, path)| BitstreamPath { package, path });
         // For packages, only patches inside are used.
         (package.is_none() || packed.is_some()).then(|| Self {
             url: url.into(),
@@ -67,12 +69,12 @@ impl PatchLink {
 
     /// About how many bytes of memory it takes.
     fn weight(&self) -> usize {
-        self.url.len() + self.packed.as_ref().map_or(0, |(_, path)| path.len())
+        self.url.len() + self.packed.as_ref().map_or(0, |packed| packed.path.len())
     }
 
     /// The link in the manifest.
     pub(crate) fn link(&self) -> Link {
-        let path = self.packed.as_ref().map(|(_, path)| path.clone());
+        let path = self.packed.as_ref().map(|packed| packed.path.clone());
         let Facts { length, hashes, .. } = self.facts.clone();
         Link { path, length, hash: hashes, ..Link::new(Relation::Patch, self.url.clone()) }
     }

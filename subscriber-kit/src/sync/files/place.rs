@@ -48,7 +48,7 @@ struct Aside {
 }
 
 impl Aside {
-    fn thing(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         self.folder.path().join("old")
     }
 }
@@ -95,7 +95,7 @@ impl Placer {
         let mut aside = Vec::new();
         let result = self.make_way(relative, checked, &mut aside).and_then(|()| self.rename(file, relative));
         match &result {
-            Ok(_) => aside.iter().for_each(|one| self.report_removed(&one.thing(), &one.from)),
+            Ok(_) => aside.iter().for_each(|one| self.report_removed(&one.path(), &one.from)),
             Err(_) => aside.iter().rev().for_each(restore),
         }
         result
@@ -138,7 +138,7 @@ impl Placer {
                 return Err(crate::sync::PathError::from(obstacle).into());
             }
             let one = Aside { from: obstacle.path, folder: self.folder.aside()? };
-            std::fs::rename(&one.from, one.thing())?;
+            std::fs::rename(&one.from, one.path())?;
             checked.forget();
             aside.push(one);
         }
@@ -185,7 +185,7 @@ impl Placer {
 }
 
 fn restore(aside: &Aside) {
-    if let Err(error) = std::fs::rename(aside.thing(), &aside.from) {
+    if let Err(error) = std::fs::rename(aside.path(), &aside.from) {
         tracing::error!(%error, path = %aside.from.display(), "cannot move a file or folder back to its place");
     }
 }

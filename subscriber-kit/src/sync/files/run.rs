@@ -127,23 +127,23 @@ enum Step {
 struct NextBatch {
     files: Vec<(Line, New)>,
     /// How many bytes of memory they take.
-    held: usize,
+    bytes: usize,
 }
 
 impl NextBatch {
     fn push(&mut self, line: Line, new: New) {
-        self.held += new.ready.in_memory();
+        self.bytes += new.ready.in_memory();
         self.files.push((line, new));
     }
 
     /// Whether a second batch at the same time is worth another sync.
     fn are_worth_another(&self) -> bool {
-        self.files.len() >= batch::MAX_FILES / 2 || self.held >= batch::MAX_BYTES / 2
+        self.files.len() >= batch::MAX_FILES / 2 || self.bytes >= batch::MAX_BYTES / 2
     }
 
-    /// Whether there is room for one more besides the `come` downloads, which take at most `held` bytes.
-    fn have_room(&self, come: usize, held: usize) -> bool {
-        self.files.len() + come < batch::MAX_FILES && self.held + held < batch::MAX_BYTES
+    /// Whether there is room for one more besides the `come` downloads, which take at most `bytes`.
+    fn have_room(&self, come: usize, bytes: usize) -> bool {
+        self.files.len() + come < batch::MAX_FILES && self.bytes + bytes < batch::MAX_BYTES
     }
 }
 
@@ -220,8 +220,8 @@ impl<'s> Run<'s> {
                 continue;
             }
             let (target, path) = (self.target.clone(), relative.clone());
-            let really = self.options.delete && !self.options.dry_run;
-            let was_there = blocking(move || delete::one(&target, &path, really)).await;
+            let removes = self.options.delete && !self.options.dry_run;
+            let was_there = blocking(move || delete::one(&target, &path, removes)).await;
             match (was_there, self.options.delete) {
                 (Ok(true), true) => {
                     report.count(&self.options.progress, &line.loc, Ok(Outcome::Deleted));
@@ -249,9 +249,9 @@ impl<'s> Run<'s> {
     ) -> Result<(), SyncError> {
         let (mut resources, mut batches) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut waiting = NextBatch::default();
-        let (looking, base) = (Arc::clone(&self.placer), self.target.base.clone());
+        let (placer, base) = (Arc::clone(&self.placer), self.target.base.clone());
         let mut missing = None;
-        let mut steps = plan.begin_with(false, move |planned| looking.lacks(planned, &base, &mut missing))?;
+        let mut steps = plan.begin_with(false, move |planned| placer.lacks(planned, &base, &mut missing))?;
         // How many bytes of memory the downloads may take.
         let (mut planning, mut coming) = (true, 0);
         self.options.progress.begin(self.placer.file_map.wanted());
@@ -270,14 +270,14 @@ impl<'s> Run<'s> {
             tokio::select! {
                 planned = steps.next(), if planning && has_room => match planned? {
                     Some(planned) => {
-                        let most = batch::max_in_memory(&planned.line.facts);
-                        coming += most;
-                        resources.push(async move { (most, self.resource(planned).await) });
+                        let bytes = batch::max_in_memory(&planned.line.facts);
+                        coming += bytes;
+                        resources.push(async move { (bytes, self.resource(planned).await) });
                     }
                     None => planning = false,
                 },
-                Some((most, step)) = resources.next(), if !resources.is_empty() => {
-                    coming -= most;
+                Some((bytes, step)) = resources.next(), if !resources.is_empty() => {
+                    coming -= bytes;
                     match step {
                         Step::Done(done) => self.record(done, run_outcome, report, updates),
                         Step::New(line, new) => waiting.push(line, new),

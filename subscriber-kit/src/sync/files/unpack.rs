@@ -103,10 +103,10 @@ impl Run<'_> {
     }
 
     async fn fetch_patch(&self, patch: &PatchLink) -> Option<Vec<u8>> {
-        if let Some((package, _)) = &patch.packed {
+        if let Some(packed) = &patch.packed {
             let link = patch.link();
             let take = move |open: &mut OpenPackage| linked(open, &link, MAX_PATCHED);
-            return self.packages.lock().await.read(*package, self.lists, take).await.flatten();
+            return self.packages.lock().await.read(packed.package, self.lists, take).await.flatten();
         }
         let url = Url::parse(&patch.url).ok().filter(|url| self.options.authority.allows(url, &self.home))?;
         let max = self.options.max_resource_bytes.min(MAX_PATCHED);

@@ -99,12 +99,12 @@ impl ChangeReader {
         fetched: Fetched,
         document: Document,
         last: Option<Mark>,
-        asked: &Url,
+        requested: &Url,
     ) -> Result<Self, SyncError> {
         if document.is_dump() {
-            self.dump(lists, fetched, document, last, asked).await
+            self.dump(lists, fetched, document, last, requested).await
         } else {
-            self.list(fetched, last, asked).await
+            self.list(fetched, last, requested).await
         }
     }
 
@@ -116,7 +116,7 @@ impl ChangeReader {
         fetched: Fetched,
         Document { until, packages, .. }: Document,
         mut last: Option<Mark>,
-        asked: &Url,
+        requested: &Url,
     ) -> Result<Self, SyncError> {
         let place = |mark: &Mark| packages.iter().position(|listed| listed.url.as_str() == mark.loc);
         let at = last.as_ref().and_then(place);
@@ -141,19 +141,19 @@ impl ChangeReader {
         }
         self.reached = self.reached.max(until);
         let (validators, digest) = (fetched.validators, fetched.digest);
-        let open = OpenList { url: asked.to_string(), validators, digest, last };
+        let open = OpenList { url: requested.to_string(), validators, digest, last };
         self.open = until.is_none().then_some(open);
         Ok(self)
     }
 
     /// Reads the changes after `last`. If that is not in the list, reads those that are not older than the point: repeated ones
     /// do no harm (RS-128).
-    async fn list(self, fetched: Fetched, last: Option<Mark>, asked: &Url) -> Result<Self, SyncError> {
+    async fn list(self, fetched: Fetched, last: Option<Mark>, requested: &Url) -> Result<Self, SyncError> {
         let Self { collector, since, reached, continuity, .. } = self;
         let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
         let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
         let reached = reached.max(read.until.or(read.latest));
-        let url = asked.to_string();
+        let url = requested.to_string();
         let open = OpenList { url, validators, digest, last: read.last };
         let open = read.until.is_none().then_some(open);
         Ok(Self { collector, since, open, reached, continuity })
@@ -207,9 +207,9 @@ fn take(
         if is_known {
             continue;
         }
-        let is_gone = entry.change() == Some(Change::Deleted);
+        let is_deleted = entry.change() == Some(Change::Deleted);
         let resolved = url.join(entry.loc.trim());
-        collector.change(entry, resolved, is_gone)?;
+        collector.change(entry, resolved, is_deleted)?;
     }
     collector.report_violations(&url, reader.refused(), &reader.take_violations());
     Ok((collector, ReadEntries { until, latest, last }))

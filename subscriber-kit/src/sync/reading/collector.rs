@@ -174,8 +174,8 @@ impl Collector {
             let at = entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
             end.latest = end.latest.max(at);
             if at.zip(since).is_none_or(|(at, since)| at >= since) {
-                let is_gone = entry.change() == Some(Change::Deleted);
-                self.change(entry, resolved, is_gone)?;
+                let is_deleted = entry.change() == Some(Change::Deleted);
+                self.change(entry, resolved, is_deleted)?;
             }
         }
         self.package = None;
@@ -221,13 +221,13 @@ impl Collector {
         &mut self,
         entry: Entry,
         url: Result<Url, url::ParseError>,
-        is_gone: bool,
+        is_deleted: bool,
     ) -> Result<(), SyncError> {
         let is_wanted =
-            if is_gone { self.filter.has_a_wanted_uri(&entry.loc) } else { self.filter.admits(&entry) };
+            if is_deleted { self.filter.has_a_wanted_uri(&entry.loc) } else { self.filter.admits(&entry) };
         let number = self.number(is_wanted)?;
         let placed = match &url {
-            Ok(url) => self.file_map.change(&entry.loc, url, &self.path_rules, number, is_gone),
+            Ok(url) => self.file_map.change(&entry.loc, url, &self.path_rules, number, is_deleted),
             Err(error) => Err(PathError::Uri(*error).into()),
         };
         match (placed, url) {
@@ -236,11 +236,11 @@ impl Collector {
                 if let Some(package) = self.package.filter(|_| !patches.is_empty()) {
                     self.packages.has_patches(package);
                 }
-                self.write(entry, url, patches, is_gone)?;
+                self.write(entry, url, patches, is_deleted)?;
             }
             (Ok(()), _) => {}
             // It has no file here.
-            (Err(_), _) if is_gone => {}
+            (Err(_), _) if is_deleted => {}
             (Err(error), _) => self.report.count(&self.progress, &entry.loc, Err(error)),
         }
         Ok(())
@@ -250,12 +250,12 @@ impl Collector {
     pub(crate) fn retry(&mut self, line: &Line) -> Result<Option<u32>, SyncError> {
         let Ok(url) = Url::parse(&line.url) else { return Ok(None) };
         let number = self.number(true)?;
-        match self.file_map.change(&line.loc, &url, &self.path_rules, number, line.is_gone) {
+        match self.file_map.change(&line.loc, &url, &self.path_rules, number, line.is_deleted) {
             Ok(()) => {
                 self.push(line)?;
                 return Ok(Some(number));
             }
-            Err(_) if line.is_gone => {}
+            Err(_) if line.is_deleted => {}
             Err(error) => self.report.count(&self.progress, &line.loc, Err(error)),
         }
         Ok(None)
@@ -273,9 +273,9 @@ impl Collector {
         entry: Entry,
         url: Url,
         patches: Vec<PatchLink>,
-        is_gone: bool,
+        is_deleted: bool,
     ) -> Result<(), SyncError> {
-        let bare = Line { is_gone, ..Line::default() };
+        let bare = Line { is_deleted, ..Line::default() };
         let line = if let Some((link, place)) = self.preferred(&entry, &url) {
             Line { facts: Facts::of_link(link), alternate: Some(place.into()), ..bare }
         } else {

@@ -43,12 +43,12 @@ struct Mapping {
     /// A hash of the URI without its scheme, which changes when a Source moves to https.
     owner: u32,
     line: u32,
-    is_gone: bool,
+    is_deleted: bool,
 }
 
 impl Mapping {
     fn is_wanted(&self) -> bool {
-        !self.is_gone && self.line != UNWANTED
+        !self.is_deleted && self.line != UNWANTED
     }
 }
 
@@ -64,7 +64,7 @@ impl FileMap {
         let (relative, owner) = self.locate(loc, url, path_rules)?;
         let is_new = self.known(&relative, owner)?.is_none();
         if is_new {
-            self.set(&relative, Mapping { owner, line, is_gone: false });
+            self.set(&relative, Mapping { owner, line, is_deleted: false });
         }
         Ok(is_new)
     }
@@ -76,13 +76,14 @@ impl FileMap {
         url: &Url,
         path_rules: &PathRules,
         line: u32,
-        is_gone: bool,
+        is_deleted: bool,
     ) -> Result<(), ResourceError> {
         let (relative, owner) = self.locate(loc, url, path_rules)?;
         let known = self.known(&relative, owner)?;
         // A deletion of an excluded resource is excluded too.
-        let line = if is_gone && known.is_some_and(|known| known.line == UNWANTED) { UNWANTED } else { line };
-        self.set(&relative, Mapping { owner, line, is_gone });
+        let line =
+            if is_deleted && known.is_some_and(|known| known.line == UNWANTED) { UNWANTED } else { line };
+        self.set(&relative, Mapping { owner, line, is_deleted });
         Ok(())
     }
 
@@ -98,7 +99,7 @@ impl FileMap {
 
     fn known(&self, relative: &Path, owner: u32) -> Result<Option<Mapping>, ResourceError> {
         match self.get(relative) {
-            Some(known) if known.owner != owner && !known.is_gone => {
+            Some(known) if known.owner != owner && !known.is_deleted => {
                 Err(PathError::Collision(relative.to_owned()).into())
             }
             known => Ok(known),
@@ -107,12 +108,12 @@ impl FileMap {
 
     fn set(&mut self, relative: &Path, mapping: Mapping) {
         let before = self.owners.insert(self.key(relative), mapping);
-        let was_there = before.is_some_and(|before| !before.is_gone);
+        let was_there = before.is_some_and(|before| !before.is_deleted);
         self.wanted -= u64::from(before.is_some_and(|before| before.is_wanted()));
         self.wanted += u64::from(mapping.is_wanted());
-        if was_there == mapping.is_gone {
+        if was_there == mapping.is_deleted {
             for folder in relative.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
-                self.count(folder, !mapping.is_gone);
+                self.count(folder, !mapping.is_deleted);
             }
         }
     }
@@ -146,7 +147,7 @@ impl FileMap {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.owners.values().all(|mapping| mapping.is_gone)
+        self.owners.values().all(|mapping| mapping.is_deleted)
     }
 
     /// Whether this line is the last about the resource of this file.
@@ -161,7 +162,7 @@ impl FileMap {
 
     /// Whether a resource has this file.
     pub(crate) fn lists(&self, relative: &Path) -> bool {
-        self.get(relative).is_some_and(|mapping| !mapping.is_gone)
+        self.get(relative).is_some_and(|mapping| !mapping.is_deleted)
     }
 
     /// The file of another resource where this one needs a folder.
@@ -216,9 +217,9 @@ mod tests {
         let base = Url::parse("http://a.example/").unwrap();
         let path_rules =
             PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
-        let mut change = |path: &str, line, is_gone| {
+        let mut change = |path: &str, line, is_deleted| {
             let url = base.join(path).unwrap();
-            file_map.change(url.as_str(), &url, &path_rules, line, is_gone).unwrap();
+            file_map.change(url.as_str(), &url, &path_rules, line, is_deleted).unwrap();
             (file_map.wanted(), file_map.has_below(Path::new("a")))
         };
         assert_eq!(change("a/b", 3, false), (3, true));

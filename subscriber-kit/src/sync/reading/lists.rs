@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Change, Entry};
+use resync_core::document::Change;
 use url::Url;
 
 use super::changes::{Changes, GapPolicy, Point, Reached};
@@ -18,6 +18,7 @@ use super::gaps::Continuity;
 use super::notified::NotifiedChanges;
 use super::packages::ListedPackage;
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
+use crate::notification::DatedChange;
 use crate::sync::files::download::{Transfer, blocking};
 use crate::sync::files::folder::Staging;
 use crate::sync::files::local::Facts;
@@ -81,7 +82,7 @@ pub(crate) struct Lists<'s> {
     /// Changes from notifications, also of earlier runs.
     pub(crate) notified: NotifiedChanges,
     /// Those that are new in this run, oldest first.
-    pub(crate) new_changes: Vec<(DateTime, Entry)>,
+    pub(crate) new_changes: Vec<DatedChange>,
     /// Where the plan and packages are kept.
     pub(crate) staging: Staging,
     /// How many bytes of resources and packages were received.
@@ -146,14 +147,14 @@ impl<'s> Lists<'s> {
 
 impl Lists<'_> {
     /// Reads the whole list; `None` if it has not changed. If its parts are not of one snapshot, reads it again, a limited number of times.
-    pub(crate) async fn read(&self, seen: Option<LastSeen<'_>>) -> Result<Option<Snapshot>, SyncError> {
+    pub(crate) async fn read(&self, last_seen: Option<LastSeen<'_>>) -> Result<Option<Snapshot>, SyncError> {
         let mut pause = self.options.retry_pause;
         let mut tries = SNAPSHOT_TRIES;
         loop {
             self.counted.reset();
-            let conditions = seen.as_ref().map(|seen| seen.validators);
+            let conditions = last_seen.as_ref().map(|last_seen| last_seen.validators);
             let Some(root) = self.fetch(self.list, conditions).await? else { return Ok(None) };
-            if seen.as_ref().is_some_and(|seen| seen.digest == root.digest) {
+            if last_seen.as_ref().is_some_and(|last_seen| last_seen.digest == root.digest) {
                 return Ok(None);
             }
             let snapshot = self.read_once(root).await?;
@@ -240,13 +241,13 @@ impl Lists<'_> {
     /// Adds those changes from notifications that are later than the lists.
     pub(crate) fn take_notified<'t>(
         mut collector: Collector,
-        notified: impl IntoIterator<Item = &'t (DateTime, Entry)>,
+        notified: impl IntoIterator<Item = &'t DatedChange>,
         point: &Point,
     ) -> Result<Collector, SyncError> {
         let reached = point.reached();
-        for (_, entry) in notified.into_iter().filter(|(at, _)| *at > reached) {
-            let is_gone = entry.change() == Some(Change::Deleted);
-            collector.change(entry.clone(), Url::parse(entry.loc.trim()), is_gone)?;
+        for DatedChange { entry, .. } in notified.into_iter().filter(|change| change.at > reached) {
+            let is_deleted = entry.change() == Some(Change::Deleted);
+            collector.change(entry.clone(), Url::parse(entry.loc.trim()), is_deleted)?;
         }
         Ok(collector)
     }

@@ -11,7 +11,7 @@ use resync_core::xml::{WriteError, Writer};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::notification::changes;
+use crate::notification::{DatedChange, changes};
 
 /// How many are saved. Beyond this, the oldest are forgotten; they have been applied.
 const MAX_COUNT: usize = 10_000;
@@ -27,23 +27,24 @@ const MAX_CLOCK_SKEW: i64 = 24 * 3_600_000;
 
 /// By the URI as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NotifiedChanges(BTreeMap<String, (DateTime, Entry)>);
+pub(crate) struct NotifiedChanges(BTreeMap<String, DatedChange>);
 
 impl NotifiedChanges {
     /// Adds new changes, oldest first, and returns those to apply: none that is older than a known one of the same resource.
     ///
     /// A change with a time far in the future is applied once and not saved.
-    pub(crate) fn take(&mut self, notified: &[(DateTime, Entry)]) -> Vec<(DateTime, Entry)> {
+    pub(crate) fn take(&mut self, notified: &[DatedChange]) -> Vec<DatedChange> {
         let (mut new_changes, now) = (Vec::new(), DateTime::now());
         for change in notified {
-            let (at, Entry { loc, .. }) = change;
+            let DatedChange { at, entry } = change;
+            let loc = &entry.loc;
             if is_beyond_clock_skew(*at, now) {
                 tracing::warn!(loc, %at, "the time of a notified change is far in the future; check the clocks");
                 new_changes.push(change.clone());
-            } else if weight(&change.1) > MAX_BYTES_OF_ONE {
+            } else if weight(entry) > MAX_BYTES_OF_ONE {
                 tracing::warn!(%at, "a notified change is too long to be saved");
                 new_changes.push(change.clone());
-            } else if self.0.get(loc).is_none_or(|(last, _)| last <= at) {
+            } else if self.0.get(loc).is_none_or(|last| last.at <= *at) {
                 self.0.insert(loc.clone(), change.clone());
                 new_changes.push(change.clone());
             } else {
@@ -55,28 +56,28 @@ impl NotifiedChanges {
     }
 
     /// All, oldest first.
-    pub(crate) fn in_order(&self) -> Vec<&(DateTime, Entry)> {
+    pub(crate) fn in_order(&self) -> Vec<&DatedChange> {
         let mut all: Vec<_> = self.0.values().collect();
-        all.sort_by_key(|(at, _)| *at);
+        all.sort_by_key(|change| change.at);
         all
     }
 
     /// The saved changes after this time.
     pub(crate) fn since(&self, moment: DateTime) -> Self {
-        let since = self.0.iter().filter(|(_, (at, _))| *at > moment);
+        let since = self.0.iter().filter(|(_, change)| change.at > moment);
         Self(since.map(|(loc, change)| (loc.clone(), change.clone())).collect())
     }
 
     fn forget_the_oldest(&mut self) {
-        let bytes: usize = self.0.values().map(|(_, entry)| weight(entry)).sum();
+        let bytes: usize = self.0.values().map(|change| weight(&change.entry)).sum();
         if self.0.len() <= MAX_COUNT && bytes <= MAX_BYTES {
             return;
         }
         let mut newest: Vec<_> = std::mem::take(&mut self.0).into_iter().collect();
-        newest.sort_by_key(|(_, (at, _))| Reverse(*at));
+        newest.sort_by_key(|(_, change)| Reverse(change.at));
         let mut bytes = 0;
-        let fits = |(_, (_, entry)): &(String, (DateTime, Entry))| {
-            bytes += weight(entry);
+        let fits = |(_, change): &(String, DatedChange)| {
+            bytes += weight(&change.entry);
             bytes <= MAX_BYTES
         };
         self.0 = newest.into_iter().take(MAX_COUNT).take_while(fits).collect();
@@ -93,9 +94,9 @@ impl NotifiedChanges {
 
     fn written(&self) -> Result<String, WriteError> {
         let all = self.in_order();
-        let (Some((from, _)), Some((until, _))) = (all.first(), all.last()) else { return Ok(String::new()) };
-        let mut writer = Writer::new(Vec::new(), &ChangeNotification::new(*from, *until).header())?;
-        for (_, entry) in all {
+        let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(String::new()) };
+        let mut writer = Writer::new(Vec::new(), &ChangeNotification::new(first.at, last.at).header())?;
+        for DatedChange { entry, .. } in all {
             match writer.entry(entry) {
                 // Cannot happen: each came in a valid notification.
                 Err(WriteError::Violations(broken)) => {
@@ -166,11 +167,11 @@ mod tests {
         DateTime::from_unix_millis(1_795_000_000_000 + second * 1000).unwrap()
     }
 
-    fn change(change: ResourceChange, at: i64) -> (DateTime, Entry) {
-        (second(at), change.datetime(second(at)).into())
+    fn change(change: ResourceChange, at: i64) -> DatedChange {
+        DatedChange { at: second(at), entry: change.datetime(second(at)).into() }
     }
 
-    fn updated(path: &str, at: i64) -> (DateTime, Entry) {
+    fn updated(path: &str, at: i64) -> DatedChange {
         change(ResourceChange::updated(format!("http://a.example/{path}")).length(7), at)
     }
 
@@ -210,9 +211,9 @@ mod tests {
         assert!(notified.is_empty());
         let all: Vec<_> = (0..4_000).map(|at| updated(&format!("{at}{}", "x".repeat(7_000)), at)).collect();
         notified.take(&all);
-        let bytes: usize = notified.0.values().map(|(_, entry)| weight(entry)).sum();
+        let bytes: usize = notified.0.values().map(|change| weight(&change.entry)).sum();
         assert!(bytes <= MAX_BYTES && bytes > MAX_BYTES * 9 / 10, "{bytes}");
-        assert!(notified.knows(&all[3_999].1.loc) && !notified.knows(&all[0].1.loc), "the newest");
+        assert!(notified.knows(&all[3_999].entry.loc) && !notified.knows(&all[0].entry.loc), "the newest");
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(crate) struct Line {
     pub(crate) patches: Vec<PatchLink>,
     /// Whether it was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_gone: bool,
+    pub(crate) is_deleted: bool,
 }
 
 impl Planned {
@@ -112,14 +112,14 @@ pub(crate) struct Plan(File);
 
 impl Plan {
     /// The resources that should be here, or those that were deleted; each as often as it is listed.
-    pub(crate) fn begin(&self, gone: bool) -> io::Result<Steps> {
-        self.begin_with(gone, |_| false)
+    pub(crate) fn begin(&self, deleted: bool) -> io::Result<Steps> {
+        self.begin_with(deleted, |_| false)
     }
 
     /// As [`Plan::begin`]; `is_missing` determines whether the file is missing.
     pub(crate) fn begin_with(
         &self,
-        gone: bool,
+        deleted: bool,
         mut is_missing: impl FnMut(&Planned) -> bool + Send + 'static,
     ) -> io::Result<Steps> {
         let mut file = self.0.try_clone()?;
@@ -129,7 +129,7 @@ impl Plan {
             let mut some = Vec::new();
             for (number, text) in (0..).zip(BufReader::new(file).lines()) {
                 let mut planned = Planned::read(number, &text?)?;
-                if planned.line.is_gone != gone {
+                if planned.line.is_deleted != deleted {
                     continue;
                 }
                 planned.is_missing = is_missing(&planned);
