@@ -24,6 +24,7 @@ pub(crate) mod option {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Serialize as _};
 
+    #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
     pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
         value.as_ref().map(T::to_string).serialize(to)
     }

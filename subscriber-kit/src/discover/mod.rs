@@ -158,7 +158,7 @@ impl Search<'_> {
         let found = match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await?,
             Err(error @ FetchError::Status { .. }) if !error.is_transient() => {
-                self.tried.push(Unreadable::new(url, error));
+                self.tried.push(Unreadable::new(url, error.to_string()));
                 None
             }
             Err(error) => return Err(error.into()),
@@ -318,7 +318,7 @@ impl Search<'_> {
 
     async fn read(&self, url: &Url) -> Result<Parsed, Unreadable> {
         let fetched = self.client.document(url).await.map_err(|error| Unreadable::away(url, &error))?;
-        parse(fetched).await.map_err(|page| Unreadable::new(url, page.error))
+        parse(fetched).await.map_err(|page| Unreadable::new(url, page.error.to_string()))
     }
 }
 

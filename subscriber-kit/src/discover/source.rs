@@ -189,13 +189,13 @@ impl DiscoverError {
 }
 
 impl Unreadable {
-    pub(super) fn new(url: &Url, reason: impl ToString) -> Self {
-        Self { url: url.clone(), reason: reason.to_string(), retry_may_help: false }
+    pub(super) fn new(url: &Url, reason: impl Into<String>) -> Self {
+        Self { url: url.clone(), reason: reason.into(), retry_may_help: false }
     }
 
     /// Of a request that failed.
     pub(super) fn away(url: &Url, error: &FetchError) -> Self {
-        Self { retry_may_help: error.is_transient(), ..Self::new(url, error) }
+        Self { retry_may_help: error.is_transient(), ..Self::new(url, error.to_string()) }
     }
 }
 

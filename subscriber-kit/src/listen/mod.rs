@@ -246,13 +246,13 @@ pub async fn listen_all(
         .map(|(mut copy, (subscriber, deliveries))| {
             copy.service = service.clone();
             let events = Events { directory: copy.into.clone(), sender: sender.clone() };
-            Box::pin(async move {
-                let result = keep(&copy, &subscriber, deliveries, &events).await;
+            async move {
+                let result = Box::pin(keep(&copy, &subscriber, deliveries, &events)).await;
                 if let Err(error) = &result {
                     events.send(ListenEvent::Stopped { cause: error.to_string() });
                 }
                 result
-            })
+            }
         })
         .collect();
     let work = async {

@@ -314,7 +314,7 @@ pub enum SyncError {
     #[error("{url} is a {found}, not a {expected}")]
     WrongKind {
         /// The document.
-        url: Url,
+        url: Box<Url>,
         /// The capability it states.
         found: String,
         /// What was expected.

@@ -141,7 +141,7 @@ fn unpack_into(
         let Some(relative) = missing(&entry, placer, base) else { continue };
         match bitstream(package, &entry, &placer.folder, max) {
             Ok(Bitstream::Received(received)) => {
-                batch.push(FinishedFile::new(received, &Facts::of(&entry), &relative))
+                batch.push(FinishedFile::new(received, &Facts::of(&entry), &relative));
             }
             Ok(Bitstream::Unusable | Bitstream::Refused(ResourceError::TooLarge { .. })) => {}
             Ok(Bitstream::Refused(error)) => {

@@ -88,7 +88,11 @@ impl Document {
         let mut document = Self::of(url, entries.header());
         if !expected.includes(document.capability.as_ref()) {
             let found = document.capability.map_or_else(|| "sitemap".to_owned(), |found| found.to_string());
-            return Err(SyncError::WrongKind { url: url.clone(), found, expected: expected.name() });
+            return Err(SyncError::WrongKind {
+                url: Box::new(url.clone()),
+                found,
+                expected: expected.name(),
+            });
         }
         if document.is_index || document.is_archive() {
             for entry in entries.by_ref() {

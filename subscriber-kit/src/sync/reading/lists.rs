@@ -362,7 +362,7 @@ impl Document {
             (false, true) => ("resourcelist", "Resource Dump"),
             _ => return Ok(()),
         };
-        Err(SyncError::WrongKind { url: self.url.clone(), found: found.to_owned(), expected })
+        Err(SyncError::WrongKind { url: Box::new(self.url.clone()), found: found.to_owned(), expected })
     }
 
     /// Whether a list that says `at` belongs to this index.
