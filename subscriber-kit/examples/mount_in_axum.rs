@@ -1,9 +1,8 @@
 //! A whole subscriber in axum: `cargo run --example mount_in_axum -- TOPIC ADDRESS STATE`
-use resync_subscriber_kit::callback::{Callback, CallbackOptions};
 use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
+use resync_subscriber_kit::receive::{Callback, CallbackOptions};
 use resync_subscriber_kit::state::Subscriptions;
-use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
-use resync_subscriber_kit::topic::keep_topic;
+use resync_subscriber_kit::subscribe::{Subscriber, SubscriberOptions, keep_topic};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,10 +21,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Public addresses, and those that are as near as the topic, which the user of this program gave.
     let address_policy = AddressPolicy::NetworkOf(vec![topic.parse()?]);
     let client = Client::new(ClientOptions { address_policy, ..ClientOptions::default() })?;
-    let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), SubscriberOptions::new(prefix));
-    tokio::spawn(async move {
-        keep_topic(&client, &subscriber, &subscriptions, &topic, |event| println!("{event}")).await
-    });
+    let subscriber = Subscriber::new(client, subscriptions, SubscriberOptions::new(prefix));
+    tokio::spawn(async move { keep_topic(&subscriber, &topic, |event| println!("{event}")).await });
     while let Some(delivery) = deliveries.next().await {
         println!("{}: {}", delivery.topic.as_str(), String::from_utf8_lossy(delivery.body.body()));
         delivery.done().await?;

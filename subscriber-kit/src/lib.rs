@@ -1,31 +1,24 @@
-//! What a ResourceSync Destination needs: find a Source, subscribe to its notifications, and keep a copy in
-//! step.
+//! What a ResourceSync Destination needs: finds a Source, subscribes to its notifications, and keeps a copy in step.
 //!
-//! | room | what is in it |
+//! | module | purpose |
 //! |---|---|
 //! | [`discover`] | from any URL of a Source to its sets, lists and channels |
-//! | [`subscription`] | where a subscription stands |
-//! | [`subscriber`] | asking hubs, renewing leases, unsubscribing |
-//! | [`topic`] | staying subscribed to a topic wherever it moves |
-//! | [`callback`] | the handler that a hub talks to, for axum and hyper |
-//! | [`inbox`] | notifications handed over once, and what is guaranteed about them |
-//! | [`notification`] | what a Framework Notification means for a copy |
-//! | [`sync`] | a directory brought in step with a Source's lists, and audited |
-//! | [`listen`] | all of it together: a copy that stays in step by itself |
-//! | [`relay`] | notifications of any WebSub topics, handed to a command |
-//! | [`service`] | how hubs reach a Destination that listens or hands on |
-//! | [`hook`] | a command of the user's own |
-//! | [`state`] | what is remembered between runs |
-//! | [`fetch`] | the HTTP client and its bounds |
+//! | [`subscribe`] | requests to hubs, renewal of leases, topics and channels that move |
+//! | [`receive`] | the callback for axum and hyper, and an inbox that hands over each notification once |
+//! | [`notification`] | what a notification means for a copy |
+//! | [`sync`] | brings a directory in step with a Source's lists, and audits it |
+//! | [`listen`] | all of these: keeps copies in step |
+//! | [`forward`] | notifications of any WebSub topics, without a copy |
+//! | [`state`] | what is saved between runs |
+//! | [`fetch`] | the HTTP client and its limits |
 //!
 //! # A callback in an application of your own
 //!
 //! ```
-//! use resync_subscriber_kit::callback::{Callback, CallbackOptions};
+//! use resync_subscriber_kit::receive::{Callback, CallbackOptions};
 //! use resync_subscriber_kit::fetch::{Client, ClientOptions};
 //! use resync_subscriber_kit::state::Subscriptions;
-//! use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
-//! use resync_subscriber_kit::topic::keep_topic;
+//! use resync_subscriber_kit::subscribe::{Subscriber, SubscriberOptions, keep_topic};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,40 +40,34 @@
 //!     }
 //! });
 //!
-//! // Once the application is served under https://me.example/, subscribe and stay subscribed: at whichever hub serves, where
-//! // the topic moves too, and after a denial. Each lease and each failure is an event.
+//! // Once the application is served under https://me.example/, subscribe and stay subscribed, also when the topic moves, and
+//! // after a denial. Each lease and each failure is an event.
 //! let client = Client::new(ClientOptions::default())?;
 //! let options = SubscriberOptions::new("https://me.example/resync".parse()?);
-//! let subscriber = Subscriber::new(client.clone(), subscriptions.clone(), options);
+//! let subscriber = Subscriber::new(client, subscriptions, options);
 //! # let _ = app;
 //! # if false {
 //! let topic = "https://source.example/topic";
-//! keep_topic(&client, &subscriber, &subscriptions, topic, |event| println!("{event}")).await;
+//! keep_topic(&subscriber, topic, |event| println!("{event}")).await;
 //! # }
 //! # Ok(())
 //! # }
 //! ```
 #![deny(missing_docs)]
 
-pub mod callback;
-mod channel;
 pub mod discover;
 pub mod fetch;
-pub mod hook;
-mod hook_queue;
-pub mod inbox;
-mod incoming_bytes;
+pub mod forward;
 pub mod listen;
 pub mod notification;
-mod pause;
-pub mod relay;
-pub mod service;
+pub mod receive;
 mod space;
 pub mod state;
-pub mod subscriber;
-pub mod subscription;
+mod state_folder;
+pub mod subscribe;
 pub mod sync;
-pub mod topic;
+mod text;
+mod timing;
 
 /// The example of the README is a test.
 #[cfg(doctest)]

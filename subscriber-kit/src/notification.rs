@@ -1,8 +1,8 @@
-//! What a notification means for a Destination that keeps a copy: when to look again (FN-001), and where.
+//! What a notification means for a copy: when to synchronise again (FN-001), and how.
 //!
-//! A Change Notification is taken as news that the Change List has more, which is read from where the copy stands. So
-//! whatever was lost, came twice or came late, the list has it once and in order (CN-016). What it tells that the list does
-//! not have yet, since that is written now and then only, is taken from the notification itself; the list repeats it.
+//! After a Change Notification, the Change List is read from where the copy stands. So lost, repeated and late notifications do
+//! no harm: the list has each change once and in order (CN-016). Changes that the list does not contain yet are taken from the
+//! notification itself.
 
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Entry, FrameworkChange, FrameworkNotification};
@@ -11,84 +11,79 @@ use url::Url;
 
 use crate::discover::Set;
 
-/// The time that a Change Notification tells of (CN-007).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The time whose changes a Change Notification lists (CN-007).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Interval {
-    /// Where the one before ended (CN-008).
+    /// Where the previous one ended (CN-008).
     pub from: DateTime,
     /// Where the next one begins.
     pub until: DateTime,
 }
 
-/// What to do about a notification.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What to do about a notification, from the least to the most.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Meaning {
-    /// Resources changed in this time: deal with the changes.
-    ChangeNotification(Interval),
-    /// The Change List or Change Dump, which tells of changed resources, changed: deal with the changes.
-    Changes,
-    /// The Resource List, or the Resource Dump where that is all there is, changed: synchronise.
-    Synchronise,
-    /// A list under the known index changed (FN-006): synchronise, even if the index is as it was.
-    LookInside,
-    /// Where the lists are may have changed: discover again, then synchronise.
-    DiscoverAgain,
     /// It is about documents that a copy does not use.
     NotUsed,
+    /// The Change List or Change Dump changed: handle the changes.
+    Changes,
+    /// Resources changed in this time: handle the changes.
+    ChangeNotification(Interval),
+    /// The Resource List changed, or the Resource Dump if there is no list: synchronise.
+    Synchronise,
+    /// A list under the known index changed (FN-006): synchronise, even if the index is the same.
+    LookInside,
+    /// The lists may have moved: discover again, then synchronise.
+    DiscoverAgain,
 }
 
-/// Why a delivery is no notification.
+/// Why a delivery is not a notification.
 #[derive(Debug, thiserror::Error)]
-pub enum NotUnderstood {
-    /// It is no ResourceSync document.
+pub enum NotificationError {
+    /// It is not a ResourceSync document.
     #[error(transparent)]
     Unreadable(#[from] xml::ReadError),
     /// It breaks rules of the specification.
-    #[error("rules of the specification are broken:\n{0}")]
+    #[error("it breaks rules of the specification:\n{0}")]
     Violations(#[from] resync_core::rules::Violations),
     /// It is a document of another kind.
     #[error("it is a {0}, not a notification")]
     OtherKind(String),
 }
 
-/// Checks the body by core's rules and finds what it means for `set`.
+/// Checks the body by the rules of the specification, and determines what it means for `set`.
 ///
 /// # Errors
-/// [`NotUnderstood`]: such a delivery is logged and acknowledged, since another attempt would bring the same.
-pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotUnderstood> {
+/// [`NotificationError`]: such a delivery is logged and acknowledged, since another attempt would be the same.
+pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotificationError> {
     let document = xml::read(body)?.into_document()?;
     if *document.capability() == Capability::ChangeNotification {
         let root = &document.header().metadata;
-        // Of older notifications, whose rules ask for no interval.
+        // Older notifications need no interval.
         let interval = root.from.zip(root.until).map(|(from, until)| Interval { from, until });
         return Ok(interval.map_or(Meaning::Changes, Meaning::ChangeNotification));
     }
     let changes = FrameworkNotification::changes(&document)
-        .ok_or_else(|| NotUnderstood::OtherKind(document.capability().to_string()))?;
-    let meanings = changes.iter().map(|change| meaning_of(change, set));
-    Ok(meanings.max_by_key(weight).unwrap_or(Meaning::NotUsed))
+        .ok_or_else(|| NotificationError::OtherKind(document.capability().to_string()))?;
+    Ok(changes.iter().map(|change| meaning_of(change, set)).max().unwrap_or(Meaning::NotUsed))
 }
 
-/// The changes that Change Notifications tell of and when they happened, oldest first. What does not say when it happened
-/// is left to the list. What a Framework Notification tells of are lists, and no resources.
-pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<(DateTime, Entry)> {
+/// A change with its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DatedChange {
+    pub(crate) at: DateTime,
+    pub(crate) entry: Entry,
+}
+
+/// The changes in Change Notifications, oldest first. Those without a time are left to the Change List.
+pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<DatedChange> {
     let documents = bodies.iter().filter_map(|body| xml::read(body.as_slice()).ok()?.into_document().ok());
     let documents = documents.filter(|document| *document.capability() == Capability::ChangeNotification);
     let entries = documents.flat_map(|document| document.into_raw().entries);
-    let dated = |entry: Entry| Some((entry.metadata.as_ref()?.datetime?, entry));
+    let dated = |entry: Entry| Some(DatedChange { at: entry.metadata.as_ref()?.datetime?, entry });
     let mut changes: Vec<_> = entries.filter_map(dated).collect();
-    changes.sort_by_key(|(at, _)| *at);
+    changes.sort_by_key(|change| change.at);
     changes
-}
-
-fn weight(meaning: &Meaning) -> u8 {
-    match meaning {
-        Meaning::NotUsed => 0,
-        Meaning::Changes | Meaning::ChangeNotification(_) => 1,
-        Meaning::Synchronise => 2,
-        Meaning::LookInside => 3,
-        Meaning::DiscoverAgain => 4,
-    }
 }
 
 fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
@@ -99,9 +94,9 @@ fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
         Capability::ResourceDump if set.resource_list.is_none() => {
             base_changed(change, set.named(&Capability::ResourceDump))
         }
-        // One that is new is found through its index or the Capability List (FN-007).
+        // A new one is found through its index or the Capability List (FN-007).
         Capability::ChangeList | Capability::ChangeDump if set.offers(&change.capability) => Meaning::Changes,
-        // A Resource List where there was none, or where the lists are may have changed.
+        // A new Resource List, or the lists may have moved.
         Capability::ResourceList | Capability::CapabilityList | Capability::Description => {
             Meaning::DiscoverAgain
         }
@@ -109,7 +104,7 @@ fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
     }
 }
 
-/// What a copy is made from changed, or something under its index.
+/// The Resource List or Resource Dump changed, or a part of it.
 fn base_changed(change: &FrameworkChange, known: Option<&Url>) -> Meaning {
     let names_it = |text: &str| Url::parse(text).ok().as_ref() == known;
     // A list under an index is found through the index (FN-006); an unknown one is a list that moved.
@@ -164,7 +159,7 @@ mod tests {
         let from = "2026-11-20T09:00:00Z".parse().unwrap();
         let changed = ChangeNotification::new(from, at).change(resource).build().unwrap();
         let found = changes(&[told, xml::write(&changed)]);
-        let locs: Vec<&str> = found.iter().map(|(_, entry)| entry.loc.as_str()).collect();
+        let locs: Vec<&str> = found.iter().map(|change| change.entry.loc.as_str()).collect();
         assert_eq!(locs, ["http://a.example/x"]);
     }
 
@@ -203,6 +198,6 @@ mod tests {
 
     #[test]
     fn fn046_what_is_no_framework_notification_is_named() {
-        assert!(matches!(meaning(b"hello", &set()), Err(NotUnderstood::Unreadable(_))));
+        assert!(matches!(meaning(b"hello", &set()), Err(NotificationError::Unreadable(_))));
     }
 }

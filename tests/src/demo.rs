@@ -13,7 +13,7 @@ use resync_publisher::notify::{HubReport, Outcome};
 use resync_publisher::serve::serve;
 use resync_publisher::{BaseUrl, HubUrl, Settings, build, notify};
 use resync_subscriber_kit::fetch::AddressPolicy;
-use resync_subscriber_kit::listen::{Event, ListenOptions, listen};
+use resync_subscriber_kit::listen::{ListenEvent, ListenOptions, listen};
 use resync_subscriber_kit::sync::Report;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -39,7 +39,7 @@ const COLLECTION: [(&str, &str); 8] = [
 ];
 
 /// What happened, with its time.
-type Happened = (Instant, Event);
+type Happened = (Instant, ListenEvent);
 
 /// Runs the demo in a folder of its own and tells the story on `out`.
 ///
@@ -182,9 +182,9 @@ impl Destination {
             let mut heard = Instant::now();
             while let Some((at, event)) = self.events.recv().await {
                 match event {
-                    Event::Notified => heard = at,
-                    Event::Synchronised(report) => return Ok((heard, report)),
-                    Event::SyncFailed { cause, .. } => return Err(cause.into()),
+                    ListenEvent::Notified => heard = at,
+                    ListenEvent::Synchronised(report) => return Ok((heard, report)),
+                    ListenEvent::SyncFailed { cause, .. } => return Err(cause.into()),
                     _ => {}
                 }
             }

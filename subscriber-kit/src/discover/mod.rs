@@ -1,16 +1,15 @@
-//! Discovery: from any URL of a Source to its sets, their lists and their notification channels.
+//! Discovery: from any URL of a Source to its sets, lists and notification channels.
 //!
-//! The search goes by RS-160 and RS-164: the URL itself if it is a ResourceSync document, else what its
-//! `Link: rel="resourcesync"` header or its HTML `<link>` says (RS-161, RS-165), else the well-known places of
-//! its directory and its host, else the Resource Lists among the Sitemaps of the host's robots.txt (RS-162,
-//! RS-163), else the usual names of lists and Sitemaps. A document that is named and away, gone, or none of
-//! ResourceSync ends the search: what is found elsewhere may be another set.
+//! The order of the search (RS-160, RS-164): the URL itself, if it is a ResourceSync document; what its
+//! `Link: rel="resourcesync"` header or its HTML `<link>` names (RS-161, RS-165); the well-known places of its directory and
+//! host; the Resource Lists among the Sitemaps in the host's robots.txt (RS-162, RS-163); the usual names of lists and Sitemaps.
+//! If the given URL names a document that cannot be used, the search ends: another place may have another set.
 
 mod hints;
-mod known;
+mod measure;
+mod saved;
 mod source;
 mod topic;
-mod tree;
 
 use std::io::{BufReader, Seek as _};
 
@@ -20,12 +19,12 @@ use resync_core::xml::{ReadError, Reader};
 use url::Url;
 
 use crate::fetch::{Client, FetchError, Fetched, led_to};
-pub(crate) use known::KnownSource;
+pub use measure::{Measure, measure};
+pub(crate) use saved::SavedSource;
 pub use source::{Channel, DiscoverError, Followed, Set, Source, Unreadable};
 pub use topic::channels;
-pub use tree::{Measure, measure};
 
-/// How many sets of one Source are read.
+/// How many sets of a Source are read.
 pub const MAX_SETS: usize = 256;
 
 /// Where a Source Description should be (RS-071).
@@ -34,13 +33,13 @@ const WELL_KNOWN: &str = ".well-known/resourcesync";
 /// How many Source Descriptions an index may lead to.
 const MAX_DESCRIPTIONS: usize = 32;
 
-/// How many hubs of a channel are asked and remembered.
+/// How many hubs of a channel are used.
 const MAX_HUBS: usize = 16;
 
 /// How many documents a page or a robots.txt may lead to.
 const MAX_HINTS: usize = 32;
 
-/// Finds out what the Source at `url` offers.
+/// Discovers what the Source at `url` offers.
 ///
 /// `url` may be a Source's base, its Source Description, a Capability List, a Resource List or any page with
 /// a `Link: rel="resourcesync"` header. At most [`MAX_SETS`] sets are read.
@@ -70,7 +69,7 @@ const MAX_HINTS: usize = 32;
 /// ```
 ///
 /// # Errors
-/// Named causes, each with what to do: see [`DiscoverError`].
+/// [`DiscoverError`].
 pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverError> {
     let url = Url::parse(url).map_err(|reason| DiscoverError::Url { text: url.to_owned(), reason })?;
     let mut search = Search { client, tried: Vec::new() };
@@ -84,7 +83,7 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
             return Ok(searched(source));
         }
     }
-    // A Source that is away for a moment is not looked for elsewhere: a list that has nothing to do with it may lie there.
+    // If the Source is temporarily unreachable, the search ends: other places may have unrelated lists.
     if search.tried.iter().any(|place| place.retry_may_help) {
         return Err(DiscoverError::NothingFound { url, tried: search.tried });
     }
@@ -99,27 +98,21 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
     Err(DiscoverError::NothingFound { url, tried: search.tried })
 }
 
-/// The directory that was asked for, else the one whose Source Description it is, else the directory of the
-/// document.
-fn base_of_source(asked: &Url, description: Option<&Url>) -> Url {
+/// The given directory, or else the one of the Source Description, or else the one of the document.
+fn base_of_source(requested: &Url, description: Option<&Url>) -> Url {
     let described = description.filter(|description| {
-        description.path().ends_with(WELL_KNOWN) && description.origin() == asked.origin()
+        description.path().ends_with(WELL_KNOWN) && description.origin() == requested.origin()
     });
-    base_of(described.filter(|_| !asked.path().ends_with('/')).unwrap_or(asked))
+    base_of(described.filter(|_| !requested.path().ends_with('/')).unwrap_or(requested))
 }
 
-/// The directory of a document; for a Source Description at its well-known place the one above `.well-known`.
+/// The directory of a document; of a well-known Source Description, the one above `.well-known`.
 fn base_of(url: &Url) -> Url {
-    let mut base = url.clone();
-    base.set_query(None);
-    base.set_fragment(None);
-    let path = base.path().strip_suffix(WELL_KNOWN).unwrap_or(base.path());
-    let directory = path.rfind('/').map_or("/", |end| &path[..=end]).to_owned();
-    base.set_path(&directory);
-    base
+    let folder = if url.path().ends_with(WELL_KNOWN) { "../" } else { "./" };
+    url.join(folder).unwrap_or_else(|_| url.clone())
 }
 
-/// RS-164's order after the explicit document: Source Descriptions, and lists.
+/// The places after the given URL in the order of RS-164: Source Descriptions, and lists.
 fn well_known_places(url: &Url) -> [Vec<Url>; 2] {
     let (directory, host) = (folder_of(url), host_of(url));
     let places = |candidates: &[(&Url, &str)]| {
@@ -136,15 +129,10 @@ fn well_known_places(url: &Url) -> [Vec<Url>; 2] {
 }
 
 fn host_of(url: &Url) -> Url {
-    let mut host = url.clone();
-    host.set_path("/");
-    host.set_query(None);
-    host.set_fragment(None);
-    host
+    url.join("/").unwrap_or_else(|_| url.clone())
 }
 
-/// The directory of a URL that is no document itself: `http://host/data` names a directory as well as
-/// `http://host/data/` does.
+/// The directory of a URL that is not a document: `http://host/data` is the same directory as `http://host/data/`.
 fn folder_of(url: &Url) -> Url {
     let mut folder = base_of(url);
     if !url.path().ends_with('/') && !names_a_document(url) && url.query().is_none() {
@@ -158,19 +146,19 @@ fn names_a_document(url: &Url) -> bool {
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("xml"))
 }
 
-/// One search, with a memory of what was tried.
+/// One search, and the places that it tried.
 struct Search<'c> {
     client: &'c Client,
     tried: Vec<Unreadable>,
 }
 
 impl Search<'_> {
-    /// The given URL: if it is away, or not even the server answers, further places are none to try.
+    /// The given URL. If it is unreachable, no other place is tried.
     async fn explicit(&mut self, url: &Url) -> Result<Option<Source>, DiscoverError> {
         let found = match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await?,
             Err(error @ FetchError::Status { .. }) if !error.is_transient() => {
-                self.note(url, &error, false);
+                self.tried.push(Unreadable::new(url, error.to_string()));
                 None
             }
             Err(error) => return Err(error.into()),
@@ -186,17 +174,13 @@ impl Search<'_> {
         match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await,
             Err(error) => {
-                self.note(url, &error, error.is_transient());
+                self.tried.push(Unreadable::away(url, &error));
                 Ok(None)
             }
         }
     }
 
-    fn note(&mut self, url: &Url, reason: &dyn std::fmt::Display, retry_may_help: bool) {
-        self.tried.push(Unreadable { url: url.clone(), reason: reason.to_string(), retry_may_help });
-    }
-
-    async fn follow(&mut self, asked: &Url, fetched: Fetched) -> Result<Option<Source>, DiscoverError> {
+    async fn follow(&mut self, requested: &Url, fetched: Fetched) -> Result<Option<Source>, DiscoverError> {
         let mut linked: Vec<Url> =
             fetched.links.with_rel("resourcesync").filter_map(|target| Url::parse(target).ok()).collect();
         let parsed = parse(fetched).await;
@@ -207,11 +191,12 @@ impl Search<'_> {
             Ok(document) if document.is_of_resourcesync() => self.read_document(document).await,
             Ok(document) if linked.is_empty() => Ok(Some(Source::with_set(Set::bare(document.url)))),
             Err(page) if linked.is_empty() => {
-                self.note(asked, &format!("not a ResourceSync document: {}", page.error), false);
+                let reason = format!("not a ResourceSync document: {}", page.error);
+                self.tried.push(Unreadable::new(requested, reason));
                 Ok(None)
             }
             Ok(_) | Err(_) => {
-                let mut source = Source { is_direct: false, ..Source::empty(asked.clone()) };
+                let mut source = Source { is_direct: false, ..Source::empty(requested.clone()) };
                 self.read_sets(&mut source, linked).await;
                 source.if_readable().map(Some)
             }
@@ -224,7 +209,7 @@ impl Search<'_> {
         let robots = match self.client.document(&place).await {
             Ok(robots) => robots,
             Err(error) => {
-                self.note(&place, &error, error.is_transient());
+                self.tried.push(Unreadable::away(&place, &error));
                 return None;
             }
         };
@@ -241,12 +226,12 @@ impl Search<'_> {
                 }
                 Ok(_) => {}
                 // It may be the list of another set.
-                Err(unfit) if unfit.retry_may_help => source.cannot_read(sitemap, unfit),
-                Err(unfit) => self.note(&sitemap, &unfit.reason, false),
+                Err(unreadable) if unreadable.retry_may_help => source.unreadable.push(unreadable),
+                Err(unreadable) => self.tried.push(unreadable),
             }
         }
         if source.sets.is_empty() {
-            self.note(&place, &"it names no Resource List that can be read", false);
+            self.tried.push(Unreadable::new(&place, "it names no readable Resource List"));
             self.tried.append(&mut source.unreadable);
             return None;
         }
@@ -275,12 +260,12 @@ impl Search<'_> {
             for url in document.locations().into_iter().take(MAX_DESCRIPTIONS) {
                 match self.read(&url).await {
                     Ok(part) if part.capability() == Some(&Capability::Description) => {
-                        // One more than are read, so that this shows.
+                        // One more than are read, so that this is reported.
                         let room = (MAX_SETS + 1).saturating_sub(lists.len());
                         lists.extend(part.locations().into_iter().take(room));
                     }
-                    Ok(_) => source.cannot_read(url, Unfit::of("not a Source Description")),
-                    Err(unfit) => source.cannot_read(url, unfit),
+                    Ok(_) => source.unreadable.push(Unreadable::new(&url, "not a Source Description")),
+                    Err(unreadable) => source.unreadable.push(unreadable),
                 }
             }
         } else {
@@ -290,7 +275,7 @@ impl Search<'_> {
         source.if_readable()
     }
 
-    /// An explicit Resource List: it is used itself, its Capability List only tells the channels.
+    /// A given Resource List is used itself; its Capability List only names the channels.
     async fn read_list(&mut self, document: Parsed) -> Source {
         let Some(up) = document.link(&Relation::Up) else { return Source::with_set(Set::bare(document.url)) };
         let mut source = Source::empty(document.url.clone());
@@ -302,10 +287,11 @@ impl Search<'_> {
         source
     }
 
-    /// Any other document of a set: its Capability List is one `up` away (RS-053).
+    /// Any other document of a set links `up` to its Capability List (RS-053).
     async fn read_member(&mut self, document: Parsed) -> Result<Option<Source>, DiscoverError> {
         let Some(up) = document.link(&Relation::Up) else {
-            self.note(&document.url, &"a document without a link up to its Capability List", false);
+            let reason = "it has no link up to its Capability List";
+            self.tried.push(Unreadable::new(&document.url, reason));
             return Ok(None);
         };
         let mut source = Source::empty(document.url);
@@ -316,38 +302,23 @@ impl Search<'_> {
     async fn read_sets(&mut self, source: &mut Source, lists: Vec<Url>) {
         for url in lists {
             if source.sets.len() + source.unreadable.len() >= MAX_SETS {
-                let unfit = "the Source has more sets than are read; give the Capability List's URL";
-                source.cannot_read(url, Unfit::of(unfit));
-                return;
+                let reason = "the Source has more sets than are read; give the Capability List's URL";
+                return source.unreadable.push(Unreadable::new(&url, reason));
             }
             match self.read(&url).await {
                 Ok(document) if document.capability() == Some(&Capability::CapabilityList) => {
                     source.description = source.description.take().or_else(|| document.link(&Relation::Up));
                     source.sets.push(Set::from_capability_list(&document));
                 }
-                Ok(_) => source.cannot_read(url, Unfit::of("not a Capability List")),
-                Err(unfit) => source.cannot_read(url, unfit),
+                Ok(_) => source.unreadable.push(Unreadable::new(&url, "not a Capability List")),
+                Err(unreadable) => source.unreadable.push(unreadable),
             }
         }
     }
 
-    async fn read(&self, url: &Url) -> Result<Parsed, Unfit> {
-        let fetched = self.client.document(url).await;
-        let fetched = fetched
-            .map_err(|error| Unfit { reason: error.to_string(), retry_may_help: error.is_transient() })?;
-        parse(fetched).await.map_err(|page| Unfit::of(&page.error.to_string()))
-    }
-}
-
-/// Why a document is not used.
-struct Unfit {
-    reason: String,
-    retry_may_help: bool,
-}
-
-impl Unfit {
-    fn of(reason: &str) -> Self {
-        Self { reason: reason.to_owned(), retry_may_help: false }
+    async fn read(&self, url: &Url) -> Result<Parsed, Unreadable> {
+        let fetched = self.client.document(url).await.map_err(|error| Unreadable::away(url, &error))?;
+        parse(fetched).await.map_err(|page| Unreadable::new(url, page.error.to_string()))
     }
 }
 
@@ -360,15 +331,9 @@ impl Source {
 
     fn with_set(set: Set) -> Self {
         let found_at = set.capability_list.clone().or_else(|| set.resource_list.clone());
-        // A set is only made from a document, so it always has one of the two.
         let mut source = Self::empty(found_at.expect("a set has a Capability List or a Resource List"));
         source.sets.push(set);
         source
-    }
-
-    fn cannot_read(&mut self, url: Url, unfit: Unfit) {
-        let Unfit { reason, retry_may_help } = unfit;
-        self.unreadable.push(Unreadable { url, reason, retry_may_help });
     }
 
     fn if_readable(self) -> Result<Self, DiscoverError> {
@@ -379,7 +344,7 @@ impl Source {
     }
 }
 
-/// A document as far as discovery needs it: entries only of the two that lead further.
+/// A document. Only those that lead further have entries.
 struct Parsed {
     url: Url,
     header: Header,
@@ -412,7 +377,7 @@ impl Parsed {
         self.entries.iter().filter(leads_on).filter_map(|entry| self.resolve(&entry.loc)).collect()
     }
 
-    /// The topic stays as it is written, since hub and callback compare it as text.
+    /// The topic stays as written, since hub and callback compare it as text.
     fn channel(&self, entry: &Entry) -> Option<Channel> {
         let topic = TopicUrl::parse(&entry.loc).or_else(|error| {
             self.resolve(&entry.loc).map_or(Err(error), |url| TopicUrl::parse(url.as_str()))
@@ -422,7 +387,7 @@ impl Parsed {
     }
 }
 
-/// What is no ResourceSync document, and where it leads.
+/// A page that is not a ResourceSync document, and its links.
 struct Page {
     error: ReadError,
     linked: Vec<Url>,
@@ -432,7 +397,7 @@ async fn parse(fetched: Fetched) -> Result<Parsed, Page> {
     let Fetched { url, mut file, .. } = fetched;
     let read = tokio::task::spawn_blocking(move || {
         read_parsed(&url, &file).map_err(|error| {
-            // A page that cannot be read from its start again says nothing.
+            // A page that cannot be read again has no links.
             let linked = if file.rewind().is_ok() { hints::linked_from_html(file, &url) } else { Vec::new() };
             Page { error, linked }
         })
@@ -446,7 +411,7 @@ fn read_parsed(url: &Url, file: &std::fs::File) -> Result<Parsed, ReadError> {
     let leads_on = matches!(header.capability(), Some(Capability::Description | Capability::CapabilityList));
     let entries = if leads_on { reader.by_ref().collect::<Result<_, _>>()? } else { Vec::new() };
     if reader.refused() > 0 {
-        // Whatever these name is not discovered, so a Capability List or a list may be missed.
+        // A Capability List or a list may be among them.
         let (refused, violations) = (reader.refused(), reader.take_violations());
         let first = violations.errors().next().map(ToString::to_string);
         tracing::warn!(%url, refused, first, "ignored unreadable entries of a document");
@@ -493,7 +458,7 @@ mod tests {
     #[test]
     fn a_document_anywhere_in_a_source_stands_for_the_directory_of_its_source_description() {
         let description = url("http://a.example/data/.well-known/resourcesync");
-        let base = |asked: &str| base_of_source(&url(asked), Some(&description)).to_string();
+        let base = |requested: &str| base_of_source(&url(requested), Some(&description)).to_string();
         assert_eq!(base("http://a.example/data/resync/capabilitylist.xml"), "http://a.example/data/");
         assert_eq!(base("http://a.example/data/part/"), "http://a.example/data/part/");
         assert_eq!(base("http://b.example/resync/list.xml"), "http://b.example/resync/");

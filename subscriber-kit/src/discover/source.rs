@@ -1,4 +1,4 @@
-//! What a Source offers: its sets, their lists and their notification channels.
+//! What a Source offers: its sets, lists and notification channels.
 
 use std::fmt::Write as _;
 
@@ -9,21 +9,21 @@ use url::Url;
 
 use super::Parsed;
 use crate::fetch::FetchError;
+use crate::text;
 
-/// How many capabilities of a set are remembered that are not ResourceSync's own.
+/// How many capabilities of a set are kept that ResourceSync does not define.
 const MAX_UNKNOWN: usize = 32;
 
 /// What a Source offers.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The directory that the URL asked for stands for: where the `DIR` of a copy begins.
+    /// The directory of the given URL, which corresponds to the `DIR` of a copy.
     pub base: Url,
-    /// The document that the search ended at.
+    /// The document where the search ended.
     pub found_at: Url,
-    /// Whether the URL asked for is itself a document of the Source; else a page with a link, or a search of the host, led
-    /// to what is found.
+    /// Whether the given URL is a document of the Source. Otherwise a link, or a search of the host, led to it.
     pub is_direct: bool,
-    /// The Source Description, if one was seen or named.
+    /// The Source Description, if one was found or named.
     pub description: Option<Url>,
     /// The sets that could be read.
     pub sets: Vec<Set>,
@@ -31,24 +31,25 @@ pub struct Source {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// One set of resources: what a Capability List covers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A set: the resources of one Capability List.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Set {
-    /// The Capability List; `None` when all there is is a bare list.
+    /// The Capability List; `None` for a single list without one.
     pub capability_list: Option<Url>,
-    /// The Resource List or its index (RS-014: only reading it tells).
+    /// The Resource List or its index (RS-014).
     pub resource_list: Option<Url>,
-    /// What the Capability List names, in its order: of each capability the first, and a bounded number of unknown ones.
+    /// The entries of the Capability List in its order: the first of each capability, and a bounded number of unknown ones.
+    #[serde(with = "capabilities")]
     pub capabilities: Vec<(Capability, Url)>,
-    /// Where Framework Notifications are sent (FN-060).
+    /// The channel of Framework Notifications (FN-060).
     pub framework_channel: Option<Channel>,
-    /// Where Change Notifications are sent (CN-019).
+    /// The channel of Change Notifications (CN-019).
     pub change_channel: Option<Channel>,
     /// A description of the set.
     pub described_by: Option<Url>,
 }
 
-/// A set and the URL of a document of it, by which it was chosen.
+/// A set, and the URL of its document that was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// The URL.
@@ -57,10 +58,11 @@ pub struct Followed {
     pub set: String,
 }
 
-/// A notification channel: a topic and the hubs that carry it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A notification channel: a topic and its hubs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
     /// The topic URI as the Capability List writes it.
+    #[serde(with = "text")]
     pub topic: TopicUrl,
     /// Its hubs in the order named (FN-062).
     pub hubs: Vec<Url>,
@@ -71,21 +73,21 @@ pub struct Channel {
 pub struct Unreadable {
     /// The document.
     pub url: Url,
-    /// What went wrong with it.
+    /// Why it cannot be read.
     pub reason: String,
-    /// Whether it may well be readable a little later.
+    /// Whether a retry may succeed.
     pub retry_may_help: bool,
 }
 
-/// Why discovery ended without what was asked for.
+/// Why discovery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
-    /// The text is no absolute URL.
+    /// The text is not an absolute URL.
     #[error("{text:?} is not a URL ({reason}): give one such as https://example.org/")]
     Url {
         /// What was given.
         text: String,
-        /// Why it is none.
+        /// Why.
         reason: url::ParseError,
     },
     /// The Source cannot be reached at all.
@@ -99,7 +101,7 @@ pub enum DiscoverError {
     NothingFound {
         /// Where the search began.
         url: Url,
-        /// What was tried, and what each place said.
+        /// The places that were tried, and why each failed.
         tried: Vec<Unreadable>,
     },
     /// There is no hub.
@@ -114,7 +116,7 @@ pub enum DiscoverError {
         /// The sets.
         sets: Vec<Unreadable>,
     },
-    /// Some of the Source's sets cannot be read at this moment, so that not all its channels are known.
+    /// Some sets of the Source cannot be read now, so not all channels are known.
     #[error("cannot read all sets of {url}, so some channels are unknown:{}", list(sets))]
     Incomplete {
         /// The document that names them.
@@ -128,7 +130,7 @@ pub enum DiscoverError {
         /// Their names: the URLs of their Capability Lists.
         sets: Vec<String>,
     },
-    /// None was chosen, and the only set that can be read need not be the one that is meant.
+    /// None was chosen, and only one set can be read, which may be the wrong one.
     #[error(
         "only one set of the Source can be read; to use it, choose it with --set:\n  {readable}\nthese sets cannot be read:{}",
         list(sets)
@@ -139,16 +141,16 @@ pub enum DiscoverError {
         /// Those that cannot.
         sets: Vec<Unreadable>,
     },
-    /// What is found is another set than the one that the URL was a document of.
+    /// The URL now leads to another set than before.
     #[error(
         "{url} no longer belongs to the set {followed}; it leads to the set {found}. Give the URL of the set you want, or another directory"
     )]
     OtherSet {
-        /// What was asked for.
+        /// The given URL.
         url: String,
-        /// The set that it was a document of.
+        /// The set of before.
         followed: String,
-        /// The set that is found.
+        /// The set of now.
         found: String,
     },
     /// The chosen set does not exist, or the choice fits several.
@@ -158,15 +160,20 @@ pub enum DiscoverError {
         wanted: String,
         /// Whether it fits more than one set.
         several: bool,
-        /// Whether it may be one that cannot be read at this moment.
+        /// Whether it may be one of those that cannot be read now.
         unreadable: bool,
-        /// The names there are.
+        /// The names of the sets.
         sets: Vec<String>,
     },
 }
 
 impl DiscoverError {
-    /// Whether the same search may well succeed a little later: the Source, or a part of it, is away.
+    /// Whether the URL is wrong.
+    pub(crate) fn is_configuration(&self) -> bool {
+        matches!(self, Self::Url { .. } | Self::Fetch(FetchError::Scheme(_)))
+    }
+
+    /// Whether the same search may succeed a little later: the Source, or a part of it, is unreachable.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -181,6 +188,17 @@ impl DiscoverError {
     }
 }
 
+impl Unreadable {
+    pub(super) fn new(url: &Url, reason: impl Into<String>) -> Self {
+        Self { url: url.clone(), reason: reason.into(), retry_may_help: false }
+    }
+
+    /// Of a request that failed.
+    pub(super) fn away(url: &Url, error: &FetchError) -> Self {
+        Self { retry_may_help: error.is_transient(), ..Self::new(url, error.to_string()) }
+    }
+}
+
 fn list(places: &[Unreadable]) -> String {
     places.iter().fold(String::new(), |mut text, place| {
         // Writing to a String cannot fail.
@@ -190,12 +208,12 @@ fn list(places: &[Unreadable]) -> String {
 }
 
 impl Source {
-    /// The set that `wanted` names (its Capability List's URL or a part of it that no other set has), or the
-    /// only one, if that is certain: where others cannot be read, only a list that was asked for itself is.
+    /// The set that `wanted` names by its Capability List's URL, or by a part of it that no other set has. Without `wanted`, the
+    /// only set; if others cannot be read, only if its list was given itself.
     ///
     /// # Errors
     /// [`DiscoverError::SeveralSets`], [`DiscoverError::UnreadableSets`] and [`DiscoverError::UnknownSet`], all with the
-    /// names to choose from.
+    /// names of the sets.
     pub fn choose(&self, wanted: Option<&str>) -> Result<&Set, DiscoverError> {
         let names = || self.sets.iter().map(Set::name).collect();
         let Some(wanted) = wanted else {
@@ -226,8 +244,8 @@ impl Source {
         }
     }
 
-    /// The same for a copy that may have been made from `url` before. A list that became a page leads to no other set, unless
-    /// that is named.
+    /// As [`choose`](Self::choose), for a copy that may have followed a set at `url` before. If the URL now leads to another set,
+    /// that one must be named.
     ///
     /// # Errors
     /// As for [`choose`](Self::choose), and [`DiscoverError::OtherSet`].
@@ -249,35 +267,34 @@ impl Source {
         Ok(set)
     }
 
-    /// Whether sets that cannot be read may be readable a little later.
+    /// Whether unreadable sets may be readable a little later.
     pub(crate) fn retry_may_help(&self) -> bool {
         self.unreadable.iter().any(|set| set.retry_may_help)
     }
 }
 
 impl Set {
-    /// What the set is called: the URL of its Capability List, or of the only list it has.
+    /// The name of the set: the URL of its Capability List, or else of its Resource List.
     #[must_use]
     pub fn name(&self) -> String {
         let url = self.capability_list.as_ref().or(self.resource_list.as_ref());
         url.map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Whether it is the set of that name, which was that of its Resource List if no Capability List could be read. A Source
-    /// that moves to https moves its sets with it.
+    /// Whether this is the name of the set, by its Capability List or its Resource List. http and https are the same.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         let without_scheme = |url: &str| url.split_once("://").map(|(_, rest)| rest.to_owned());
         let names = self.capability_list.iter().chain(&self.resource_list);
         names.map(Url::as_str).any(|own| without_scheme(own) == without_scheme(name))
     }
 
-    /// Whether its Capability List names this.
+    /// Whether its Capability List has this capability.
     #[must_use]
     pub fn offers(&self, wanted: &Capability) -> bool {
         self.capabilities.iter().any(|(capability, _)| capability == wanted)
     }
 
-    /// The URL that its Capability List gives for this.
+    /// The URL of this capability.
     pub(crate) fn named(&self, wanted: &Capability) -> Option<&Url> {
         self.capabilities.iter().find(|(capability, _)| capability == wanted).map(|(_, url)| url)
     }
@@ -305,7 +322,7 @@ impl Set {
             };
             let is_unknown = matches!(capability, Capability::Other(_));
             if set.offers(capability) || (is_unknown && unknown == MAX_UNKNOWN) {
-                tracing::debug!(%capability, %url, "ignored a capability that is listed twice, or one too many");
+                tracing::debug!(%capability, %url, "ignored a repeated capability, or one too many");
                 continue;
             }
             unknown += usize::from(is_unknown);
@@ -322,7 +339,7 @@ impl Set {
 }
 
 impl Channel {
-    /// The hubs in the order in which to subscribe: first the https ones (W-182), each once.
+    /// The hubs in the order to try, without repetitions: https first (W-182).
     #[must_use]
     pub fn hubs_by_preference(&self) -> Vec<&Url> {
         let (secure, plain): (Vec<&Url>, Vec<&Url>) =
@@ -340,5 +357,22 @@ impl Channel {
     #[must_use]
     pub fn hub(&self) -> Option<&Url> {
         self.hubs_by_preference().first().copied()
+    }
+}
+
+/// Capabilities by their tokens.
+mod capabilities {
+    use super::{Capability, Url};
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(all: &[(Capability, Url)], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(all.iter().map(|(capability, url)| (capability.token(), url)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<(Capability, Url)>, D::Error> {
+        let all = Vec::<(String, Url)>::deserialize(from)?;
+        Ok(all.into_iter().map(|(token, url)| (Capability::from(token.as_str()), url)).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Which addresses may be asked: a Source, or whoever answers in its name, decides where its documents lead.
+//! Which addresses may get requests. The documents of a Source, and DNS, may lead anywhere.
 
 use std::error::Error;
 use std::io;
@@ -11,33 +11,30 @@ use url::{Host, Url};
 
 use super::FetchError;
 
-/// Which addresses may be asked, however they are written and wherever lists, names and redirects lead. A name that has
-/// both public addresses and others is refused but by [`AddressPolicy::Everywhere`].
+/// Which addresses may get requests, wherever lists, names and redirects lead. A name with both public and other addresses is
+/// refused, except by [`AddressPolicy::Everywhere`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AddressPolicy {
-    /// Only public ones: loopback, private and reserved addresses are refused, also behind a name. No proxy is used, since
-    /// that would choose the address.
+    /// Only public ones, not loopback, private or reserved ones. No proxy is used, since it would choose the address.
     #[default]
     PublicOnly,
-    /// Public ones, and those of the own network that are as near as one of these URLs, which whoever runs this gave: from a
-    /// Source out there nothing leads into the network, and from one on this machine nothing beyond that.
+    /// Public ones, and those in the same network as one of these URLs, which the user gave: loopback, link-local or private. So a
+    /// public Source cannot lead into the user's network, and a local one not beyond this machine.
     ///
-    /// How near a name is that was given is decided once for a [`Client`](super::Client), by the addresses to which it is
-    /// first resolved for a request: only a name without any public address is near. What DNS says of it later opens
-    /// nothing; a name that moves between the public network and the own one is refused.
+    /// The network of a name is determined once per [`Client`](super::Client), when it is first resolved: only a name without
+    /// public addresses opens a network. If DNS later returns an address of another network, the name is refused.
     ///
-    /// Behind a proxy only addresses are judged, and the names that were given open nothing, since it is the proxy that
-    /// knows what names are.
+    /// Behind a proxy, only literal addresses are checked, and names open no network, since the proxy resolves them.
     NetworkOf(Vec<Url>),
     /// All: for Sources and hubs that are trusted.
     Everywhere,
 }
 
-/// How near an address is that is not public.
+/// The network of an address that is not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Network {
     Loopback,
-    /// The link, where the keys of machines in the cloud are told.
+    /// Where cloud machines get their keys.
     LinkLocal,
     Private,
 }
@@ -57,18 +54,18 @@ impl Network {
     }
 }
 
-/// A policy, with what was decided about the names that were given.
+/// A policy, and the networks of the given hosts.
 #[derive(Debug)]
 pub(super) struct AddressGuard {
     address_policy: AddressPolicy,
     trusted: Vec<TrustedHost>,
 }
 
-/// A host that whoever runs this gave.
+/// A host that the user gave.
 #[derive(Debug)]
 struct TrustedHost {
     host: String,
-    /// What it opens; nothing if it is public.
+    /// The networks that it opens; none if it is public.
     networks: OnceLock<Vec<Network>>,
 }
 
@@ -84,7 +81,7 @@ impl TrustedHost {
     }
 }
 
-/// Why a name may not be asked.
+/// Why a name is refused.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("{name} has the address {address}, which is not a public address")]
@@ -100,7 +97,7 @@ impl AddressGuard {
         let mut trusted: Vec<TrustedHost> = Vec::new();
         if let AddressPolicy::NetworkOf(urls) = &address_policy {
             for one in urls.iter().filter_map(TrustedHost::of) {
-                // One name has one decision.
+                // One decision per name.
                 if !trusted.iter().any(|known| known.is(&one.host)) {
                     trusted.push(one);
                 }
@@ -109,7 +106,7 @@ impl AddressGuard {
         Arc::new(Self { address_policy, trusted })
     }
 
-    /// Judges an address that stands in the URL; names are judged when they are resolved.
+    /// Checks a literal address in the URL; names are checked when they are resolved.
     pub(super) fn check(&self, url: &Url) -> Result<(), FetchError> {
         match literal(url) {
             Some(address) if !self.allows(address) => {
@@ -119,7 +116,7 @@ impl AddressGuard {
         }
     }
 
-    /// The client with this policy below its connections.
+    /// Builds a client whose connections obey this policy.
     pub(super) fn guard(self: &Arc<Self>, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
         let resolver = || Arc::new(GuardedResolver(Arc::clone(self)));
         match self.address_policy {
@@ -136,9 +133,9 @@ impl AddressGuard {
         self.address_policy == AddressPolicy::Everywhere || self.trusted.iter().any(networks)
     }
 
-    /// Judges what a name was resolved to for a request. The first answer about a name that was given decides what it opens.
+    /// Checks the addresses of a name. The first answer for a given host determines the networks that it opens.
     fn check_answer(&self, name: &str, found: &[IpAddr]) -> Result<(), Refused> {
-        // Whoever runs this chose the proxy too.
+        // The user chose the proxy too.
         let is_proxy = |proxy: Url| proxy.host_str().is_some_and(|host| host.eq_ignore_ascii_case(name));
         if found.is_empty() || (self.address_policy != AddressPolicy::PublicOnly && proxies().any(is_proxy)) {
             return Ok(());
@@ -161,13 +158,13 @@ impl AddressGuard {
         let stays = |address: IpAddr| {
             Network::of(address).map_or(networks.is_empty(), |near| networks.contains(&near))
         };
-        let turned = found.iter().copied().find(|address| !stays(*address));
+        let other = found.iter().copied().find(|address| !stays(*address));
         let before = if networks.is_empty() { "public" } else { "in your own network" };
-        turned.map_or(Ok(()), |address| Err(Refused::Rebound { name: name.to_owned(), address, before }))
+        other.map_or(Ok(()), |address| Err(Refused::Rebound { name: name.to_owned(), address, before }))
     }
 }
 
-/// The error that a refused name is to whoever asked for this URL.
+/// The error for a request to this URL whose name was refused.
 pub(super) fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
     let mut causes = std::iter::successors(error.source(), |cause| (**cause).source());
     let refused = causes.find_map(|cause| cause.downcast_ref::<Refused>())?;
@@ -193,7 +190,7 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Those that the environment names.
+/// The proxies in the environment.
 fn proxies() -> impl Iterator<Item = Url> {
     let names = ["http_proxy", "https_proxy", "all_proxy"];
     let of_proxies = move |name: &str| names.iter().any(|one| one.eq_ignore_ascii_case(name));
@@ -208,7 +205,7 @@ async fn resolve(name: &str) -> io::Result<Vec<IpAddr>> {
     Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
 }
 
-/// Resolves names to addresses that may be asked or not at all, so that what was judged is what is connected to.
+/// Resolves names to allowed addresses only, so that connections go to the checked addresses.
 #[derive(Debug)]
 struct GuardedResolver(Arc<AddressGuard>);
 

@@ -1,4 +1,4 @@
-//! An answer: what its headers say, how its body is read and how fast, and what proves that parts of it belong together.
+//! The answer to a GET: its headers, its body and the rate at which it arrives, and the validators of its version.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,8 +16,8 @@ use url::Url;
 use super::host_limits::Permit;
 use super::{ClientOptions, FetchError};
 
-/// How much older than its answer a `Last-Modified` must be to tell versions apart: it knows only seconds, and what was
-/// modified in this one may be so again (RFC 9110, 8.8.2.2).
+/// How much older than its answer a `Last-Modified` must be to distinguish versions, since it has only seconds (RFC 9110,
+/// 8.8.2.2).
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// A 200 whose body has not been read yet.
@@ -29,40 +29,40 @@ pub(crate) struct Answer {
     pub(crate) links: LinkHeader,
     pub(crate) content_type: Option<String>,
     pub(crate) last_modified: Option<SystemTime>,
-    /// Of what is sent.
+    /// The length of the body.
     pub(crate) length: Option<u64>,
-    /// Where in the whole that begins.
+    /// Where the body begins in the whole.
     pub(crate) start: u64,
     pub(crate) validators: Validators,
     response: reqwest::Response,
     throughput: Throughput,
-    /// Until the body is read.
+    /// Held until the body is read.
     _permit: Permit,
 }
 
-/// The rest of something that was fetched in part.
+/// The rest of a document or resource that was received in part.
 #[derive(Clone, Debug)]
 pub(crate) struct Remainder {
     pub(crate) start: u64,
-    /// Of what came first: it must be the rest of the same.
+    /// Of the first part; the rest must be of the same version.
     pub(crate) validators: Validators,
 }
 
 impl Remainder {
-    /// `None` if the server gave nothing by which to know that it is the same.
+    /// `None` if the server sent no strong validator.
     pub(crate) fn of(start: u64, validators: &Validators) -> Option<Self> {
         let is_known = validators.strong().is_some();
         (start > 0 && is_known).then(|| Self { start, validators: validators.clone() })
     }
 
-    pub(super) fn headers(&self) -> HeaderMap {
+    pub(crate) fn headers(&self) -> HeaderMap {
         let range = HeaderValue::from_str(&format!("bytes={}-", self.start)).ok();
         let same = self.validators.strong().and_then(|tag| HeaderValue::from_str(tag).ok());
         range.zip(same).into_iter().flat_map(|(range, same)| [(RANGE, range), (IF_RANGE, same)]).collect()
     }
 }
 
-/// What a server gives to ask later whether its document is still the same.
+/// What a server sends to ask later whether a document has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Validators {
     etag: Option<String>,
@@ -77,18 +77,18 @@ impl Validators {
         Self { etag: text(headers, &ETAG).map(str::to_owned), last_modified }
     }
 
-    /// What proves that bytes belong to the same representation (RFC 9110, 13.1.5).
+    /// The validator that is strong enough to join parts (RFC 9110, 13.1.5).
     fn strong(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/")).or(self.last_modified.as_deref())
     }
 
-    /// Whether there is anything to ask by.
+    /// Whether there is a validator.
     pub(crate) fn are_given(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }
 
-    /// Only one of the two, since a server must disregard the weaker one if it knows the other.
-    pub(super) fn conditions(&self) -> HeaderMap {
+    /// The headers of a conditional request; only one, since a server ignores the weaker one.
+    pub(crate) fn conditions(&self) -> HeaderMap {
         let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
         let etag = value(&self.etag).map(|value| (IF_NONE_MATCH, value));
         let condition = etag.or_else(|| value(&self.last_modified).map(|value| (IF_MODIFIED_SINCE, value)));
@@ -96,7 +96,7 @@ impl Validators {
     }
 }
 
-/// How fast a body comes.
+/// The rate of a body.
 #[derive(Debug)]
 struct Throughput {
     begun: Instant,
@@ -117,7 +117,7 @@ impl Answer {
         url: Url,
         response: reqwest::Response,
         start: u64,
-        turn: Permit,
+        permit: Permit,
         options: &ClientOptions,
     ) -> Self {
         let headers = response.headers();
@@ -138,11 +138,11 @@ impl Answer {
             validators,
             response,
             throughput,
-            _permit: turn,
+            _permit: permit,
         }
     }
 
-    /// The next piece of the body, `None` at its end.
+    /// The next piece of the body; `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
         let url = &self.url;
         let chunk = self.response.chunk().await.map_err(|error| FetchError::from_body(url, &error))?;
@@ -154,7 +154,7 @@ impl Answer {
     }
 }
 
-/// Where a part begins, by `Content-Range: bytes 7-99/100`.
+/// Where a part begins, from `Content-Range: bytes 7-99/100`.
 pub(super) fn range_start(headers: &HeaderMap) -> Option<u64> {
     let (start, _) = text(headers, &CONTENT_RANGE)?.trim().strip_prefix("bytes ")?.split_once('-')?;
     start.trim().parse().ok()
@@ -164,7 +164,7 @@ pub(super) fn text<'h>(headers: &'h HeaderMap, name: &http::HeaderName) -> Optio
     headers.get(name)?.to_str().ok()
 }
 
-/// How long a `Retry-After` asks for, in seconds or until a moment.
+/// The pause of a `Retry-After`, in seconds or until a time.
 pub(super) fn retry_after(value: &str) -> Option<Duration> {
     let seconds = value.trim().parse().map(Duration::from_secs);
     seconds.ok().or_else(|| http_date(value)?.duration_since(SystemTime::now()).ok())

@@ -1,12 +1,12 @@
-//! What a Source behind authentication asks for, and nobody else gets.
+//! Credentials for a Source, which no other server gets.
 
 use std::fmt;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use url::{Origin, Url};
 
-/// Headers for every GET to some origins, wherever else lists and redirects lead; one of http means also https of the same
-/// host, where both have their usual ports. They are never shown.
+/// Headers for every GET to some origins. For http at the usual port, they are also sent to https of the same host at the usual
+/// port. They are never logged.
 #[derive(Clone, Default)]
 pub struct Credentials {
     headers: HeaderMap,
@@ -27,7 +27,7 @@ impl Credentials {
     /// The header that carries a bearer token (RFC 6750).
     ///
     /// # Errors
-    /// When the token has characters that no header may have.
+    /// When the token has characters that are not allowed in a header.
     pub fn bearer(token: &str) -> Result<(HeaderName, HeaderValue), InvalidHeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
         value.set_sensitive(true);
@@ -35,21 +35,21 @@ impl Credentials {
     }
 
     pub(super) fn of(&self, url: &Url) -> HeaderMap {
-        let asked = url.origin();
-        let is_known = self.origins.iter().any(|known| asked == *known || is_moved(known, &asked));
+        let requested = url.origin();
+        let is_known = self.origins.iter().any(|known| requested == *known || is_moved(known, &requested));
         if is_known { self.headers.clone() } else { HeaderMap::new() }
     }
 }
 
-/// Whether a host went from http to https, each at its usual port, as its redirects then say: whoever answers there is
-/// nobody else, and fewer can listen. At another port may be somebody else, and at http somebody between.
-fn is_moved(known: &Origin, asked: &Origin) -> bool {
+/// Whether a host moved from http to https, each at its usual port. Other ports may belong to somebody else, and http may be
+/// intercepted.
+pub(crate) fn is_moved(known: &Origin, requested: &Origin) -> bool {
     let usual = |origin: &Origin, scheme: &str, port: u16| match origin {
         Origin::Tuple(found, host, at) if found == scheme && *at == port => Some(host.clone()),
         _ => None,
     };
     let before = usual(known, "http", 80);
-    before.is_some() && before == usual(asked, "https", 443)
+    before.is_some() && before == usual(requested, "https", 443)
 }
 
 impl fmt::Debug for Credentials {

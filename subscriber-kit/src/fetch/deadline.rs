@@ -1,4 +1,4 @@
-//! How long an answer may take, without the time for which it was not asked for yet.
+//! The time limit of an answer, without the time before the request was sent.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use url::Url;
 
 use super::FetchError;
 
-/// When an answer must be there.
+/// When an answer must be complete.
 #[derive(Debug)]
 pub(crate) struct Deadline(Instant);
 
@@ -16,18 +16,18 @@ impl Deadline {
         Self(Instant::now() + time)
     }
 
-    /// Waits for something that is not the server's part.
+    /// Waits for something that the server does not cause, and extends the deadline by that time.
     pub(super) async fn without<T>(&mut self, wait: impl Future<Output = T>) -> T {
         let begun = Instant::now();
-        let waited_for = wait.await;
+        let result = wait.await;
         self.0 += begun.elapsed();
-        waited_for
+        result
     }
 
-    /// What the server does until then.
+    /// Waits for the server.
     ///
     /// # Errors
-    /// [`FetchError::Timeout`] when it is over before that.
+    /// [`FetchError::Timeout`] at the deadline.
     pub(crate) async fn meet<T>(&self, url: &Url, work: impl Future<Output = T>) -> Result<T, FetchError> {
         let done = tokio::time::timeout_at(self.0, work).await;
         done.map_err(|_elapsed| FetchError::Timeout { url: url.clone() })

@@ -1,4 +1,4 @@
-//! Why a request had no usable answer, and whether a later one may have.
+//! Why a request had no usable answer, and whether a retry may help.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use url::{Host, Url};
 
 use super::address_policy::refused;
 
-/// The longest that a server is left alone because it asks for it.
+/// The longest pause that a server can ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Why a request had no usable answer.
@@ -16,47 +16,47 @@ pub enum FetchError {
     /// The TLS settings or the client itself could not be set up.
     #[error("cannot set up the HTTP client: {0}")]
     Setup(String),
-    /// Only `http` and `https` are spoken.
+    /// Only `http` and `https` are supported.
     #[error("{0} is not an http or https URL")]
     Scheme(String),
-    /// The address is not public, and only public ones may be asked.
+    /// The address is not public, and such addresses are not allowed.
     #[error(
         "{url} has the address {address}, which is not a public address; if you trust this Source, allow it with --any-address"
     )]
     NotPublic {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
         /// Its address.
         address: String,
     },
-    /// The name has both public addresses and others, so that it may lead into the own network.
+    /// The name has both public and other addresses, so it may lead into the user's network.
     #[error(
         "{url} is refused: DNS gives the public address {public} and also {private}, which may lead into your own network. Remove one from DNS, or, if you trust this Source, allow it with --any-address"
     )]
     MixedAddresses {
-        /// What was asked for.
+        /// The requested URL.
         url: Box<Url>,
         /// A public address.
         public: String,
         /// One that is not.
         private: String,
     },
-    /// The name moved between the public network and the own one, as in DNS rebinding.
+    /// The name moved between the public network and the user's, as in DNS rebinding.
     #[error(
         "{url} is refused: DNS now gives {address}, but it was {before} at first (DNS rebinding?); restart this process if the move is intended"
     )]
     DnsRebinding {
-        /// What was asked for.
+        /// The requested URL.
         url: Box<Url>,
         /// Where it is now.
         address: String,
         /// Where it was at first.
         before: &'static str,
     },
-    /// Nobody answered: name resolution, connection, TLS or a broken exchange.
+    /// There was no answer: name resolution, connection, TLS or a broken exchange.
     #[error("cannot reach {url} ({reason}); check the URL and the server")]
     Network {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
         /// What the network said.
         reason: String,
@@ -64,15 +64,15 @@ pub enum FetchError {
     /// The server was too slow.
     #[error("{url} did not answer in time; try again later or increase the timeout")]
     Timeout {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
     },
-    /// The body came too slowly to be waited for.
+    /// The body arrived too slowly.
     #[error("{url} sends less than {min} bytes per second; try again later or lower --min-rate")]
     TooSlow {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
-        /// The bound.
+        /// The limit.
         min: u64,
     },
     /// More redirects than allowed, a loop for instance.
@@ -80,7 +80,7 @@ pub enum FetchError {
         "{url} redirects more than {max} times, at last to {last}; the redirects form a loop or a chain that is too long"
     )]
     TooManyRedirects {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
         /// Where the last redirect led.
         last: Box<Url>,
@@ -106,51 +106,51 @@ pub enum FetchError {
     /// An answer other than 200.
     #[error("{url} answers {status}")]
     Status {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
         /// The status it answered.
         status: u16,
-        /// How long it asks to be left alone.
+        /// The pause that it asks for.
         retry_after: Option<Duration>,
     },
-    /// The host asked to be left alone, and was not asked.
+    /// The host asked for a pause, so no request was sent.
     #[error("{url} was not requested: its host asked for a pause (Retry-After), {} s remain", left.as_secs() + 1)]
     HostPaused {
-        /// What was wanted.
+        /// The wanted URL.
         url: Url,
-        /// For how much longer.
+        /// How much of the pause remains.
         left: Duration,
     },
     /// The body is larger than allowed.
     #[error("{url} is larger than {max} bytes")]
     TooLarge {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
     /// The body ended before it was complete.
     #[error("the transfer of {url} was cut off ({reason})")]
     CutOff {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
         /// What the connection said.
         reason: String,
     },
-    /// The disk has no room for a document while it is read.
+    /// The disk has not enough space for a document.
     #[error("{url} has {needed} bytes, but the disk has only {free} bytes left; free some space")]
     NoSpace {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
         /// How many bytes it has.
         needed: u64,
-        /// What may be used.
+        /// How many bytes may be used.
         free: u64,
     },
-    /// A document could not be kept in a temporary file.
+    /// A document could not be written to a temporary file.
     #[error("cannot write a temporary file for {url}: {reason}")]
     Spool {
-        /// What was asked for.
+        /// The requested URL.
         url: Url,
         /// What the file system said.
         reason: String,
@@ -158,7 +158,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Whether the same request may well succeed a little later.
+    /// Whether the same request may succeed a little later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -173,7 +173,7 @@ impl FetchError {
         }
     }
 
-    /// Whether it is for what DNS says that an address may not be asked.
+    /// Whether an address was refused that DNS returned.
     fn is_about_a_name(&self) -> bool {
         match self {
             Self::NotPublic { url, .. } => matches!(url.host(), Some(Host::Domain(_))),
@@ -186,18 +186,18 @@ impl FetchError {
         Self::Status { url: url.clone(), status, retry_after: None }
     }
 
-    /// How long the host asks to be left alone, and is: not for ever.
+    /// The pause that the host asks for, up to a limit.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Status { retry_after: Some(asked), .. } if self.is_transient() => {
-                Some((*asked).min(LONGEST_WAIT))
+            Self::Status { retry_after: Some(requested), .. } if self.is_transient() => {
+                Some((*requested).min(LONGEST_WAIT))
             }
             Self::HostPaused { left, .. } => Some(*left),
             _ => None,
         }
     }
 
-    /// Whether the server answered, and what it answered is of no use and stays so.
+    /// Whether the server answered, and a retry would get the same answer.
     pub(crate) fn is_about_the_answer(&self) -> bool {
         match self {
             Self::Status { .. } => !self.is_transient(),

@@ -1,5 +1,5 @@
-//! Who may ask a host now: a bounded number at a time, one after another with a pause if that is asked for, and nobody
-//! while the host asks to be left alone.
+//! Limits the requests to each host: how many at the same time, with which pause between them, and none during a pause that the
+//! host asks for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use url::{Origin, Url};
 
-/// How many hosts are remembered beside those that are being asked, of which there are no more than requests under way. A Source
-/// may lead to any number of them, each of which asks to be left alone.
+/// How many hosts are kept besides those with requests in progress. A Source may lead to any number of hosts that ask for pauses.
 const MAX_HOSTS: usize = 1024;
 
 #[derive(Debug)]
@@ -24,11 +23,11 @@ pub(super) struct HostLimits {
 struct Host {
     permits: Arc<Semaphore>,
     next: Instant,
-    /// Until when it asked to be left alone.
+    /// The end of the pause that it asked for.
     paused_until: Instant,
 }
 
-/// A request under way.
+/// Permits one request.
 #[derive(Debug)]
 pub(super) struct Permit {
     _permit: Option<OwnedSemaphorePermit>,
@@ -39,28 +38,28 @@ impl HostLimits {
         Self { per_host: per_host.max(1), delay, hosts: Mutex::default() }
     }
 
-    /// Waits for a place at the host of `url`, and for its moment.
+    /// Waits for a permit for the host of `url`, and for its turn.
     ///
     /// # Errors
-    /// How much longer the host is to be left alone.
+    /// How much of the host's pause remains.
     pub(super) async fn take(&self, url: &Url) -> Result<Permit, Duration> {
         let permits = self.with_host(url, |host| Arc::clone(&host.permits));
         // The semaphore is never closed.
         let permit = permits.acquire_owned().await.ok();
         self.check_pause(url)?;
         if !self.delay.is_zero() {
-            let moment = self.with_host(url, |host| {
-                let moment = host.next.max(Instant::now());
-                host.next = moment + self.delay;
-                moment
+            let start = self.with_host(url, |host| {
+                let start = host.next.max(Instant::now());
+                host.next = start + self.delay;
+                start
             });
-            tokio::time::sleep_until(moment).await;
+            tokio::time::sleep_until(start).await;
             self.check_pause(url)?;
         }
         Ok(Permit { _permit: permit })
     }
 
-    /// The host asks to be left alone for so long.
+    /// The host asks for a pause.
     pub(super) fn pause(&self, url: &Url, time: Duration) {
         let until = Instant::now() + time;
         self.with_host(url, |host| host.paused_until = host.paused_until.max(until));
@@ -84,18 +83,17 @@ impl HostLimits {
         take(hosts.entry(origin).or_insert_with(new))
     }
 
-    /// Forgets the hosts that are asked by nobody and need no pause; of those that do, if that is not enough, the one that needs
-    /// it for the shortest time.
+    /// Forgets hosts without requests and pauses; if that is not enough, the one with the shortest pause.
     fn make_room(&self, hosts: &mut HashMap<Origin, Host>) {
         let now = Instant::now();
-        // Whoever waits for a place holds its semaphore too.
-        let is_asked = |host: &Host| {
+        // A request that waits for a permit holds the semaphore too.
+        let is_in_use = |host: &Host| {
             Arc::strong_count(&host.permits) > 1 || host.permits.available_permits() < self.per_host
         };
         let until = |host: &Host| host.next.max(host.paused_until);
-        hosts.retain(|_, host| is_asked(host) || until(host) > now);
+        hosts.retain(|_, host| is_in_use(host) || until(host) > now);
         if hosts.len() >= MAX_HOSTS {
-            let paused = hosts.iter().filter(|(_, host)| !is_asked(host));
+            let paused = hosts.iter().filter(|(_, host)| !is_in_use(host));
             let first = paused.min_by_key(|(_, host)| until(host)).map(|(origin, _)| origin.clone());
             first.map(|origin| hosts.remove(&origin));
         }
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_host_is_asked_by_so_many_at_a_time_and_not_more() {
+    async fn a_host_is_in_use_by_so_many_at_a_time_and_not_more() {
         let host_limits = HostLimits::new(2, Duration::ZERO);
         let first = host_limits.take(&url("http://a.example/1")).await.unwrap();
         let _second = host_limits.take(&url("http://a.example/2")).await.unwrap();
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_host_that_asks_to_be_left_alone_is_asked_by_nobody_until_then() {
+    async fn a_host_that_asks_to_be_left_alone_is_in_use_by_nobody_until_then() {
         let host_limits = HostLimits::new(1, Duration::ZERO);
         let (paused, other) = (url("http://a.example/x"), url("http://b.example/x"));
         let under_way = host_limits.take(&paused).await.unwrap();

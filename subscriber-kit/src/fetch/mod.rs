@@ -1,4 +1,4 @@
-//! The only way out: GET and POST with bounds on redirects, size and time.
+//! The HTTP client of all requests: GET and POST with limits on redirects, size and time.
 
 mod address_policy;
 mod answer;
@@ -29,6 +29,7 @@ pub use address_policy::AddressPolicy;
 pub(crate) use answer::{Answer, Remainder, Validators};
 use answer::{range_start, retry_after, text};
 pub use credentials::Credentials;
+pub(crate) use credentials::is_moved;
 pub(crate) use deadline::Deadline;
 pub use error::FetchError;
 use host_limits::HostLimits;
@@ -39,39 +40,36 @@ use crate::space::free_space;
 /// The largest ResourceSync document that is read, in bytes (RS-042).
 pub const MAX_DOCUMENT_BYTES: u64 = resync_core::xml::MAX_BYTES;
 
-/// The longest URL that a document, a header or a redirect may lead to, in bytes. No server asks for longer ones, and what is
-/// remembered by number is bounded in bytes so.
+/// The longest URL that a document, a header or a redirect may name, in bytes, so that a number of URLs also limits their memory.
 pub(crate) const MAX_URL: usize = 4096;
 
-/// How much of a hub's explanation is kept for a message, in bytes.
+/// How many bytes of a hub's explanation are kept.
 const MAX_EXPLANATION: usize = 512;
 
-/// How patient and how generous a [`Client`] is.
+/// Options of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// What the `User-Agent` header says.
+    /// The `User-Agent` header.
     pub user_agent: String,
     /// Time limit for opening a connection.
     pub connect_timeout: Duration,
     /// How long a server may send nothing within a response.
     pub idle_timeout: Duration,
-    /// How many bytes a second a body must bring on average, once `idle_timeout` has passed: a server that
-    /// sends a byte now and then is never silent and never done.
+    /// The minimum average bytes per second of a body, once `idle_timeout` has passed.
     pub min_rate: u64,
-    /// How long one document may take as a whole, once it is asked for: waiting for a place at its host is not the server's
-    /// slowness.
+    /// The time limit for one document, without the time that it waits for a permit for its host.
     pub document_timeout: Duration,
-    /// How long one resource may take as a whole, likewise.
+    /// The time limit for one resource, likewise.
     pub resource_timeout: Duration,
-    /// How many redirects one request may go through.
+    /// How many redirects one request may follow.
     pub max_redirects: usize,
-    /// Which addresses may be asked; only public ones unless it says otherwise.
+    /// Which addresses may get requests.
     pub address_policy: AddressPolicy,
     /// Maximum number of concurrent requests to one host.
     pub per_host: usize,
-    /// How long to wait between the beginnings of two requests to one host, out of politeness.
+    /// The pause between the beginnings of two requests to one host.
     pub delay: Duration,
-    /// What the Source asks for.
+    /// Credentials for the Source.
     pub credentials: Credentials,
 }
 
@@ -93,11 +91,11 @@ impl Default for ClientOptions {
     }
 }
 
-/// An HTTP client with every bound in place. Cheap to clone; clones share their connections.
+/// An HTTP client with limits. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    /// Cheap to clone too: what is large is shared.
+    /// Cheap to clone.
     tls: rustls::ClientConfig,
     options: Arc<ClientOptions>,
     address_guard: Arc<AddressGuard>,
@@ -107,15 +105,15 @@ pub struct Client {
 /// Which redirects of a GET are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow<'f> {
-    /// To anywhere: for documents, which a Source may keep on another host.
+    /// All: for documents, which may be on another host.
     Anywhere,
     /// Within the origin, or from http to https on the same host: for resources (RS-200).
     Home,
-    /// The same, or to the origin of one of these, or home to that of the Source's list.
+    /// As [`Follow::Home`], or to the origin of one of these URLs, or of the Source's list.
     Among(&'f [Url], &'f Url),
 }
 
-/// A document that was read to its end, kept in an unnamed file.
+/// A complete document in an unnamed file.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) url: Url,
@@ -124,16 +122,16 @@ pub(crate) struct Fetched {
     pub(crate) validators: Validators,
     /// In bytes.
     pub(crate) length: u64,
-    /// Of its bytes.
+    /// The digest of its bytes.
     pub(crate) digest: String,
     /// Rewound to its start.
     pub(crate) file: std::fs::File,
 }
 
-/// What a hub said to a form.
+/// The answer of a hub to a form.
 #[derive(Clone, Debug)]
 pub(crate) struct FormAnswer {
-    /// Where the answer came from, after redirects.
+    /// The URL after redirects.
     pub(crate) url: Url,
     pub(crate) status: u16,
     /// The beginning of the body as plain text.
@@ -141,7 +139,7 @@ pub(crate) struct FormAnswer {
 }
 
 impl Client {
-    /// A client with these bounds, TLS by rustls with the Mozilla roots.
+    /// A client with these options; TLS by rustls with the Mozilla roots.
     ///
     /// # Errors
     /// [`FetchError::Setup`] when the options cannot be used, a `User-Agent` with a line break for instance.
@@ -158,8 +156,7 @@ impl Client {
         let builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls.clone())
             .user_agent(options.user_agent.as_str())
-            // Lengths and hashes of a list speak about what is stored, so nothing may be compressed on the
-            // way.
+            // Lengths and hashes of a list are those of the uncompressed resource.
             .default_headers(HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(options.connect_timeout)
@@ -170,13 +167,13 @@ impl Client {
         Ok(Self { http, tls, options: Arc::new(options), address_guard, host_limits })
     }
 
-    /// The bounds this client keeps.
+    /// The options of this client.
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.options
     }
 
-    /// One for each of these Sources: that it is near to one host opens nothing to a Source of another.
+    /// A client for each of these Sources: one Source must not open its network to the Sources of other hosts.
     pub(crate) fn for_each(&self, sources: &[String]) -> Result<Vec<Self>, FetchError> {
         let AddressPolicy::NetworkOf(trusted) = &self.options.address_policy else {
             return Ok(vec![self.clone(); sources.len()]);
@@ -204,33 +201,9 @@ impl Client {
         Ok(hosts.iter().map(|own| by_host[own].clone()).collect())
     }
 
-    /// GET with redirects; only a 200 is an answer. Of something that came in part only what is missing, if the server gives parts and still has the same; see
-    /// [`Answer::start`].
-    pub(crate) async fn get_remainder(
-        &self,
-        url: &Url,
-        follow: Follow<'_>,
-        rest: Option<&Remainder>,
-        deadline: &mut Deadline,
-    ) -> Result<Answer, FetchError> {
-        let answer =
-            self.ask(url, follow, rest.map(Remainder::headers).unwrap_or_default(), deadline).await?;
-        // A 304 to a question without a condition.
-        answer.ok_or_else(|| FetchError::of_status(url, 304))
-    }
-
-    /// The same of the whole, but `None` if what is there is still what `known` says.
-    pub(crate) async fn get_unless(
-        &self,
-        url: &Url,
-        follow: Follow<'_>,
-        known: Option<&Validators>,
-        deadline: &mut Deadline,
-    ) -> Result<Option<Answer>, FetchError> {
-        self.ask(url, follow, known.map(Validators::conditions).unwrap_or_default(), deadline).await
-    }
-
-    async fn ask(
+    /// GET with redirects. With [conditions](Validators::conditions), `None` if the document is unchanged. With the headers of a
+    /// [`Remainder`], a server may send only that; see [`Answer::start`].
+    pub(crate) async fn get(
         &self,
         url: &Url,
         follow: Follow<'_>,
@@ -241,8 +214,8 @@ impl Client {
         for _ in 0..=self.options.max_redirects {
             check_scheme(&at)?;
             self.address_guard.check(&at)?;
-            let turn = deadline.without(self.host_limits.take(&at)).await;
-            let turn = turn.map_err(|left| FetchError::HostPaused { url: at.clone(), left })?;
+            let permit = deadline.without(self.host_limits.take(&at)).await;
+            let permit = permit.map_err(|left| FetchError::HostPaused { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
             let sent = deadline.meet(&at, request.headers(self.options.credentials.of(&at)).send()).await?;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -273,22 +246,18 @@ impl Client {
                 }
                 return Err(error);
             };
-            return Ok(Some(Answer::new(at, response, start, turn, &self.options)));
+            return Ok(Some(Answer::new(at, response, start, permit, &self.options)));
         }
-        Err(FetchError::TooManyRedirects {
-            url: url.clone(),
-            last: Box::new(at),
-            max: self.options.max_redirects,
-        })
+        Err(self.too_many_redirects(url, at))
     }
 
-    /// A whole document, at most [`MAX_DOCUMENT_BYTES`], within the document time; kept among the system's temporary files.
+    /// Fetches a document of at most [`MAX_DOCUMENT_BYTES`] into a temporary file.
     pub(crate) async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
         let document = self.document_unless(url, None, &std::env::temp_dir()).await?;
         document.ok_or_else(|| FetchError::of_status(url, 304))
     }
 
-    /// The same, kept in `folder`, but `None` if it is still what `known` says.
+    /// Fetches a document into a file in `folder`; `None` if it has not changed since `known`.
     pub(crate) async fn document_unless(
         &self,
         url: &Url,
@@ -296,13 +265,14 @@ impl Client {
         folder: &Path,
     ) -> Result<Option<Fetched>, FetchError> {
         let mut deadline = Deadline::after(self.options.document_timeout);
-        match self.get_unless(url, Follow::Anywhere, known, &mut deadline).await? {
+        let conditions = known.map(Validators::conditions).unwrap_or_default();
+        match self.get(url, Follow::Anywhere, conditions, &mut deadline).await? {
             Some(answer) => deadline.meet(url, spool(url, answer, folder)).await?.map(Some),
             None => Ok(None),
         }
     }
 
-    /// POST of a form, sent again at the target of a 307 or 308 (W-093). Every final status is an answer.
+    /// POST of a form; follows 307 and 308 (W-093). Every final status is an answer.
     pub(crate) async fn post_form(&self, url: &Url, form: &str) -> Result<FormAnswer, FetchError> {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
@@ -319,15 +289,18 @@ impl Client {
             let text = explanation(&mut response).await;
             return Ok(FormAnswer { url: at, status: status.as_u16(), text });
         }
-        Err(FetchError::TooManyRedirects {
-            url: url.clone(),
-            last: Box::new(at),
-            max: self.options.max_redirects,
-        })
+        Err(self.too_many_redirects(url, at))
     }
 }
 
-/// The host, however the URL goes on.
+impl Client {
+    fn too_many_redirects(&self, url: &Url, last: Url) -> FetchError {
+        let max = self.options.max_redirects;
+        FetchError::TooManyRedirects { url: url.clone(), last: Box::new(last), max }
+    }
+}
+
+/// The host of a URL.
 fn host_of(url: &Url) -> Option<String> {
     url.host_str().map(str::to_owned)
 }
@@ -339,7 +312,7 @@ async fn spool(url: &Url, mut answer: Answer, folder: &Path) -> Result<Fetched, 
     if answer.length.is_some_and(|length| length > MAX_DOCUMENT_BYTES) {
         return Err(too_large());
     }
-    // Where it cannot be told how much is free, writing will tell.
+    // If the free space is unknown, writing may fail.
     if let (Some(needed), Ok(free)) = (answer.length, free_space(folder))
         && needed > free
     {
@@ -361,10 +334,10 @@ async fn spool(url: &Url, mut answer: Answer, folder: &Path) -> Result<Fetched, 
     Ok(Fetched { url, links, content_type, validators, length, digest: hasher.finish().to_string(), file })
 }
 
-/// Where a document leads by a reference to something; `None` if that is no URL that anybody would answer to.
+/// Resolves a reference in a document; `None` if it is not a URL, or too long.
 pub(crate) fn led_to(document: &Url, reference: &str) -> Option<Url> {
     let reference = reference.trim();
-    // What is relative may be shorter than what comes of it.
+    // A relative reference may be shorter than its URL.
     let resolved = if reference.len() > MAX_URL { None } else { document.join(reference).ok() };
     resolved.filter(|url| url.as_str().len() <= MAX_URL)
 }
@@ -400,7 +373,7 @@ impl Follow<'_> {
     }
 }
 
-/// Same origin, or the move from http to https that many hosts make.
+/// The same origin, or from http to https on the same host.
 fn stays_home(from: &Url, to: &Url) -> bool {
     let upgraded = from.scheme() == "http" && to.scheme() == "https" && from.host() == to.host();
     from.origin() == to.origin() || upgraded
@@ -411,7 +384,7 @@ async fn explanation(response: &mut reqwest::Response) -> String {
     while bytes.len() < MAX_EXPLANATION {
         match response.chunk().await {
             Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-            // A status that arrived is worth more than the end of its explanation.
+            // The status matters more than the end of its explanation.
             Ok(None) | Err(_) => break,
         }
     }

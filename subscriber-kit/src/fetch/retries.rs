@@ -1,4 +1,4 @@
-//! How often a request is made again, and after which pauses.
+//! How often a request is retried, and after which pauses.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use resync_common::backoff::Backoff;
 
 use super::FetchError;
 
-/// The longest pause that no server asked for.
+/// The longest pause, unless a server asks for a longer one.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The tries that are left of one request.
+/// The remaining retries of one request.
 #[derive(Debug)]
 pub(crate) struct Retries {
     left: u32,
@@ -17,19 +17,18 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
-    /// So many, the first after `pause`, which doubles with each.
+    /// `left` retries, the first after `pause`, which is doubled for each further one.
     pub(crate) fn new(left: u32, pause: Duration) -> Self {
         Self { left, pauses: Backoff::new(pause, LONGEST.max(pause)).exact() }
     }
 
-    /// How long to wait before the next try, if there is to be one. Where the host rests and was not asked, none is used up
-    /// and the pauses stay as they are.
+    /// The pause before the next retry, if there is one. An error because of the host's pause does not count as a try.
     pub(crate) fn after(&mut self, error: &FetchError) -> Option<Duration> {
         if self.left == 0 || !error.is_transient() {
             return None;
         }
         if let FetchError::HostPaused { left, .. } = error {
-            // All that wait for the host are told the same moment.
+            // All requests that wait for the host get the same time.
             return Some(left.mul_f64(1.0 + 0.1 * fastrand::f64()));
         }
         self.left -= 1;

@@ -1,10 +1,9 @@
-//! A copy that stays in step by itself: discover, subscribe, synchronise at the start and on every
-//! notification.
+//! Keeps a copy in step: discovers the Source, subscribes, and synchronises at the start and on every notification.
 
 mod chain;
+mod keeper;
 mod mirror;
 mod retry_schedule;
-mod work;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,16 +17,15 @@ use tokio::sync::mpsc;
 use url::Url;
 
 use crate::discover::DiscoverError;
-use crate::fetch::{Client, FetchError};
-use crate::inbox::Deliveries;
-use crate::service::{Party, Service, ServiceOptions};
-use crate::state::{STATE_FOLDER, StateError, Subscriptions};
-use crate::subscriber::SubscribeError;
+use crate::fetch::Client;
+use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
+use crate::state::{STATE_FOLDER, Subscriptions};
+use crate::subscribe::{SubscribeError, Subscriber};
 use crate::sync::{Report, SyncOptions};
+use keeper::Keeper;
 use mirror::Mirror;
-use work::Work;
 
-/// What [`listen`] is to do.
+/// Options of [`listen`].
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     /// Any URL of the Source, see [`discover`](crate::discover::discover).
@@ -36,20 +34,20 @@ pub struct ListenOptions {
     pub set: Option<String>,
     /// The directory that is kept in step.
     pub into: PathBuf,
-    /// What the directory stands for; [`Source::base`](crate::discover::Source::base) if not given.
+    /// The URL that corresponds to the directory; [`Source::base`](crate::discover::Source::base) if not given.
     pub base: Option<Url>,
-    /// Where the state is kept; in the copy's directory if not given.
+    /// The folder of the state; in the copy's directory if not given.
     pub state: Option<PathBuf>,
-    /// How often to synchronise without being told; zero for never.
+    /// The interval of synchronisations without a notification; zero for never.
     pub poll: Duration,
     /// How to synchronise.
     pub sync: SyncOptions,
-    /// How hubs reach this Destination. Its hook hears every notification once the copy is in step with it.
+    /// How hubs reach this Destination. Its hook is run for every notification, once the copy is in step with it.
     pub service: ServiceOptions,
 }
 
 impl ListenOptions {
-    /// The usual: a callback server on a free loopback port, a safety look every hour.
+    /// The default: a callback server on a free loopback port, a synchronisation every hour.
     #[must_use]
     pub fn new(source: impl Into<String>, into: impl Into<PathBuf>) -> Self {
         Self {
@@ -72,7 +70,7 @@ impl ListenOptions {
 /// What happens while listening.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum ListenEvent {
     /// The callback server is up.
     Listening {
         /// Its address.
@@ -87,32 +85,30 @@ pub enum Event {
     },
     /// A notification asks for a synchronisation.
     Notified,
-    /// Change Notifications before one that came are missing (CN-016): it is found out from the Change List what they
-    /// would have told.
+    /// Change Notifications are missing before one that arrived (CN-016). The Change List is read instead.
     Gap {
-        /// Up to when changes were told.
+        /// Up to when all changes are known.
         known_until: DateTime,
-        /// Since when they were told again.
+        /// Since when changes are known again.
         from: DateTime,
     },
     /// A synchronisation ended.
     Synchronised(Report),
-    /// The hook has dealt with a notification.
+    /// The hook succeeded for a notification.
     HookDone,
-    /// The hook failed; the notification stays open and the first, and the hook is run for it again.
+    /// The hook failed; it is run for the same notification again before any other.
     HookFailed {
         /// Why.
         cause: String,
-        /// After how long that is.
+        /// After how long.
         retry_in: Duration,
     },
-    /// The copy cannot be kept any longer; others go on.
+    /// The copy cannot be kept any longer. Other copies continue.
     Stopped {
         /// Why.
         cause: String,
     },
-    /// A synchronisation could not be done, or not even begun because the Source is away; it will be tried
-    /// again.
+    /// A synchronisation failed, for example because the Source is unreachable; it is tried again.
     SyncFailed {
         /// Why.
         cause: String,
@@ -121,8 +117,8 @@ pub enum Event {
     },
 }
 
-impl Event {
-    /// Its name, which programs may rely on.
+impl ListenEvent {
+    /// Its name for programs.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -139,15 +135,15 @@ impl Event {
     }
 }
 
-/// Why listening could not begin or had to end.
+/// Why listening could not start or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The Source was not found.
     #[error(transparent)]
     Discover(#[from] DiscoverError),
-    /// The HTTP client could not be set up.
+    /// The callback server cannot start.
     #[error(transparent)]
-    Client(#[from] FetchError),
+    Start(#[from] StartError),
     /// The set has nothing to make a copy from.
     #[error("the set {set} has no usable Resource List or Resource Dump, so there is nothing to copy")]
     NothingOffered {
@@ -167,7 +163,7 @@ pub enum ListenError {
         set: String,
         /// The sets that can be read.
         sets: Vec<String>,
-        /// Whether it may be one that cannot be read at this moment.
+        /// Whether it may be one of those that cannot be read now.
         retry_may_help: bool,
     },
     /// The set has no framework channel.
@@ -178,14 +174,6 @@ pub enum ListenError {
         /// The set.
         set: String,
     },
-    /// The callback server cannot listen.
-    #[error("cannot listen on {address}: {source}")]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
     /// The directory cannot be used.
     #[error("cannot use the directory {}: {source}", directory.display())]
     Directory {
@@ -194,96 +182,84 @@ pub enum ListenError {
         /// Why.
         source: std::io::Error,
     },
-    /// The state cannot be opened.
-    #[error(transparent)]
-    OpenState(StateError),
     /// The subscription failed for good.
     #[error(transparent)]
     Subscribe(#[from] SubscribeError),
 }
 
 impl ListenError {
-    /// Whether the settings are at fault, so that starting again will not help.
+    /// Whether the settings are wrong, so that a restart does not help.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
-        matches!(
-            self,
-            Self::Client(_)
-                | Self::Bind { .. }
-                | Self::Directory { .. }
-                | Self::OpenState(_)
-                | Self::Subscribe(SubscribeError::Callback { .. })
-                | Self::Discover(DiscoverError::Url { .. } | DiscoverError::Fetch(FetchError::Scheme(_)))
-        )
+        match self {
+            Self::Start(_) | Self::Directory { .. } => true,
+            Self::Subscribe(error) => matches!(error, SubscribeError::Callback { .. }),
+            Self::Discover(error) => error.is_configuration(),
+            _ => false,
+        }
     }
 }
 
-/// Keeps a directory in step with a Source until `shutdown` ends. `events` hears what happens.
+/// Keeps a directory in step with a Source until `shutdown` ends. `events` is called for everything that happens.
 ///
-/// The first synchronisation follows the subscription, or does not wait longer than a few seconds for it.
-/// Notifications that came while one was running are one further synchronisation; they count as handled once
-/// it ended.
+/// The first synchronisation waits a few seconds for the subscription. Notifications that arrive during a synchronisation are
+/// handled by one further synchronisation, and count as handled once it ended.
 ///
 /// # Errors
-/// [`ListenError`]: what stands in the way of beginning, or hubs that all refuse for good. Whatever may mend is
-/// tried again with growing pauses: a Source that is away, also at the start; a hub that is away; a state that
-/// cannot be written.
+/// [`ListenError`]: what prevents the start, or hubs that all refuse for good. What may be temporary is tried again with growing
+/// pauses: an unreachable Source, also at the start; an unreachable hub; a state that cannot be written.
 pub async fn listen(
     options: ListenOptions,
-    mut events: impl FnMut(Event) + Send,
+    mut events: impl FnMut(ListenEvent) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ListenError> {
     let service = options.service.clone();
     listen_all(vec![options], &service, move |_, event| events(event), shutdown).await
 }
 
-/// Keeps several directories in step, each with a Source of its own, behind one callback server: `service` counts, and not
-/// the ones in the options. `events` hears what happens to which directory.
+/// Keeps several directories in step, each with its Source, behind one callback server. `service` replaces the one in the
+/// options. `events` also gets the directory of each event.
 ///
 /// # Errors
-/// As for [`listen`]. A copy that cannot go on does not end the others; the first such error is given when all have ended.
+/// As for [`listen`]. A copy that fails does not end the others; the first error is returned when all have ended.
 pub async fn listen_all(
     copies: Vec<ListenOptions>,
     service: &ServiceOptions,
-    mut events: impl FnMut(&Path, Event) + Send,
+    mut events: impl FnMut(&Path, ListenEvent) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ListenError> {
-    let client = Client::new(service.client.clone())?;
+    let client = Client::new(service.client.clone()).map_err(StartError::Client)?;
     let sources: Vec<String> = copies.iter().map(|copy| copy.source.clone()).collect();
-    let clients = client.for_each(&sources)?;
+    let clients = client.for_each(&sources).map_err(StartError::Client)?;
     let mut states = Vec::new();
-    for (copy, client) in copies.iter().zip(&clients) {
+    for (copy, client) in copies.iter().zip(clients) {
         let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
         std::fs::create_dir_all(&copy.into).map_err(no_directory)?;
-        let state = Subscriptions::open(&copy.state_folder()).map_err(ListenError::OpenState)?;
-        states.push((state, client.clone()));
+        states.push((Subscriptions::open(&copy.state_folder()).map_err(StartError::State)?, client));
     }
-    let bind_error = |source| ListenError::Bind { address: service.listen, source };
-    let (bound, parties) = Service::bind(service, states).await.map_err(bind_error)?;
+    let (server, receivers) = CallbackServer::bind(service, states).await?;
     if let Some(first) = copies.first() {
-        events(&first.into, Event::Listening { address: bound.address });
+        events(&first.into, ListenEvent::Listening { address: server.address });
     }
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let mut keeping: FuturesUnordered<_> = (copies.into_iter().zip(parties).zip(clients))
-        .map(|((mut copy, (party, deliveries)), client)| {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let mut keeping: FuturesUnordered<_> = (copies.into_iter().zip(receivers))
+        .map(|(mut copy, (subscriber, deliveries))| {
             copy.service = service.clone();
-            let (tell, into) = (tell.clone(), copy.into.clone());
-            // Who is told lives as long as these.
-            let mut events = move |event| drop(tell.send((into.clone(), event)));
-            Box::pin(async move {
-                let result = keep(&copy, client, &party, deliveries, &mut events).await;
+            let events = Events { directory: copy.into.clone(), sender: sender.clone() };
+            async move {
+                let result = Box::pin(keep(&copy, &subscriber, deliveries, &events)).await;
                 if let Err(error) = &result {
-                    events(Event::Stopped { cause: error.to_string() });
+                    events.send(ListenEvent::Stopped { cause: error.to_string() });
                 }
                 result
-            })
+            }
         })
         .collect();
     let work = async {
         let mut first = Ok(());
         loop {
             tokio::select! {
-                Some((directory, event)) = told.recv() => events(&directory, event),
+                Some((directory, event)) = receiver.recv() => events(&directory, event),
                 ended = keeping.next() => match ended {
                     Some(result) => first = first.and(result),
                     None => return first,
@@ -291,19 +267,30 @@ pub async fn listen_all(
             }
         }
     };
-    bound.run(pin!(work), shutdown, service.unsubscribe_on_exit).await
+    server.run(pin!(work), shutdown, service.unsubscribe_on_exit).await
 }
 
-/// One copy, for as long as it can be kept.
+/// The events of one copy.
+#[derive(Clone, Debug)]
+struct Events {
+    directory: PathBuf,
+    sender: mpsc::UnboundedSender<(PathBuf, ListenEvent)>,
+}
+
+impl Events {
+    fn send(&self, event: ListenEvent) {
+        // The receiver lives as long as the copies.
+        let _ = self.sender.send((self.directory.clone(), event));
+    }
+}
+
+/// Keeps one copy.
 async fn keep(
     options: &ListenOptions,
-    client: Client,
-    party: &Party,
+    subscriber: &Subscriber,
     deliveries: Deliveries,
-    events: &mut (impl FnMut(Event) + Send),
+    events: &Events,
 ) -> Result<(), ListenError> {
-    let Party { subscriptions, subscriber } = party;
-    let state = options.state_folder();
-    let mirror = Mirror::find_with_retries(options, client, subscriptions, &state, events).await?;
-    Work::new(mirror, subscriptions.clone(), options)?.run(subscriber, deliveries, events).await
+    let mirror = Mirror::find_with_retries(options, subscriber, events).await?;
+    Keeper::new(mirror, options, subscriber, events)?.run(deliveries).await
 }

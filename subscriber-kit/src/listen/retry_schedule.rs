@@ -1,15 +1,15 @@
-//! When a copy is looked at again by itself. Each reason has pauses of its own, so that one which lasts slows no other.
+//! When a copy is synchronised again after a failure. Each reason has its own pauses, so that a lasting one does not delay others.
 
 use std::time::Duration;
 
 use resync_common::backoff::Backoff;
 
-use crate::pause::{LONGEST_RETRY, pauses};
+use crate::timing::{LONGEST_RETRY, pauses};
 
-/// The longest pause after one that left something undone: each further one asks for much the same again.
+/// The longest pause after failures of resources: each further run requests the same resources again.
 const LONGEST_FAILURE_PAUSE: Duration = Duration::from_secs(3600);
 
-/// How often each was tried in vain.
+/// The pauses for each reason.
 #[derive(Debug)]
 pub(super) struct RetrySchedule {
     unreachable: Backoff,
@@ -17,14 +17,14 @@ pub(super) struct RetrySchedule {
     missing: Backoff,
 }
 
-/// What a synchronisation left.
+/// What a synchronisation left undone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remaining {
-    /// Whether it dealt with something that none before has dealt with.
+    /// Whether it handled a notification for the first time.
     pub(super) is_new: bool,
-    /// After how long at the earliest what failed is to be tried again, if it is.
+    /// After how long, at the earliest, failed resources are requested again.
     pub(super) retry_after: Option<Duration>,
-    /// Whether notifications are missing that the lists do not make up for yet.
+    /// Whether notifications are missing whose changes the lists do not contain yet.
     pub(super) has_gap: bool,
 }
 
@@ -36,25 +36,25 @@ impl Default for RetrySchedule {
 }
 
 impl RetrySchedule {
-    /// After how long one is tried again that could not be done: not before the Source wants to be asked.
-    pub(super) fn after_error(&mut self, rest: Option<Duration>) -> Duration {
-        self.unreachable.after_failure().max(rest.unwrap_or_default())
+    /// The pause after a synchronisation that failed, at least the one that the Source asks for.
+    pub(super) fn after_error(&mut self, requested: Option<Duration>) -> Duration {
+        self.unreachable.after_failure().max(requested.unwrap_or_default())
     }
 
-    /// After how long the next one is due, if this one left anything.
+    /// The pause after a synchronisation that left something undone.
     pub(super) fn after(
         &mut self,
         Remaining { is_new, retry_after, has_gap }: Remaining,
     ) -> Option<Duration> {
         self.unreachable.reset();
-        // What is new is tried again soon, for however long something else has failed.
+        // A new failure is tried again soon, however long another one has lasted.
         if is_new || retry_after.is_none() {
             self.failing.reset();
         }
         if !has_gap {
             self.missing.reset();
         }
-        let failing = retry_after.map(|rest| self.failing.after_failure().max(rest));
+        let failing = retry_after.map(|least| self.failing.after_failure().max(least));
         let missing = has_gap.then(|| self.missing.after_failure());
         failing.into_iter().chain(missing).min()
     }

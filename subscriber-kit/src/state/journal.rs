@@ -1,12 +1,11 @@
-//! The journal of the inbox: what was acknowledged to a hub and is not handled yet.
+//! The journal of the inbox: notifications that were acknowledged to a hub and are not handled yet.
 //!
-//! One file that is only appended to. One thread writes whatever waits as one batch with one sync, and only then
-//! does what each record was waiting for; so the order of the file is the order of handing over, and many
-//! deliveries share a sync. It is a file of its own and no store: nothing is ever looked up in it, it is read once
-//! at the start, and nearly always all of it is dead. Then it is written anew, with the open records alone.
+//! A file that is only appended to. One thread writes all records that wait as one batch with one sync, and only then calls
+//! what each was waiting for. So the order of the file is the order of handing over, and many deliveries share a sync. Nothing
+//! is ever looked up in it: it is read once at the start. When most of its records are done, it is rewritten with the open ones.
 //!
 //! A record is `length, checksum, payload` (both 32 bits, little-endian); the payload is a line of JSON and then the
-//! body. What is torn at the end was never acknowledged.
+//! body. A torn record at the end was never acknowledged.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,67 +15,82 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use resync_core::durable::{folder_of, sync_folder};
+use resync_core::websub::identity::NotificationId;
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureMethod, SignedBody, SigningKey};
 use serde::{Deserialize, Serialize};
 
+use crate::text;
+
 pub(super) const FILE_NAME: &str = "inbox.journal";
-/// How the name of a file begins that is being written anew.
+/// The beginning of the name of a file that is being rewritten.
 pub(super) const UNFINISHED: &str = ".inbox-";
 const MAGIC: &str = "resync-destination inbox 1 ";
 const FRAME: usize = 8;
 
-/// No record is longer: a body and what is said about it.
+/// No record is longer.
 const MAX_RECORD: u32 = 1 << 30;
 
-/// How long the file may grow before the dead records are dropped.
+/// How much the file may grow before it is rewritten.
 const COMPACT_AT: u64 = 4 * 1024 * 1024;
 
-/// A notification that was taken.
+/// How much memory a notification takes besides its texts and its body, about, in bytes.
+const OVERHEAD: usize = 512;
+
+/// A notification that was acknowledged, without its body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Taken {
+pub(crate) struct Arrival {
     /// Its number in the journal.
     pub(crate) number: u64,
     /// Of the subscription.
     pub(crate) token: String,
-    pub(crate) id: Option<String>,
+    #[serde(with = "text::option")]
+    pub(crate) id: Option<NotificationId>,
     pub(crate) content_type: Option<String>,
     pub(crate) links: Option<String>,
     pub(crate) skipped: u64,
 }
 
+impl Arrival {
+    /// How much memory, and room in the journal, it takes with its body while it waits, about.
+    pub(crate) fn bytes(&self, body: &SignedBody) -> u64 {
+        let texts = [&self.content_type, &self.links].map(|text| text.as_ref().map_or(0, String::len));
+        (OVERHEAD + texts.iter().sum::<usize>() + body.body().len()) as u64
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 enum Head {
-    Taken {
+    Arrived {
         #[serde(flatten)]
-        taken: Taken,
-        /// By the journal's own key: that the body was proven when it was taken.
+        arrival: Arrival,
+        /// The body's signature by the journal's own key: its original signature was checked before.
         seal: String,
     },
     Done(Vec<u64>),
 }
 
-/// What the journal holds, in its order.
+/// A record as it was read.
 pub(crate) enum Event {
-    Taken(Taken, SignedBody),
+    Arrived(Arrival, SignedBody),
     Done(Vec<u64>),
 }
 
-/// What is done once a record is durable, or cannot be.
+/// Called once a record is durable, or could not be written.
 pub(crate) type Then = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// Makes durable, before dead records are dropped, what they alone say.
+/// Saves what the done records say, before they are dropped; whether that succeeded.
 pub(crate) type BeforeCompaction = Box<dyn Fn() -> bool + Send>;
 
 struct Job {
     bytes: Vec<u8>,
-    /// The number of the notification that is taken, or those that are done.
+    /// The number of the notification that arrived, or those that are done.
     opens: Option<u64>,
     closes: Vec<u64>,
     then: Then,
 }
 
-/// The writing end. Dropping it waits for what is being written.
+/// The writing end. Dropping it waits for the thread.
 #[derive(Debug)]
 pub(crate) struct Journal {
     jobs: Option<mpsc::Sender<Job>>,
@@ -89,12 +103,7 @@ impl Journal {
     /// Reads the journal in `folder`, or begins one.
     pub(crate) fn open(folder: &Path) -> io::Result<(Opened, Vec<Event>)> {
         let path = folder.join(FILE_NAME);
-        let found = match File::open(&path) {
-            Ok(file) => Some(scan(file)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let Scanned { key, events, places, torn } = found.unwrap_or_else(Scanned::empty);
+        let Scanned { key, events, places, torn } = scan(&path)?;
         if torn > 0 {
             tracing::warn!(
                 bytes = torn,
@@ -111,15 +120,15 @@ impl Journal {
         self.next - 1
     }
 
-    /// Puts a notification on its way to the disk; `then` follows in the order of these calls.
-    pub(crate) fn take(&self, taken: Taken, body: &SignedBody, then: Then) {
-        let number = taken.number;
+    /// Appends a notification; `then` is called in the order of these calls.
+    pub(crate) fn append(&self, arrival: Arrival, body: &SignedBody, then: Then) {
+        let number = arrival.number;
         let seal = self.key.sign(body.body()).to_string();
-        let bytes = frame(&Head::Taken { taken, seal }, body.body());
+        let bytes = frame(&Head::Arrived { arrival, seal }, body.body());
         self.send(Job { bytes, opens: Some(number), closes: Vec::new(), then });
     }
 
-    /// Notes that these are handled.
+    /// Records that these are handled.
     pub(crate) fn done(&self, numbers: Vec<u64>, then: Then) {
         let bytes = frame(&Head::Done(numbers.clone()), &[]);
         self.send(Job { bytes, opens: None, closes: numbers, then });
@@ -142,7 +151,7 @@ impl Drop for Journal {
         let own =
             self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id());
         if let Some(thread) = self.thread.take().filter(|_| !own) {
-            // A panic there was told by the thread itself.
+            // The thread has reported its panic itself.
             let _ = thread.join();
         }
     }
@@ -157,7 +166,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Keeps the records with these numbers alone, and begins to write.
+    /// Drops all records but those with these numbers, and starts the thread.
     pub(crate) fn start(mut self, open: &[u64], before: BeforeCompaction) -> io::Result<Journal> {
         self.places.retain(|number, _| open.contains(number));
         let key = SigningKey::new(SignatureMethod::Sha256, &self.key);
@@ -169,13 +178,9 @@ impl Opened {
     }
 }
 
-/// What the journal in `folder` holds, without touching it.
+/// Reads the journal in `folder` without changing it.
 pub(crate) fn read_events(folder: &Path) -> io::Result<Vec<Event>> {
-    match File::open(folder.join(FILE_NAME)) {
-        Ok(file) => Ok(scan(file)?.events),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    Ok(scan(&folder.join(FILE_NAME))?.events)
 }
 
 /// Where a record lies in the file, frame included.
@@ -189,7 +194,7 @@ struct Scanned {
     key: Secret,
     events: Vec<Event>,
     places: BTreeMap<u64, Place>,
-    /// How many bytes at the end are no record.
+    /// How many bytes at the end are not a record.
     torn: u64,
 }
 
@@ -199,11 +204,17 @@ impl Scanned {
     }
 }
 
-fn scan(file: File) -> io::Result<Scanned> {
+fn scan(path: &Path) -> io::Result<Scanned> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Scanned::empty()),
+        file => file?,
+    };
     let end = file.metadata()?.len();
     let mut input = BufReader::new(file);
     let Some(key) = read_header(&mut input)? else {
-        return Err(io::Error::other("it is no journal of this program: move it away to start without it"));
+        return Err(io::Error::other(
+            "it is not a journal of this program; move it away to start without it",
+        ));
     };
     let mut scanned = Scanned { key, ..Scanned::empty() };
     let mut start = header(&scanned.key).len() as u64;
@@ -216,10 +227,10 @@ fn scan(file: File) -> io::Result<Scanned> {
         start += place.length;
         match head {
             Head::Done(numbers) => scanned.events.push(Event::Done(numbers)),
-            Head::Taken { taken, seal } => {
+            Head::Arrived { arrival, seal } => {
                 let proven = SignedBody::check(Some(&seal), std::slice::from_ref(&scanned.key), body);
-                scanned.places.insert(taken.number, place);
-                scanned.events.push(Event::Taken(taken, proven.map_err(io::Error::other)?));
+                scanned.places.insert(arrival.number, place);
+                scanned.events.push(Event::Arrived(arrival, proven.map_err(io::Error::other)?));
             }
         }
     }
@@ -290,7 +301,7 @@ struct Writer {
     length: u64,
     open: BTreeMap<u64, Place>,
     before: BeforeCompaction,
-    /// A write failed: what lies beyond `length` is unknown.
+    /// A write failed; the content beyond `length` is unknown.
     broken: bool,
     compact_at: u64,
 }
@@ -347,7 +358,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The file is long; that it cannot be made shorter now is no reason to refuse anything.
+    /// A failure to shorten the file is no reason to refuse notifications.
     fn compact_if_possible(&mut self) {
         let result = if (self.before)() { self.compact() } else { Ok(()) };
         if let Err(error) = result {
@@ -356,7 +367,7 @@ impl Writer {
         self.compact_at = self.length * 2 + COMPACT_AT;
     }
 
-    /// Only what is durable is taken over.
+    /// Copies only durable records.
     fn compact(&mut self) -> io::Result<()> {
         if self.broken && !(self.before)() {
             return Err(io::Error::other("the state cannot be written"));
@@ -409,8 +420,8 @@ mod tests {
         SignedBody::check(Some(&seal), &[secret], body).unwrap()
     }
 
-    fn taken(number: u64) -> Taken {
-        Taken { number, token: "x".into(), id: None, content_type: None, links: None, skipped: 0 }
+    fn arrival(number: u64) -> Arrival {
+        Arrival { number, token: "x".into(), id: None, content_type: None, links: None, skipped: 0 }
     }
 
     fn start(folder: &Path) -> (Journal, Vec<String>) {
@@ -418,9 +429,9 @@ mod tests {
         let (mut open, mut bodies) = (Vec::new(), BTreeMap::new());
         for event in events {
             match event {
-                Event::Taken(taken, body) => {
-                    open.push(taken.number);
-                    bodies.insert(taken.number, String::from_utf8(body.into_body()).unwrap());
+                Event::Arrived(arrival, body) => {
+                    open.push(arrival.number);
+                    bodies.insert(arrival.number, String::from_utf8(body.into_body()).unwrap());
                 }
                 Event::Done(numbers) => open.retain(|number| !numbers.contains(number)),
             }
@@ -433,7 +444,7 @@ mod tests {
     fn take(journal: &mut Journal, body: &[u8]) -> u64 {
         let (sender, receiver) = mpsc::channel();
         let number = journal.number();
-        journal.take(taken(number), &proven(body), Box::new(move |result| sender.send(result).unwrap()));
+        journal.append(arrival(number), &proven(body), Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();
         number
     }
@@ -515,7 +526,7 @@ mod tests {
                 assert_eq!(answered.fetch_add(1, Ordering::SeqCst), place);
             };
             let number = journal.number();
-            journal.take(taken(number), &proven(b"body"), Box::new(then));
+            journal.append(arrival(number), &proven(b"body"), Box::new(then));
         }
         drop(journal);
         assert_eq!(answered.load(Ordering::SeqCst), 200);

@@ -1,10 +1,12 @@
-//! What a Destination remembers: its subscriptions, what came for them, what it found and did last.
+//! What a Destination saves: its subscriptions, the notifications they received, and what it found and did last.
 //!
-//! A change counts once it is durable. Whoever only looks never waits for the disk.
+//! A change counts once it is durable. Reading never waits for the disk.
 
-mod disk;
+mod files;
 mod journal;
 mod state_file;
+mod subscription;
+mod window;
 
 use std::collections::HashMap;
 use std::io;
@@ -20,21 +22,22 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
-use crate::discover::{Followed, KnownSource};
-use crate::inbox::{Delivery, Unfinished, Window, resume};
-use crate::subscription::Subscription;
+pub use crate::state_folder::STATE_FOLDER;
+
+use crate::discover::{Followed, SavedSource};
+use crate::state_folder;
 use crate::sync::Report;
-use disk::{io_error, lock, read, read_sync_record, sweep, write, write_sync_record};
-pub(crate) use disk::{is_state_folder, make_private_folder, mark};
+use files::{io_error, lock, read, read_sync_record, sweep, write, write_sync_record};
 use journal::Journal;
-pub(crate) use journal::{Event, Taken, Then};
-use state_file::note_handled;
-pub(crate) use state_file::{KeptSecret, Mode, Pending, Record, StateFile};
+pub(crate) use journal::{Arrival, Then};
+use state_file::StateFile;
+pub(crate) use state_file::{Mode, Record};
+pub use subscription::{Phase, Subscription};
+pub(crate) use subscription::{Rotation, VerificationAnswer};
+pub use window::REMEMBERED;
+pub(crate) use window::{Identity, Stage, Unfinished, Window};
 
-/// The name of the state folder inside a copy's directory.
-pub const STATE_FOLDER: &str = ".resync-destination";
-
-/// Why the state cannot be read or kept.
+/// Why the state cannot be read or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The folder or a file in it cannot be used.
@@ -68,10 +71,9 @@ pub enum StateError {
 pub struct LastSync {
     /// When it ended (milliseconds since 1970).
     pub at_unix_millis: i64,
-    /// What it did; nothing if it failed as a whole.
+    /// What it did; empty if it failed as a whole.
     pub report: Report,
     /// Why it failed as a whole, if so.
-    #[serde(default)]
     pub failed: Option<String>,
 }
 
@@ -95,27 +97,25 @@ pub struct Subscriptions {
 
 #[derive(Debug)]
 struct Shared {
-    /// What is durable.
+    /// As it is on disk.
     state_file: Mutex<StateFile>,
-    /// What came, by the subscription's token; moves faster than the disk.
+    /// By the subscription's token; newer than the state file, and saved with it.
     windows: Mutex<HashMap<String, Window>>,
-    /// Held while the next book is made and written, so that one change follows another. Readers do not wait
-    /// for it.
+    /// Held while the next state file is written, so that one change follows another. Readers do not wait for it.
     writing: Mutex<()>,
     folder: Option<PathBuf>,
     changed: watch::Sender<()>,
-    /// What was taken and not handled, on disk; none where there is no folder.
+    /// `None` if the state is kept in memory only.
     journal: Option<Mutex<Journal>>,
-    /// What an earlier run left open, until it is handed over.
-    left: Mutex<Vec<Unfinished>>,
-    /// How many bytes of bodies were taken and not handled.
+    /// What an earlier run left, until it is handed over.
+    unfinished: Mutex<Vec<Unfinished>>,
+    /// How many bytes of notifications are not handled.
     waiting: AtomicU64,
     /// Held as long as the state is in use.
     _lock: Option<FileLock>,
 }
 
-/// Which subscription; given by [`Subscriptions::add`]. Its `Debug` shows only a beginning, since the whole
-/// is the capability.
+/// Identifies a subscription; from [`Subscriptions::add`]. Its `Debug` shows only a beginning, since the whole is the capability.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SubscriptionId(pub(crate) Arc<str>);
 
@@ -126,77 +126,80 @@ impl std::fmt::Debug for SubscriptionId {
 }
 
 impl Subscriptions {
-    /// Opens the state in `folder`, made if it is missing, and locks it for this process.
+    /// Opens the state in `folder`, which is made if it is missing, and locks it for this process.
     ///
     /// # Errors
-    /// [`StateError`], named by what is to be done.
+    /// [`StateError`].
     pub fn open(folder: &Path) -> Result<Self, StateError> {
-        make_private_folder(folder).map_err(io_error(folder, "written"))?;
+        state_folder::make(folder).map_err(io_error(folder, "written"))?;
         let lock = lock(folder)?;
         sweep(folder);
-        mark(folder).map_err(io_error(folder, "written"))?;
         let mut state_file = read(folder)?.unwrap_or_default();
         let path = folder.join(journal::FILE_NAME);
         let (opened, events) = Journal::open(folder).map_err(io_error(&path, "read"))?;
         let is_new = events.is_empty();
-        let (windows, mut left) = resume(&state_file.subscriptions, events);
-        let is_known =
-            |one: &Unfinished| state_file.subscriptions.iter().any(|record| record.token == one.token());
-        let closed = left.extract_if(.., |one| !is_known(one)).count();
-        if closed > 0 {
-            tracing::warn!(closed, "dropped notifications of unknown subscriptions");
+        let (windows, mut unfinished) = window::resume(&state_file.subscriptions, events);
+        let dropped =
+            unfinished.extract_if(.., |one| state_file.record(&one.arrival.token).is_none()).count();
+        if dropped > 0 {
+            tracing::warn!(dropped, "dropped notifications of unknown subscriptions");
         }
-        note_handled(&windows, &mut state_file);
-        let forgotten =
-            state_file.forget(DateTime::now(), |token| left.iter().any(|one| one.token() == token));
+        state_file.set_handled(&windows);
+        let is_needed = |token: &str| unfinished.iter().any(|one| one.arrival.token == token);
+        let forgotten = state_file.forget(DateTime::now(), is_needed);
         if !is_new || forgotten > 0 {
             write(folder, &state_file)?;
         }
-        let open: Vec<u64> = left.iter().map(Unfinished::number).collect();
+        let open: Vec<u64> = unfinished.iter().map(|one| one.arrival.number).collect();
         let mut journal = Ok(None);
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
-            let keeper = shared.clone();
-            let before = move || keeper.upgrade().is_none_or(|shared| shared.change(|_| ()).is_ok());
+            let weak = shared.clone();
+            let before = move || weak.upgrade().is_none_or(|shared| shared.change(|_| ()).is_ok());
             journal = opened.start(&open, Box::new(before)).map(Some);
-            let journal = journal.as_mut().ok().and_then(Option::take);
-            Shared::new(state_file, windows, Some(folder.to_owned()), Some(lock), journal, left)
+            Shared {
+                windows: Mutex::new(windows),
+                folder: Some(folder.to_owned()),
+                journal: journal.as_mut().ok().and_then(Option::take).map(Mutex::new),
+                waiting: AtomicU64::new(unfinished.iter().map(Unfinished::bytes).sum()),
+                unfinished: Mutex::new(unfinished),
+                _lock: Some(lock),
+                ..Shared::in_memory(state_file)
+            }
         });
         journal.map_err(io_error(&path, "written"))?;
         Ok(Self { shared })
     }
 
-    /// Subscriptions that are forgotten with the process, for a Destination that keeps its state elsewhere or
-    /// not at all. What was taken and not handled is then lost with it too.
+    /// Subscriptions that are lost with the process, for a Destination that keeps its state elsewhere or not at all.
+    /// Notifications that are not handled are lost too.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self {
-            shared: Arc::new(Shared::new(StateFile::default(), HashMap::new(), None, None, None, Vec::new())),
-        }
+        Self { shared: Arc::new(Shared::in_memory(StateFile::default())) }
     }
 
-    /// The subscription to `topic` at `hub`: the one there is, with its secret and callback, or a new one.
+    /// The subscription to `topic` at `hub`: the known one, with its secret and callback, or a new one.
     ///
     /// # Errors
-    /// [`StateError`] when a new one cannot be kept.
+    /// [`StateError`] when a new one cannot be saved.
     pub async fn add(&self, topic: &TopicUrl, hub: &Url) -> Result<SubscriptionId, StateError> {
         let (topic, hub) = (topic.clone(), hub.to_string());
         self.update(move |state_file| {
             let known =
                 state_file.subscriptions.iter_mut().find(|record| record.topic == topic && record.hub == hub);
             if let Some(record) = known {
-                // A topic may be written anew, and the hub will repeat what it is sent.
+                // The same topic may be spelled differently, and the hub repeats the spelling that it gets.
                 record.topic = topic;
-                return SubscriptionId(record.token.as_str().into());
+                return record.id();
             }
             let record = Record::new(topic, hub);
-            let id = SubscriptionId(record.token.as_str().into());
+            let id = record.id();
             state_file.subscriptions.push(record);
             id
         })
         .await
     }
 
-    /// Changes the state: the change counts, and this returns, once it is durable.
+    /// Changes the state; returns once the change is durable.
     pub(crate) async fn update<R, F>(&self, change: F) -> Result<R, StateError>
     where
         F: FnOnce(&mut StateFile) -> R + Send + 'static,
@@ -207,13 +210,13 @@ impl Subscriptions {
         task.await.expect("changing the state does not panic, and its task is never aborted")
     }
 
-    /// Looks at one record.
+    /// Reads one record.
     pub(crate) fn with<R>(&self, token: &str, read: impl FnOnce(&Record) -> R) -> Option<R> {
         let state_file = self.shared.lock();
         state_file.subscriptions.iter().find(|record| record.token == token).map(read)
     }
 
-    /// Changes what came for one subscription. It is durable by the journal, and with the next change of the state.
+    /// Changes the window of one subscription. The journal makes this durable, or else the next change of the state.
     pub(crate) fn with_window<R>(&self, token: &str, change: impl FnOnce(&mut Window) -> R) -> R {
         change(self.shared.windows().entry(token.to_owned()).or_default())
     }
@@ -227,81 +230,74 @@ impl Subscriptions {
         read(&self.shared.lock())
     }
 
-    /// Told of every durable change from now on.
+    /// Notifies of every durable change from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<()> {
         self.shared.changed.subscribe()
     }
+}
 
-    /// Remembers what the last synchronisation did.
-    ///
-    /// # Errors
-    /// [`StateError`] when it cannot be kept.
-    pub async fn remember_sync(&self, report: Report) -> Result<(), StateError> {
+/// What `listen` saves.
+impl Subscriptions {
+    pub(crate) async fn save_last_sync(&self, report: Report) -> Result<(), StateError> {
         let last = LastSync::now(report, None);
         self.update(move |state_file| state_file.last_sync = Some(last)).await
     }
-}
 
-impl Subscriptions {
-    /// Remembers what a discovery found.
-    pub(crate) async fn remember_discovery(&self, known: KnownSource) -> Result<(), StateError> {
-        if self.with_state_file(|state_file| state_file.known.as_ref() == Some(&known)) {
+    pub(crate) async fn save_source(&self, source: SavedSource) -> Result<(), StateError> {
+        if self.saved_source().as_ref() == Some(&source) {
             return Ok(());
         }
-        self.update(move |state_file| state_file.known = Some(known)).await
+        self.update(move |state_file| state_file.source = Some(source)).await
     }
 
-    /// Remembers up to when Change Notifications told and were dealt with.
+    /// What the last discovery found.
+    pub(crate) fn saved_source(&self) -> Option<SavedSource> {
+        self.with_state_file(|state_file| state_file.source.clone())
+    }
+
+    /// Saves the time up to which all changes are known from notifications, and were handled.
     pub(crate) async fn save_notified_until(&self, until: Option<DateTime>) -> Result<(), StateError> {
-        let until = until.map(DateTime::unix_millis);
-        if self.with_state_file(|state_file| state_file.notified_until == until) {
+        if self.notified_until() == until {
             return Ok(());
         }
         self.update(move |state_file| state_file.notified_until = until).await
     }
 
-    /// See [`save_notified_until`](Self::remember_told).
     pub(crate) fn notified_until(&self) -> Option<DateTime> {
         self.with_state_file(|state_file| state_file.notified_until)
-            .and_then(|millis| DateTime::from_unix_millis(millis).ok())
-    }
-
-    /// What the last discovery found.
-    pub(crate) fn known_discovery(&self) -> Option<KnownSource> {
-        self.with_state_file(|state_file| state_file.known.clone())
     }
 }
 
-/// What the inbox needs of the state.
+/// What the inbox needs.
 impl Subscriptions {
     /// The number of the next notification in the journal; `None` without a journal.
     pub(crate) fn journal_number(&self) -> Option<u64> {
         self.shared.journal().map(|mut journal| journal.number())
     }
 
-    pub(crate) fn journal_take(&self, taken: Taken, body: &SignedBody, then: Then) {
+    pub(crate) fn journal_append(&self, arrival: Arrival, body: &SignedBody, then: Then) {
         match self.shared.journal() {
-            Some(journal) => journal.take(taken, body, then),
+            Some(journal) => journal.append(arrival, body, then),
             None => then(Ok(())),
         }
     }
 
-    /// Notes durably that these are handled.
+    /// Records durably that these are handled.
     pub(crate) async fn journal_done(&self, numbers: Vec<u64>) -> Result<(), StateError> {
         if numbers.is_empty() {
             return Ok(());
         }
-        let (tell, told) = oneshot::channel();
+        let (send, result) = oneshot::channel();
         match self.shared.journal() {
-            Some(journal) => journal.done(numbers, Box::new(move |result| drop(tell.send(result)))),
+            Some(journal) => journal.done(numbers, Box::new(move |result| drop(send.send(result)))),
             None => return Ok(()),
         }
         let ended = || Err(io::Error::other("its thread has ended"));
         let path = self.shared.folder.clone().unwrap_or_default().join(journal::FILE_NAME);
-        told.await.unwrap_or_else(|_| ended()).map_err(io_error(&path, "written"))
+        result.await.unwrap_or_else(|_| ended()).map_err(io_error(&path, "written"))
     }
 
-    /// Whether a body of so many bytes may wait too; it then does.
+    /// Reserves memory for a notification that waits; whether there is enough below `max`.
     pub(crate) fn try_reserve(&self, bytes: u64, max: u64) -> bool {
         let more = |waiting: u64| waiting.checked_add(bytes).filter(|sum| *sum <= max || waiting == 0);
         self.shared.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -311,41 +307,33 @@ impl Subscriptions {
         self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What an earlier run left open, in the order in which it came; the first who asks gets it.
-    pub(crate) fn unfinished(&self) -> Vec<Delivery> {
-        let left = std::mem::take(&mut *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner));
-        left.into_iter().filter_map(|one| one.deliver(self)).collect()
+    /// What an earlier run left, in the order of arrival; only the first call returns it.
+    pub(crate) fn take_unfinished(&self) -> Vec<Unfinished> {
+        std::mem::take(&mut *self.shared.unfinished.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Shared {
-    fn new(
-        state_file: StateFile,
-        windows: HashMap<String, Window>,
-        folder: Option<PathBuf>,
-        lock: Option<FileLock>,
-        journal: Option<Journal>,
-        left: Vec<Unfinished>,
-    ) -> Self {
+    fn in_memory(state_file: StateFile) -> Self {
         Self {
             state_file: Mutex::new(state_file),
-            windows: Mutex::new(windows),
+            windows: Mutex::default(),
             writing: Mutex::new(()),
-            folder,
+            folder: None,
             changed: watch::Sender::new(()),
-            journal: journal.map(Mutex::new),
-            waiting: AtomicU64::new(left.iter().map(Unfinished::bytes).sum()),
-            left: Mutex::new(left),
-            _lock: lock,
+            journal: None,
+            unfinished: Mutex::default(),
+            waiting: AtomicU64::new(0),
+            _lock: None,
         }
     }
 
-    /// Changes the book; the change counts once it is durable.
+    /// Changes the state file; the change counts once it is durable.
     fn change<R>(&self, change: impl FnOnce(&mut StateFile) -> R) -> Result<R, StateError> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = self.lock().clone();
         let result = change(&mut next);
-        note_handled(&self.windows(), &mut next);
+        next.set_handled(&self.windows());
         if let Some(folder) = &self.folder {
             write(folder, &next)?;
         }
@@ -354,7 +342,7 @@ impl Shared {
         Ok(result)
     }
 
-    /// The book is replaced as a whole, so a panic elsewhere cannot leave it half changed.
+    /// The state file is replaced as a whole, so a panic elsewhere cannot leave it half changed.
     fn lock(&self) -> MutexGuard<'_, StateFile> {
         self.state_file.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -368,7 +356,7 @@ impl Shared {
     }
 }
 
-/// A look at the state of a Destination that may be running.
+/// The state of a Destination, which may be running.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
@@ -378,45 +366,44 @@ pub struct Status {
     pub last_sync: Option<LastSync>,
 }
 
-/// Looks at the state in `folder` without taking it; `None` where there is none.
+/// Reads the state in `folder` without locking it; `None` where there is none.
 ///
 /// # Errors
 /// [`StateError`] when there is one that cannot be read.
 pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
-    let (state_file, alone) = (read(folder)?, read_sync_record(folder));
-    if state_file.is_none() && alone.is_none() {
+    let (state_file, single_run) = (read(folder)?, read_sync_record(folder));
+    if state_file.is_none() && single_run.is_none() {
         return Ok(None);
     }
     let mut state_file = state_file.unwrap_or_default();
     let events = journal::read_events(folder).map_err(io_error(&folder.join(journal::FILE_NAME), "read"))?;
-    note_handled(&resume(&state_file.subscriptions, events).0, &mut state_file);
-    let subscriptions =
-        state_file.subscriptions().into_iter().map(|(_, subscription)| subscription).collect();
-    let alone = alone.map(|alone| alone.last);
-    let last_sync = state_file.last_sync.into_iter().chain(alone).max_by_key(|last| last.at_unix_millis);
+    let (windows, _) = window::resume(&state_file.subscriptions, events);
+    state_file.set_handled(&windows);
+    let subscriptions = state_file.subscriptions.iter().map(Record::summary).collect();
+    let single_run = single_run.map(|record| record.last);
+    let last_sync = state_file.last_sync.into_iter().chain(single_run).max_by_key(|last| last.at_unix_millis);
     Ok(Some(Status { subscriptions, last_sync }))
 }
 
-/// Of which set the last synchronisation by itself was, as far as the URL itself told that.
+/// The set that the last single synchronisation followed, if its URL was a document of that set.
 #[must_use]
 pub fn followed_by_sync(folder: &Path) -> Option<Followed> {
     read_sync_record(folder)?.followed
 }
 
-/// Keeps for [`status`] what a synchronisation by itself did, or why it failed as a whole, and for [`followed_by_sync`] of which set
-/// it was. The state in `folder` is not taken, which a Destination that runs may hold.
+/// Saves for [`status`] what a single synchronisation did, or why it failed as a whole, and for [`followed_by_sync`] which set it
+/// followed. Does not lock the state, which a running Destination may hold.
 ///
 /// # Errors
 /// [`StateError`] when the folder cannot be written.
 pub fn record_sync(
     folder: &Path,
-    did: Result<Report, String>,
+    result: Result<Report, String>,
     followed: Option<Followed>,
 ) -> Result<(), StateError> {
-    let made = make_private_folder(folder).and_then(|()| mark(folder));
-    made.map_err(io_error(folder, "written"))?;
+    state_folder::make(folder).map_err(io_error(folder, "written"))?;
     sweep(folder);
-    let (report, failed) = match did {
+    let (report, failed) = match result {
         Ok(report) => (report, None),
         Err(cause) => (Report::default(), Some(cause)),
     };
@@ -425,9 +412,8 @@ pub fn record_sync(
 
 #[cfg(test)]
 mod tests {
-    use super::disk::FILE_NAME;
+    use super::files::FILE_NAME;
     use super::*;
-    use crate::inbox::{Identity, Stage};
     use resync_core::websub::identity::NotificationId;
 
     fn topic() -> TopicUrl {
@@ -554,17 +540,6 @@ mod tests {
             std::fs::write(&alone, unknown).unwrap();
             assert!(last().is_none(), "{unknown}");
         }
-    }
-
-    #[test]
-    fn the_state_of_an_earlier_version_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let report = r#"{"resources":2,"created":2,"updated":0,"deleted":0,"unchanged":0,"failed":0,"bytes_fetched":2,"failures":[]}"#;
-        let last = format!(r#"{{"at_unix_millis":1795000000000,"report":{report}}}"#);
-        let state_file = format!(r#"{{"format":1,"subscriptions":[],"last_sync":{last}}}"#);
-        std::fs::write(folder.path().join(FILE_NAME), state_file).unwrap();
-        let last = status(folder.path()).unwrap().unwrap().last_sync.unwrap();
-        assert_eq!((last.in_step(), last.report.gaps.count), (true, 0));
     }
 
     #[tokio::test]

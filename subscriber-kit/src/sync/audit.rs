@@ -1,34 +1,33 @@
-//! Audit: whether the copy covers what the Source lists and is accurate, without downloading anything
-//! (RS-195).
+//! Audit: compares the copy with the Source's lists, without downloading resources (RS-195).
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
-use super::download::blocking;
-use super::file_map::FileMap;
-use super::folder::Staging;
-use super::lists::{Counted, Lists};
-use super::local::{Facts, Local, compare, hash_file, same_second};
-use super::memory::{KnownFile, Memory};
-use super::notified::NotifiedChanges;
-use super::path::{Ways, obstacle, relative_path};
-use super::plan::Planned;
-use super::report::{FAILURES_KEPT, Failure, Report, note};
-use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target, delete};
+use super::report::{FAILURES_KEPT, Failure, Report, add_failure};
+use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
+use crate::sync::files::delete;
+use crate::sync::files::download::blocking;
+use crate::sync::files::folder::Staging;
+use crate::sync::files::local::{Facts, FileState, compare, hash_file, same_second};
+use crate::sync::reading::collector::Collected;
+use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::lists::Lists;
+use crate::sync::reading::path::{CheckedFolders, obstacle, relative_path};
+use crate::sync::reading::plan::Planned;
+use crate::sync::saved::cache::{CachedFile, FileCache};
 
-/// What an audit comes to.
+/// The result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Every listed resource is here as listed, and nothing else is.
+    /// Every listed resource is here as listed, and nothing else.
     InStep,
-    /// Nothing speaks against it, but the list says too little about some resources, or not when it is true.
+    /// No difference was found, but the list says too little about some resources, or has no time.
     Unproven,
     /// Something is missing, different or surplus.
     #[default]
@@ -38,8 +37,7 @@ pub enum Verdict {
 /// What an audit found: `same + missing + different + unverifiable + failed` is `resources`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AuditReport {
-    /// What it comes to.
-    #[serde(default)]
+    /// The result.
     pub verdict: Verdict,
     /// How many resources the Source lists.
     pub resources: u64,
@@ -49,30 +47,26 @@ pub struct AuditReport {
     pub missing: u64,
     /// Files with another length, hash or time than listed: `stale + corrupt`.
     pub different: u64,
-    /// Those of them that are as they were fetched: the Source has gone on.
-    #[serde(default)]
+    /// Those of them that are as they were fetched: the Source has changed.
     pub stale: u64,
-    /// Those of them that were changed here since, or are as old as listed and not the same.
-    #[serde(default)]
+    /// Those of them that were changed here, or have the listed time and another content.
     pub corrupt: u64,
-    /// Files of which the list says too little to tell.
+    /// Files about which the list says too little.
     pub unverifiable: u64,
     /// Local files that the Source does not list.
     pub extra: u64,
-    /// Resources that can have no file here.
+    /// Resources that cannot have a file here.
     pub failed: u64,
     /// The URIs of missing and different resources and why others failed, at most the first hundred.
     pub findings: Vec<Failure>,
     /// Surplus files, at most the first hundred.
     pub extra_files: Vec<String>,
-    /// Why the Source's lists may not be true of one time, so that more may be missing, stale or surplus.
-    #[serde(default)]
+    /// Why the Source's lists may not be of one time, so that more may be missing, stale or surplus.
     pub unproven: Option<String>,
 }
 
 impl AuditReport {
-    /// Whether the copy is the same as the Source as far as the list can tell: nothing missing, different,
-    /// failed or surplus, and the list certain.
+    /// Whether nothing is missing, different, failed or surplus, and the list is certain.
     #[must_use]
     pub fn in_step(&self) -> bool {
         self.missing + self.different + self.failed + self.extra == 0 && self.unproven.is_none()
@@ -94,27 +88,27 @@ impl AuditReport {
             Ok(Finding::Unverifiable) => self.unverifiable += 1,
             Ok(Finding::Missing) => {
                 self.missing += 1;
-                note(&mut self.findings, loc, "missing");
+                add_failure(&mut self.findings, loc, "missing");
             }
             Ok(Finding::Stale) => {
                 self.different += 1;
                 self.stale += 1;
-                note(&mut self.findings, loc, "stale");
+                add_failure(&mut self.findings, loc, "stale");
             }
             Ok(Finding::Corrupt) => {
                 self.different += 1;
                 self.corrupt += 1;
-                note(&mut self.findings, loc, "corrupt");
+                add_failure(&mut self.findings, loc, "corrupt");
             }
             Err(error) => {
                 self.failed += 1;
-                note(&mut self.findings, loc, &error.to_string());
+                add_failure(&mut self.findings, loc, &error.to_string());
             }
         }
     }
 }
 
-/// How a file compares with what is listed, and why.
+/// How a file differs from its entry, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
     Missing,
@@ -124,9 +118,8 @@ enum Finding {
     Corrupt,
 }
 
-/// Compares the directory with the Resource List or index and with what changed since that was made (RS-195); changes
-/// nothing, and downloads nothing but the lists. Where a Source has only dumps, it downloads the manifests beside the
-/// packages (RS-103), or the packages where there are none.
+/// Compares the directory with the Resource List and the changes since then (RS-195). Changes nothing, and downloads only the
+/// lists. If a Source has only dumps, downloads the manifests beside the packages (RS-103), or else the packages.
 ///
 /// # Errors
 /// [`SyncError`] when there is no complete list.
@@ -136,35 +129,15 @@ pub async fn audit(
     target: &Target,
     options: &SyncOptions,
 ) -> Result<AuditReport, SyncError> {
-    Box::pin(whole_audit(client, offer, target, options)).await
-}
-
-async fn whole_audit(
-    client: &Client,
-    offer: &Offer,
-    target: &Target,
-    options: &SyncOptions,
-) -> Result<AuditReport, SyncError> {
-    let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
-    let lists = Lists {
-        client,
-        list,
-        changes: offer.changes(options.changes),
-        base: &target.base,
-        options,
-        notified: NotifiedChanges::default(),
-        new_changes: Vec::new(),
-        staging: Staging::Temporary,
-        bytes: AtomicU64::new(0),
-        counted: Counted::default(),
-    };
-    let snapshot = lists.read_anew().await?;
-    let Report { resources, failed, failures, .. } = snapshot.report;
+    let lists = Lists::new(client, offer, target, options, Staging::Temporary)?;
+    let snapshot = Box::pin(lists.read_anew()).await?;
+    let Collected { file_map, plan, report, .. } = snapshot.collected;
+    let Report { resources, failed, failures, .. } = report;
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
     report.unproven = snapshot.consistency.reason();
     let peeking = target.clone();
-    let known = Arc::new(blocking(move || Memory::peek(&peeking)).await);
-    let mut steps = snapshot.plan.begin(false)?;
+    let known = Arc::new(blocking(move || FileCache::load_unlocked(&peeking)).await);
+    let mut steps = plan.begin(false)?;
     let mut work = FuturesUnordered::new();
     let mut planning = true;
     while planning || !work.is_empty() {
@@ -172,7 +145,7 @@ async fn whole_audit(
             planned = steps.next(), if planning && work.len() < options.parallel.max(1) => match planned? {
                 Some(planned) => {
                     let (target, file_map, known) =
-                        (target.clone(), Arc::clone(&snapshot.file_map), Arc::clone(&known));
+                        (target.clone(), Arc::clone(&file_map), Arc::clone(&known));
                     work.push(blocking(move || {
                         let local = compare_one(&target, &file_map, &planned, &known);
                         (planned.line.loc, local)
@@ -181,26 +154,26 @@ async fn whole_audit(
                 None => planning = false,
             },
             Some((loc, local)) = work.next(), if !work.is_empty() => {
-                // Where a later line says more, this one says nothing.
+                // `None` if a later line counts instead.
                 if let Some(local) = local.transpose() {
                     report.count(&loc, local);
                 }
             },
         }
     }
-    let (target, file_map, filter) = (target.clone(), snapshot.file_map, options.filter.clone());
+    let (target, file_map, filter) = (target.clone(), file_map, options.filter.clone());
     let counted =
         blocking(move || delete::count_unlisted(&target, &file_map, &filter, FAILURES_KEPT)).await?;
     (report.extra, report.extra_files) = counted;
     Ok(report.judged())
 }
 
-/// An audit reads every file, whatever is known of it: bits rot. `None` where another line is the last word.
+/// Reads the file even if its digest is known, since disks may corrupt files. `None` if a later line counts instead.
 fn compare_one(
     target: &Target,
     file_map: &FileMap,
     planned: &Planned,
-    known: &Memory,
+    known: &FileCache,
 ) -> Result<Option<Finding>, ResourceError> {
     let Planned { number, url, line, .. } = planned;
     let relative = relative_path(&line.loc, url, &target.base)?;
@@ -208,25 +181,25 @@ fn compare_one(
         return Ok(None);
     }
     let path = target.directory.join(&relative);
-    match obstacle(&target.directory, &relative, &mut Ways::default())? {
+    match obstacle(&target.directory, &relative, &mut CheckedFolders::default())? {
         Some(obstacle) if obstacle.path != path => return Err(PathError::from(obstacle).into()),
         _ => {}
     }
     Ok(Some(match compare(&path, &line.facts, None)?.local {
-        Local::Missing => Finding::Missing,
-        Local::Same => Finding::Same,
-        Local::Unverifiable => Finding::Unverifiable,
-        Local::Different => why_different(&path, &line.facts, known.files.get(relative.as_path()))?,
+        FileState::Missing => Finding::Missing,
+        FileState::Same => Finding::Same,
+        FileState::Unverifiable => Finding::Unverifiable,
+        FileState::Different => why_different(&path, &line.facts, known.files.get(relative.as_path()))?,
     }))
 }
 
-/// A file that is as it was fetched is stale; of one that nothing is known of, the time tells.
-fn why_different(path: &Path, facts: &Facts, known: Option<&KnownFile>) -> std::io::Result<Finding> {
+/// A file that is as it was fetched is stale. If that is unknown, its time decides.
+fn why_different(path: &Path, facts: &Facts, known: Option<&CachedFile>) -> std::io::Result<Finding> {
     let data = std::fs::symlink_metadata(path)?;
     if !data.is_file() {
         return Ok(Finding::Corrupt);
     }
-    let is_as_it_came = if let Some(known) = known {
+    let is_as_fetched = if let Some(known) = known {
         let now = match known.hashes.iter().next() {
             Some(digest) => hash_file(path, digest.algorithm())?,
             None => Hashes::default(),
@@ -236,5 +209,5 @@ fn why_different(path: &Path, facts: &Facts, known: Option<&KnownFile>) -> std::
         let modified = data.modified()?;
         !facts.modified.is_some_and(|listed| same_second(listed, modified))
     };
-    Ok(if is_as_it_came { Finding::Stale } else { Finding::Corrupt })
+    Ok(if is_as_fetched { Finding::Stale } else { Finding::Corrupt })
 }

@@ -2,37 +2,39 @@
 
 use std::sync::Arc;
 
-use super::changes::Point;
-use super::download::blocking;
-use super::dump::{Dumps, Filled, fill, is_empty};
-use super::file_map::FileMap;
-use super::gaps::GapHistory;
-use super::lists::{Consistency, Snapshot};
-use super::memory::{Memory, Settled};
-use super::path::{uri_or_path, url_of};
-use super::plan::Line;
 use super::report::Report;
-use super::run::{Run, RunOutcome};
-use super::work::Work;
-use super::{ResourceError, SyncError, SyncOptions, delete};
+use super::session::Session;
+use super::{ResourceError, SyncError, SyncOptions};
+use crate::sync::files::delete;
+use crate::sync::files::download::blocking;
+use crate::sync::files::dump::{Dumps, Filled, fill, is_empty};
+use crate::sync::files::run::{Run, RunOutcome};
+use crate::sync::reading::changes::Point;
+use crate::sync::reading::collector::Collected;
+use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::gaps::GapHistory;
+use crate::sync::reading::lists::{Consistency, Snapshot};
+use crate::sync::reading::path::{uri_or_path, url_of};
+use crate::sync::reading::plan::Line;
+use crate::sync::saved::cache::{FileCache, HandledSnapshot};
 
-impl Work<'_> {
+impl Session<'_> {
     pub(super) async fn baseline(
         &self,
         snapshot: Snapshot,
-        memory: Memory,
+        cache: FileCache,
         gaps: GapHistory,
     ) -> Result<Report, SyncError> {
-        let Snapshot { file_map, plan, mut report, packages, bytes, consistency, point, .. } = snapshot;
-        let Snapshot { validators, digest, names_versions, .. } = snapshot;
+        let Snapshot { collected, consistency, point, validators, digest, .. } = snapshot;
+        let Collected { file_map, plan, mut report, packages, bytes, names_versions } = collected;
         let deletion_skipped = deletion_obstacle(&consistency, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
-        let mut run = Run::new(self, Arc::clone(&file_map), memory, may_remove);
+        let mut run = Run::new(self, Arc::clone(&file_map), cache, may_remove);
         run.filled = self.fill(&run, file_map.wanted(), bytes).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
-        let mut learnt = Memory::default();
+        let mut updates = FileCache::default();
         let mut run_outcome = RunOutcome::default();
-        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut learnt)).await?;
+        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
         if may_remove {
             self.remove_unlisted(file_map, &mut report, &mut run_outcome).await;
         }
@@ -41,7 +43,7 @@ impl Work<'_> {
         report.retry_may_help |= matches!(consistency, Consistency::Mixed(_));
         // An index without `at` may stay the same while its lists change, so it must be read again. After a gap, the same
         // list has nothing more to say.
-        let is_settled = match consistency {
+        let is_final = match consistency {
             Consistency::Consistent => true,
             Consistency::Gap(_) => point.is_some(),
             Consistency::Mixed(_) | Consistency::Undated(_) => false,
@@ -50,15 +52,15 @@ impl Work<'_> {
         report.reached = point.as_ref().map(Point::reached);
         report.retry_in = self.retry_in(&run_outcome);
         report.gaps = Box::new(gaps);
-        if !report.retry_may_help && is_settled {
+        if !report.retry_may_help && is_final {
             let (scope, report, is_without_point) = (self.scope.clone(), report.clone(), point.is_none());
-            learnt.settled =
-                Some(Settled { scope, validators, digest, report, is_without_point, names_versions });
+            updates.handled =
+                Some(HandledSnapshot { scope, validators, digest, report, is_without_point, names_versions });
         }
         let copy_state = point.and_then(|point| run_outcome.copy_state_after_baseline(&self.scope, point));
         let copy_state = copy_state.map(|copy_state| copy_state.with_gaps(report.unproven.clone(), gaps));
         report.is_remembered = copy_state.is_some();
-        self.save(run_outcome.changed, Some(learnt), copy_state, self.left.as_ref()).await?;
+        self.save(run_outcome.changed, Some(updates), copy_state, self.saved.as_ref()).await?;
         Ok(report)
     }
 
@@ -70,23 +72,22 @@ impl Work<'_> {
         run_outcome: &mut RunOutcome,
     ) {
         let (target, filter) = (self.target.clone(), self.options.filter.clone());
-        let (really, progress) = (!self.options.dry_run, self.options.progress.clone());
-        let found = blocking(move || delete::unlisted(&target, &file_map, &filter, really, &progress)).await;
+        let (removes, progress) = (!self.options.dry_run, self.options.progress.clone());
+        let found = blocking(move || delete::unlisted(&target, &file_map, &filter, removes, &progress)).await;
         report.deleted = found.deleted;
         for (path, error) in found.failures {
             let error = ResourceError::Remove(error);
-            let notified = uri_or_path(&path, &self.target.base);
+            let uri = uri_or_path(&path, &self.target.base);
             if url_of(&path, &self.target.base).is_some() {
-                let line =
-                    Line { loc: notified.clone(), url: notified.clone(), is_gone: true, ..Line::default() };
+                let line = Line { loc: uri.clone(), url: uri.clone(), is_deleted: true, ..Line::default() };
                 run_outcome.failed(&line, &error);
             }
-            report.not_removed(&self.options.progress, &notified, &error);
+            report.not_removed(&self.options.progress, &uri, &error);
         }
         report.not_deleted = found.failed;
     }
 
-    /// Fills a copy that has no files yet from a Resource Dump, if that is the cheaper way (RS-190).
+    /// Fills an empty copy from a Resource Dump, if that is cheaper (RS-190).
     async fn fill(&self, run: &Run<'_>, resources: u64, bytes: u64) -> Result<Filled, SyncError> {
         let Some(root) = self.dump.filter(|_| !self.options.dry_run) else { return Ok(Filled::new()) };
         let directory = self.target.directory.clone();
@@ -95,13 +96,13 @@ impl Work<'_> {
         }
         let dumps = Dumps { lists: &self.lists, root };
         match dumps.cheaper_than(resources, bytes).await {
-            Some(dump) => Ok(fill(dump, &self.lists, &run.placing).await),
+            Some(dump) => Ok(fill(dump, &self.lists, &run.placer).await),
             None => Ok(Filled::new()),
         }
     }
 }
 
-/// Why nothing may be deleted, if so. Any file may belong to an entry without a path.
+/// Why nothing may be deleted, if so: any file may belong to an entry without a path.
 fn deletion_obstacle(consistency: &Consistency, failed: u64, options: &SyncOptions) -> Option<String> {
     if !options.delete {
         return None;

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use resync_core::datetime::DateTime;
-use resync_core::document::Entry;
 
-use super::changes::{GapPolicy, Point};
-use super::copy_state::CopyState;
-use super::download::blocking;
-use super::lists::{LastSeen, Reading};
-use super::memory::Memory;
 use super::report::Report;
-use super::work::Work;
+use super::session::Session;
 use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
+use crate::notification::DatedChange;
+use crate::sync::files::download::blocking;
+use crate::sync::reading::changes::{GapPolicy, Point};
+use crate::sync::reading::lists::LastSeen;
+use crate::sync::saved::cache::FileCache;
+use crate::sync::saved::copy_state::CopyState;
 /// How much a synchronisation compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
@@ -29,8 +29,8 @@ pub enum Depth {
     Full,
 }
 
-/// Baseline synchronisation (RS-190): compares every file with the Resource List, or with the Resource Dump if there is no
-/// list, and with the changes since then (RS-196).
+/// Brings a copy in step: compares its files with the Resource List, or with the Resource Dump if there is no list, and with the
+/// changes since then (RS-190, RS-196). If `depth` and the state of the copy allow it, handles only the changes since the last run.
 ///
 /// Only files that differ are fetched. Each file is replaced in one step after its length and hash were verified; on a
 /// failure the old file stays. With [`SyncOptions::delete`], unlisted files are removed, but only if the list was read to
@@ -40,19 +40,6 @@ pub enum Depth {
 /// # Errors
 /// [`SyncError`] if there is no complete list, or if another run works on the copy. Failures of single resources are in the
 /// [`Report`].
-pub async fn baseline(
-    client: &Client,
-    offer: &Offer,
-    target: &Target,
-    options: &SyncOptions,
-) -> Result<Report, SyncError> {
-    synchronise(client, offer, target, options, Depth::Full).await
-}
-
-/// Synchronises, incrementally if `depth` and the state of the copy allow it.
-///
-/// # Errors
-/// As for [`baseline`].
 pub async fn synchronise(
     client: &Client,
     offer: &Offer,
@@ -70,20 +57,20 @@ pub(crate) async fn synchronise_with_notified(
     target: &Target,
     options: &SyncOptions,
     depth: Depth,
-    notified: &[(DateTime, Entry)],
+    notified: &[DatedChange],
 ) -> Result<Report, SyncError> {
     let max = options.max_run_time;
     let run = async {
-        let work = Work::open(client, offer, target, options, notified).await?;
+        let work = Session::open(client, offer, target, options, notified).await?;
         work.run(depth).await
     };
     tokio::time::timeout(max, Box::pin(run)).await.unwrap_or(Err(SyncError::TooLong { max }))
 }
 
-impl Work<'_> {
+impl Session<'_> {
     async fn run(&self, depth: Depth) -> Result<Report, SyncError> {
-        let left = self.starting_state(depth)?;
-        let copy_state = left.as_ref().filter(|_| self.lists.changes.is_some());
+        let saved = self.starting_state(depth)?;
+        let copy_state = saved.as_ref().filter(|_| self.lists.changes.is_some());
         let now = DateTime::now();
         let is_from_elsewhere = self.options.from.is_some();
         let policy = match copy_state {
@@ -98,20 +85,20 @@ impl Work<'_> {
             return self.settle(report).await;
         }
         let loading = Arc::clone(&self.folder);
-        let memory = blocking(move || Memory::load(&loading)).await;
-        let enough = memory.settled_for(&self.scope).filter(|settled| match depth {
+        let cache = blocking(move || FileCache::load(&loading)).await;
+        let enough = cache.snapshot_of(&self.scope).filter(|handled| match depth {
             Depth::Full => false,
-            Depth::IfOutOfStep => settled.report.is_done(),
+            Depth::IfOutOfStep => handled.report.is_done(),
             Depth::Changes | Depth::IfListChanged => true,
         });
-        let seen =
-            enough.map(|settled| LastSeen { validators: &settled.validators, digest: &settled.digest });
-        let snapshot = match (self.lists.read(seen).await?, enough, copy_state) {
-            (Reading::New(snapshot), ..) => *snapshot,
-            (Reading::Unchanged, _, Some(copy_state)) => {
+        let last_seen =
+            enough.map(|handled| LastSeen { validators: &handled.validators, digest: &handled.digest });
+        let snapshot = match (self.lists.read(last_seen).await?, enough, copy_state) {
+            (Some(snapshot), ..) => snapshot,
+            (None, _, Some(copy_state)) => {
                 // The copy is newer than this list, except after --from. If the list names versions, reading it again cannot
                 // close a gap, so the gap is tolerated. Otherwise everything is fetched again.
-                let names_versions = enough.is_some_and(|settled| settled.names_versions);
+                let names_versions = enough.is_some_and(|handled| handled.names_versions);
                 let policy = if names_versions && !is_from_elsewhere {
                     GapPolicy::Tolerated
                 } else {
@@ -129,48 +116,44 @@ impl Work<'_> {
                 }
             }
             // A killed run saved no point, so the changes since the list are unknown.
-            (Reading::Unchanged, Some(settled), None)
-                if self.lists.changes.is_some() && !settled.is_without_point =>
-            {
+            (None, Some(handled), None) if self.lists.changes.is_some() && !handled.is_without_point => {
                 self.lists.read_anew().await?
             }
-            (Reading::Unchanged, Some(settled), None) => {
+            (None, Some(handled), None) => {
                 // Without a Change List, notifications are the only record of changes until the next Resource List.
                 let is_due =
-                    |left: &&CopyState| !self.lists.new_changes.is_empty() || left.has_notified_retries();
-                if let Some(left) = left.as_ref().filter(is_due)
+                    |saved: &&CopyState| !self.lists.new_changes.is_empty() || saved.has_notified_retries();
+                if let Some(saved) = saved.as_ref().filter(is_due)
                     && let Some(report) =
-                        Box::pin(self.incremental(left, left.gaps, GapPolicy::Refused)).await?
+                        Box::pin(self.incremental(saved, saved.gaps, GapPolicy::Refused)).await?
                 {
                     return Ok(report);
                 }
-                let reached = left.as_ref().map(|left| left.point.reached());
-                return Ok(Report { reached, ..settled.report.clone().repeated() });
+                let reached = saved.as_ref().map(|saved| saved.point.reached());
+                return Ok(Report { reached, ..handled.report.clone().repeated() });
             }
             // Cannot happen: without an earlier list, none counts as unchanged.
-            (Reading::Unchanged, None, None) => return Ok(Report::default()),
+            (None, None, None) => return Ok(Report::default()),
         };
-        if self.options.delete && snapshot.file_map.is_empty() {
+        if self.options.delete && snapshot.collected.file_map.is_empty() {
             return Err(SyncError::Empty { url: self.lists.list.clone() });
         }
         let gaps = copy_state.map(|copy_state| copy_state.gaps).unwrap_or_default();
-        let gaps = gaps
-            .with(&snapshot.new_gaps, &snapshot.contiguous_at, now)
-            .list_read_at(now, snapshot.names_versions);
-        let report = Box::pin(self.baseline(snapshot, memory, gaps)).await?;
+        let gaps = gaps.with(&snapshot.continuity, now).list_read_at(now, snapshot.collected.names_versions);
+        let report = Box::pin(self.baseline(snapshot, cache, gaps)).await?;
         self.settle(report).await
     }
 
     /// The state from which changes are followed: that of earlier runs, or `--from`, which keeps retries and gaps.
     fn starting_state(&self, depth: Depth) -> Result<Option<CopyState>, SyncError> {
-        let left = self.left.clone();
-        let Some(from) = self.options.from.filter(|_| depth == Depth::Changes) else { return Ok(left) };
+        let saved = self.saved.clone();
+        let Some(from) = self.options.from.filter(|_| depth == Depth::Changes) else { return Ok(saved) };
         if from > DateTime::now() {
             return Err(SyncError::InFuture { from: from.to_string() });
         }
         let point = Point::at(from);
-        Ok(Some(match left {
-            Some(left) => left.at(point),
+        Ok(Some(match saved {
+            Some(saved) => saved.at(point),
             None => CopyState::new(self.scope.clone(), point, Vec::new()),
         }))
     }

@@ -1,22 +1,20 @@
 //! An incremental synchronisation: handles the changes since the last run (RS-191).
 
-use std::sync::Arc;
-
 use resync_core::datetime::DateTime;
 
 use super::SyncError;
-use super::changes::{Changes, GapPolicy, Reached};
-use super::collector::{Collected, Collector};
-use super::copy_state::{CopyState, MAX_RETRIES, Retry};
-use super::download::blocking;
-use super::gaps::GapHistory;
-use super::lists::Lists;
-use super::memory::{Memory, More};
 use super::report::{Method, Report};
-use super::run::{Run, RunOutcome};
-use super::work::{Work, copy_state};
+use super::session::{Session, copy_state};
+use crate::sync::files::download::blocking;
+use crate::sync::files::run::{Run, RunOutcome};
+use crate::sync::reading::changes::{Changes, GapPolicy, Reached};
+use crate::sync::reading::collector::{Collected, Collector};
+use crate::sync::reading::gaps::GapHistory;
+use crate::sync::reading::lists::Lists;
+use crate::sync::saved::cache::{AddedFiles, FileCache};
+use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
 
-impl Work<'_> {
+impl Session<'_> {
     /// Handles the changes since the last run; `None` if the Change Lists have a gap that `policy` refuses (RS-197). Without a
     /// Change List, handles the changes from notifications.
     pub(super) async fn incremental(
@@ -48,16 +46,16 @@ impl Work<'_> {
             }
             Err(error) => return Err(error),
         };
-        let Reached { collector, point, new_gaps, contiguous_at, unproven } = reached;
-        if let Some(why) = &unproven {
+        let Reached { collector, point, continuity } = reached;
+        if let Some(why) = &continuity.unproven {
             tracing::warn!(why, "changes may be missing until a newer Resource List");
         }
         let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
         let (mut report, mut run_outcome) = self.handle(collector, &retry_lines, &paused).await?;
-        report.unproven = unproven.or_else(|| copy_state.unproven.clone());
+        report.unproven = continuity.unproven.clone().or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());
         report.retry_in = self.retry_in(&run_outcome);
-        report.gaps = Box::new(gaps.with(&new_gaps, &contiguous_at, now));
+        report.gaps = Box::new(gaps.with(&continuity, now));
         report.deletion_skipped = report.unproven.clone().filter(|_| self.options.delete);
         let reason = report.unproven.clone();
         let next =
@@ -91,12 +89,12 @@ impl Work<'_> {
                 run_outcome.postpone(retry);
             }
         }
-        let mut run = Run::new(self, Arc::new(file_map), Memory::default(), false);
+        let mut run = Run::new(self, file_map, FileCache::default(), false);
         // Deletions come first: a folder may have to give way to a file, or the other way round.
         run.deletions(&plan, &mut report, &mut run_outcome).await?;
         Box::pin(run.unpack(&plan, packages)).await?;
-        let mut learnt = More::new(&self.folder);
-        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut learnt)).await?;
+        let mut updates = AddedFiles::new(&self.folder);
+        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
         run.account(&mut report);
         Ok((report, run_outcome))
     }

@@ -41,36 +41,14 @@
 
 mod audit;
 mod baseline;
-mod batch;
-mod changes;
 mod choice;
-mod collector;
-mod content;
-mod copy_state;
-mod delete;
-mod disk;
-mod download;
-mod dump;
-mod feed;
-mod file_map;
-mod filter;
-mod folder;
-mod gaps;
+mod files;
 mod incremental;
-mod lists;
-mod local;
-mod memory;
-mod notified;
-mod packages;
-mod patch;
-mod path;
-mod plan;
 mod progress;
-mod put;
+mod reading;
 mod report;
-mod run;
-mod unpack;
-mod work;
+mod saved;
+mod session;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,19 +62,19 @@ use url::{Origin, Url};
 
 pub use audit::{AuditReport, Verdict, audit};
 pub(crate) use choice::synchronise_with_notified;
-pub use choice::{Depth, baseline, synchronise};
-pub use download::ResourceError;
-pub(crate) use download::blocking;
-pub use filter::Filter;
-pub use gaps::{Gap, GapHistory};
-pub(crate) use notified::is_beyond_clock_skew;
-pub use path::PathError;
-pub use progress::{Event, Progress};
+pub use choice::{Depth, synchronise};
+pub use files::download::ResourceError;
+pub(crate) use files::download::blocking;
+pub use progress::{Progress, ResourceEvent};
+pub use reading::filter::Filter;
+pub use reading::gaps::{Gap, GapHistory};
+pub(crate) use reading::notified::is_beyond_clock_skew;
+pub use reading::path::PathError;
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
 
-use self::disk::{Disk, Real};
+use self::files::disk::{Disk, Real};
 use crate::discover::Set;
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, is_moved};
 
 /// The documents to synchronise from, each a plain one or an index (RS-014).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -128,10 +106,8 @@ impl Offer {
             change_dump: set.named(&Capability::ChangeDump).cloned(),
         }
     }
-}
 
-impl Offer {
-    /// What a copy is made from: the Resource List, or the Resource Dump where that is all there is (RS-190).
+    /// What a copy is made from: the Resource List, or else the Resource Dump (RS-190).
     #[must_use]
     pub fn base(&self, how: Baseline) -> Option<&Url> {
         let dump = self.resource_dump.as_ref().filter(|_| how != Baseline::List);
@@ -148,16 +124,15 @@ impl Offer {
     }
 }
 
-/// Whose resources a list may name (RS-200).
+/// Which origins a list may name (RS-200).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
-    /// Only those of its own scheme, host and port; `http` and `https` of one host are one where both have their usual ports,
-    /// since Sources move from the one to the other.
+    /// Its own. `http` and `https` of one host, each at its usual port, are the same, since Sources move to https.
     #[default]
     SameOrigin,
-    /// Those, and those of the origins of these URLs.
+    /// Its own, and those of these URLs.
     Origins(Vec<Url>),
-    /// Anyone's: for a Source that is trusted to send this Destination anywhere.
+    /// Any; for trusted Sources.
     Any,
 }
 
@@ -170,24 +145,14 @@ impl Authority {
             Self::Origins(others) => others.iter().any(|other| other.origin() == origin),
             Self::Any => true,
         };
-        is_one_more || origin == *home || is_usual_host(&origin, home)
+        is_one_more || origin == *home || is_moved(home, &origin) || is_moved(&origin, home)
     }
-}
-
-fn is_usual_host(one: &Origin, other: &Origin) -> bool {
-    let host = |origin: &Origin| match origin {
-        Origin::Tuple(scheme, host, port) => {
-            matches!((scheme.as_str(), port), ("http", 80) | ("https", 443)).then(|| host.clone())
-        }
-        Origin::Opaque(_) => None,
-    };
-    host(one).is_some_and(|one| host(other) == Some(one))
 }
 
 /// What an empty copy is made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Baseline {
-    /// From a Resource Dump if it is cheaper than fetching every resource by itself, or all there is.
+    /// From a Resource Dump if it is cheaper than single requests, or if there is no list.
     #[default]
     Cheaper,
     /// From a Resource Dump if there is one.
@@ -199,10 +164,10 @@ pub enum Baseline {
 /// Where changes are read from, if a Source has both (RS-191).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChangesFrom {
-    /// From the Change List: of several changes of a resource only the last is fetched.
+    /// From the Change List: of several changes of a resource, only the last is fetched.
     #[default]
     List,
-    /// From the Change Dump: fewer requests, and only what was packed as it was.
+    /// From the Change Dump: fewer requests, but every packed version.
     Dump,
 }
 
@@ -229,27 +194,26 @@ pub struct SyncOptions {
     pub prefer: Vec<String>,
     /// Which resources are wanted.
     pub filter: Filter,
-    /// Whether bytes may come from other origins: from mirrors (RS-171), or, where nobody else has them, from where the
-    /// Source has them (RS-180). Only the hash in the list proves them. Mirrors of the list's own origin are always used.
+    /// Whether resources with a listed hash may be fetched from mirrors at other origins (RS-171), or else from the original
+    /// (RS-180). Mirrors at the list's own origin are always used.
     pub mirrors: bool,
-    /// How many resources are compared and fetched at the same time: 160 at most (48 other than on Linux), and 64 of those whose
-    /// lengths are unknown.
+    /// How many resources are compared and fetched at the same time: at most 160 (48 except on Linux), and 64 of unknown length.
     pub parallel: usize,
     /// How often a request is retried.
     pub retries: u32,
-    /// The pause before the first repetition; doubled for each further one.
+    /// The pause before the first retry; doubled for each further one.
     pub retry_pause: Duration,
-    /// The largest resource that is taken, in bytes.
+    /// The largest accepted resource, in bytes.
     pub max_resource_bytes: u64,
-    /// How many resources one list may lead to, through its index; each takes up to half a KiB of memory meanwhile.
+    /// How many resources one list may have, with its index; each takes up to half a KiB of memory.
     pub max_resources: u64,
     /// How many bytes the documents of one run may have together: its lists, and the manifests beside packages.
     pub max_list_bytes: u64,
     /// How many lists and packages these documents may name.
     pub max_parts: u64,
-    /// How many bytes of resources one run may transfer; the next run goes on from there.
+    /// How many bytes of resources one run may transfer; the next run continues.
     pub max_run_bytes: u64,
-    /// How long one run may take; the next run goes on from there.
+    /// How long one run may take; the next run continues.
     pub max_run_time: Duration,
 }
 
@@ -284,8 +248,7 @@ impl Default for SyncOptions {
 pub struct Target {
     directory: PathBuf,
     base: Url,
-    /// Never touched: where the state is kept, if that is inside the directory. Other states are known by
-    /// their mark.
+    /// The state folder, if it is in the directory; never changed. Other states are recognised by their mark.
     state: Option<PathBuf>,
     disk: Arc<dyn Disk>,
 }
@@ -297,7 +260,7 @@ impl Target {
     /// What the file system says.
     pub fn open(directory: &Path, base: Url) -> std::io::Result<Self> {
         std::fs::create_dir_all(directory)?;
-        Ok(Self { directory: directory.canonicalize()?, base, state: None, disk: Arc::new(Real) })
+        Self::inspect(directory, base)
     }
 
     /// As [`Target::open`], but without creating the directory, for commands that only read.
@@ -347,13 +310,15 @@ pub enum SyncError {
         /// Why.
         source: Box<ReadError>,
     },
-    /// The document is of another kind.
-    #[error("{url} is a {found}, not a Resource List")]
-    NotAResourceList {
+    /// The document has another kind.
+    #[error("{url} is a {found}, not a {expected}")]
+    WrongKind {
         /// The document.
-        url: Url,
+        url: Box<Url>,
         /// The capability it states.
         found: String,
+        /// What was expected.
+        expected: &'static str,
     },
     /// A package is of another kind than its dump.
     #[error("the package {url} has a manifest of the wrong kind: {found}")]
@@ -387,22 +352,6 @@ pub enum SyncError {
         /// Why.
         source: Box<PackageError>,
     },
-    /// The document is of another kind.
-    #[error("{url} is a {found}, neither a Change List nor a Change Dump")]
-    NotAChangeList {
-        /// The document.
-        url: Url,
-        /// The capability it states.
-        found: String,
-    },
-    /// The document is of another kind.
-    #[error("{url} is a {found}, not a Resource Dump")]
-    NotAResourceDump {
-        /// The document.
-        url: Url,
-        /// The capability it states.
-        found: String,
-    },
     /// The copy cannot have been in step at a time in the future.
     #[error("--from {from} is in the future; give a time when the copy was in step")]
     InFuture {
@@ -421,7 +370,7 @@ pub enum SyncError {
         /// Up to where the copy is in step.
         since: String,
     },
-    /// There is nothing to make a copy from.
+    /// There is nothing to copy.
     #[error("the Source offers no usable Resource List or Resource Dump, so there is nothing to copy")]
     NothingOffered,
     /// An index in an index (RS-044).
@@ -436,7 +385,7 @@ pub enum SyncError {
         /// The list, after redirects.
         url: Url,
     },
-    /// An index names something that is no URL.
+    /// An index names something that is not a URL.
     #[error("the index {index} lists {loc:?}, which is not a URL")]
     Component {
         /// The index.
@@ -452,36 +401,36 @@ pub enum SyncError {
         /// The list.
         url: Url,
     },
-    /// The lists lead to more resources than are taken.
+    /// The lists name too many resources.
     #[error("the list has more than {max} resources; increase --max-resources if you trust this Source")]
     TooManyResources {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// The documents of a run are larger than is taken.
+    /// The documents of a run are too large.
     #[error(
         "{url} with its lists and manifests is larger than {max} bytes; increase --max-list-size if you trust this Source"
     )]
     ListsTooLarge {
         /// The Resource List, or else the Resource Dump.
         url: Url,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// The documents of a run name more lists and packages than are taken.
+    /// The documents of a run name too many lists and packages.
     #[error(
         "{url} with its lists names more than {max} lists and packages; increase --max-parts if you trust this Source"
     )]
     TooManyParts {
         /// The Resource List, or else the Resource Dump.
         url: Url,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// The run took too long; what it has done is done.
+    /// The run took too long; what it did stays.
     #[error("the run took longer than {max:?}; the next run continues")]
     TooLong {
-        /// The bound.
+        /// The limit.
         max: Duration,
     },
     /// Another run works on the same copy.
@@ -496,7 +445,7 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// How long the Source asks to be left alone, if it does.
+    /// The pause that the Source asks for.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Fetch(error) => error.retry_after(),
@@ -508,7 +457,7 @@ impl SyncError {
         }
     }
 
-    /// Whether a document of the Source is at fault, and not that it is away, or that a bound was reached.
+    /// Whether a document of the Source is wrong; not if the Source is unreachable, or a limit was reached.
     fn is_about_a_document(&self) -> bool {
         match self {
             Self::Fetch(error) => error.is_about_the_answer(),
@@ -517,7 +466,7 @@ impl SyncError {
                 error => error.is_mismatch() || matches!(error, ResourceError::TooLarge { .. }),
             },
             Self::List { .. }
-            | Self::NotAChangeList { .. }
+            | Self::WrongKind { .. }
             | Self::NestedIndex { .. }
             | Self::ForeignComponent { .. }
             | Self::Component { .. }

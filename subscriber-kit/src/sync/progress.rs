@@ -1,4 +1,4 @@
-//! How far a run has come, and what becomes of each resource, for whoever watches it.
+//! The progress of a run, and the outcome of each resource.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::report::Outcome;
 
-/// What became of one resource, or what would in a run that only tells (RS-202).
+/// The outcome of one resource; for a dry run, the one to expect (RS-202).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'e> {
-    /// Its URI; of what no URI leads to, the path.
+pub struct ResourceEvent<'e> {
+    /// Its URI; the path of a file without one.
     pub uri: &'e str,
-    /// Or else why it is not in step.
+    /// The outcome, or why it is not in step.
     pub outcome: Result<Outcome, &'e str>,
 }
 
@@ -22,7 +22,7 @@ pub struct Progress {
     listener: Option<Arc<Listener>>,
 }
 
-type Listener = dyn Fn(Event<'_>) + Send + Sync;
+type Listener = dyn Fn(ResourceEvent<'_>) + Send + Sync;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -32,10 +32,10 @@ struct Counters {
 }
 
 impl Progress {
-    /// One that hears of every outcome in the moment in which it is counted, so that none has to be kept. A resource that
-    /// failed and is tried again within the run is told of again, and so is a name without a place in a list that is read again.
+    /// Calls `listener` for every outcome as soon as it is known. A resource that fails and is tried again in the same run is
+    /// reported again.
     #[must_use]
-    pub fn with_listener(listener: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+    pub fn with_listener(listener: impl Fn(ResourceEvent<'_>) + Send + Sync + 'static) -> Self {
         Self { listener: Some(Arc::new(listener)), ..Self::default() }
     }
 
@@ -45,13 +45,13 @@ impl Progress {
         self.counters.planned.load(Ordering::Relaxed)
     }
 
-    /// How many of them are dealt with.
+    /// How many of them are handled.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.counters.done.load(Ordering::Relaxed)
     }
 
-    /// How many bytes came.
+    /// How many bytes were received.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.counters.bytes.load(Ordering::Relaxed)
@@ -62,7 +62,7 @@ impl Progress {
             tracing::debug!(uri, ?outcome, "handled a resource");
         }
         if let Some(listener) = &self.listener {
-            listener(Event { uri, outcome });
+            listener(ResourceEvent { uri, outcome });
         }
     }
 

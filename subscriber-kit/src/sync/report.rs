@@ -7,10 +7,10 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::copy_state::Retry;
-use super::gaps::GapHistory;
 use super::progress::Progress;
 use super::{ResourceError, SyncError};
+use crate::sync::reading::gaps::GapHistory;
+use crate::sync::saved::copy_state::Retry;
 
 /// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
 /// [reported](super::Progress::with_listener).
@@ -43,7 +43,6 @@ pub enum Method {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// What it went by.
-    #[serde(default)]
     pub method: Method,
     /// How many resources the Source lists; for an incremental run, how many were created or updated.
     pub resources: u64,
@@ -54,34 +53,26 @@ pub struct Report {
     /// Files that were removed.
     pub deleted: u64,
     /// Files whose resources were deleted at the Source, and that stay without [`delete`](super::SyncOptions::delete).
-    #[serde(default)]
     pub kept: u64,
     /// Files that should be removed and cannot be; they are among the failures.
-    #[serde(default)]
     pub not_deleted: u64,
     /// Files that were right already.
     pub unchanged: u64,
     /// Resources that are not in step.
     pub failed: u64,
     /// Whether a retry may help although the Source's list stays the same. It does not for an unusable name or a 404.
-    #[serde(default)]
     pub retry_may_help: bool,
     /// Why no unlisted file was deleted although that was requested (RS-201). Deletions in a Change List were done.
-    #[serde(default)]
     pub deletion_skipped: Option<String>,
     /// Why changes may be missing, for example because of a gap between the Change Lists (RS-197).
-    #[serde(default)]
     pub unproven: Option<String>,
     /// The gaps between the Source's Change Lists so far. While [`unproven`](Self::unproven), no Resource List has closed the last.
-    #[serde(default)]
     pub gaps: Box<GapHistory>,
     /// How many of the updated files were made by patches (RS-174).
-    #[serde(default)]
     pub patched: u64,
     /// How many bytes of resources and packages were transferred, also in vain.
     pub bytes_fetched: u64,
     /// How many bytes of local files were read to compare them.
-    #[serde(default)]
     pub bytes_hashed: u64,
     /// The failures, at most the first hundred.
     pub failures: Vec<Failure>,
@@ -194,13 +185,13 @@ impl Report {
     }
 
     fn name(&mut self, to: &Progress, loc: &str, cause: &str) {
-        note(&mut self.failures, loc, cause);
+        add_failure(&mut self.failures, loc, cause);
         to.report(loc, Err(cause));
     }
 
     /// The findings of two runs, of which the second handled the `retries` of the first.
     pub(crate) fn followed_by(mut self, next: Self, retries: &[Retry]) -> Self {
-        let gone = retries.iter().filter(|retry| retry.line.is_gone).count() as u64;
+        let gone = retries.iter().filter(|retry| retry.line.is_deleted).count() as u64;
         let count = retries.len() as u64 - gone;
         self.failures.retain(|failure| !retries.iter().any(|retry| retry.line.loc == failure.loc));
         self.failures.extend(next.failures);
@@ -236,7 +227,7 @@ impl Report {
 }
 
 /// Adds a failure, up to the limit.
-pub(crate) fn note(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
+pub(crate) fn add_failure(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
     if failures.len() < FAILURES_KEPT {
         failures.push(Failure { loc: shortened(loc), cause: shortened(cause) });
     }

@@ -12,11 +12,9 @@ use resync_core::websub::asked_again::sign_query;
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureMethod, SigningKey};
-use resync_subscriber_kit::callback::{BadSignature, Callback, CallbackOptions};
-use resync_subscriber_kit::inbox::Deliveries;
-use resync_subscriber_kit::state::{SubscriptionId, Subscriptions};
-use resync_subscriber_kit::subscriber::{Subscriber, SubscriberOptions};
-use resync_subscriber_kit::subscription::Phase;
+use resync_subscriber_kit::receive::{BadSignature, Callback, CallbackOptions, Deliveries};
+use resync_subscriber_kit::state::{Phase, SubscriptionId, Subscriptions};
+use resync_subscriber_kit::subscribe::{Subscriber, SubscriberOptions};
 use tokio::net::TcpListener;
 use url::Url;
 

@@ -3,6 +3,7 @@
 
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use crate::support::{Hub, PATIENCE, Source, document, entry, expected, files, ok, serve, status};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -360,11 +361,15 @@ async fn rs202_a_run_that_is_killed_among_its_files_leaves_each_whole_and_the_ne
         source.resource_list("/resourcelist.xml", &(0..FILES).map(resource).collect::<Vec<_>>());
         source.asked();
     };
-    // So many are asked for that a batch of them is in place.
     for (round, asked) in [210, 240, 270].into_iter().enumerate() {
         publish(round);
         let mut child = command(&["sync", &url, into]).stdout(Stdio::null()).spawn().unwrap();
         source.until_asked(asked).await;
+        // Where the disk is slow, all files may be asked for before the first batch of them is in place.
+        let is_in_place = |number| {
+            std::fs::read(directory.path().join(name(number))).is_ok_and(|found| found == body(round, number))
+        };
+        until(|| (0..FILES).any(is_in_place)).await;
         child.kill().await.unwrap();
         let found = files(directory.path());
         let is_of = |round: usize| {
@@ -383,6 +388,16 @@ async fn rs202_a_run_that_is_killed_among_its_files_leaves_each_whole_and_the_ne
     let of_files = |path: &String| path[1..].starts_with(|first: char| first.is_ascii_digit());
     assert_eq!(source.asked().iter().filter(|path| of_files(path)).count(), FILES - right);
     assert!(!directory.path().join(".resync-destination/work").exists(), "what was unfinished is swept");
+}
+
+/// Waits until this is so.
+async fn until(condition: impl Fn() -> bool) {
+    let wait = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("it becomes so in time");
 }
 
 struct Listening {
@@ -527,7 +542,7 @@ async fn a_notification_of_more_than_a_mebibyte_is_taken_where_that_is_allowed()
     let state = state.path().to_str().unwrap();
     let arguments =
         ["subscribe", &url, "--state", state, "--exec", "true", "--max-notification-size", "2 MiB"];
-    let _relaying = Listening::start_with(&arguments, "127.0.0.1:0");
+    let _forwarding = Listening::start_with(&arguments, "127.0.0.1:0");
     let at = hub.accept(600).await;
     assert_eq!(at.deliver("a.1", &"x".repeat(3 << 19)).await.status(), 204);
 }

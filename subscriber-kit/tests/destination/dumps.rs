@@ -7,7 +7,7 @@ use crate::support::{client, document, files};
 use resync_core::build::PackageLimits;
 use resync_subscriber_kit::sync::{
     Baseline, ChangesFrom, Depth, Method, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
-    baseline, synchronise,
+    synchronise,
 };
 use tempfile::TempDir;
 use url::Url;
@@ -26,7 +26,7 @@ async fn site(files: usize) -> ChangingSource {
 async fn run(site: &ChangingSource, directory: &TempDir, how: Baseline) -> Report {
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
     let options = SyncOptions { baseline: how, delete: true, retries: 0, ..SyncOptions::default() };
-    baseline(&client(), &site.offer(), &target, &options).await.unwrap()
+    synchronise(&client(), &site.offer(), &target, &options, Depth::Full).await.unwrap()
 }
 
 /// The packages and resources that were asked for.
@@ -178,7 +178,8 @@ async fn a_bitstream_that_is_too_large_or_has_no_room_fails_and_is_not_asked_for
         let directory = tempfile::tempdir().unwrap();
         let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
         let options = SyncOptions { max_resource_bytes, retries: 0, ..SyncOptions::default() };
-        let report = baseline(&client(), &site.dumps_only(), &target, &options).await.unwrap();
+        let report =
+            synchronise(&client(), &site.dumps_only(), &target, &options, Depth::Full).await.unwrap();
         (counts(&report), report.failures.iter().map(|failure| failure.cause.clone()).collect::<String>())
     };
     let (found, cause) = run(&site, 150_000).await;
@@ -226,7 +227,7 @@ async fn rs103_a_manifest_beside_its_package_spares_the_package_where_nothing_in
     assert!(asked(&site).is_empty(), "the manifest was enough");
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
     let options = SyncOptions { max_list_bytes: 800, ..SyncOptions::default() };
-    let result = baseline(&client(), &site.dumps_only(), &target, &options).await;
+    let result = synchronise(&client(), &site.dumps_only(), &target, &options, Depth::Full).await;
     assert!(matches!(result, Err(SyncError::ListsTooLarge { .. })), "its bytes count");
     assert!(asked(&site).is_empty());
     std::fs::remove_file(directory.path().join("d1/1")).unwrap();
@@ -360,7 +361,7 @@ async fn a_dump_of_a_thousand_packages_is_unpacked_whole() {
         let directory = tempfile::tempdir().unwrap();
         let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
         let options = SyncOptions { baseline: Baseline::Dump, retries: 0, ..SyncOptions::default() };
-        let report = baseline(&client(), &offer, &target, &options).await.unwrap();
+        let report = synchronise(&client(), &offer, &target, &options, Depth::Full).await.unwrap();
         assert_eq!(counts(&report), [2000, 0, 0, 0, 0]);
         assert_eq!(files(directory.path()), site.files);
         let asked = asked(&site);
@@ -423,7 +424,7 @@ async fn a_source_with_nothing_that_may_be_used_is_named() {
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
     let options = SyncOptions { baseline: Baseline::List, ..SyncOptions::default() };
     for offer in [site.dumps_only(), Offer::default()] {
-        let result = baseline(&client(), &offer, &target, &options).await;
+        let result = synchronise(&client(), &offer, &target, &options, Depth::Full).await;
         assert!(matches!(result, Err(SyncError::NothingOffered)));
     }
 }

@@ -10,9 +10,7 @@ use crate::support::site::ChangingSource;
 use crate::support::{self, Message, client, document, files, ok, on_this_machine, serve, status};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
-use resync_subscriber_kit::sync::{
-    Depth, Method, Offer, SyncError, SyncOptions, Target, baseline, synchronise,
-};
+use resync_subscriber_kit::sync::{Depth, Method, Offer, SyncError, SyncOptions, Target, synchronise};
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
@@ -169,7 +167,8 @@ impl Plain {
     }
 
     async fn sync(&self) -> [u64; 5] {
-        let report = baseline(&client(), &self.offer, &self.target, &SyncOptions::default()).await;
+        let report =
+            synchronise(&client(), &self.offer, &self.target, &SyncOptions::default(), Depth::Full).await;
         counts(&report.unwrap())
     }
 }
@@ -271,7 +270,9 @@ async fn a_server_that_drips_is_given_up() {
     let target = Target::open(directory.path(), list.clone()).unwrap();
     let mut copy = Copy::start().await;
     copy.options.retries = 0;
-    let result = baseline(&Client::new(options).unwrap(), &Offer::list(list), &target, &copy.options).await;
+    let result =
+        synchronise(&Client::new(options).unwrap(), &Offer::list(list), &target, &copy.options, Depth::Full)
+            .await;
     let error = result.unwrap_err().to_string();
     assert!(error.contains("less than 10000 bytes per second"), "{error}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::copy::{Copy, counts};
 use crate::support::{self, PATIENCE, document, entry, expected, files, on_this_machine, status};
 use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError};
-use resync_subscriber_kit::sync::{Offer, Report, SyncError, SyncOptions, Target, baseline};
+use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncError, SyncOptions, Target, synchronise};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use url::Url;
@@ -79,7 +79,7 @@ async fn a_list_without_end_is_cut_off_at_its_limit() {
     let target = copy.target();
     let listing = Offer::list(list);
     let client = support::client();
-    let run = baseline(&client, &listing, &target, &copy.options);
+    let run = synchronise(&client, &listing, &target, &copy.options, Depth::Full);
     let error = tokio::time::timeout(PATIENCE, run).await.expect("it ends").unwrap_err();
     assert!(matches!(error, SyncError::Fetch(FetchError::TooLarge { .. })), "{error}");
     assert_untouched(&copy);
@@ -93,7 +93,7 @@ async fn a_list_that_drips_is_given_up() {
     let client = Client::new(options).unwrap();
     let listing = Offer::list(list);
     let target = copy.target();
-    let run = baseline(&client, &listing, &target, &copy.options);
+    let run = synchronise(&client, &listing, &target, &copy.options, Depth::Full);
     let error = tokio::time::timeout(PATIENCE, run).await.expect("it ends soon").unwrap_err();
     assert!(matches!(error, SyncError::Fetch(FetchError::TooSlow { .. })), "{error}");
     assert_untouched(&copy);
@@ -200,7 +200,7 @@ async fn a_disk_without_room_is_named_before_anything_is_written() {
     let options = SyncOptions { max_resource_bytes: u64::MAX, ..copy.options.clone() };
     let target = Target::open(copy.path(), Url::parse(&copy.source.url("/")).unwrap()).unwrap();
     let list = Offer::list(Url::parse(&copy.source.url("/resourcelist.xml")).unwrap());
-    let report = baseline(&support::client(), &list, &target, &options).await.unwrap();
+    let report = synchronise(&support::client(), &list, &target, &options, Depth::Full).await.unwrap();
     assert_eq!(counts(&report), [0, 0, 0, 0, 1]);
     assert!(report.failures[0].cause.contains("free some space"), "{report:?}");
     assert_untouched(&copy);
@@ -227,7 +227,8 @@ async fn a_change_list_that_lies_about_what_is_gone_deletes_nothing_of_others() 
         ..Offer::default()
     };
     let options = SyncOptions { delete: true, ..copy.options.clone() };
-    let report = baseline(&support::client(), &offer, &copy.target(), &options).await.unwrap();
+    let report =
+        synchronise(&support::client(), &offer, &copy.target(), &options, Depth::Full).await.unwrap();
     assert_eq!(counts(&report), [0, 0, 0, 1, 0], "{report:?}");
     assert!(copy.path().join(".resync-destination/copy.lock").exists());
     assert_untouched(&copy);

@@ -1,5 +1,6 @@
 //! What a Destination mounts, against Sources and hubs that are made by hand.
 
+mod archived_state;
 mod callback;
 mod command;
 mod deletion;
@@ -7,11 +8,12 @@ mod discovery;
 mod dumps;
 mod economy;
 mod examples;
+mod forwarding;
 mod gaps;
 mod hostile;
 mod incremental;
 mod listening;
-mod relaying;
+
 mod representations;
 mod subscribing;
 mod support;

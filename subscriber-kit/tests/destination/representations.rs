@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::copy::{Copy, counts};
 use crate::support::{Source, client, document, expected, files};
 use resync_core::digest::{Algorithm, Digest};
-use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncOptions, Target, baseline, synchronise};
+use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncOptions, Target, synchronise};
 use tempfile::TempDir;
 use url::Url;
 
@@ -165,7 +165,7 @@ async fn rs172_an_alternate_of_the_preferred_type_is_copied_in_the_resources_pla
         let prefer = prefer.into_iter().map(str::to_owned).collect();
         let options = SyncOptions { prefer, delete: true, ..copy.options.clone() };
         let url = Url::parse(&copy.source.url("/resourcelist.xml")).unwrap();
-        baseline(&client(), &Offer::list(url), &copy.target(), &options).await.unwrap();
+        synchronise(&client(), &Offer::list(url), &copy.target(), &options, Depth::Full).await.unwrap();
         assert_eq!(files(copy.path()), expected(&[("page", body), ("other", "other")]));
     }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use crate::support::{self, Hub, client, status};
 use resync_core::websub::key::TopicUrl;
-use resync_subscriber_kit::callback::{Callback, CallbackOptions};
-use resync_subscriber_kit::state::{SubscriptionId, Subscriptions};
-use resync_subscriber_kit::subscriber::{SubscribeError, Subscriber, SubscriberOptions};
-use resync_subscriber_kit::subscription::Phase;
+use resync_subscriber_kit::receive::{Callback, CallbackOptions};
+use resync_subscriber_kit::state::{Phase, SubscriptionId, Subscriptions};
+use resync_subscriber_kit::subscribe::{SubscribeError, Subscriber, SubscriberOptions};
 use tokio::net::TcpListener;
 use url::Url;
 

@@ -73,7 +73,7 @@ async fn rs201_an_empty_a_broken_or_a_missing_list_deletes_nothing() {
         "/resourcelist.xml",
         document("urlset", r#"<rs:md capability="changelist" from="2026-11-20T09:00:00Z"/>"#, &[]).as_bytes(),
     );
-    assert!(matches!(copy.try_sync(true).await, Err(SyncError::NotAResourceList { .. })));
+    assert!(matches!(copy.try_sync(true).await, Err(SyncError::WrongKind { .. })));
     assert_eq!(files(copy.path()), before);
 }
 

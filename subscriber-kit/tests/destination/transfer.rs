@@ -11,7 +11,7 @@ use crate::support::{
 };
 use resync_core::digest::{Algorithm, Digest};
 use resync_subscriber_kit::fetch::{Client, ClientOptions, FetchError};
-use resync_subscriber_kit::sync::{Filter, Offer, SyncError, SyncOptions, Target, baseline};
+use resync_subscriber_kit::sync::{Depth, Filter, Offer, SyncError, SyncOptions, Target, synchronise};
 use url::Url;
 
 const LIST: &str = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;
@@ -45,7 +45,7 @@ async fn after_a_cut(
     let target = Target::open(directory.path(), base.clone()).unwrap();
     let options = SyncOptions { retry_pause: Duration::from_millis(1), ..SyncOptions::default() };
     let offer = Offer::list(base.join("list.xml").unwrap());
-    let report = baseline(&support::client(), &offer, &target, &options).await.unwrap();
+    let report = synchronise(&support::client(), &offer, &target, &options, Depth::Full).await.unwrap();
     assert_eq!(counts(&report), [1, 0, 0, 0, 0], "{report:?}");
     let asked = asked.lock().unwrap().clone();
     (asked, std::fs::read(directory.path().join("a")).unwrap())
@@ -177,7 +177,7 @@ where
     let target = Target::open(directory.path(), base.clone()).unwrap();
     let how = SyncOptions { retries: 1, retry_pause: Duration::from_millis(1), ..SyncOptions::default() };
     let offer = Offer::list(base.join("list.xml").unwrap());
-    baseline(&Client::new(options).unwrap(), &offer, &target, &how).await.unwrap()
+    synchronise(&Client::new(options).unwrap(), &offer, &target, &how, Depth::Full).await.unwrap()
 }
 
 #[tokio::test]
@@ -237,7 +237,8 @@ async fn b32_from_a_policy_of_public_addresses_nothing_leads_into_the_own_networ
     let port = copy.source.address.port();
     for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
         let list = Url::parse(&format!("http://{host}:{port}/resourcelist.xml")).unwrap();
-        let result = baseline(&client, &Offer::list(list), &copy.target(), &copy.options).await;
+        let result =
+            synchronise(&client, &Offer::list(list), &copy.target(), &copy.options, Depth::Full).await;
         let error = match result {
             Err(SyncError::Fetch(error @ FetchError::NotPublic { .. })) => error,
             other => panic!("{host}: {other:?}"),

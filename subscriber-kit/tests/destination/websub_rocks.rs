@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{Message, PATIENCE, get, ok, on_this_machine, post, serve_slowly, signature, status};
-use resync_subscriber_kit::relay::{RelayError, RelayOptions, Relayed, relay};
-use resync_subscriber_kit::topic::TopicError;
+use resync_subscriber_kit::forward::{ForwardError, ForwardEvent, ForwardOptions, forward};
+use resync_subscriber_kit::subscribe::TopicError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use url::Url;
@@ -111,9 +111,9 @@ fn at(callback: &Url) -> SocketAddr {
 
 /// The subscriber under test.
 struct Subscriber {
-    events: mpsc::UnboundedReceiver<Relayed>,
+    events: mpsc::UnboundedReceiver<ForwardEvent>,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), RelayError>>,
+    task: JoinHandle<Result<(), ForwardError>>,
     _state: tempfile::TempDir,
 }
 
@@ -122,7 +122,7 @@ impl Subscriber {
         let state = tempfile::tempdir().unwrap();
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
-        let mut options = RelayOptions::new(vec![topic], state.path());
+        let mut options = ForwardOptions::new(vec![topic], state.path());
         options.service.client = on_this_machine();
         let tell = move |event| {
             // A test that has seen enough no longer listens.
@@ -132,13 +132,13 @@ impl Subscriber {
         let stopped = async move {
             let _ = stopped.await;
         };
-        Self { events, stop, task: tokio::spawn(relay(options, tell, stopped)), _state: state }
+        Self { events, stop, task: tokio::spawn(forward(options, tell, stopped)), _state: state }
     }
 
     async fn body(&mut self) -> String {
         let notification = async {
             loop {
-                if let Relayed::Notification { body, .. } = self.events.recv().await.expect("it runs") {
+                if let ForwardEvent::Notification { body, .. } = self.events.recv().await.expect("it runs") {
                     return String::from_utf8(body).unwrap();
                 }
             }
@@ -237,7 +237,7 @@ async fn w115_w117_s205_the_verification_of_a_topic_that_nobody_asked_for_is_404
     assert_eq!(rocks.request().await.verified, 404);
     // The hub refuses for good after that, and so does the subscriber.
     let ended = tokio::time::timeout(PATIENCE, subscriber.task).await.unwrap().unwrap();
-    assert!(matches!(ended, Err(RelayError::Topic(TopicError::Subscribe { .. }))), "{ended:?}");
+    assert!(matches!(ended, Err(ForwardError::Topic(TopicError::Subscribe { .. }))), "{ended:?}");
 }
 
 #[tokio::test]

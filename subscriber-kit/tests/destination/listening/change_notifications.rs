@@ -2,7 +2,7 @@
 
 use super::{Destination, Following, entries, options, publish};
 use crate::support::{self, Hub, Source, expected, files};
-use resync_subscriber_kit::listen::Event;
+use resync_subscriber_kit::listen::ListenEvent;
 use resync_subscriber_kit::sync::{Depth, Offer, SyncOptions, Target, synchronise};
 
 /// A Resource List that was made after all that notifications tell of.
@@ -81,7 +81,7 @@ async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_li
     change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/c", "1", 3)]);
     assert_eq!(at.deliver("a.2", &third).await.status(), 204);
     let gap = loop {
-        if let Event::Gap { known_until, from } = destination.event().await {
+        if let ListenEvent::Gap { known_until, from } = destination.event().await {
             break (known_until.to_string(), from.to_string());
         }
     };
@@ -99,7 +99,7 @@ async fn cn016_a_gap_between_notifications_is_told_and_closed_from_the_change_li
     let fifth = of_minute(&source, "/c", "2", 5);
     change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/c", "1", 3), ("/c", "2", 5)]);
     assert_eq!(at.deliver("a.3", &fifth).await.status(), 204);
-    while !matches!(destination.event().await, Event::Gap { .. }) {}
+    while !matches!(destination.event().await, ListenEvent::Gap { .. }) {}
     assert_eq!(destination.synchronised().await.updated, 1);
     destination.stop().await;
 }
@@ -114,7 +114,7 @@ async fn cn016_a_gap_stays_open_until_the_change_list_reaches_to_where_it_ends()
 
     // The second one is lost, and the list is late.
     assert_eq!(at.deliver("a.2", &of_minute(&source, "/c", "1", 3)).await.status(), 204);
-    while !matches!(destination.event().await, Event::Gap { .. }) {}
+    while !matches!(destination.event().await, ListenEvent::Gap { .. }) {}
     assert_eq!(destination.synchronised().await.created, 1);
     change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/c", "1", 3)]);
     while destination.synchronised().await.created == 0 {}

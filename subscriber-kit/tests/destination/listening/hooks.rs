@@ -2,8 +2,8 @@
 
 use super::{Destination, Following, options, publish, source};
 use crate::support::Hub;
-use resync_subscriber_kit::hook::Hook;
-use resync_subscriber_kit::listen::{Event, ListenOptions};
+use resync_subscriber_kit::listen::{ListenEvent, ListenOptions};
+use resync_subscriber_kit::receive::Hook;
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn a_hook_that_fails_is_run_again_for_the_same_notification_before_the_nex
         copy.notify(id).await;
         copy.destination.synchronised().await;
     }
-    while !matches!(copy.destination.event().await, Event::HookFailed { .. }) {}
+    while !matches!(copy.destination.event().await, ListenEvent::HookFailed { .. }) {}
     std::fs::write(there, "").unwrap();
     copy.destination.hook_done().await;
     copy.destination.hook_done().await;
@@ -90,7 +90,7 @@ async fn w134_a_lease_is_renewed_while_a_hook_takes_its_time() {
     for _ in 0..2 {
         let renewed = hub.accept(3).await;
         assert_eq!((&renewed.path, &renewed.topic), (&at.path, &at.topic));
-        while !matches!(destination.event().await, Event::Subscribed { .. }) {}
+        while !matches!(destination.event().await, ListenEvent::Subscribed { .. }) {}
     }
     let last = || status(&directory.path().join(STATE_FOLDER)).unwrap().unwrap().subscriptions[0].last;
     assert_eq!(last(), None, "the hook has not ended");

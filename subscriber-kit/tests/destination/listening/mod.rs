@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{self, Hub, PATIENCE, Source, Subscribed, expected, files, on_this_machine};
-use resync_subscriber_kit::listen::{Event, ListenError, ListenOptions, listen, listen_all};
-use resync_subscriber_kit::service::ServiceOptions;
+use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen, listen_all};
+use resync_subscriber_kit::receive::ServiceOptions;
 use resync_subscriber_kit::state::{STATE_FOLDER, status};
 use resync_subscriber_kit::sync::Report;
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 /// A running Destination and what it says.
 struct Destination {
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<ListenEvent>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), ListenError>>,
 }
@@ -42,7 +42,7 @@ impl Destination {
         Self { events, stop, task }
     }
 
-    async fn event(&mut self) -> Event {
+    async fn event(&mut self) -> ListenEvent {
         tokio::time::timeout(PATIENCE, self.events.recv())
             .await
             .expect("an event in time")
@@ -51,7 +51,7 @@ impl Destination {
 
     async fn synchronised(&mut self) -> Report {
         loop {
-            if let Event::Synchronised(report) = self.event().await {
+            if let ListenEvent::Synchronised(report) = self.event().await {
                 return report;
             }
         }
@@ -59,13 +59,13 @@ impl Destination {
 
     /// The hook has dealt with a notification.
     async fn hook_done(&mut self) {
-        while !matches!(self.event().await, Event::HookDone) {}
+        while !matches!(self.event().await, ListenEvent::HookDone) {}
     }
 
     /// Why a synchronisation could not be done.
     async fn failed(&mut self) -> String {
         loop {
-            if let Event::SyncFailed { cause, .. } = self.event().await {
+            if let ListenEvent::SyncFailed { cause, .. } = self.event().await {
                 return cause;
             }
         }
@@ -393,16 +393,16 @@ async fn several_sources_are_followed_behind_one_callback_server_and_one_that_ca
     });
     let both = [hub.accept(600).await, hub.accept(600).await];
     assert_eq!(both[0].address, both[1].address, "one server");
-    let mut heard = async |wanted: &dyn Fn(&Event) -> bool| loop {
+    let mut heard = async |wanted: &dyn Fn(&ListenEvent) -> bool| loop {
         let (directory, event) = tokio::time::timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
         if wanted(&event) {
             break directory;
         }
     };
-    let is_sync = |event: &Event| matches!(event, Event::Synchronised(_));
+    let is_sync = |event: &ListenEvent| matches!(event, ListenEvent::Synchronised(_));
     let mut ended = Vec::new();
     for _ in 0..3 {
-        let is_end = |event: &Event| is_sync(event) || matches!(event, Event::Stopped { .. });
+        let is_end = |event: &ListenEvent| is_sync(event) || matches!(event, ListenEvent::Stopped { .. });
         ended.push(heard(&is_end).await);
     }
     ended.sort();

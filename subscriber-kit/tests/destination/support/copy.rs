@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use resync_subscriber_kit::sync::{
-    AuditReport, Depth, Offer, Report, SyncError, SyncOptions, Target, audit, baseline, synchronise,
+    AuditReport, Depth, Offer, Report, SyncError, SyncOptions, Target, audit, synchronise,
 };
 use tempfile::TempDir;
 use url::Url;
@@ -31,7 +31,7 @@ impl Copy {
 
     pub(crate) async fn try_sync(&self, delete: bool) -> Result<Report, SyncError> {
         let options = SyncOptions { delete, ..self.options.clone() };
-        baseline(&client(), &self.offer(), &self.target(), &options).await
+        synchronise(&client(), &self.offer(), &self.target(), &options, Depth::Full).await
     }
 
     pub(crate) async fn sync(&self) -> Report {

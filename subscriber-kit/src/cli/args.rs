@@ -1,0 +1,603 @@
+//! The commands and flags. Every flag is also an environment variable.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
+use http::{HeaderName, HeaderValue};
+use resync_common::completions::{Completions, Man};
+use resync_core::datetime::DateTime;
+use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
+use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
+use resync_subscriber_kit::sync::{Authority, Baseline, ChangesFrom, Filter, SyncOptions};
+use url::Url;
+
+use super::limits::{LimitArgs, TimeoutArgs};
+
+/// Keeps a copy of a ResourceSync Source in step.
+///
+/// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
+/// WebSub topic.
+/// Every flag but --from is also a key of the configuration file (see `config print`), and an environment variable; the
+/// flag overrides the variable, and that the file.
+/// Exit codes: 0 done, 1 failed, not in step or unproven, 2 usage, 3 no audit possible, 64 bad configuration.
+#[derive(Debug, Parser)]
+#[command(name = "resync-destination", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// What to log on standard error, such as `debug` or `resync_subscriber_kit=debug`
+    #[arg(long, global = true, default_value = "info", value_name = "FILTER")]
+    pub(crate) log: String,
+    /// A TOML file with settings; flags and variables override it
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// The command line. Each switch also takes a value, so that it can be turned off where the file or the environment turns it on.
+pub(crate) fn command() -> clap::Command {
+    let with_value = |arg: Arg| match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_value("false")
+            .default_missing_value("true")
+            .value_name("true|false")
+            .hide_default_value(true)
+            .hide_possible_values(true),
+        _ => arg,
+    };
+    Cli::command().mut_args(with_variable).mut_subcommands(|sub| match sub.get_name() {
+        // These are for packagers.
+        "completions" | "man" => sub,
+        _ => sub.mut_args(with_value).mut_args(with_variable),
+    })
+}
+
+/// `RESYNC_DESTINATION_` and the name of the flag. `--from` is about one run.
+fn with_variable(arg: Arg) -> Arg {
+    if arg.get_env().is_some() || arg.get_id() == "from" {
+        return arg;
+    }
+    let variable = format!("RESYNC_DESTINATION_{}", name(&arg).to_uppercase());
+    // The command line lives as long as the program.
+    arg.env(&*variable.leak())
+}
+
+/// The name of a flag or argument as a key of the configuration.
+pub(crate) fn name(arg: &Arg) -> String {
+    arg.get_long().unwrap_or(arg.get_id().as_str()).replace('-', "_")
+}
+
+/// Whether this flag needs no value.
+pub(crate) fn is_switch(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|count| count.min_values() == 0)
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Shows what a Source offers: its sets, lists and notification channels
+    Discover {
+        /// Any URL of the Source
+        url: String,
+        #[command(flatten)]
+        access: AccessArgs,
+        /// Do not read the lists for their sizes and dates
+        #[arg(long)]
+        no_sizes: bool,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Brings a directory in step, once
+    Sync {
+        #[command(flatten)]
+        copy: Copy,
+        /// Handle only the changes since the last run, if the Source has a Change List
+        #[arg(long)]
+        incremental: bool,
+        /// Handle only the changes since this time, such as 2026-11-20; the copy must have been in step then
+        #[arg(long, value_name = "TIME")]
+        from: Option<DateTime>,
+        /// Only print what would be done, a line per resource; write nothing to the directory
+        #[arg(long)]
+        dry_run: bool,
+        /// Print a line for each resource that is created, updated, deleted, kept or failed
+        #[arg(long)]
+        list: bool,
+    },
+    /// Checks whether a directory is in step, without changing it (exit code 1 if not, or if unproven)
+    Audit(Copy),
+    /// Forwards the notifications of topics or Sources, without a copy
+    Subscribe(Box<Subscribe>),
+    /// Keeps a directory in step: subscribes and synchronises on every notification
+    Listen(Box<Listen>),
+    /// Ends the subscriptions of a copy, or of another state, that no process uses; the callback must be as before
+    Unsubscribe {
+        #[command(flatten)]
+        state: StateArgs,
+        #[command(flatten)]
+        callback: CallbackArgs,
+        #[command(flatten)]
+        addresses: AddressArgs,
+    },
+    /// Shows the subscriptions and the last synchronisation of a directory
+    Status {
+        #[command(flatten)]
+        state: StateArgs,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print completions for a shell
+    Completions(Completions),
+    /// Write man pages into a folder
+    Man(Man),
+    /// Checks or prints the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Checks the file
+    Check,
+    /// Prints every key with its meaning and value; defaults are commented out
+    Print,
+}
+
+/// Which state.
+#[derive(Debug, Args)]
+pub(crate) struct StateArgs {
+    /// The directory of the copy
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
+    /// Folder of the state [default: DIR/.resync-destination]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+}
+
+/// How hubs reach this program.
+#[derive(Debug, Args)]
+pub(crate) struct CallbackArgs {
+    /// Where the callback server listens
+    #[arg(long = "listen", default_value = "127.0.0.1:8092", value_name = "ADDR")]
+    pub(crate) address: SocketAddr,
+    /// How hubs reach the callback server [default: its address]
+    #[arg(long, value_name = "URL", value_parser = http_url)]
+    pub(crate) callback_url: Option<Url>,
+}
+
+/// Which addresses get requests.
+#[derive(Debug, Args)]
+pub(crate) struct AddressArgs {
+    /// Send requests only to public addresses, wherever lists and redirects lead
+    #[arg(long)]
+    public_only: bool,
+    /// Also send requests to private addresses, even if URL has a public one
+    #[arg(long)]
+    any_address: bool,
+}
+
+impl AddressArgs {
+    /// The policy, where private addresses are allowed in the networks of the `trusted` URLs.
+    pub(crate) fn policy(&self, trusted: Vec<Url>) -> AddressPolicy {
+        match (self.public_only, self.any_address) {
+            (true, _) => AddressPolicy::PublicOnly,
+            (false, true) => AddressPolicy::Everywhere,
+            (false, false) => AddressPolicy::NetworkOf(trusted),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Copy {
+    /// Any URL of the Source
+    pub(crate) url: String,
+    /// The directory of the copy
+    #[arg(id = "into", env = "RESYNC_DESTINATION_DIR", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Listen {
+    /// Any URL of the Source; several for several copies behind one callback server
+    #[arg(required = true, value_name = "URL", value_delimiter = ' ')]
+    pub(crate) url: Vec<String>,
+    /// The directory of the copy; one for each URL, in their order
+    #[arg(long, required = true, value_name = "DIR")]
+    pub(crate) into: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+    #[command(flatten)]
+    pub(crate) service: Service,
+    /// Interval of synchronisations without a notification, give or take ten percent; 0s for never
+    #[arg(long, default_value = "1h", value_parser = duration_or_zero)]
+    pub(crate) poll: Duration,
+    /// Write each event as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Subscribe {
+    /// Topics, or Sources with all their channels
+    #[arg(required = true, value_name = "URL", value_delimiter = ' ')]
+    pub(crate) topics: Vec<String>,
+    /// Folder of the state
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: PathBuf,
+    #[command(flatten)]
+    pub(crate) service: Service,
+    /// Write each notification as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How hubs reach this program, and what it runs for a notification.
+#[derive(Debug, Args)]
+pub(crate) struct Service {
+    #[command(flatten)]
+    pub(crate) callback: CallbackArgs,
+    /// The lease to ask for, such as 10d; the hub decides
+    #[arg(long, default_value = "10d", value_parser = humantime::parse_duration)]
+    pub(crate) lease: Duration,
+    /// How often to replace the secret of a subscription; 0s for never
+    #[arg(long, default_value = "30d", value_parser = duration_or_zero)]
+    pub(crate) rotate_secret: Duration,
+    /// A shell command to run for each notification, which is on its standard input
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) exec: Option<String>,
+    /// Time limit of that command for one notification; 0s for no limit
+    #[arg(long, default_value = "10m", value_parser = duration_or_zero)]
+    pub(crate) exec_timeout: Duration,
+    /// The largest accepted notification, up to 512 MiB
+    #[arg(long, default_value = "1 MiB", value_name = "SIZE",
+          value_parser = notification_size)]
+    pub(crate) max_notification_size: ByteSize,
+    /// Unsubscribe at exit; otherwise the hub retries until the lease ends
+    #[arg(long)]
+    pub(crate) unsubscribe_on_exit: bool,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+}
+
+impl Listen {
+    /// Each URL with its directory.
+    pub(crate) fn copies(&self) -> Result<Vec<(String, PathBuf)>, String> {
+        let SelectionArgs { set, base, state, .. } = &self.selection;
+        if self.url.len() != self.into.len() {
+            return Err(format!(
+                "{} URLs and {} directories: give an --into for each URL",
+                self.url.len(),
+                self.into.len()
+            ));
+        }
+        if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
+            return Err("--set, --base and --state work with one copy only; for several, give Capability Lists as URLs and keep the state in each directory".to_owned());
+        }
+        self.service.access.check_one_origin(&self.url)?;
+        Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
+    }
+}
+
+impl Subscribe {
+    /// The topics and Sources.
+    pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
+        self.service.access.check_one_origin(&self.topics)?;
+        Ok(self.topics.clone())
+    }
+}
+
+impl Service {
+    /// For these Sources or topics.
+    pub(crate) fn options(self, sources: &[String]) -> ServiceOptions {
+        let unless_zero = |time: Duration| Some(time).filter(|time| !time.is_zero());
+        ServiceOptions {
+            listen: self.callback.address,
+            callback_url: self.callback.callback_url,
+            lease: Some(self.lease),
+            rotate_secret_after: unless_zero(self.rotate_secret),
+            hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
+            unsubscribe_on_exit: self.unsubscribe_on_exit,
+            callback: CallbackOptions::default()
+                .with_max_body(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
+            client: self.access.client_options(sources),
+        }
+    }
+}
+
+/// Which servers get requests, and how many.
+#[derive(Debug, Args)]
+pub(crate) struct AccessArgs {
+    #[command(flatten)]
+    pub(crate) addresses: AddressArgs,
+    /// Maximum number of concurrent requests to one host
+    #[arg(long, default_value_t = 8, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) per_host: u16,
+    /// Pause between two requests to one host, such as 500ms
+    #[arg(long, default_value = "0s", value_parser = duration_or_zero)]
+    pub(crate) delay: Duration,
+    /// A bearer token for the Source; sent only to the origin of URL, also after a move to https
+    #[arg(long, hide_env_values = true, value_name = "TOKEN",
+          value_parser = Credentials::bearer)]
+    pub(crate) token: Option<Header>,
+    /// A request header for the Source; sent only to the origin of URL, also after a move to https; may be given several times
+    #[arg(long, hide_env_values = true, value_name = "NAME: VALUE",
+          value_delimiter = '\n', value_parser = header)]
+    pub(crate) header: Vec<Header>,
+    #[command(flatten)]
+    pub(crate) timeouts: TimeoutArgs,
+}
+
+/// A request header.
+pub(crate) type Header = (HeaderName, HeaderValue);
+
+impl AccessArgs {
+    /// Refuses to send the secrets of one Source to another.
+    fn check_one_origin(&self, sources: &[String]) -> Result<(), String> {
+        let has_secrets = self.token.is_some() || !self.header.is_empty();
+        let mut origins = sources.iter().filter_map(|url| Url::parse(url).ok()).map(|url| url.origin());
+        let first = origins.next();
+        if has_secrets && origins.any(|origin| Some(origin) != first) {
+            return Err(
+                "--token and --header would be sent to several origins; run one process for each origin"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// For these Sources.
+    pub(crate) fn client_options<'u>(&self, sources: impl IntoIterator<Item = &'u String>) -> ClientOptions {
+        let sources: Vec<Url> = sources.into_iter().filter_map(|url| Url::parse(url).ok()).collect();
+        ClientOptions {
+            credentials: Credentials::new(self.header.iter().chain(&self.token).cloned(), sources.clone()),
+            address_policy: self.addresses.policy(sources),
+            per_host: self.per_host.into(),
+            delay: self.delay,
+            ..self.timeouts.client_options()
+        }
+    }
+}
+
+/// What is copied, and how.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct SelectionArgs {
+    /// Which set, if the Source has several: its Capability List's URL or a part of it
+    #[arg(long, value_name = "SET")]
+    pub(crate) set: Option<String>,
+    /// The URL that corresponds to DIR [default: the directory of URL, or of its Source Description]
+    #[arg(long, value_name = "URL", value_parser = http_url)]
+    pub(crate) base: Option<Url>,
+    /// Folder of the state; never deleted [default: DIR/.resync-destination]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Remove files that the Source no longer lists, if its lists are complete
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Also fetch resources from the origin of this URL; may be given several times
+    #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
+    pub(crate) origin: Vec<Url>,
+    /// Also fetch resources from any other origin
+    #[arg(long)]
+    pub(crate) any_origin: bool,
+    /// Maximum number of resources that are compared and fetched concurrently
+    #[arg(long, default_value_t = 8, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) parallel: u16,
+    /// Source of a copy without files: a Resource Dump if that is cheaper, always a dump if there is one, or never
+    #[arg(long, default_value = "cheaper", value_name = "WHAT", value_parser = baseline())]
+    pub(crate) baseline: Baseline,
+    /// Where to read changes from, if the Source has both
+    #[arg(long, default_value = "list", value_name = "WHAT", value_parser = changes())]
+    pub(crate) changes: ChangesFrom,
+    /// Also fetch from mirrors on other origins, and from the original (`via`), if the list has a hash
+    #[arg(long)]
+    pub(crate) mirrors: bool,
+    /// Copy the alternate representation of this media type if a resource has one; may be given several times
+    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
+    pub(crate) prefer: Vec<String>,
+    /// Only resources of this media type, such as text/html or image/*; may be given several times
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    pub(crate) types: Vec<String>,
+    /// Only resources whose URI matches this pattern of * and ?
+    #[arg(long, value_name = "PATTERN", value_delimiter = ' ')]
+    pub(crate) include: Vec<String>,
+    /// No resources whose URI matches this pattern; their files stay as they are
+    #[arg(long, value_name = "PATTERN", value_delimiter = ' ')]
+    pub(crate) exclude: Vec<String>,
+    /// Only resources that were modified at this time or later, such as 2026-11-20
+    #[arg(long, value_name = "TIME")]
+    pub(crate) modified_since: Option<DateTime>,
+    /// Only resources of this collection
+    #[arg(long, value_name = "URI", value_delimiter = ' ')]
+    pub(crate) collection: Vec<String>,
+    /// Only resources that describe others
+    #[arg(long)]
+    pub(crate) only_metadata: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+impl SelectionArgs {
+    pub(crate) fn sync_options(&self) -> SyncOptions {
+        SyncOptions {
+            delete: self.delete,
+            authority: match self.origin.as_slice() {
+                _ if self.any_origin => Authority::Any,
+                [] => Authority::SameOrigin,
+                origins => Authority::Origins(origins.to_vec()),
+            },
+            parallel: self.parallel.into(),
+            mirrors: self.mirrors,
+            baseline: self.baseline,
+            changes: self.changes,
+            prefer: self.prefer.clone(),
+            filter: Filter {
+                types: self.types.clone(),
+                include: self.include.clone(),
+                exclude: self.exclude.clone(),
+                modified_since: self.modified_since,
+                collections: self.collection.clone(),
+                only_metadata: self.only_metadata,
+            },
+            ..self.limits.sync_options()
+        }
+    }
+}
+
+fn baseline() -> impl TypedValueParser<Value = Baseline> {
+    PossibleValuesParser::new(["cheaper", "dump", "list"]).map(|text| match text.as_str() {
+        "dump" => Baseline::Dump,
+        "list" => Baseline::List,
+        _ => Baseline::Cheaper,
+    })
+}
+
+fn changes() -> impl TypedValueParser<Value = ChangesFrom> {
+    PossibleValuesParser::new(["list", "dump"]).map(|text| match text.as_str() {
+        "dump" => ChangesFrom::Dump,
+        _ => ChangesFrom::List,
+    })
+}
+
+fn http_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text)
+        .map_err(|error| format!("not a URL ({error}): give one such as http://host:port/"))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        other => Err(format!("the scheme {other} is not supported: give an http or https URL")),
+    }
+}
+
+fn header(text: &str) -> Result<Header, String> {
+    let (name, value) = text.split_once(':').ok_or("give a header as 'Name: value'")?;
+    let name = name.trim().parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
+    let mut value: HeaderValue = value
+        .trim()
+        .parse()
+        .map_err(|_| "its value has characters that are not allowed in a header".to_owned())?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// Each is held in memory, and the inbox limits the size of its records.
+fn notification_size(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse()?;
+    if size == ByteSize::b(0) {
+        return Err("no notification would be accepted: give at least 1 B".to_owned());
+    }
+    if size > ByteSize::mib(512) { Err("give at most 512 MiB".to_owned()) } else { Ok(size) }
+}
+
+pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, humantime::DurationError> {
+    if text == "0" { Ok(Duration::ZERO) } else { humantime::parse_duration(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable() {
+        // Only packagers write papers.
+        let written = |command: &clap::Command| ["completions", "man"].contains(&command.get_name());
+        for command in command().get_subcommands().filter(|command| !written(command)) {
+            for argument in
+                command.get_arguments().filter(|one| one.get_id() != "help" && one.get_id() != "from")
+            {
+                let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
+                let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
+                assert!(named, "{} {}", command.get_name(), argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_flag_says_is_as_in_the_library() {
+        let Command::Sync { copy, .. } = Cli::parse_from(["resync-destination", "sync", "u", "d"]).command
+        else {
+            panic!("it is no other command")
+        };
+        let (ours, theirs) = (copy.selection.sync_options(), SyncOptions::default());
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+        let theirs = ClientOptions {
+            address_policy: AddressPolicy::NetworkOf(Vec::new()),
+            ..ClientOptions::default()
+        };
+        let ours = copy.access.client_options([]);
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    #[test]
+    fn rs200_origins_that_are_named_may_be_asked_too() {
+        let line = "x sync u d --origin http://a.example/ --origin https://b.example:8443/x";
+        let Command::Sync { copy, .. } = Cli::parse_from(line.split(' ')).command else {
+            panic!("it is no other command")
+        };
+        let Authority::Origins(origins) = copy.selection.sync_options().authority else {
+            panic!("only those are meant")
+        };
+        let hosts: Vec<_> = origins.iter().filter_map(Url::host_str).collect();
+        assert_eq!(hosts, ["a.example", "b.example"]);
+    }
+
+    #[test]
+    fn the_secret_of_one_source_is_told_to_no_other() {
+        let parse = |arguments: &str| Cli::parse_from(arguments.split(' ')).command;
+        let copies = |second: &str, secret: &str| {
+            let line = format!("x listen http://a.example/1 {second} --into 1 --into 2 {secret}");
+            let Command::Listen(listen) = parse(&line) else { panic!("it is no other command") };
+            listen.copies()
+        };
+        for secret in ["--token=t0ken", "--header=X-Key:t0ken"] {
+            assert!(copies("http://b.example/", secret).is_err_and(|text| !text.contains("t0ken")));
+            assert!(copies("http://a.example/2", secret).is_ok());
+            let line = format!("x subscribe http://a.example/ http://b.example/ --state s {secret}");
+            let Command::Subscribe(subscribe) = parse(&line) else { panic!("it is no other command") };
+            assert!(subscribe.topics().is_err());
+        }
+        assert!(copies("http://b.example/", "--poll=1h").is_ok());
+    }
+
+    #[test]
+    fn a_header_is_a_name_and_a_value() {
+        let (name, value) = header("X-Api-Key: a:b ").unwrap();
+        assert_eq!((name.as_str(), value.as_bytes()), ("x-api-key", &b"a:b"[..]));
+        assert!(value.is_sensitive() && header("no colon").is_err() && header("not a name: x").is_err());
+    }
+
+    #[test]
+    fn a_notification_is_allowed_some_size_and_no_more_than_fits() {
+        for (text, is_allowed) in
+            [("0", false), ("0 MiB", false), ("1 B", true), ("512 MiB", true), ("513 MiB", false)]
+        {
+            assert_eq!(notification_size(text).is_ok(), is_allowed, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_poll_of_zero_means_never() {
+        assert_eq!(duration_or_zero("0").unwrap(), Duration::ZERO);
+        assert_eq!(duration_or_zero("0s").unwrap(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,393 @@
+//! The configuration file. Each flag is a key, and is described only once, by the command line: the values of the file become the
+//! defaults of the flags.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Arg, ArgAction, Command, FromArgMatches as _};
+use resync_common::config::{meant, parse};
+use toml::{Table, Value};
+
+use super::args::{self, Cli, name};
+
+/// Flags that are not keys, since they are about one run.
+const NO_KEYS: [&str; 4] = ["config", "from", "help", "version"];
+
+/// Why a configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// It is not TOML.
+    #[error("the configuration {} is not TOML: {reason}", path.display())]
+    Syntax { path: PathBuf, reason: String },
+    /// No flag has this name.
+    #[error("the configuration {}: {key} is not a key: {hint}", path.display())]
+    Unknown { path: PathBuf, key: String, hint: String },
+    /// The value has the wrong kind.
+    #[error("the configuration {}: {key} must be {wanted}", path.display())]
+    Kind { path: PathBuf, key: String, wanted: &'static str },
+    /// The flag refuses the value.
+    #[error("the configuration {}: {reason}", path.display())]
+    Value { path: PathBuf, reason: String },
+}
+
+/// The command line, completed by the configuration file. Ends the program with a message if it is wrong, and after `--help`.
+pub(crate) fn command_line() -> Result<Cli, ConfigError> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let mut command = args::command();
+    if let Some(path) = named(&arguments) {
+        command = with_file(command, &path)?;
+    }
+    let matches = command.get_matches_from(arguments);
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+}
+
+/// The file that the command line or the environment names. Other mistakes in them are reported later.
+fn named(arguments: &[OsString]) -> Option<PathBuf> {
+    let matches = args::command().ignore_errors(true).try_get_matches_from(arguments).ok()?;
+    matches.get_one::<PathBuf>("config").cloned()
+}
+
+/// A command with the values of the file as defaults.
+fn with_file(command: Command, path: &Path) -> Result<Command, ConfigError> {
+    let values = values(read(path)?, &keys(&command), path)?;
+    // Without the environment, whose mistakes are not the file's.
+    let alone = |arg: Arg| arg.env(Resettable::Reset);
+    let bare = command.clone().mut_args(alone).mut_subcommands(|sub| sub.mut_args(alone));
+    check(&with_values(bare, &values), path)?;
+    Ok(with_values(command, &values))
+}
+
+fn read(path: &Path) -> Result<Table, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    parse(&text).map_err(|reason| ConfigError::Syntax { path: path.to_owned(), reason })
+}
+
+/// Whether other users may read a file that contains a secret.
+#[cfg(unix)]
+pub(crate) fn is_exposed(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let is_open = path.metadata().is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
+    let known = keys(&args::command());
+    let is_secret = |key: &String| known.iter().any(|known| is_secret(&known.arg) && known.name() == *key);
+    is_open && read(path).is_ok_and(|table| table.keys().any(is_secret))
+}
+
+/// Unknown on this system.
+#[cfg(not(unix))]
+pub(crate) fn is_exposed(_: &Path) -> bool {
+    false
+}
+
+/// The values of each key, as text.
+type Values = BTreeMap<String, Vec<&'static str>>;
+
+fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigError> {
+    let path = || path.to_owned();
+    let text = |key: &str, value: Value| match value {
+        Value::String(text) => Ok(text),
+        Value::Array(_) | Value::Table(_) => {
+            let wanted = "a value or a list of values; sections are not supported";
+            Err(ConfigError::Kind { path: path(), key: key.to_owned(), wanted })
+        }
+        plain => Ok(plain.to_string()),
+    };
+    let read = |(key, value): (String, Value)| {
+        let Some(known) = known.iter().find(|known| known.name() == key) else {
+            return Err(ConfigError::Unknown { path: path(), hint: hint(&key, known), key });
+        };
+        let several = match value {
+            Value::Array(_) if !known.takes_several => {
+                return Err(ConfigError::Kind { path: path(), key, wanted: "one value, not a list" });
+            }
+            Value::Array(values) => values,
+            value => vec![value],
+        };
+        let texts = several.into_iter().map(|value| text(&key, value));
+        // The command line lives as long as the program.
+        let texts = texts.map(|text| text.map(|text| &*text.leak())).collect::<Result<_, _>>()?;
+        Ok((key, texts))
+    };
+    table.into_iter().map(read).collect()
+}
+
+fn hint(key: &str, known: &[Key]) -> String {
+    let names: Vec<String> = known.iter().map(Key::name).collect();
+    match meant(key, names.iter().map(String::as_str)) {
+        Some(name) => format!("did you mean {name}?"),
+        None => "`resync-destination config print` shows all keys".to_owned(),
+    }
+}
+
+fn with_values(command: Command, values: &Values) -> Command {
+    command.mut_args(|arg| settled(arg, values)).mut_subcommands(|sub| {
+        // All arguments before a required one are required too.
+        let places: Vec<&Arg> = sub.get_positionals().collect();
+        let last = places.iter().rposition(|place| value(place, values).is_none()).unwrap_or(0);
+        let given: Vec<String> = places[..last].iter().map(|place| name(place)).collect();
+        sub.mut_args(|arg| if given.contains(&name(&arg)) { arg } else { settled(arg, values) })
+    })
+}
+
+fn settled(arg: Arg, values: &Values) -> Arg {
+    match value(&arg, values) {
+        Some(value) => arg.required(false).default_values(value.iter().copied()),
+        None => arg,
+    }
+}
+
+/// The value of a flag in the file. A list is for other commands if this one takes only one value.
+fn value<'v>(arg: &Arg, values: &'v Values) -> Option<&'v Vec<&'static str>> {
+    values.get(&name(arg)).filter(|value| value.len() == 1 || takes_several(arg))
+}
+
+/// Checks the defaults with every command.
+fn check(command: &Command, path: &Path) -> Result<(), ConfigError> {
+    for sub in command.get_subcommands() {
+        let result = command.clone().try_get_matches_from(["resync-destination", sub.get_name()]);
+        // What is missing may be on the command line.
+        let wrong = result
+            .err()
+            .filter(|error| matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation));
+        if let Some(error) = wrong {
+            let blamed = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+            let is_blamed = |long: &str| blamed.split([' ', '=']).next() == Some(&format!("--{long}"));
+            let secret =
+                sub.get_arguments().find(|arg| is_secret(arg) && arg.get_long().is_some_and(is_blamed));
+            let message = error.to_string();
+            let first =
+                || message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let reason = secret.map_or_else(first, |arg| format!("{} has an invalid value", name(arg)));
+            return Err(ConfigError::Value { path: path.to_owned(), reason });
+        }
+    }
+    Ok(())
+}
+
+/// A setting, as the first command that has it describes it.
+struct Key {
+    arg: Arg,
+    /// For some command.
+    takes_several: bool,
+}
+
+fn is_secret(arg: &Arg) -> bool {
+    arg.is_hide_env_values_set()
+}
+
+fn takes_several(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append)
+}
+
+/// All settings, in the order of the help.
+fn keys(command: &Command) -> Vec<Key> {
+    let mut keys: Vec<Key> = Vec::new();
+    let of_commands = command.get_subcommands().flat_map(Command::get_arguments);
+    for arg in command.get_arguments().chain(of_commands) {
+        let name = name(arg);
+        if NO_KEYS.contains(&name.as_str()) {
+            continue;
+        }
+        match keys.iter_mut().find(|key| key.name() == name) {
+            Some(key) => key.takes_several |= takes_several(arg),
+            None => keys.push(Key { arg: arg.clone(), takes_several: takes_several(arg) }),
+        }
+    }
+    keys
+}
+
+/// Every key with its meaning and value, as a usable file.
+pub(crate) fn print(path: Option<&Path>) -> Result<String, ConfigError> {
+    let plain = keys(&args::command());
+    let command = path.map_or(Ok(args::command()), |path| with_file(args::command(), path))?;
+    let configured = keys(&command);
+    let mut lines = Vec::new();
+    for (plain, configured) in plain.iter().zip(&configured) {
+        let in_environment = plain.arg.get_env().and_then(std::env::var_os);
+        let in_environment = in_environment.map(|text| vec![text.to_string_lossy().into_owned()]);
+        let is_set = in_environment.is_some() || configured.default() != plain.default();
+        let value = plain.written(&in_environment.unwrap_or_else(|| configured.default()));
+        let help = plain.arg.get_help().map(ToString::to_string).unwrap_or_default();
+        lines.push(format!("# {}", help.replace('\n', " ")));
+        let mark = if is_set && !is_secret(&plain.arg) { "" } else { "# " };
+        lines.push(format!("{mark}{} = {value}\n", plain.name()));
+    }
+    Ok(lines.join("\n"))
+}
+
+impl Key {
+    fn name(&self) -> String {
+        name(&self.arg)
+    }
+
+    fn default(&self) -> Vec<String> {
+        self.arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect()
+    }
+
+    fn written(&self, values: &[String]) -> String {
+        let text = |value: &String| Value::from(value.as_str()).to_string();
+        match values {
+            _ if is_secret(&self.arg) => r#""…""#.to_owned(),
+            [] => r#""""#.to_owned(),
+            [one] if args::is_switch(&self.arg) => (one == "true").to_string(),
+            [one] => text(one),
+            several => format!("[{}]", several.iter().map(text).collect::<Vec<_>>().join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(file: &str, arguments: &[&str]) -> Result<Result<Cli, clap::Error>, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mirror.toml");
+        std::fs::write(&path, file).unwrap();
+        let command = with_file(args::command(), &path)?;
+        let all = [&["resync-destination"], arguments].concat();
+        Ok(command.try_get_matches_from(all).and_then(|matches| Cli::from_arg_matches(&matches)))
+    }
+
+    fn told(file: &str, arguments: &[&str]) -> String {
+        format!("{:?}", parsed(file, arguments).unwrap().unwrap().command)
+    }
+
+    fn refused(file: &str) -> String {
+        parsed(file, &["discover", "http://a.example/"]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_says_what_the_command_line_does_not_and_one_file_serves_every_command() {
+        let file = r#"
+            url = "http://a.example/"
+            into = "/srv/a"
+            delete = true
+            per_host = 3
+            delay = "20ms"
+            max_resource_size = "1 MiB"
+            modified_since = 2026-11-20T10:00:00Z
+            type = ["text/html", "image/*"]
+            callback_url = "http://b.example/"
+            log = "debug"
+        "#;
+        let sync = told(file, &["sync"]);
+        for part in [
+            r#"url: "http://a.example/""#,
+            r#"dir: "/srv/a""#,
+            "delete: true",
+            "per_host: 3",
+            "delay: 20ms",
+            r#"types: ["text/html", "image/*"]"#,
+        ] {
+            assert!(sync.contains(part), "{part}: {sync}");
+        }
+        let same = told("", &["sync", "http://a.example/", "/srv/a", "--delete", "--per-host", "3"]);
+        assert_eq!(told("per_host = 3\ndelete = true", &["sync", "http://a.example/", "/srv/a"]), same);
+        let over =
+            told(file, &["sync", "http://c.example/", "/srv/c", "--per-host", "5", "--type", "text/css"]);
+        for part in [r#"url: "http://c.example/""#, "per_host: 5", r#"types: ["text/css"]"#] {
+            assert!(over.contains(part), "{part}: {over}");
+        }
+        assert!(told(file, &["listen"]).contains(r#"url: ["http://a.example/"], into: ["/srv/a"]"#));
+        assert!(told(file, &["status"]).contains(r#"into: Some("/srv/a")"#));
+        assert_eq!(parsed(file, &["audit"]).unwrap().unwrap().log, "debug");
+    }
+
+    #[test]
+    fn several_copies_are_lists_which_only_the_command_for_several_takes() {
+        let file = r#"url = ["http://a.example/", "http://b.example/"]
+            into = ["/srv/a", "/srv/b"]"#;
+        assert!(told(file, &["listen"]).contains(r#"into: ["/srv/a", "/srv/b"]"#));
+        assert!(parsed(file, &["sync"]).unwrap().is_err(), "which of them?");
+        let alone = r#"url = "http://a.example/""#;
+        assert!(parsed(alone, &["sync", "/srv/a"]).unwrap().is_err(), "the first argument is the URL");
+        assert!(parsed(r#"into = "/srv/a""#, &["sync", "http://a.example/"]).unwrap().is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_named_with_a_hint() {
+        for (file, said) in [
+            ("per_hosts = 3", "per_hosts is not a key: did you mean per_host?"),
+            ("zzz = 3", "zzz is not a key: `resync-destination config print`"),
+            ("config = \"x\"", "config is not a key"),
+            ("from = \"2026-11-20\"", "from is not a key"),
+            ("per_host = 3000", "invalid value '3000' for '--per-host <N>'"),
+            ("delay = \"soon\"", "invalid value 'soon' for '--delay <DELAY>'"),
+            ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete[=<true|false>]'"),
+            ("per_host = [1, 2]", "per_host must be one value"),
+            ("[per_host]\nx = 1", "per_host must be a value"),
+            ("delay = \"1s\"\nper_host = ", "is not TOML: line 2, column 12: "),
+        ] {
+            let refused = refused(file);
+            assert!(refused.contains(said), "{file}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_told_where_its_line_is_wrong() {
+        for file in [
+            "token = \"s3cret",
+            "token = s3cret",
+            "token = \"s3cret\\u0007\"",
+            "header = \"s3cret\"",
+            "header = [\"A: b\", \"C: s3cret\\u0007\"]",
+        ] {
+            let refused = refused(file);
+            assert!(!refused.contains("s3cret"), "{file}: {refused}");
+        }
+        assert!(refused("token = \"s3cret\\u0007\"").contains("token has an invalid value"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_a_secret_that_others_may_read_is_exposed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, mode, expected) in [
+            ("token = \"s3cret\"", 0o640, true),
+            ("token = \"s3cret\"", 0o600, false),
+            ("delay = \"1s\"", 0o644, false),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            file.as_file().set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_exposed(file.path()), expected, "{text} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_takes_back_what_the_file_switches_on() {
+        let (file, copy) = ("delete = true", ["sync", "http://a.example/", "/srv/a"]);
+        let with = |more: &[&str]| told(file, &[&copy[..], more].concat());
+        assert!(with(&[]).contains("delete: true") && with(&["--delete"]).contains("delete: true"));
+        assert!(with(&["--delete=false"]).contains("delete: false"));
+        let before = told("", &["sync", "--delete", "http://a.example/", "/srv/a"]);
+        assert_eq!(before, with(&[]), "a value needs its sign");
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_and_tells_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mirror.toml");
+        std::fs::write(&path, "token = \"s3cret\"\nretries = 7\ntype = [\"a/b\", \"c/d\"]\ndelete = true")
+            .unwrap();
+        let printed = print(Some(&path)).unwrap();
+        assert!(!printed.contains("s3cret"), "{printed}");
+        for line in ["retries = \"7\"", "type = [\"a/b\", \"c/d\"]", "delete = true", "# per_host = \"8\""] {
+            assert!(printed.lines().any(|one| one == line), "{line}: {printed}");
+        }
+        // Also with every default.
+        let all: Vec<_> = printed.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
+        let settings = all.into_iter().filter(|line| line.contains(" = ") && !line.ends_with("= \"\""));
+        let settings = settings.filter(|line| !line.ends_with("\"…\"")).collect::<Vec<_>>().join("\n");
+        std::fs::write(&path, settings).unwrap();
+        assert!(with_file(args::command(), &path).is_ok());
+        assert_eq!(print(Some(&path)).unwrap().matches("retries = \"7\"").count(), 1);
+    }
+}

@@ -1,0 +1,357 @@
+//! The command line: reads the arguments, calls the library, prints, exits.
+
+mod args;
+mod config;
+mod limits;
+mod output;
+mod progress_bar;
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use resync_common::{logging, signals};
+use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
+use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::forward::{ForwardError, ForwardOptions, forward, unsubscribe};
+use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen_all};
+use resync_subscriber_kit::receive::ServiceOptions;
+use resync_subscriber_kit::state::{STATE_FOLDER, Status, followed_by_sync, record_sync, status};
+use resync_subscriber_kit::sync::{
+    Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, synchronise,
+};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+use url::{Host, Url};
+
+use args::{Cli, Command, ConfigCommand, Copy, Listen, StateArgs, Subscribe};
+use output::Sizes;
+use progress_bar::SyncProgress;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const NO_VERDICT: u8 = 3;
+const BAD_CONFIGURATION: u8 = 64;
+
+/// An error on its way to the exit code.
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { code: FAILED, text: error.to_string() }
+    }
+}
+
+impl Failure {
+    fn configuration(error: impl Display) -> Self {
+        Self { code: BAD_CONFIGURATION, text: error.to_string() }
+    }
+
+    /// For an audit, whose usual failure code means a difference.
+    fn without_verdict(self) -> Self {
+        let code = if self.code == FAILED { NO_VERDICT } else { self.code };
+        Self { code, ..self }
+    }
+}
+
+/// Runs the program.
+pub(crate) fn main() -> ExitCode {
+    let result = config::command_line().map_err(Failure::configuration).and_then(start);
+    match result {
+        Ok(code) => code,
+        Err(failure) => {
+            // A failure here cannot be reported any more.
+            let _ = writeln!(std::io::stderr(), "resync-destination: {}", failure.text);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn start(cli: Cli) -> Result<ExitCode, Failure> {
+    logging::start(&cli.log).map_err(Failure::configuration)?;
+    if let Some(path) = cli.config.as_deref().filter(|path| config::is_exposed(path)) {
+        tracing::warn!(path = %path.display(), "other users may read this configuration, which contains a secret; restrict its permissions");
+    }
+    runtime(&cli.command)?.block_on(run(cli))
+}
+
+fn runtime(command: &Command) -> std::io::Result<Runtime> {
+    let mut builder = match command {
+        // Many at the same time, and none may wait for another.
+        Command::Subscribe(_) | Command::Listen(_) => Builder::new_multi_thread(),
+        // Passing data between threads costs more than the work on it; files have their own threads.
+        _ => Builder::new_current_thread(),
+    };
+    builder.enable_all().build()
+}
+
+async fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    match cli.command {
+        Command::Discover { url, access, no_sizes, json } => {
+            let client = Client::new(access.client_options([&url])).map_err(Failure::configuration)?;
+            let source = discover(&client, &url).await.map_err(discover_failure)?;
+            let sizes = if no_sizes { Sizes::default() } else { Sizes::of(&client, &source).await };
+            print(if json {
+                pretty(&output::source_json(&source, &sizes))
+            } else {
+                output::source(&source, &sizes)
+            })
+        }
+        Command::Sync { copy, incremental, from, dry_run, list } => {
+            let depth = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
+            let mut options = SyncOptions { dry_run, from, ..copy.selection.sync_options() };
+            let is_listed = list || dry_run;
+            let progress_bar = if is_listed {
+                options.progress = listing(copy.json);
+                None
+            } else {
+                SyncProgress::of(&options.progress)
+            };
+            let report = synchronise_copy(&copy, &options, depth).await;
+            drop(progress_bar);
+            let report = report?;
+            let would = if dry_run { "would be " } else { "" };
+            print(match (copy.json, is_listed) {
+                // One of several lines.
+                (true, true) => serde_json::to_string(&report)?,
+                (true, false) => pretty(&serde_json::to_value(&report)?),
+                (false, _) => format!("{would}{}", output::report(&report)),
+            })?;
+            Ok(verdict(report.in_step()))
+        }
+        Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(
+            "{} is not a directory; nothing was copied there yet",
+            copy.dir.display()
+        ))),
+        Command::Audit(copy) => audit_copy(&copy).await.map_err(Failure::without_verdict),
+        Command::Subscribe(flags) => forward_topics(*flags).await,
+        Command::Listen(flags) => Box::pin(listen(*flags)).await,
+        Command::Unsubscribe { state, callback, addresses } => {
+            let (folder, status) = find_state(state)?;
+            let address_policy = addresses.policy(sure_hubs(&status));
+            let client = ClientOptions { address_policy, ..ClientOptions::default() };
+            let (listen, callback_url) = (callback.address, callback.callback_url);
+            let service = ServiceOptions { listen, callback_url, client, ..ServiceOptions::default() };
+            end_subscriptions(&folder, &service).await
+        }
+        Command::Status { state, json } => {
+            let (_, status) = find_state(state)?;
+            print(if json { pretty(&output::status_json(&status)) } else { output::status(&status) })
+        }
+        Command::Config(ConfigCommand::Print) => {
+            print(config::print(cli.config.as_deref()).map_err(Failure::configuration)?.trim_end())
+        }
+        // Every start checks it.
+        Command::Config(ConfigCommand::Check) => match cli.config {
+            Some(path) => print(format!("{} can be used", path.display())),
+            None => Err(Failure { code: USAGE, text: "which configuration? Give --config FILE".to_owned() }),
+        },
+        Command::Completions(completions) => print(completions.script(args::command())),
+        Command::Man(man) => {
+            man.write(args::command())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// A copy and what it is made from.
+struct Opened {
+    client: Client,
+    offer: Offer,
+    target: Target,
+    /// The set, if the URL is one of its documents.
+    followed: Option<Followed>,
+}
+
+/// Discovers the set of a copy. A directory that is only read is not made.
+async fn open(copy: &Copy, is_read_only: bool) -> Result<Opened, Failure> {
+    let client = Client::new(copy.access.client_options([&copy.url])).map_err(Failure::configuration)?;
+    let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
+    let before = followed_by_sync(&state_folder(copy));
+    let set = source.choose_again(&copy.url, copy.selection.set.as_deref(), before.as_ref())?;
+    let followed = source.is_direct.then(|| Followed { url: copy.url.clone(), set: set.name() });
+    let offer = Offer::of(set);
+    if offer.base(copy.selection.sync_options().baseline).is_none() {
+        return Err(ListenError::NothingOffered { set: set.name() }.into());
+    }
+    let base = copy.selection.base.clone().unwrap_or_else(|| source.base.clone());
+    let open = if is_read_only { Target::inspect } else { Target::open };
+    let directory = |error| Failure::configuration(format!("cannot use {}: {error}", copy.dir.display()));
+    let mut target = open(&copy.dir, base).map_err(directory)?;
+    if let Some(folder) = &copy.selection.state {
+        target = target.with_state(folder);
+    }
+    Ok(Opened { client, offer, target, followed })
+}
+
+fn state_folder(copy: &Copy) -> PathBuf {
+    copy.selection.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER))
+}
+
+async fn audit_copy(copy: &Copy) -> Result<ExitCode, Failure> {
+    let Opened { client, offer, target, .. } = open(copy, true).await?;
+    let options = copy.selection.sync_options();
+    let progress_bar = SyncProgress::of(&options.progress);
+    let report = audit(&client, &offer, &target, &options).await;
+    drop(progress_bar);
+    let report = report?;
+    print(if copy.json { pretty(&serde_json::to_value(&report)?) } else { output::audit(&report) })?;
+    Ok(verdict(report.verdict == Verdict::InStep))
+}
+
+/// Prints each resource that does not stay as it is, as soon as that is known.
+fn listing(json: bool) -> Progress {
+    Progress::with_listener(move |event| {
+        let line = if json { output::outcome_json(event) } else { output::outcome(event) };
+        // Without a reader, the copy is completed all the same.
+        let _ = line.map_or(Ok(()), write_line);
+    })
+}
+
+/// Synchronises a copy, and records the result for `status`.
+async fn synchronise_copy(copy: &Copy, options: &SyncOptions, depth: Depth) -> Result<Report, Failure> {
+    let (result, followed) = match open(copy, options.dry_run).await {
+        Ok(Opened { client, offer, target, followed }) => {
+            let result = synchronise(&client, &offer, &target, options, depth).await;
+            // The other process records its result.
+            if let Err(error @ SyncError::InUse { .. }) = result {
+                return Err(error.into());
+            }
+            (result.map_err(Failure::from), followed)
+        }
+        Err(failure) => (Err(failure), None),
+    };
+    if !options.dry_run {
+        record(copy, result.as_ref().map_err(|failure| failure.text.as_str()), followed);
+    }
+    result
+}
+
+/// Records the result for `status` and the next run. A failure makes no state where there is none.
+fn record(copy: &Copy, result: Result<&Report, &str>, followed: Option<Followed>) {
+    let folder = state_folder(copy);
+    if result.is_err() && !folder.is_dir() {
+        return;
+    }
+    let followed = followed.filter(|_| result.is_ok()).or_else(|| followed_by_sync(&folder));
+    if let Err(error) = record_sync(&folder, result.cloned().map_err(str::to_owned), followed) {
+        tracing::warn!(%error, "cannot record this run for `status`");
+    }
+}
+
+/// The folder of a state, and its content.
+fn find_state(StateArgs { into, state }: StateArgs) -> Result<(PathBuf, Status), Failure> {
+    let Some(folder) = state.or_else(|| into.map(|into| into.join(STATE_FOLDER))) else {
+        return Err(Failure { code: USAGE, text: "which state? Give --into DIR or --state DIR".to_owned() });
+    };
+    match status(&folder).map_err(Failure::configuration)? {
+        Some(status) => Ok((folder, status)),
+        None => Err(Failure { code: FAILED, text: format!("there is no state in {}", folder.display()) }),
+    }
+}
+
+/// The hubs of a state whose addresses are certain. A Source has named them, so another name may have been changed to an address
+/// in this network.
+fn sure_hubs(status: &Status) -> Vec<Url> {
+    let is_sure = |hub: &Url| match hub.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(_) | Host::Ipv6(_)) => true,
+        None => false,
+    };
+    status.subscriptions.iter().filter_map(|one| Url::parse(&one.hub).ok()).filter(is_sure).collect()
+}
+
+async fn end_subscriptions(folder: &Path, service: &ServiceOptions) -> Result<ExitCode, Failure> {
+    let remaining = unsubscribe(folder, service).await.map_err(Failure::configuration)?;
+    for topic in &remaining {
+        write_line(format!("still subscribed to {}, until the lease ends", topic.as_str()))?;
+    }
+    if remaining.is_empty() {
+        write_line("unsubscribed")?;
+    }
+    Ok(verdict(remaining.is_empty()))
+}
+
+async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
+    let copies = flags.copies().map_err(|text| Failure { code: USAGE, text })?;
+    let options_of = |(url, into): (String, PathBuf)| ListenOptions {
+        sync: flags.selection.sync_options(),
+        set: flags.selection.set.clone(),
+        base: flags.selection.base.clone(),
+        state: flags.selection.state.clone(),
+        poll: flags.poll,
+        ..ListenOptions::new(url, into)
+    };
+    let is_one = copies.len() == 1;
+    let copies = copies.into_iter().map(options_of).collect();
+    let on_event = move |directory: &Path, event: ListenEvent| {
+        let line = match flags.json {
+            true => Some(output::listen_event_json(directory, &event).to_string()),
+            false if is_one => output::listen_event(&event),
+            false => output::listen_event(&event).map(|line| format!("{}: {line}", directory.display())),
+        };
+        // Without a reader, the copy is kept all the same.
+        let _ = line.map_or(Ok(()), write_line);
+    };
+    // Before anything else, so that no signal has its default effect.
+    let shutdown = signals::stop()?;
+    let service = flags.service.options(&flags.url);
+    let result = listen_all(copies, &service, on_event, shutdown).await;
+    result.map(|()| ExitCode::SUCCESS).map_err(listen_failure)
+}
+
+async fn forward_topics(flags: Subscribe) -> Result<ExitCode, Failure> {
+    let topics = flags.topics().map_err(|text| Failure { code: USAGE, text })?;
+    let service = flags.service.options(&topics);
+    let has_hook = service.hook.is_some();
+    let options = ForwardOptions { service, ..ForwardOptions::new(topics, flags.state) };
+    let shutdown = signals::stop()?;
+    let on_event = |event| {
+        let line = if flags.json {
+            output::forward_event_json(event).to_string()
+        } else {
+            output::forward_event(event)
+        };
+        let result = write_line(line);
+        // With a command, no reader is needed; without one, unread notifications would be lost.
+        if has_hook { Ok(()) } else { result }
+    };
+    let result = forward(options, on_event, shutdown).await;
+    result.map(|()| ExitCode::SUCCESS).map_err(forward_failure)
+}
+
+fn forward_failure(error: ForwardError) -> Failure {
+    if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+}
+
+fn listen_failure(error: ListenError) -> Failure {
+    if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+}
+
+fn discover_failure(error: DiscoverError) -> Failure {
+    listen_failure(error.into())
+}
+
+fn verdict(in_step: bool) -> ExitCode {
+    if in_step { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}")
+}
+
+fn print(text: impl AsRef<str>) -> Result<ExitCode, Failure> {
+    write_line(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_line(text: impl AsRef<str>) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", text.as_ref())?;
+    out.flush()
+}

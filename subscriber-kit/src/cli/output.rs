@@ -1,0 +1,427 @@
+//! What the commands print, for people and as JSON.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use indicatif::HumanBytes;
+use resync_core::datetime::DateTime;
+use resync_core::document::Capability;
+use resync_core::websub::key::TopicUrl;
+use resync_subscriber_kit::discover::{Measure, Set, Source, measure};
+use resync_subscriber_kit::fetch::Client;
+use resync_subscriber_kit::forward::ForwardEvent;
+use resync_subscriber_kit::listen::ListenEvent;
+use resync_subscriber_kit::state::{LastSync, Phase, Status, Subscription};
+use resync_subscriber_kit::sync::{
+    AuditReport, FAILURES_KEPT, Gap, GapHistory, Method, Outcome, Report, ResourceEvent, Verdict,
+};
+use serde_json::{Value, json};
+use url::Url;
+
+/// The sizes of a Source's documents, by their URLs.
+#[derive(Default)]
+pub(crate) struct Sizes(HashMap<Url, Result<Measure, String>>);
+
+impl Sizes {
+    /// Reads every document of every set. Channels are not documents (FN-063).
+    pub(crate) async fn of(client: &Client, source: &Source) -> Self {
+        let mut sizes = HashMap::new();
+        for (_, url) in source.sets.iter().flat_map(documents) {
+            if let Entry::Vacant(place) = sizes.entry(url.clone()) {
+                place.insert(measure(client, &url).await);
+            }
+        }
+        Self(sizes)
+    }
+
+    fn text(&self, capability: &Capability, url: &Url) -> String {
+        let measure = match self.0.get(url) {
+            None => return String::new(),
+            Some(Err(reason)) => return format!(" (cannot be read: {reason})"),
+            Some(Ok(measure)) => measure,
+        };
+        let (one, more) = match capability {
+            _ if measure.is_index => ("document", "documents"),
+            Capability::ResourceList => ("resource", "resources"),
+            Capability::ChangeList => ("change", "changes"),
+            Capability::ResourceDump | Capability::ChangeDump => ("package", "packages"),
+            _ => ("entry", "entries"),
+        };
+        let what = if measure.entries == 1 { one } else { more };
+        let mut parts = vec![format!("{} {what}", measure.entries)];
+        if measure.listed_bytes > 0 {
+            parts.push(format!("of {}", HumanBytes(measure.listed_bytes)));
+        }
+        parts.extend(measure.at.map(|at| format!("at {at}")));
+        parts.extend(measure.from.map(|from| format!("from {from}")));
+        parts.extend(measure.until.map(|until| format!("until {until}")));
+        format!(" ({})", parts.join(" "))
+    }
+
+    fn json(&self, url: &Url) -> Value {
+        match self.0.get(url) {
+            None => Value::Null,
+            Some(Err(reason)) => json!({ "error": reason }),
+            Some(Ok(measure)) => json!(measure),
+        }
+    }
+}
+
+/// The documents of a set.
+fn documents(set: &Set) -> Vec<(Capability, Url)> {
+    let named = set.capabilities.iter().filter(|(capability, _)| !capability.is_notification());
+    let mut found: Vec<_> = named.cloned().collect();
+    if set.capability_list.is_none() {
+        found.extend(set.resource_list.iter().map(|url| (Capability::ResourceList, url.clone())));
+    }
+    found
+}
+
+pub(crate) fn source(source: &Source, sizes: &Sizes) -> String {
+    let mut lines = vec![format!("Source {}", source.found_at)];
+    if let Some(description) = &source.description {
+        lines.push(format!("  Source Description {description}"));
+    }
+    for one in &source.sets {
+        lines.push(format!("  set {}", one.name()));
+        lines.extend(documents(one).iter().map(|(capability, url)| {
+            format!("    {} {url}{}", capability.name(), sizes.text(capability, url))
+        }));
+        for (capability, channel) in [
+            (Capability::FrameworkNotification, &one.framework_channel),
+            (Capability::ChangeNotification, &one.change_channel),
+        ] {
+            let Some(channel) = channel else { continue };
+            lines.push(format!("    {}s {}", capability.name(), channel.topic.as_str()));
+            lines.extend(channel.hubs.iter().map(|hub| format!("      hub {hub}")));
+        }
+    }
+    lines.extend(
+        source.unreadable.iter().map(|set| format!("  cannot be read: {} ({})", set.url, set.reason)),
+    );
+    lines.join("\n")
+}
+
+pub(crate) fn source_json(source: &Source, sizes: &Sizes) -> Value {
+    let unreadable = source.unreadable.iter();
+    json!({
+        "found_at": source.found_at,
+        "description": source.description,
+        "sets": source.sets.iter().map(|set| set_json(set, sizes)).collect::<Vec<_>>(),
+        "unreadable": unreadable.map(|one| json!({ "url": one.url, "reason": one.reason })).collect::<Vec<_>>(),
+    })
+}
+
+fn set_json(set: &Set, sizes: &Sizes) -> Value {
+    let capability = |(name, url): &(Capability, Url)| json!({ "capability": name.token(), "url": url, "size": sizes.json(url) });
+    json!({
+        "name": set.name(),
+        "capability_list": set.capability_list,
+        "resource_list": set.resource_list,
+        "described_by": set.described_by,
+        "capabilities": set.capabilities.iter().map(capability).collect::<Vec<_>>(),
+        "framework_channel": set.framework_channel,
+        "change_channel": set.change_channel,
+    })
+}
+
+/// A line that scripts may wait for.
+fn listening(address: SocketAddr) -> String {
+    format!("listening on http://{address}")
+}
+
+fn hook_failed(cause: &str, retry_in: Duration) -> String {
+    format!("the command failed: {cause}; next try in {retry_in:.0?}")
+}
+
+/// A line that scripts may wait for.
+fn subscribed(topic: &TopicUrl, until: DateTime) -> String {
+    format!("subscribed to {} until {until}", topic.as_str())
+}
+
+/// What happens while notifications are forwarded, as lines for people.
+pub(crate) fn forward_event(event: ForwardEvent) -> String {
+    match event {
+        ForwardEvent::Listening { address } => listening(address),
+        ForwardEvent::Subscribed { topic, until } => subscribed(&topic, until),
+        ForwardEvent::HookFailed { cause, retry_in } => hook_failed(&cause, retry_in),
+        ForwardEvent::TopicFailed { topic, cause, retry_in } => {
+            format!("not subscribed to {topic}: {cause}; next try in {retry_in:.0?}")
+        }
+        ForwardEvent::Notification { topic, body, skipped, .. } => {
+            let missed =
+                if skipped > 0 { format!(", {skipped} before it are missing") } else { String::new() };
+            format!("notified of {}: {} bytes{missed}", topic.as_str(), body.len())
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// The same as one JSON object. A body that is not text is in base64, in its own member.
+pub(crate) fn forward_event_json(event: ForwardEvent) -> Value {
+    match event {
+        ForwardEvent::Listening { address } => {
+            json!({ "event": "listening", "address": address.to_string() })
+        }
+        ForwardEvent::Subscribed { topic, until } => {
+            json!({ "event": "subscribed", "topic": topic.as_str(), "until": until.to_string() })
+        }
+        ForwardEvent::HookFailed { cause, retry_in } => {
+            json!({ "event": "command-failed", "cause": cause, "retry_in_seconds": retry_in.as_secs() })
+        }
+        ForwardEvent::TopicFailed { topic, cause, retry_in } => json!({
+            "event": "topic-failed", "topic": topic, "cause": cause, "retry_in_seconds": retry_in.as_secs(),
+        }),
+        ForwardEvent::Notification { id, topic, content_type, body, skipped } => {
+            let length = body.len();
+            let body = String::from_utf8(body).map_err(|error| BASE64_STANDARD.encode(error.as_bytes()));
+            json!({
+                "event": "notification",
+                "id": id.map(|id| id.to_string()),
+                "topic": topic.as_str(),
+                "content_type": content_type,
+                "skipped": skipped,
+                "length": length,
+                "body": body.as_ref().ok(),
+                "body_base64": body.as_ref().err(),
+            })
+        }
+        other => json!({ "event": format!("{other:?}") }),
+    }
+}
+
+/// What happens to a copy that is kept in step; `None` for minor events.
+pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
+    Some(match event {
+        ListenEvent::Listening { address } => listening(*address),
+        ListenEvent::Subscribed { topic, until } => subscribed(topic, *until),
+        ListenEvent::Notified => "notified: the Source changed".to_owned(),
+        ListenEvent::Gap { known_until, from } => {
+            format!("notifications from {known_until} to {from} are missing; reading the lists")
+        }
+        ListenEvent::Synchronised(found) => report(found),
+        ListenEvent::HookFailed { cause, retry_in } => hook_failed(cause, *retry_in),
+        ListenEvent::SyncFailed { cause, retry_in } => {
+            format!("not in step: {cause}; next try in {retry_in:.0?}")
+        }
+        ListenEvent::Stopped { cause } => format!("stopped: {cause}"),
+        _ => return None,
+    })
+}
+
+/// The same as one JSON object.
+pub(crate) fn listen_event_json(directory: &Path, event: &ListenEvent) -> Value {
+    let details = match event {
+        ListenEvent::Listening { address } => json!({ "address": address.to_string() }),
+        ListenEvent::Subscribed { topic, until } => {
+            json!({ "topic": topic.as_str(), "until": until.to_string() })
+        }
+        ListenEvent::Gap { known_until, from } => {
+            json!({ "known_until": known_until.to_string(), "from": from.to_string() })
+        }
+        ListenEvent::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
+        ListenEvent::HookFailed { cause, retry_in } | ListenEvent::SyncFailed { cause, retry_in } => {
+            json!({ "cause": cause, "retry_in_seconds": retry_in.as_secs() })
+        }
+        ListenEvent::Stopped { cause } => json!({ "cause": cause }),
+        _ => Value::Null,
+    };
+    let mut object = json!({ "event": event.kind() });
+    for (name, value) in details.as_object().into_iter().flatten() {
+        object[name] = value.clone();
+    }
+    object["directory"] = json!(directory.to_string_lossy());
+    object
+}
+
+/// The outcome of one resource, unless it did not change.
+pub(crate) fn outcome(event: ResourceEvent<'_>) -> Option<String> {
+    // No name can imitate another line.
+    let uri = event.uri.replace(char::is_control, " ");
+    match event.outcome {
+        Ok(Outcome::Unchanged) => None,
+        Ok(outcome) => Some(format!("{} {uri}", outcome.name())),
+        Err(cause) => Some(format!("failed {uri}: {cause}")),
+    }
+}
+
+/// The same as one JSON object.
+pub(crate) fn outcome_json(event: ResourceEvent<'_>) -> Option<String> {
+    let uri = event.uri;
+    let object = match event.outcome {
+        Ok(Outcome::Unchanged) => return None,
+        Ok(outcome) => json!({ "outcome": outcome.name(), "uri": uri }),
+        Err(cause) => json!({ "outcome": "failed", "uri": uri, "cause": cause }),
+    };
+    Some(object.to_string())
+}
+
+/// A line that scripts may wait for; its beginning says whether the copy is in step.
+pub(crate) fn report(report: &Report) -> String {
+    let Report { resources, created, updated, deleted, not_deleted, failed, .. } = report;
+    let stuck =
+        if *not_deleted > 0 { format!(", {not_deleted} files cannot be removed") } else { String::new() };
+    let done = format!("({created} created, {updated} updated, {deleted} deleted)");
+    let mut lines = vec![if report.in_step() {
+        format!("in step: {resources} resources {done}")
+    } else if failed + not_deleted == 0 && report.unproven.is_some() {
+        format!("unproven: {resources} resources {done}")
+    } else {
+        format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
+    }];
+    lines.extend(report.failures.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
+    lines.extend(more(report.failures.len(), failed + not_deleted));
+    let deleted = match report.method {
+        Method::Baseline => "nothing was deleted",
+        Method::Incremental => "nothing was deleted except listed deletions",
+    };
+    lines.extend(report.deletion_skipped.iter().map(|why| format!("  {deleted}: {why}")));
+    lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
+    lines.extend(gaps(&report.gaps));
+    lines.join("\n")
+}
+
+/// How many failures are not listed.
+fn more(named: usize, all: u64) -> Option<String> {
+    let rest = all.saturating_sub(named as u64);
+    (named >= FAILURES_KEPT && rest > 0).then(|| format!("  and {rest} more"))
+}
+
+/// A hint about a Source with recurrent gaps.
+fn gaps(gaps: &GapHistory) -> Option<String> {
+    let Gap { known_until, from } = gaps.last.filter(|_| gaps.are_recurrent())?;
+    let count = gaps.count;
+    Some(format!(
+        "  the Source's Change Lists had {count} gaps, the last from {known_until} to {from}; its Resource List, which closes \
+         them, is read once an hour"
+    ))
+}
+
+pub(crate) fn audit(report: &AuditReport) -> String {
+    let AuditReport { resources, same, missing, stale, corrupt, unverifiable, extra, failed, .. } = report;
+    let verdict = match report.verdict {
+        Verdict::InStep => "in step",
+        Verdict::Unproven => "unproven",
+        Verdict::NotInStep => "not in step",
+    };
+    let mut lines = vec![format!(
+        "{verdict}: {resources} resources ({same} same, {missing} missing, {stale} stale, {corrupt} corrupt, \
+         {failed} failed, {unverifiable} unverifiable), {extra} extra file{}",
+        if *extra == 1 { "" } else { "s" }
+    )];
+    lines.extend(report.findings.iter().map(|finding| format!("  {}: {}", finding.loc, finding.cause)));
+    lines.extend(more(report.findings.len(), missing + report.different + failed));
+    lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
+    lines.extend(more(report.extra_files.len(), *extra));
+    lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
+    lines.join("\n")
+}
+
+pub(crate) fn status(status: &Status) -> String {
+    let mut lines: Vec<String> = status.subscriptions.iter().map(subscription).collect();
+    lines.push(match &status.last_sync {
+        Some(last @ LastSync { failed: Some(cause), .. }) => {
+            format!("last synchronisation {}: failed: {cause}", time(last))
+        }
+        Some(last) => format!("last synchronisation {}: {}", time(last), report(&last.report)),
+        None => "not synchronised yet".to_owned(),
+    });
+    lines.join("\n")
+}
+
+fn subscription(subscription: &Subscription) -> String {
+    let phase = match &subscription.phase {
+        Phase::Pending => "pending".to_owned(),
+        Phase::Active { expires } => format!("active until {expires}"),
+        Phase::Renewing { expires } => format!("active until {expires}, renewal asked for"),
+        Phase::Ended => "ended".to_owned(),
+        Phase::Denied { reason } => format!("denied by the hub: {reason}"),
+    };
+    let last = subscription.last.map_or_else(|| "none yet".to_owned(), |id| id.to_string());
+    format!("{} at {}\n  {phase}\n  last notification {last}", subscription.topic.as_str(), subscription.hub)
+}
+
+fn time(last: &LastSync) -> String {
+    DateTime::from_unix_millis(last.at_unix_millis)
+        .map_or_else(|_| "at an unknown time".to_owned(), |at| at.to_string())
+}
+
+pub(crate) fn status_json(status: &Status) -> Value {
+    json!({
+        "subscriptions": status.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
+        "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.in_step(), "failed": last.failed, "report": last.report })),
+    })
+}
+
+fn subscription_json(subscription: &Subscription) -> Value {
+    let (phase, expires, reason) = match &subscription.phase {
+        Phase::Pending => ("pending", None, None),
+        Phase::Active { expires } => ("active", Some(expires.to_string()), None),
+        Phase::Renewing { expires } => ("renewing", Some(expires.to_string()), None),
+        Phase::Ended => ("ended", None, None),
+        Phase::Denied { reason } => ("denied", None, Some(reason)),
+    };
+    json!({
+        "topic": subscription.topic.as_str(),
+        "hub": subscription.hub,
+        "phase": phase,
+        "expires": expires,
+        "reason": reason,
+        "lease_seconds": subscription.lease_seconds,
+        "callback_origin": subscription.callback_origin,
+        "last_notification": subscription.last.map(|id| id.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_subscriber_kit::sync::Failure;
+
+    use super::*;
+
+    #[test]
+    fn what_a_report_has_no_room_for_is_told_by_its_number() {
+        let finding = || Failure { loc: "http://source.example/a".to_owned(), cause: "missing".to_owned() };
+        let object = |missing: u64, named: usize| {
+            let findings = (0..named).map(|_| finding()).collect();
+            let extra_files = (0..named).map(|number| number.to_string()).collect();
+            audit(&AuditReport { missing, extra: missing, findings, extra_files, ..AuditReport::default() })
+        };
+        assert_eq!(object(130, FAILURES_KEPT).matches("  and 30 more").count(), 2);
+        assert!(!object(100, FAILURES_KEPT).contains("more"));
+        let mut full = Report::default();
+        full.failed = 103;
+        full.failures = (0..FAILURES_KEPT).map(|_| finding()).collect();
+        assert!(report(&full).contains("\n  and 3 more"));
+    }
+
+    #[test]
+    fn no_name_makes_a_line_that_looks_like_another_one() {
+        let event =
+            ResourceEvent { uri: "http://source.example/a\ndeleted b", outcome: Ok(Outcome::Created) };
+        assert_eq!(outcome(event).unwrap(), "created http://source.example/a deleted b");
+        assert_eq!(outcome(ResourceEvent { outcome: Ok(Outcome::Unchanged), ..event }), None);
+    }
+
+    #[test]
+    fn a_body_that_is_no_text_is_told_whole() {
+        let object = |body: &[u8]| {
+            let topic = TopicUrl::parse("http://source.example/topic").unwrap();
+            let body = body.to_vec();
+            forward_event_json(ForwardEvent::Notification {
+                id: None,
+                topic,
+                content_type: None,
+                body,
+                skipped: 0,
+            })
+        };
+        let (text, other) = (object(b"news"), object(b"\xff\x00"));
+        assert_eq!((&text["body"], &text["body_base64"]), (&json!("news"), &Value::Null));
+        assert_eq!((&other["body"], &other["body_base64"]), (&Value::Null, &json!("/wA=")));
+    }
+}

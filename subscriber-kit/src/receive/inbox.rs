@@ -1,0 +1,249 @@
+//! The inbox: each authentic notification is handed over once, and its receipt records that it was handled.
+
+use std::collections::VecDeque;
+
+use resync_core::websub::identity::NotificationId;
+use resync_core::websub::key::TopicUrl;
+use resync_core::websub::link_header::LinkHeader;
+use resync_core::websub::signature::SignedBody;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::oneshot;
+
+use super::Notification;
+use crate::state::{Arrival, Identity, Stage, StateError, SubscriptionId, Subscriptions, Unfinished};
+
+/// One authentic notification.
+///
+/// If it is dropped without [`Delivery::done`], it counts as not handled: it is handed over again after a restart, or earlier if
+/// the hub sends it again.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// Which notification, if the hub says so; without it, repetitions cannot be recognised.
+    pub id: Option<NotificationId>,
+    /// The topic of the subscription, known from the callback and not from a header (W-148).
+    pub topic: TopicUrl,
+    /// How many notifications are missing before this one by the hub's numbers.
+    pub skipped: u64,
+    /// The `Content-Type` header as it was sent.
+    pub content_type: Option<String>,
+    /// The `Link` header: unsigned, so a hint only (W-173).
+    pub links: LinkHeader,
+    /// The body, its signature checked.
+    pub body: SignedBody,
+    /// Records that this notification is handled.
+    pub receipt: Receipt,
+}
+
+impl Delivery {
+    /// Records that the notification is handled. It is not handed over again, also after a restart.
+    ///
+    /// # Errors
+    /// [`StateError`] when this cannot be saved.
+    pub async fn done(self) -> Result<(), StateError> {
+        self.receipt.done().await
+    }
+
+    pub(crate) fn into_notification(self) -> (Receipt, Notification) {
+        let Self { id, topic, content_type, body, receipt, .. } = self;
+        (receipt, Notification { id, topic, content_type, body: body.into_body() })
+    }
+
+    /// Hands over again what an earlier run did not finish; `None` if its subscription is unknown.
+    pub(super) fn resume(unfinished: Unfinished, subscriptions: &Subscriptions) -> Option<Self> {
+        let bytes = unfinished.bytes();
+        let Unfinished { arrival, body, slot } = unfinished;
+        let topic = subscriptions.with(&arrival.token, |record| record.topic.clone())?;
+        let receipt = Receipt {
+            subscription: SubscriptionId(arrival.token.as_str().into()),
+            slot,
+            record: Some(arrival.number),
+            bytes,
+            subscriptions: subscriptions.clone(),
+            is_done: false,
+        };
+        Some(Self {
+            id: arrival.id,
+            topic,
+            skipped: arrival.skipped,
+            content_type: arrival.content_type,
+            links: LinkHeader::parse(arrival.links),
+            body,
+            receipt,
+        })
+    }
+}
+
+/// Records that a notification is handled, without holding its body.
+#[derive(Debug)]
+pub struct Receipt {
+    subscription: SubscriptionId,
+    /// Its slot in the window; `None` for a notification without an id.
+    slot: Option<u64>,
+    /// Its number in the journal; `None` without one.
+    record: Option<u64>,
+    bytes: u64,
+    subscriptions: Subscriptions,
+    is_done: bool,
+}
+
+impl Receipt {
+    /// As [`Delivery::done`].
+    ///
+    /// # Errors
+    /// [`StateError`] when this cannot be saved; until the process ends, it counts as handled.
+    pub async fn done(self) -> Result<(), StateError> {
+        Self::all_done(vec![self]).await
+    }
+
+    /// As [`Receipt::done`] for many at once, with one write.
+    ///
+    /// # Errors
+    /// [`StateError`] when this cannot be saved; until the process ends, they count as handled.
+    pub async fn all_done(receipts: Vec<Self>) -> Result<(), StateError> {
+        let Some(subscriptions) = receipts.first().map(|receipt| receipt.subscriptions.clone()) else {
+            return Ok(());
+        };
+        let mut records = Vec::new();
+        for mut receipt in receipts {
+            receipt.is_done = true;
+            records.extend(receipt.record);
+            if let Some(slot) = receipt.slot {
+                subscriptions.with_window(&receipt.subscription.0, |window| window.done(slot));
+            }
+        }
+        subscriptions.journal_done(records).await
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.filter(|_| !self.is_done) {
+            self.subscriptions.with_window(&self.subscription.0, |window| window.forget(slot));
+        }
+        // An open record in the journal still counts, since it is handed over again.
+        if self.is_done || self.record.is_none() {
+            self.subscriptions.release(self.bytes);
+        }
+    }
+}
+
+/// A notification from the callback, its signature checked.
+pub(super) struct Received {
+    pub(super) id: Option<NotificationId>,
+    pub(super) topic: TopicUrl,
+    pub(super) content_type: Option<String>,
+    pub(super) links: LinkHeader,
+    pub(super) body: SignedBody,
+}
+
+/// Why a notification is not accepted for now.
+#[derive(Debug)]
+pub(super) enum NotAccepted {
+    /// Too many wait for the receiver.
+    Full,
+    /// The receiver is gone.
+    Closed,
+    /// Another attempt of the same delivery is being written.
+    InProgress,
+    /// It could not be made durable.
+    NotSaved,
+}
+
+/// Makes a new notification durable and hands it over; ignores a repetition. Both decisions are one step, so that two attempts at
+/// the same time count as one.
+pub(super) async fn accept(
+    subscriptions: &Subscriptions,
+    token: &str,
+    received: Received,
+    sender: &mpsc::Sender<Delivery>,
+    max_waiting: u64,
+) -> Result<(), NotAccepted> {
+    let Received { id, topic, content_type, links, body } = received;
+    let identity = id.map(|id| Identity::new(id, body.body()));
+    let saved = subscriptions.with_window(token, |window| {
+        match identity.and_then(|identity| window.stage(identity)) {
+            Some(Stage::Writing) => return Err(NotAccepted::InProgress),
+            Some(Stage::Open | Stage::Done) => {
+                tracing::debug!(?id, "ignored a repeated notification");
+                return Ok(None);
+            }
+            None => {}
+        }
+        let permit = sender.clone().try_reserve_owned().map_err(|error| match error {
+            TrySendError::Full(_) => NotAccepted::Full,
+            TrySendError::Closed(_) => NotAccepted::Closed,
+        })?;
+        let arrival = Arrival {
+            number: 0,
+            token: token.to_owned(),
+            id,
+            content_type: content_type.clone(),
+            links: (links.iter().len() > 0).then(|| links.to_string()),
+            skipped: 0,
+        };
+        let bytes = arrival.bytes(&body);
+        if !subscriptions.try_reserve(bytes, max_waiting) {
+            return Err(NotAccepted::Full);
+        }
+        let skipped = id.map_or(0, |id| window.skipped(id));
+        let record = subscriptions.journal_number();
+        let stage = if record.is_some() { Stage::Writing } else { Stage::Open };
+        let slot = identity.map(|identity| window.push(identity, stage));
+        let receipt = Receipt {
+            subscription: SubscriptionId(token.into()),
+            slot,
+            record,
+            bytes,
+            subscriptions: subscriptions.clone(),
+            is_done: false,
+        };
+        let mut delivery = Delivery { id, topic, skipped, content_type, links, body, receipt };
+        let Some(number) = record else {
+            permit.send(delivery);
+            return Ok(None);
+        };
+        let arrival = Arrival { number, skipped, ..arrival };
+        let (send, saved) = oneshot::channel();
+        let body = delivery.body.clone();
+        let then = move |result: std::io::Result<()>| {
+            let is_saved = result.is_ok();
+            if is_saved {
+                let receipt = &delivery.receipt;
+                let (subscriptions, token) = (receipt.subscriptions.clone(), receipt.subscription.clone());
+                subscriptions.with_window(&token.0, |window| slot.map(|slot| window.written(slot)));
+                permit.send(delivery);
+            } else {
+                delivery.receipt.record = None;
+                drop(delivery);
+            }
+            // A hub that no longer waits sends it again; then it is a repetition.
+            let _ = send.send(is_saved);
+        };
+        subscriptions.journal_append(arrival, &body, Box::new(then));
+        Ok(Some(saved))
+    })?;
+    match saved {
+        None => Ok(()),
+        Some(saved) => saved.await.unwrap_or(false).then_some(()).ok_or(NotAccepted::NotSaved),
+    }
+}
+
+/// The receiving end of a [`Callback`](super::Callback).
+#[derive(Debug)]
+pub struct Deliveries {
+    /// What an earlier run did not finish.
+    pub(super) unfinished: VecDeque<Delivery>,
+    pub(super) receiver: mpsc::Receiver<Delivery>,
+}
+
+impl Deliveries {
+    /// The next notification; `None` when no callback is left that could deliver one.
+    pub async fn next(&mut self) -> Option<Delivery> {
+        match self.unfinished.pop_front() {
+            Some(unfinished) => Some(unfinished),
+            None => self.receiver.recv().await,
+        }
+    }
+}

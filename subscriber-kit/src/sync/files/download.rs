@@ -1,0 +1,365 @@
+//! Fetches one resource, and checks it while it arrives.
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use http::HeaderMap;
+use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
+use tempfile::NamedTempFile;
+use url::Url;
+
+use super::content::{Content, MAX_IN_MEMORY, Space};
+use super::folder::Staging;
+use super::local::Facts;
+use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
+use crate::sync::saved::cache::SentVersion;
+use crate::sync::{Authority, PathError, SyncOptions};
+
+/// Why one resource is not in step.
+#[derive(Debug, thiserror::Error)]
+pub enum ResourceError {
+    /// It has no safe path in the directory.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// It has another origin than its list (RS-200).
+    #[error("it is not at the list's origin {list}; if you trust it, allow it with --origin")]
+    OtherOrigin {
+        /// The list's origin.
+        list: String,
+    },
+    /// It could not be fetched.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// It was fetched twice, and differs from the listed length (RS-199).
+    #[error("the list says {listed} bytes, but the Source sent {}; the list may be out of date", describe(*.sent))]
+    Length {
+        /// The listed length.
+        listed: u64,
+        /// The received length; `None` for more than listed.
+        sent: Option<u64>,
+    },
+    /// It was fetched twice, and differs from the listed hash (RS-199).
+    #[error("the list says {listed}, but the Source sent {sent}; the list may be out of date")]
+    Hash {
+        /// The listed hashes.
+        listed: Hashes,
+        /// Those of the received bytes.
+        sent: Hashes,
+    },
+    /// It is larger than allowed.
+    #[error("it is larger than {max} bytes")]
+    TooLarge {
+        /// The limit.
+        max: u64,
+    },
+    /// The run has reached its transfer limit; the next run continues.
+    #[error("the run reached its limit of {max} bytes; the next run continues")]
+    RunFull {
+        /// The limit.
+        max: u64,
+    },
+    /// The disk has not enough space.
+    #[error("it has {needed} bytes, but the disk has only {free} bytes left; free some space")]
+    NoSpace {
+        /// How many bytes are needed.
+        needed: u64,
+        /// How many bytes may be used.
+        free: u64,
+    },
+    /// It could not be written.
+    #[error("it cannot be written: {0}")]
+    Write(#[from] std::io::Error),
+    /// It was deleted at the Source, and cannot be removed here.
+    #[error("it cannot be removed: {0}")]
+    Remove(std::io::Error),
+}
+
+fn describe(sent: Option<u64>) -> String {
+    sent.map_or_else(|| "more".to_owned(), |sent| sent.to_string())
+}
+
+impl ResourceError {
+    /// Whether the received bytes differ from the list; they may be newer (RS-199).
+    pub(crate) fn is_mismatch(&self) -> bool {
+        matches!(self, Self::Length { .. } | Self::Hash { .. })
+    }
+
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Fetch(error) if error.is_transient())
+    }
+
+    /// Whether the Source has not changed it.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        matches!(self, Self::Fetch(FetchError::Status { status: 304, .. }))
+    }
+
+    /// Whether it is missing at the Source.
+    pub(crate) fn is_not_there(&self) -> bool {
+        matches!(self, Self::Fetch(FetchError::Status { status: 404 | 410, .. }))
+    }
+
+    /// Whether another URL may have it.
+    fn may_be_elsewhere(&self) -> bool {
+        self.is_mismatch() || matches!(self, Self::Fetch(_))
+    }
+
+    /// Whether a retry may succeed although the list stays the same. A bad name, a foreign origin or a 404 does not change; bytes
+    /// that differ from the list may be newer than it (RS-199), or from a stale cache.
+    pub(crate) fn retry_may_help(&self) -> bool {
+        match self {
+            Self::Path(_) | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
+            Self::Fetch(error) => error.is_transient(),
+            Self::Length { .. }
+            | Self::Hash { .. }
+            | Self::RunFull { .. }
+            | Self::NoSpace { .. }
+            | Self::Write(_)
+            | Self::Remove(_) => true,
+        }
+    }
+
+    /// Whether later runs try it again. A missing resource may appear, and an obstacle here may be removed; until then the copy is
+    /// not in step.
+    pub(crate) fn is_for_later(&self) -> bool {
+        match self {
+            Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
+            Self::Path(error) => error.is_about_what_is_there(),
+            _ => true,
+        }
+    }
+}
+
+/// A download of one resource.
+pub(crate) struct Transfer<'s> {
+    pub(crate) client: &'s Client,
+    pub(crate) options: &'s SyncOptions,
+    pub(crate) staging: &'s Staging,
+    pub(crate) url: &'s Url,
+    /// The list that names it.
+    pub(crate) list: &'s Url,
+    /// Its mirrors, the preferred one first: they come before the Source (RS-171).
+    pub(crate) mirrors: &'s [Url],
+    /// The original (RS-180), if neither a mirror nor the Source has it.
+    pub(crate) via: Option<&'s Url>,
+    pub(crate) facts: &'s Facts,
+    /// The version that is here, which need not be sent again.
+    pub(crate) unless: Option<&'s Validators>,
+    /// Counts every received byte, also of failed tries.
+    pub(crate) bytes: &'s AtomicU64,
+}
+
+/// A complete resource, as listed.
+pub(crate) struct Received {
+    pub(crate) content: Content,
+    pub(crate) length: u64,
+    pub(crate) hashes: Hashes,
+    /// When it was modified, according to the server.
+    pub(crate) modified: Option<SystemTime>,
+    /// To ask the server later whether it has changed.
+    pub(crate) sent: Option<Box<SentVersion>>,
+}
+
+impl Transfer<'_> {
+    /// Fetches from the first mirror that has it, or else from the Source, or else from the original.
+    pub(crate) async fn run(&self) -> Result<Received, ResourceError> {
+        for mirror in self.mirrors {
+            match self.in_time(mirror, Follow::Anywhere, &mut None).await {
+                Ok(received) => return Ok(received),
+                Err(error) => tracing::debug!(%error, %mirror, "cannot use a mirror"),
+            }
+        }
+        let error = match self.at_source().await {
+            Err(error) if error.may_be_elsewhere() => error,
+            result => return result,
+        };
+        let Some(via) = self.via else { return Err(error) };
+        self.in_time(via, Follow::Anywhere, &mut None).await.map_err(|other| {
+            tracing::debug!(error = %other, %via, "cannot use the original of a resource either");
+            error
+        })
+    }
+
+    /// Fetches from the Source. Retries while it is unreachable, continuing where the last try was cut off; and once if the bytes
+    /// differ from the list.
+    async fn at_source(&self) -> Result<Received, ResourceError> {
+        let follow = match &self.options.authority {
+            Authority::SameOrigin => Follow::Home,
+            Authority::Origins(others) => Follow::Among(others, self.list),
+            Authority::Any => Follow::Anywhere,
+        };
+        let mut retries = Retries::new(self.options.retries, self.options.retry_pause);
+        let mut mismatched = false;
+        let mut part = None;
+        loop {
+            let was_part = part.is_some();
+            let result = self.in_time(self.url, follow, &mut part).await;
+            if !result.as_ref().is_err_and(ResourceError::is_transient) {
+                part = None;
+            }
+            match result {
+                Err(error) if error.is_mismatch() && !mismatched => mismatched = true,
+                // The server cannot continue there.
+                Err(ResourceError::Fetch(FetchError::Status { status: 416, .. })) if was_part => {}
+                Err(ResourceError::Fetch(error)) => {
+                    let Some(pause) = retries.after(&error) else { return Err(error.into()) };
+                    tracing::debug!(%error, url = %self.url, "requesting a resource again");
+                    tokio::time::sleep(pause).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn in_time(
+        &self,
+        url: &Url,
+        follow: Follow<'_>,
+        part: &mut Option<Part>,
+    ) -> Result<Received, ResourceError> {
+        let mut deadline = Deadline::after(self.client.options().resource_timeout);
+        let rest = part.as_ref().and_then(|part| Remainder::of(part.length, &part.validators));
+        let headers = match (&rest, self.unless) {
+            (Some(rest), _) => rest.headers(),
+            (None, Some(known)) => known.conditions(),
+            (None, None) => HeaderMap::new(),
+        };
+        let answer = self.client.get(url, follow, headers, &mut deadline).await?;
+        let answer = answer.ok_or_else(|| FetchError::of_status(url, 304))?;
+        deadline.meet(url, self.once(url, answer, part)).await.unwrap_or_else(|late| {
+            // It is not known how much was written.
+            *part = None;
+            Err(late.into())
+        })
+    }
+
+    /// If the connection is cut, `part` has what was received.
+    async fn once(
+        &self,
+        url: &Url,
+        mut answer: Answer,
+        part: &mut Option<Part>,
+    ) -> Result<Received, ResourceError> {
+        let whole = answer.length.map(|length| length.saturating_add(answer.start));
+        self.check_announced(whole)?;
+        // Short ones are checked when they are written.
+        if let Some(needed) =
+            answer.length.or(self.facts.length).filter(|needed| *needed > MAX_IN_MEMORY as u64)
+        {
+            let staging = self.staging.clone();
+            blocking(move || Space::of(&staging).check(needed)).await?;
+        }
+        let goes_on = answer.start > 0 && part.as_ref().is_some_and(|part| part.length == answer.start);
+        if answer.start > 0 && !goes_on {
+            *part = None;
+            return Err(FetchError::CutOff {
+                url: url.clone(),
+                reason: "the server sent another part".to_owned(),
+            }
+            .into());
+        }
+        if !goes_on {
+            *part = Some(self.begin(&answer));
+        }
+        // It was there, or was just begun.
+        if let Some(part) = part.as_mut() {
+            self.take(&mut answer, part).await?;
+        }
+        let Some(Part { file, buffer, hasher, length, validators, modified }) = part.take() else {
+            return Err(std::io::Error::other("a download without content").into());
+        };
+        let content = file.map_or(Content::Memory(buffer), Content::File);
+        let sent = SentVersion { url: url.to_string(), validators };
+        let sent = sent.validators.are_given().then(|| Box::new(sent));
+        let received = Received { content, length, hashes: hasher.finish(), modified, sent };
+        self.check(&received)?;
+        Ok(received)
+    }
+
+    fn begin(&self, answer: &Answer) -> Part {
+        let algorithms = self.facts.algorithm().into_iter().chain([Algorithm::Sha256]);
+        let (validators, modified) = (answer.validators.clone(), answer.last_modified);
+        let hasher = Hasher::new(algorithms);
+        Part { file: None, buffer: Vec::new(), hasher, length: 0, validators, modified }
+    }
+
+    /// Checks the announced length, before anything is read.
+    fn check_announced(&self, announced: Option<u64>) -> Result<(), ResourceError> {
+        if let (Some(listed), Some(sent)) = (self.facts.length, announced)
+            && listed != sent
+        {
+            return Err(ResourceError::Length { listed, sent: Some(sent) });
+        }
+        let max = self.options.max_resource_bytes;
+        if announced.is_some_and(|length| length > max) {
+            return Err(ResourceError::TooLarge { max });
+        }
+        Ok(())
+    }
+
+    async fn take(&self, answer: &mut Answer, part: &mut Part) -> Result<(), ResourceError> {
+        while let Some(chunk) = answer.chunk().await? {
+            let count = chunk.len() as u64;
+            let of_run = self.bytes.fetch_add(count, Ordering::Relaxed) + count;
+            if of_run > self.options.max_run_bytes {
+                return Err(ResourceError::RunFull { max: self.options.max_run_bytes });
+            }
+            self.options.progress.received(count);
+            part.length += count;
+            if let Some(listed) = self.facts.length.filter(|listed| part.length > *listed) {
+                return Err(ResourceError::Length { listed, sent: None });
+            }
+            if part.length > self.options.max_resource_bytes {
+                return Err(ResourceError::TooLarge { max: self.options.max_resource_bytes });
+            }
+            part.hasher.update(&chunk);
+            part.buffer.extend_from_slice(&chunk);
+            if part.buffer.len() >= MAX_IN_MEMORY {
+                part.write(self.staging).await?;
+            }
+        }
+        // Short ones are written together with others.
+        if part.file.is_some() { part.write(self.staging).await } else { Ok(()) }
+    }
+
+    fn check(&self, sent: &Received) -> Result<(), ResourceError> {
+        if let Some(listed) = self.facts.length.filter(|listed| *listed != sent.length) {
+            return Err(ResourceError::Length { listed, sent: Some(sent.length) });
+        }
+        if self.facts.hashes.compare(&sent.hashes) == Agreement::Different {
+            return Err(ResourceError::Hash { listed: self.facts.hashes.clone(), sent: sent.hashes.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// What was received of a resource so far.
+struct Part {
+    /// `None` while all of it is in memory.
+    file: Option<NamedTempFile>,
+    /// What is not written yet.
+    buffer: Vec<u8>,
+    hasher: Hasher,
+    length: u64,
+    validators: Validators,
+    modified: Option<SystemTime>,
+}
+
+impl Part {
+    /// Writes the buffer. After an error there is no file any more.
+    async fn write(&mut self, staging: &Staging) -> Result<(), ResourceError> {
+        let (file, buffer, staging) = (self.file.take(), std::mem::take(&mut self.buffer), staging.clone());
+        let written = blocking(move || {
+            let Some(mut file) = file else { return Space::of(&staging).write(&buffer) };
+            file.write_all(&buffer)?;
+            Ok::<_, ResourceError>(file)
+        });
+        self.file = Some(written.await?);
+        Ok(())
+    }
+}
+
+/// Runs file work on a thread that may block.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("file work does not panic, and its task is never aborted")
+}

@@ -1,0 +1,234 @@
+//! The copy's own folder: the lock that allows one run at a time, and the work folder where files are prepared.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use resync_core::lock::FileLock;
+use tempfile::{NamedTempFile, TempDir};
+
+use super::disk::Disk;
+use crate::space::free_space;
+use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
+use crate::sync::{SyncError, Target};
+
+const LOCK_NAME: &str = "copy.lock";
+const WORK_NAME: &str = "work";
+
+/// From how many files or folders it is cheaper to sync the whole file system.
+const WORTH_ALL: usize = 4;
+
+/// A locked copy. Other runs fail until this is dropped.
+///
+/// It is always in the directory, even if the state is elsewhere. So all runs use the same lock, and a prepared file can be renamed
+/// to its place.
+#[derive(Debug)]
+pub(crate) struct CopyFolder {
+    path: PathBuf,
+    work: PathBuf,
+    lock: FileLock,
+    disk: Arc<dyn Disk>,
+    /// Whether one call reliably makes all files durable. Locked during the call: a failed write is reported only once, and may
+    /// concern a file of another thread.
+    syncs_together: Mutex<bool>,
+    /// The work folder of a read-only run.
+    _elsewhere: Option<TempDir>,
+}
+
+impl CopyFolder {
+    /// Locks the copy, and removes what a killed run left in the work folder.
+    pub(crate) fn open(target: &Target) -> Result<Self, SyncError> {
+        let path = target.directory.join(STATE_FOLDER);
+        state_folder::make(&path)?;
+        let lock = FileLock::try_acquire(&path.join(LOCK_NAME))?.ok_or_else(|| in_use(target))?;
+        let work = path.join(WORK_NAME);
+        match fs::remove_dir_all(&work) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        make_private_folder(&work)?;
+        let disk = Arc::clone(&target.disk);
+        let syncs_together = Mutex::new(disk.sync_all_reports_errors(lock.file()));
+        Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: None })
+    }
+
+    /// As [`CopyFolder::open`] for a read-only run: nothing is made in the copy, and the work folder is a temporary one.
+    pub(crate) fn inspect(target: &Target) -> Result<Self, SyncError> {
+        let path = target.directory.join(STATE_FOLDER);
+        let file = match File::open(path.join(LOCK_NAME)) {
+            Ok(file) => file,
+            // There was no run yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => tempfile::tempfile()?,
+            Err(error) => return Err(error.into()),
+        };
+        let lock = FileLock::try_lock(file)?.ok_or_else(|| in_use(target))?;
+        let elsewhere = tempfile::tempdir()?;
+        let work = elsewhere.path().join(WORK_NAME);
+        make_private_folder(&work)?;
+        let (disk, syncs_together) = (Arc::clone(&target.disk), Mutex::new(false));
+        Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: Some(elsewhere) })
+    }
+
+    /// A file about the copy, such as its cache.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// A new file, to be renamed to its place once it is complete.
+    pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
+        unfinished_in(&self.work)
+    }
+
+    /// An unnamed file for this run.
+    pub(crate) fn scratch(&self) -> io::Result<File> {
+        tempfile::tempfile_in(&self.work)
+    }
+
+    /// Makes all files in the work folder durable at once; `false` if each must be synced separately, which also shows which one
+    /// failed.
+    pub(crate) fn sync_files(&self, count: usize) -> bool {
+        if count < WORTH_ALL {
+            return false;
+        }
+        let mut syncs_together = self.syncs_together.lock().unwrap_or_else(PoisonError::into_inner);
+        // The lock file is open during the whole run, so that it reports every failed write.
+        *syncs_together = *syncs_together && self.disk.sync_all(self.lock.file()).is_ok();
+        *syncs_together
+    }
+
+    /// Makes one file durable.
+    pub(crate) fn sync_file(&self, file: &File) -> io::Result<()> {
+        self.disk.sync_file(file)
+    }
+
+    /// Makes the names in these folders durable. A missing folder is ignored.
+    pub(crate) fn sync_folders(&self, folders: &HashSet<PathBuf>) -> io::Result<()> {
+        let are_synced = self.sync_files(folders.len());
+        for folder in folders {
+            match self.sync_folder(folder, are_synced) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                synced => synced?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_folder(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
+        // A part of the copy may be on another file system.
+        if is_synced && self.holds(folder)? { Ok(()) } else { self.disk.sync_folder(folder) }
+    }
+
+    /// Whether a folder is on the same file system as the work folder.
+    #[cfg(unix)]
+    fn holds(&self, folder: &Path) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt as _;
+        Ok(folder.metadata()?.dev() == self.lock.file().metadata()?.dev())
+    }
+
+    #[cfg(not(unix))]
+    fn holds(&self, _: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// How many bytes may be written here, less a reserve; an error if unknown.
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
+        free_space(&self.work)
+    }
+
+    /// A folder for a file or folder that is moved out of the way.
+    pub(crate) fn aside(&self) -> io::Result<TempDir> {
+        tempfile::tempdir_in(&self.work)
+    }
+}
+
+fn in_use(target: &Target) -> SyncError {
+    SyncError::InUse { directory: target.directory.clone() }
+}
+
+impl Drop for CopyFolder {
+    fn drop(&mut self) {
+        // If it is not empty, the next run removes it.
+        let _ = fs::remove_dir(&self.work);
+    }
+}
+
+/// Where files are prepared: in the copy's own folder, or in a temporary folder for audits.
+#[derive(Clone, Debug)]
+pub(crate) enum Staging {
+    Copy(Arc<CopyFolder>),
+    Temporary,
+}
+
+impl Staging {
+    /// A new file, to be renamed to its place once it is complete.
+    pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
+        match self {
+            Self::Copy(folder) => folder.unfinished(),
+            Self::Temporary => NamedTempFile::new(),
+        }
+    }
+
+    /// The folder for other unnamed files.
+    pub(crate) fn folder(&self) -> PathBuf {
+        match self {
+            Self::Copy(folder) => folder.work.clone(),
+            Self::Temporary => std::env::temp_dir(),
+        }
+    }
+
+    /// An unnamed file for this run.
+    pub(crate) fn scratch(&self) -> io::Result<File> {
+        match self {
+            Self::Copy(folder) => folder.scratch(),
+            Self::Temporary => tempfile::tempfile(),
+        }
+    }
+
+    /// How many bytes may be written here; an error if unknown.
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
+        match self {
+            Self::Copy(folder) => folder.free_space(),
+            Self::Temporary => free_space(&self.folder()),
+        }
+    }
+}
+
+pub(crate) fn unfinished_in(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    // Other users may read the copy as the umask allows, unlike most temporary files.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use url::Url;
+
+    #[test]
+    fn one_run_works_on_a_copy_at_a_time_wherever_its_state_is() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let base = Url::parse("http://a.example/").unwrap();
+        let target = Target::open(folder.path(), base).unwrap();
+        let held = CopyFolder::open(&target).unwrap();
+        let other = target.clone().with_state(state.path());
+        assert!(matches!(CopyFolder::open(&other), Err(SyncError::InUse { .. })));
+        drop(held);
+        assert!(CopyFolder::open(&other).is_ok());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_behind_is_swept_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap();
+        let killed = CopyFolder::open(&target).unwrap();
+        let (_, left) = killed.unfinished().unwrap().keep().unwrap();
+        drop(killed);
+        assert!(left.exists());
+        let _next = CopyFolder::open(&target).unwrap();
+        assert!(!left.exists());
+    }
+}

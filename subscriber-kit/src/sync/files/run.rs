@@ -1,0 +1,453 @@
+//! One run over the resources of a plan: each is compared, and fetched if it differs; finished files are put in place in batches.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_core::datetime::DateTime;
+use url::Url;
+
+use super::batch::{self, FinishedFile, Written, place_all};
+use super::delete;
+use super::download::{Transfer, blocking};
+use super::dump::Filled;
+use super::local::{self, FileState};
+use super::place::Placer;
+use crate::sync::reading::changes::Point;
+use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::lists::Lists;
+use crate::sync::reading::packages::Packages;
+use crate::sync::reading::path::relative_path;
+use crate::sync::reading::plan::{Line, Plan, Planned};
+use crate::sync::report::{Outcome, Report};
+use crate::sync::saved::cache::{CacheUpdates, CachedFile, FileCache, Scope};
+use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
+use crate::sync::session::Session;
+use crate::sync::{Authority, ResourceError, SyncError, SyncOptions, Target};
+
+/// What all resources of one run share.
+pub(crate) struct Run<'s> {
+    pub(crate) target: &'s Target,
+    pub(crate) options: &'s SyncOptions,
+    pub(crate) lists: &'s Lists<'s>,
+    pub(crate) home: url::Origin,
+    pub(crate) placer: Arc<Placer>,
+    known: FileCache,
+    /// Files from a dump, before they are compared with the list.
+    pub(crate) filled: Filled,
+    /// The results of lines that were unpacked.
+    pub(crate) unpacked: Mutex<HashMap<u32, Result<Synced, ResourceError>>>,
+    pub(crate) packages: tokio::sync::Mutex<Packages>,
+    pub(crate) patched: AtomicU64,
+}
+
+/// What a run leaves for the next.
+#[derive(Default)]
+pub(crate) struct RunOutcome {
+    /// The folders that were changed.
+    pub(crate) changed: HashSet<PathBuf>,
+    /// Failed resources to try again, up to a limit.
+    retries: Vec<Retry>,
+    /// How often in a row resources were missing before, by their URIs.
+    times_missing: HashMap<String, u32>,
+    /// Whether more failed than that.
+    has_overflowed: bool,
+    /// Whether a retry of these may succeed.
+    lost_retryable: bool,
+}
+
+impl RunOutcome {
+    /// For a run that tries these `again`.
+    pub(crate) fn after<'u>(again: impl Iterator<Item = &'u Retry>) -> Self {
+        Self {
+            times_missing: again.map(|retry| (retry.line.loc.clone(), retry.times_missing)).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn failed(&mut self, line: &Line, error: &ResourceError) {
+        if !error.is_for_later() {
+            return;
+        }
+        if self.retries.len() < MAX_RETRIES {
+            let times_missing = self.times_missing.get(&line.loc).copied().unwrap_or(0);
+            self.retries.push(Retry::new(line.clone().for_later(), error, times_missing, DateTime::now()));
+        } else {
+            self.has_overflowed = true;
+            self.lost_retryable |= error.retry_may_help();
+        }
+    }
+
+    /// Keeps a resource that this run does not request.
+    pub(crate) fn postpone(&mut self, retry: &Retry) {
+        self.retries.push(retry.clone());
+    }
+
+    /// When a later run should request missing resources again, of those that it requests.
+    pub(crate) fn retry_in(&self, is_requested: impl Fn(&Line) -> bool) -> Option<Duration> {
+        let now = DateTime::now();
+        let not_there =
+            self.retries.iter().filter(|retry| retry.times_missing > 0 && is_requested(&retry.line));
+        not_there.map(|retry| retry.pause_at(now)).min()
+    }
+
+    /// The state after an incremental run; `None` if too many resources failed, so that the changes must be read again.
+    pub(crate) fn copy_state(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
+        let retries = std::mem::take(&mut self.retries);
+        (!self.has_overflowed).then(|| CopyState::new(scope.clone(), point, retries))
+    }
+
+    /// The state after a baseline. Failures that only a new list can resolve may exceed the limit, since that list names all of
+    /// them.
+    pub(crate) fn copy_state_after_baseline(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
+        self.has_overflowed = self.lost_retryable;
+        self.copy_state(scope, point)
+    }
+}
+
+struct Done {
+    line: Line,
+    /// `None` if it has no valid path.
+    relative: Option<PathBuf>,
+    /// `None` if a later line counts instead.
+    result: Option<Result<Synced, ResourceError>>,
+}
+
+/// The result of comparing and fetching.
+enum Step {
+    Done(Done),
+    New(Line, New),
+}
+
+/// The finished files of the next batch.
+#[derive(Default)]
+struct NextBatch {
+    files: Vec<(Line, New)>,
+    /// How many bytes of memory they take.
+    bytes: usize,
+}
+
+impl NextBatch {
+    fn push(&mut self, line: Line, new: New) {
+        self.bytes += new.ready.in_memory();
+        self.files.push((line, new));
+    }
+
+    /// Whether a second batch at the same time is worth another sync.
+    fn are_worth_another(&self) -> bool {
+        self.files.len() >= batch::MAX_FILES / 2 || self.bytes >= batch::MAX_BYTES / 2
+    }
+
+    /// Whether there is room for one more besides the `come` downloads, which take at most `bytes`.
+    fn have_room(&self, come: usize, bytes: usize) -> bool {
+        self.files.len() + come < batch::MAX_FILES && self.bytes + bytes < batch::MAX_BYTES
+    }
+}
+
+/// The new file of a resource, and what was there before.
+pub(crate) struct New {
+    pub(crate) ready: FinishedFile,
+    pub(crate) comparison: local::Comparison,
+    pub(crate) is_patched: bool,
+}
+
+/// A resource that is in step, or its new file.
+enum Found {
+    Done(Synced),
+    New(New),
+}
+
+/// The result of bringing one file in step.
+pub(crate) struct Synced {
+    pub(crate) outcome: Outcome,
+    pub(crate) known: Option<CachedFile>,
+    pub(crate) hashed: u64,
+}
+
+impl<'s> Run<'s> {
+    pub(crate) fn new(
+        work: &'s Session<'s>,
+        file_map: Arc<FileMap>,
+        known: FileCache,
+        may_remove: bool,
+    ) -> Self {
+        let Session { target, options, .. } = *work;
+        let placer = Placer {
+            directory: target.directory.clone(),
+            base: target.base.clone(),
+            progress: options.progress.clone(),
+            folder: Arc::clone(&work.folder),
+            file_map,
+            may_remove,
+            removed: AtomicU64::new(0),
+            one_at_a_time: Mutex::new(()),
+            pretended: Mutex::default(),
+        };
+        Self {
+            target,
+            options,
+            lists: &work.lists,
+            home: work.lists.list.origin(),
+            placer: Arc::new(placer),
+            known,
+            filled: Filled::new(),
+            unpacked: Mutex::default(),
+            packages: tokio::sync::Mutex::default(),
+            patched: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn account(&self, report: &mut Report) {
+        report.deleted += self.placer.removed.load(Ordering::Relaxed);
+        report.bytes_fetched = self.lists.bytes.load(Ordering::Relaxed);
+        report.patched = self.patched.load(Ordering::Relaxed);
+    }
+
+    /// Removes the files of deleted resources, if that is requested.
+    pub(crate) async fn deletions(
+        &self,
+        plan: &Plan,
+        report: &mut Report,
+        run_outcome: &mut RunOutcome,
+    ) -> Result<(), SyncError> {
+        let mut steps = plan.begin(true)?;
+        while let Some(Planned { number, url, line, .. }) = steps.next().await? {
+            let Ok(relative) = relative_path(&line.loc, &url, &self.target.base) else { continue };
+            if !self.placer.file_map.is_last_word(&relative, number) {
+                continue;
+            }
+            let (target, path) = (self.target.clone(), relative.clone());
+            let removes = self.options.delete && !self.options.dry_run;
+            let was_there = blocking(move || delete::one(&target, &path, removes)).await;
+            match (was_there, self.options.delete) {
+                (Ok(true), true) => {
+                    report.count(&self.options.progress, &line.loc, Ok(Outcome::Deleted));
+                    run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
+                }
+                (Ok(true), false) => report.count(&self.options.progress, &line.loc, Ok(Outcome::Kept)),
+                (Ok(false), _) => {}
+                (Err(error), _) => {
+                    let error = ResourceError::Remove(error);
+                    report.not_removed(&self.options.progress, &line.loc, &error);
+                    run_outcome.failed(&line, &error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings every resource in step.
+    pub(crate) async fn resources(
+        &self,
+        plan: &Plan,
+        report: &mut Report,
+        run_outcome: &mut RunOutcome,
+        updates: &mut dyn CacheUpdates,
+    ) -> Result<(), SyncError> {
+        let (mut resources, mut batches) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let mut waiting = NextBatch::default();
+        let (placer, base) = (Arc::clone(&self.placer), self.target.base.clone());
+        let mut missing = None;
+        let mut steps = plan.begin_with(false, move |planned| placer.lacks(planned, &base, &mut missing))?;
+        // How many bytes of memory the downloads may take.
+        let (mut planning, mut coming) = (true, 0);
+        self.options.progress.begin(self.placer.file_map.wanted());
+        loop {
+            // Files that are finished during one batch are the next; while one is synced, another is written.
+            let is_time = match batches.len() {
+                0 => !waiting.files.is_empty(),
+                1 => waiting.are_worth_another(),
+                _ => false,
+            };
+            if is_time {
+                batches.push(self.place_batch(std::mem::take(&mut waiting).files));
+            }
+            let has_room =
+                resources.len() < self.options.parallel.max(1) && waiting.have_room(resources.len(), coming);
+            tokio::select! {
+                planned = steps.next(), if planning && has_room => match planned? {
+                    Some(planned) => {
+                        let bytes = batch::max_in_memory(&planned.line.facts);
+                        coming += bytes;
+                        resources.push(async move { (bytes, self.resource(planned).await) });
+                    }
+                    None => planning = false,
+                },
+                Some((bytes, step)) = resources.next(), if !resources.is_empty() => {
+                    coming -= bytes;
+                    match step {
+                        Step::Done(done) => self.record(done, run_outcome, report, updates),
+                        Step::New(line, new) => waiting.push(line, new),
+                    }
+                },
+                Some(batch) = batches.next(), if !batches.is_empty() => for done in batch {
+                    self.record(done, run_outcome, report, updates);
+                },
+                else => return Ok(()),
+            }
+        }
+    }
+
+    async fn place_batch(&self, batch: Vec<(Line, New)>) -> Vec<Done> {
+        let (lines, batch): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let paths: Vec<PathBuf> = batch.iter().map(|new| new.ready.relative.clone()).collect();
+        let results = self.place_new(batch).await;
+        let done = |((line, relative), result)| Done { line, relative: Some(relative), result: Some(result) };
+        lines.into_iter().zip(paths).zip(results).map(done).collect()
+    }
+
+    /// Puts new files in place; returns the results in the same order.
+    pub(crate) async fn place_new(&self, batch: Vec<New>) -> Vec<Result<Synced, ResourceError>> {
+        let parts =
+            batch.into_iter().map(|New { ready, comparison, is_patched }| (ready, (comparison, is_patched)));
+        let (ready, before): (Vec<_>, Vec<_>) = parts.unzip();
+        let placer = Arc::clone(&self.placer);
+        let results = blocking(move || place_all(&placer, ready)).await;
+        let synced = |(result, (comparison, is_patched)): (Result<Written, _>, (local::Comparison, bool))| {
+            self.patched.fetch_add(u64::from(is_patched && result.is_ok()), Ordering::Relaxed);
+            result.map(|written| Synced::of(written, &comparison))
+        };
+        results.into_iter().zip(before).map(synced).collect()
+    }
+
+    fn record(
+        &self,
+        done: Done,
+        run_outcome: &mut RunOutcome,
+        report: &mut Report,
+        updates: &mut dyn CacheUpdates,
+    ) {
+        let Done { line, relative, result } = done;
+        let Some(result) = result else { return };
+        self.options.progress.one_done();
+        if let Err(error) = &result {
+            run_outcome.failed(&line, error);
+        }
+        let outcome = result.map(|Synced { outcome, known, hashed }| {
+            let is_filled = relative.as_ref().is_some_and(|relative| self.filled.contains_key(relative));
+            let outcome = if is_filled { Outcome::Created } else { outcome };
+            report.bytes_hashed += hashed;
+            if let Some(relative) = relative {
+                if outcome != Outcome::Unchanged {
+                    run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
+                }
+                if let Some(known) = known {
+                    updates.add(&relative, known, outcome != Outcome::Unchanged);
+                }
+            }
+            outcome
+        });
+        report.count(&self.options.progress, &line.loc, outcome);
+    }
+
+    async fn resource(&self, planned: Planned) -> Step {
+        let (relative, result) = match relative_path(&planned.line.loc, &planned.url, &self.target.base) {
+            Ok(relative) if !self.placer.file_map.is_last_word(&relative, planned.number) => (None, None),
+            Ok(relative) => match self.bring_in_step(&planned, &relative).await {
+                Ok(Found::New(new)) => return Step::New(planned.line, new),
+                Ok(Found::Done(synced)) => (Some(relative), Some(Ok(synced))),
+                Err(error) => (Some(relative), Some(Err(error))),
+            },
+            Err(error) => (None, Some(Err(error.into()))),
+        };
+        Step::Done(Done { line: planned.line, relative, result })
+    }
+
+    async fn bring_in_step(&self, planned: &Planned, relative: &Path) -> Result<Found, ResourceError> {
+        let unpacked = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).remove(&planned.number);
+        if let Some(unpacked) = unpacked {
+            return unpacked.map(Found::Done);
+        }
+        let comparison = if planned.is_missing {
+            local::Comparison::of(FileState::Missing)
+        } else {
+            self.compare(planned, relative).await?
+        };
+        if comparison.local == FileState::Same {
+            let local::Comparison { known, hashed, .. } = comparison;
+            return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
+        }
+        if self.options.dry_run {
+            let outcome =
+                if comparison.local == FileState::Missing { Outcome::Created } else { Outcome::Updated };
+            if outcome == Outcome::Created && !planned.is_missing {
+                let (placer, relative) = (Arc::clone(&self.placer), relative.to_owned());
+                blocking(move || placer.pretend(&relative)).await?;
+            }
+            return Ok(Found::Done(Synced { outcome, known: None, hashed: comparison.hashed }));
+        }
+        if let Some(received) = self.patch(&planned.line, relative, comparison.local).await {
+            let ready = FinishedFile::new(received, &planned.line.facts, relative);
+            return Ok(Found::New(New { ready, comparison, is_patched: true }));
+        }
+        let line = &planned.line;
+        let alternate = line.alternate.as_deref().and_then(|place| Url::parse(place).ok());
+        let (mirrors, via) = (self.elsewhere(line, &line.mirrors), self.elsewhere(line, line.via.as_slice()));
+        let url = alternate.as_ref().unwrap_or(&planned.url);
+        let sent = comparison.known.as_ref().and_then(|known| known.sent.clone());
+        let sent =
+            sent.filter(|sent| comparison.local == FileState::Unverifiable && sent.url == url.as_str());
+        let transfer = Transfer {
+            mirrors: &mirrors,
+            via: via.first(),
+            unless: sent.as_ref().map(|sent| &sent.validators).filter(|_| mirrors.is_empty()),
+            ..self.lists.transfer(url, &line.facts)
+        };
+        let received = match transfer.run().await {
+            Err(error) if transfer.unless.is_some() && error.is_unchanged() => {
+                let local::Comparison { known, hashed, .. } = comparison;
+                return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
+            }
+            received => received?,
+        };
+        let ready = FinishedFile::new(received, &line.facts, relative);
+        Ok(Found::New(New { ready, comparison, is_patched: false }))
+    }
+
+    /// The URLs that may be used: other origins only if the list has a hash.
+    fn elsewhere(&self, line: &Line, urls: &[String]) -> Vec<Url> {
+        let is_proven = line.facts.algorithm().is_some();
+        let is_allowed = |place: &Url| {
+            Authority::SameOrigin.allows(place, &self.home)
+                || (is_proven && (self.options.mirrors || self.options.authority.allows(place, &self.home)))
+        };
+        urls.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
+    }
+
+    /// Compares the file of a resource with the facts. If something must make way first, it is missing.
+    pub(crate) async fn compare(
+        &self,
+        planned: &Planned,
+        relative: &Path,
+    ) -> Result<local::Comparison, ResourceError> {
+        let filled = self.filled.get(relative).cloned().flatten();
+        let known = filled.or_else(|| self.known.files.get(relative).cloned());
+        let (placer, relative, facts) =
+            (Arc::clone(&self.placer), relative.to_owned(), planned.line.facts.clone());
+        blocking(move || {
+            if !placer.can_be_reached(&relative)? {
+                return Ok(local::Comparison::of(FileState::Missing));
+            }
+            Ok(local::compare(&placer.directory.join(relative), &facts, known.as_ref())?)
+        })
+        .await
+    }
+}
+
+impl Synced {
+    pub(crate) fn of(written: Written, comparison: &local::Comparison) -> Self {
+        let (outcome, known) = match (written, comparison.local) {
+            (Written::Identical(known), _) => (Outcome::Unchanged, known),
+            (Written::Replaced(known), FileState::Missing) => (Outcome::Created, known),
+            (Written::Replaced(known), _) => (Outcome::Updated, known),
+        };
+        Self { outcome, known, hashed: comparison.hashed }
+    }
+}
+
+fn folders_above(directory: &Path, relative: &Path) -> impl Iterator<Item = PathBuf> {
+    relative.ancestors().skip(1).map(|folder| directory.join(folder)).collect::<Vec<_>>().into_iter()
+}

@@ -1,0 +1,216 @@
+//! Reads changes from one list after another, or one package after another, and records where the next run continues (RS-193,
+//! RS-194).
+
+use std::io::{BufReader, Seek as _};
+
+use resync_core::datetime::DateTime;
+use resync_core::document::{Change, Entry};
+use resync_core::xml::Reader;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::changes::{Point, Reached};
+use super::collector::{Collector, ManifestKind};
+use super::document::{Document, unreadable};
+use super::gaps::Continuity;
+use super::lists::Lists;
+use super::packages::ListedPackage;
+use crate::fetch::{Fetched, Validators};
+use crate::sync::SyncError;
+use crate::sync::files::download::blocking;
+use crate::sync::files::local::Facts;
+
+/// An open Change List, and how far it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OpenList {
+    pub(crate) url: String,
+    pub(crate) validators: Validators,
+    pub(crate) digest: String,
+    pub(crate) last: Option<Mark>,
+}
+
+/// The last entry that was read, after which the next run continues (RS-194).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    loc: String,
+    change: String,
+    datetime: Option<String>,
+    /// For a package, which may be replaced at the same URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    package: Option<PackageMark>,
+}
+
+/// What a dump states about a package. If that differs, the package was replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PackageMark {
+    facts: Facts,
+    until: Option<String>,
+}
+
+impl Mark {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            loc: entry.loc.clone(),
+            change: entry.change().map(|change| change.token().to_owned()).unwrap_or_default(),
+            datetime: datetime(entry).map(|at| at.to_string()),
+            package: None,
+        }
+    }
+
+    /// The time of the change by the Source's clock, or the end of the package.
+    pub(crate) fn moment(&self) -> Option<DateTime> {
+        let of_package = self.package.as_ref().and_then(|package| package.until.as_deref());
+        self.datetime.as_deref().or(of_package)?.parse().ok()
+    }
+
+    fn of_package(listed: &ListedPackage) -> Self {
+        let until = listed.until.map(|until| until.to_string());
+        Self {
+            loc: listed.url.to_string(),
+            change: String::new(),
+            datetime: None,
+            package: Some(PackageMark { facts: listed.facts.clone(), until }),
+        }
+    }
+}
+
+fn datetime(entry: &Entry) -> Option<DateTime> {
+    entry.metadata.as_ref().and_then(|metadata| metadata.datetime)
+}
+
+/// Reads one list after another.
+pub(crate) struct ChangeReader {
+    pub(crate) collector: Collector,
+    since: DateTime,
+    open: Option<OpenList>,
+    reached: Option<DateTime>,
+    pub(crate) continuity: Continuity,
+}
+
+impl ChangeReader {
+    pub(crate) fn new(collector: Collector, since: DateTime) -> Self {
+        Self { collector, since, open: None, reached: None, continuity: Continuity::default() }
+    }
+
+    /// Reads the changes of a list, or of the packages of a dump.
+    pub(crate) async fn read(
+        self,
+        lists: &Lists<'_>,
+        fetched: Fetched,
+        document: Document,
+        last: Option<Mark>,
+        requested: &Url,
+    ) -> Result<Self, SyncError> {
+        if document.is_dump() {
+            self.dump(lists, fetched, document, last, requested).await
+        } else {
+            self.list(fetched, last, requested).await
+        }
+    }
+
+    /// Reads the packages after `last`, and `last` itself if it was replaced. If it is not in the dump, reads those that end after
+    /// the point.
+    async fn dump(
+        mut self,
+        lists: &Lists<'_>,
+        fetched: Fetched,
+        Document { until, packages, .. }: Document,
+        mut last: Option<Mark>,
+        requested: &Url,
+    ) -> Result<Self, SyncError> {
+        let place = |mark: &Mark| packages.iter().position(|listed| listed.url.as_str() == mark.loc);
+        let at = last.as_ref().and_then(place);
+        let is_as_read = at.is_some_and(|at| last == Some(Mark::of_package(&packages[at])));
+        let since = self.since;
+        for (number, listed) in packages.into_iter().enumerate() {
+            let is_known = match at {
+                Some(at) => number < at || (number == at && is_as_read),
+                None => listed.until.is_some_and(|until| until < since),
+            };
+            let may_be_read = at.is_none_or(|at| number == at);
+            last = Some(Mark::of_package(&listed));
+            if is_known {
+                continue;
+            }
+            let (manifest, file) = lists.manifest(&listed).await?;
+            let number = self.collector.packages.add(&listed, file);
+            let of = ManifestKind::Changes(may_be_read.then_some(since));
+            let (collector, end) = blocking(move || self.collector.manifest(manifest, number, of)).await?;
+            self.collector = collector;
+            self.reached = self.reached.max(end.until.or(listed.until).or(end.latest));
+        }
+        self.reached = self.reached.max(until);
+        let (validators, digest) = (fetched.validators, fetched.digest);
+        let open = OpenList { url: requested.to_string(), validators, digest, last };
+        self.open = until.is_none().then_some(open);
+        Ok(self)
+    }
+
+    /// Reads the changes after `last`. If that is not in the list, reads those that are not older than the point: repeated ones
+    /// do no harm (RS-128).
+    async fn list(self, fetched: Fetched, last: Option<Mark>, requested: &Url) -> Result<Self, SyncError> {
+        let Self { collector, since, reached, continuity, .. } = self;
+        let (validators, digest) = (fetched.validators.clone(), fetched.digest.clone());
+        let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
+        let reached = reached.max(read.until.or(read.latest));
+        let url = requested.to_string();
+        let open = OpenList { url, validators, digest, last: read.last };
+        let open = read.until.is_none().then_some(open);
+        Ok(Self { collector, since, open, reached, continuity })
+    }
+
+    pub(crate) fn reached(self) -> Reached {
+        // A time in the future must not hide changes until then.
+        let reached = self.reached.map(|reached| reached.min(DateTime::now()));
+        let since = reached.map_or(self.since, |reached| reached.max(self.since));
+        let Self { collector, open, continuity, .. } = self;
+        Reached { collector, point: Point { since, open }, continuity }
+    }
+}
+
+struct ReadEntries {
+    until: Option<DateTime>,
+    /// When the last change of the list happened.
+    latest: Option<DateTime>,
+    last: Option<Mark>,
+}
+
+fn take(
+    mut collector: Collector,
+    mut fetched: Fetched,
+    resume: Option<Mark>,
+    since: DateTime,
+) -> Result<(Collector, ReadEntries), SyncError> {
+    let url = fetched.url.clone();
+    let unreadable = |source| unreadable(&url, source);
+    let skip = match &resume {
+        Some(mark) => {
+            let reader = Reader::new(BufReader::new(&fetched.file)).map_err(unreadable)?;
+            let at = reader.filter_map(Result::ok).position(|entry| Mark::of(&entry) == *mark);
+            fetched.file.rewind()?;
+            at.map(|at| at + 1)
+        }
+        None => None,
+    };
+    let mut reader = Reader::new(BufReader::new(&fetched.file)).map_err(unreadable)?;
+    let until = reader.header().metadata.until;
+    let (mut latest, mut last) = (None, resume);
+    for (number, entry) in reader.by_ref().enumerate() {
+        let entry = entry.map_err(unreadable)?;
+        let at = datetime(&entry);
+        latest = latest.max(at);
+        let is_known = match skip {
+            Some(skip) => number < skip,
+            None => at.is_some_and(|at| at < since),
+        };
+        last = Some(Mark::of(&entry));
+        if is_known {
+            continue;
+        }
+        let is_deleted = entry.change() == Some(Change::Deleted);
+        let resolved = url.join(entry.loc.trim());
+        collector.change(entry, resolved, is_deleted)?;
+    }
+    collector.report_violations(&url, reader.refused(), &reader.take_violations());
+    Ok((collector, ReadEntries { until, latest, last }))
+}

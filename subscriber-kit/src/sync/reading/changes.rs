@@ -1,0 +1,315 @@
+//! Reads the changes since a point from Change Lists or Change Dumps: through their index, across rotations, and from an archive
+//! if necessary (RS-190…RS-198).
+
+use std::io::Seek as _;
+
+use resync_core::datetime::DateTime;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::change_reader::{ChangeReader, Mark, OpenList};
+use super::collector::Collector;
+use super::document::{Document, Expected, Part};
+use super::gaps::{Continuity, Gap};
+use super::lists::Lists;
+use crate::fetch::{FetchError, Fetched};
+use crate::sync::SyncError;
+use crate::sync::files::download::blocking;
+use crate::text;
+
+/// Up to where the copy has the Source's changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Point {
+    /// The copy has every change before this time.
+    #[serde(with = "text")]
+    pub(crate) since: DateTime,
+    /// The open list that was read last; it is requested again at the same URL (RS-193).
+    pub(crate) open: Option<OpenList>,
+}
+
+impl Point {
+    /// The copy is as the Source was at this time, or newer (RS-196).
+    pub(crate) fn at(since: DateTime) -> Self {
+        Self { since, open: None }
+    }
+
+    /// Up to when the lists have all changes, by the Source's clock, which may be ahead of ours.
+    pub(crate) fn reached(&self) -> DateTime {
+        let last = self.open.as_ref().and_then(|open| open.last.as_ref()).and_then(Mark::moment);
+        last.map_or(self.since, |last| last.max(self.since))
+    }
+}
+
+/// What to do if changes are missing between the point and the oldest list (RS-197).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GapPolicy {
+    /// Fail.
+    Refused,
+    /// Continue, and record it in [`Continuity`].
+    Tolerated,
+}
+
+/// A Source's changes.
+pub(crate) struct Changes<'s> {
+    pub(crate) lists: &'s Lists<'s>,
+    /// The Change List or Change Dump, or an index.
+    pub(crate) root: &'s Url,
+    pub(crate) policy: GapPolicy,
+}
+
+/// The changes that were read.
+pub(crate) struct Reached {
+    pub(crate) collector: Collector,
+    pub(crate) point: Point,
+    pub(crate) continuity: Continuity,
+}
+
+impl Reached {
+    /// There is nothing new since `point`.
+    pub(crate) fn nothing(collector: Collector, point: &Point) -> Self {
+        Self { collector, point: point.clone(), continuity: Continuity::default() }
+    }
+}
+
+impl Changes<'_> {
+    /// Hands every change since `point` to the collector, oldest first.
+    pub(crate) async fn since(&self, collector: Collector, point: &Point) -> Result<Reached, SyncError> {
+        let Some(open) = &point.open else { return self.walk(collector, point.since, self.root).await };
+        let Ok(url) = Url::parse(&open.url) else {
+            return self.walk(collector, point.since, self.root).await;
+        };
+        let fetched = match self.lists.fetch(&url, Some(&open.validators)).await {
+            Ok(Some(fetched)) if fetched.digest != open.digest => fetched,
+            Ok(_) => return Ok(Reached::nothing(collector, point)),
+            // The list was moved or removed; its index knows the next one.
+            Err(SyncError::Fetch(FetchError::Status { status: 403 | 404 | 410, .. })) => {
+                return self.walk(collector, point.since, self.root).await;
+            }
+            Err(error) => return Err(error),
+        };
+        let (fetched, document) = self.inspect(fetched).await?;
+        // There is another list now, or one that begins later.
+        if document.is_index || document.from.is_none_or(|from| from > point.since) {
+            return self.walk(collector, point.since, self.root).await;
+        }
+        let (until, index) = (document.until, document.index.clone());
+        let reader = ChangeReader::new(collector, point.since);
+        let reader = reader.read(self.lists, fetched, document, open.last.clone(), &url).await?;
+        match until {
+            None => Ok(reader.reached()),
+            // Its index knows the next list, or else the root does (RS-192).
+            Some(until) => {
+                let (root, opened) = self.next(index.as_ref()).await?;
+                let since = until.min(DateTime::now()).max(point.since);
+                Box::pin(self.walk_from(reader.collector, since, root, opened)).await
+            }
+        }
+    }
+
+    /// The index of a closed list, or the root if that cannot be read.
+    async fn next<'u>(&'u self, index: Option<&'u Url>) -> Result<(&'u Url, (Fetched, Document)), SyncError> {
+        if let Some(index) = index {
+            match self.open(index).await {
+                Ok(opened) => return Ok((index, opened)),
+                Err(error) if error.is_about_a_document() => {
+                    tracing::warn!(%error, root = %self.root, "cannot use the index of a Change List");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((self.root, self.open(self.root).await?))
+    }
+
+    async fn open(&self, url: &Url) -> Result<(Fetched, Document), SyncError> {
+        self.inspect(self.fetch(url).await?).await
+    }
+
+    /// From an index, or from the only list.
+    async fn walk(&self, collector: Collector, since: DateTime, root: &Url) -> Result<Reached, SyncError> {
+        let opened = self.open(root).await?;
+        Box::pin(self.walk_from(collector, since, root, opened)).await
+    }
+
+    async fn walk_from(
+        &self,
+        collector: Collector,
+        since: DateTime,
+        root: &Url,
+        (fetched, document): (Fetched, Document),
+    ) -> Result<Reached, SyncError> {
+        let mut reader = ChangeReader::new(collector, since);
+        let mut archive = Archive { place: document.archives.clone(), parts: None };
+        if let (GapPolicy::Refused, None, Some(gap)) =
+            (self.policy, &document.archives, document.gap_after(since))
+        {
+            self.lost(&mut reader, root, gap)?;
+        }
+        let mut known_until = Some(since);
+        if let Some(from) = document.from.filter(|from| *from > since) {
+            reader = self.bridge(reader, root, &mut archive, Gap { known_until: since, from }).await?;
+            known_until = None;
+        }
+        if !document.is_index {
+            return Ok(reader.read(self.lists, fetched, document, None, root).await?.reached());
+        }
+        for part in document.parts.into_iter().filter(|part| part.until.is_none_or(|until| until >= since)) {
+            let (fetched, inner) = self.open(&part.url).await?;
+            if inner.is_index {
+                return Err(SyncError::NestedIndex { url: part.url });
+            }
+            if let Some((until, from)) = known_until.zip(part.from.or(inner.from)) {
+                match gap_between((until, from)) {
+                    Some(gap) => reader = self.bridge(reader, &part.url, &mut archive, gap).await?,
+                    // Not the list that contains the point.
+                    None if until > since => reader.continuity.contiguous_at.push(from),
+                    None => {}
+                }
+            }
+            known_until = part.until.or(inner.until);
+            reader = reader.read(self.lists, fetched, inner, None, &part.url).await?;
+        }
+        Ok(reader.reached())
+    }
+
+    /// Reads the changes in a gap from the archive, and records what is still missing.
+    async fn bridge(
+        &self,
+        mut reader: ChangeReader,
+        url: &Url,
+        archive: &mut Archive,
+        gap: Gap,
+    ) -> Result<ChangeReader, SyncError> {
+        let Gap { mut known_until, from } = gap;
+        for part in self.archived(archive).await?.iter().filter(|part| part.overlaps(gap)) {
+            let (fetched, document) = match self.open(&part.url).await {
+                Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
+                    tracing::warn!(%error, "cannot read an archived Change List");
+                    continue;
+                }
+                opened => opened?,
+            };
+            if let Some(gap) = part.from.and_then(|from| gap_between((known_until, from))) {
+                self.lost(&mut reader, url, gap)?;
+            }
+            known_until = part.until.or(document.until).map_or(known_until, |until| until.max(known_until));
+            reader = reader.read(self.lists, fetched, document, None, &part.url).await?;
+        }
+        let is_closed = known_until > gap.known_until && gap_between((known_until, from)).is_none();
+        if !is_closed {
+            self.lost(&mut reader, url, Gap { known_until, from })?;
+        }
+        Ok(reader)
+    }
+
+    /// Records a gap, if that is tolerated.
+    fn lost(&self, reader: &mut ChangeReader, url: &Url, gap: Gap) -> Result<(), SyncError> {
+        let Gap { known_until, from } = gap;
+        match self.policy {
+            GapPolicy::Refused => Err(SyncError::LostChanges {
+                url: Box::new(url.clone()),
+                from: from.to_string(),
+                since: known_until.to_string(),
+            }),
+            GapPolicy::Tolerated => {
+                reader.continuity.gaps.push(gap);
+                reader.continuity.unproven = Some(format!(
+                    "{url} lists changes since {from}, but the ones before end at {known_until}; the changes between are unknown"
+                ));
+                Ok(())
+            }
+        }
+    }
+
+    /// The archived lists, oldest first. If gaps are tolerated, none if the archive cannot be read.
+    async fn archived<'a>(&self, archive: &'a mut Archive) -> Result<&'a [Part], SyncError> {
+        let parts = match (archive.parts.take(), archive.place.clone()) {
+            (Some(parts), _) => parts,
+            (None, None) => Vec::new(),
+            (None, Some(place)) => match self.read_archive(place).await {
+                Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
+                    tracing::warn!(%error, "cannot read the archive of Change Lists");
+                    Vec::new()
+                }
+                parts => parts?,
+            },
+        };
+        Ok(archive.parts.insert(parts))
+    }
+
+    async fn read_archive(&self, place: Url) -> Result<Vec<Part>, SyncError> {
+        let mut places = vec![place];
+        let mut parts = Vec::new();
+        // An archive may have an index, and that is all (RS-044).
+        for is_top in [true, false] {
+            for place in std::mem::take(&mut places) {
+                let (_, document) = self.open(&place).await?;
+                match document.is_index {
+                    true if is_top => places.extend(document.parts.into_iter().map(|part| part.url)),
+                    true => return Err(SyncError::NestedIndex { url: place }),
+                    false => parts.extend(document.parts),
+                }
+            }
+        }
+        parts.retain(|part| part.from.is_some());
+        parts.sort_by_key(|part| part.from);
+        Ok(parts)
+    }
+
+    async fn fetch(&self, url: &Url) -> Result<Fetched, SyncError> {
+        let fetched = self.lists.fetch_anew(url).await?;
+        self.lists.check_origin(&fetched.url)?;
+        Ok(fetched)
+    }
+
+    async fn inspect(&self, fetched: Fetched) -> Result<(Fetched, Document), SyncError> {
+        let (fetched, document) = blocking(move || inspect(fetched)).await?;
+        self.lists.count_parts(document.urls())?;
+        Ok((fetched, document))
+    }
+}
+
+impl Document {
+    /// The first gap after `since`.
+    fn gap_after(&self, since: DateTime) -> Option<Gap> {
+        if let Some(from) = self.from.filter(|from| *from > since) {
+            return Some(Gap { known_until: since, from });
+        }
+        let mut known_until = Some(since);
+        let is_needed = |part: &&Part| part.until.is_none_or(|until| until >= since);
+        self.parts.iter().filter(is_needed).find_map(|part| {
+            let gap = known_until.zip(part.from).and_then(gap_between);
+            known_until = part.until;
+            gap
+        })
+    }
+}
+
+/// The gap between two lists, if there is one; times may be rounded to seconds.
+fn gap_between((known_until, from): (DateTime, DateTime)) -> Option<Gap> {
+    (from.unix_millis() > known_until.unix_millis() + 1000).then_some(Gap { known_until, from })
+}
+
+impl Part {
+    /// Whether it may have changes in this gap.
+    fn overlaps(&self, gap: Gap) -> bool {
+        self.until.is_none_or(|until| until > gap.known_until) && self.from.is_none_or(|from| from < gap.from)
+    }
+}
+
+/// The archive of older lists.
+struct Archive {
+    place: Option<Url>,
+    /// Once it was read.
+    parts: Option<Vec<Part>>,
+}
+
+fn inspect(mut fetched: Fetched) -> Result<(Fetched, Document), SyncError> {
+    let (mut document, entries) = Document::read(&fetched.url, &fetched.file, Expected::Changes)?;
+    drop(entries);
+    fetched.file.rewind()?;
+    // Oldest first (RS-128), whatever the order in the index.
+    if document.parts.iter().all(|part| part.from.is_some()) {
+        document.parts.sort_by_key(|part| part.from);
+    }
+    Ok((fetched, document))
+}

@@ -1,0 +1,174 @@
+//! The state of a copy between runs: how far it follows the Source's changes, and what is left to do.
+//!
+//! It is a file apart from the digests of the files, so that a run with one change reads and writes little. It is written after
+//! the files are durable. Without it, the next run is a baseline.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
+use serde::{Deserialize, Serialize};
+
+use super::cache::Scope;
+use crate::sync::ResourceError;
+use crate::sync::files::folder::CopyFolder;
+use crate::sync::reading::changes::Point;
+use crate::sync::reading::gaps::GapHistory;
+use crate::sync::reading::notified::NotifiedChanges;
+use crate::sync::reading::plan::Line;
+
+const FILE_NAME: &str = "point.json";
+const FORMAT: u32 = 1;
+
+/// How many failed resources are saved; with more, the changes are read again.
+pub(crate) const MAX_RETRIES: usize = 1000;
+
+/// How many runs request a missing resource without a pause: its change may have been announced a little too early.
+const PROMPT_RETRIES: u32 = 3;
+
+/// The first and the longest pause after that, in milliseconds.
+const FIRST_PAUSE: i64 = 60_000;
+const LONGEST_PAUSE: i64 = 24 * 3_600_000;
+
+/// A failed resource that is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Retry {
+    #[serde(flatten)]
+    pub(crate) line: Line,
+    /// Why it failed, for reports of runs that skip it.
+    pub(crate) cause: String,
+    /// How often in a row it was missing at the Source.
+    pub(crate) times_missing: u32,
+    /// When it is requested again, in Unix milliseconds.
+    pub(crate) paused_until_unix_millis: Option<i64>,
+}
+
+impl Retry {
+    /// A missing resource (404, 410) is requested by the next three runs, then after 1, 2, 4 … minutes. Every run retries
+    /// other failures.
+    pub(crate) fn new(line: Line, error: &ResourceError, times_missing_before: u32, now: DateTime) -> Self {
+        let times_missing = if error.is_not_there() { times_missing_before.saturating_add(1) } else { 0 };
+        let pause = times_missing.checked_sub(PROMPT_RETRIES + 1).map(|doublings| {
+            let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0);
+            factor.map_or(LONGEST_PAUSE, |factor| FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE))
+        });
+        let paused_until_unix_millis = pause.map(|pause| now.unix_millis().saturating_add(pause));
+        Self { line, cause: error.to_string(), times_missing, paused_until_unix_millis }
+    }
+
+    /// How long it is not requested yet. A clock that was set back does not prolong the pause.
+    pub(crate) fn pause_at(&self, now: DateTime) -> Duration {
+        let left = self.paused_until_unix_millis.map_or(0, |until| until.saturating_sub(now.unix_millis()));
+        let left = if left > LONGEST_PAUSE { 0 } else { left };
+        Duration::from_millis(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// Whether it is not requested yet.
+    pub(crate) fn is_paused_at(&self, now: DateTime) -> bool {
+        !self.pause_at(now).is_zero()
+    }
+}
+
+/// How far the copy follows the changes, and what is left to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CopyState {
+    format: u32,
+    scope: Scope,
+    pub(crate) point: Point,
+    /// Failed resources that are tried again.
+    pub(crate) retries: Vec<Retry>,
+    /// Why changes before the point may be missing, until a newer Resource List (RS-197).
+    pub(crate) unproven: Option<String>,
+    /// All gaps so far, also those that a newer list has closed.
+    pub(crate) gaps: GapHistory,
+    /// Changes from notifications that are later than the point.
+    #[serde(default, skip_serializing_if = "NotifiedChanges::is_empty")]
+    pub(crate) notified: NotifiedChanges,
+}
+
+impl CopyState {
+    pub(crate) fn new(scope: Scope, point: Point, retries: Vec<Retry>) -> Self {
+        let (unproven, gaps, notified) = (None, GapHistory::default(), NotifiedChanges::default());
+        Self { format: FORMAT, scope, point, retries, unproven, gaps, notified }
+    }
+
+    /// Replaces the changes from notifications.
+    pub(crate) fn with_notified(self, notified: &NotifiedChanges) -> Self {
+        Self { notified: notified.since(self.point.reached()), ..self }
+    }
+
+    /// Whether a change from a notification is still to be handled.
+    pub(crate) fn has_notified_retries(&self) -> bool {
+        self.retries.iter().any(|retry| self.notified.knows(&retry.line.loc))
+    }
+
+    /// Continues from this point.
+    pub(crate) fn at(self, point: Point) -> Self {
+        Self { point, ..self }
+    }
+
+    /// Replaces what is known of gaps.
+    pub(crate) fn with_gaps(self, unproven: Option<String>, gaps: GapHistory) -> Self {
+        Self { unproven, gaps, ..self }
+    }
+
+    /// Loads what an earlier run with the same settings saved; `None` if that cannot be read.
+    pub(crate) fn load(folder: &CopyFolder, scope: &Scope) -> Option<Self> {
+        let bytes = std::fs::read(folder.file(FILE_NAME)).ok()?;
+        let copy_state: Self = serde_json::from_slice(&bytes).ok()?;
+        (copy_state.format == FORMAT && copy_state.scope == *scope).then_some(copy_state)
+    }
+
+    pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
+        let mut file = folder.unfinished()?;
+        serde_json::to_writer(&mut file, self)?;
+        file.flush()?;
+        folder.sync_file(file.as_file())?;
+        file.persist(folder.file(FILE_NAME)).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::FetchError;
+    use url::Url;
+
+    #[test]
+    fn what_is_not_there_is_asked_for_ever_more_seldom_and_what_may_mend_always() {
+        let url = Url::parse("http://a.example/x").unwrap();
+        let answers = |status| ResourceError::Fetch(FetchError::of_status(&url, status));
+        let at = |minutes: i64| DateTime::from_unix_millis(1_795_000_000_000 + minutes * 60_000).unwrap();
+        let paused = |status, times| {
+            let mut times_missing = 0;
+            let again = (0..times).map(|_| {
+                let retry = Retry::new(Line::default(), &answers(status), times_missing, at(0));
+                times_missing = retry.times_missing;
+                (0..=2000).find(|minutes| !retry.is_paused_at(at(*minutes))).unwrap()
+            });
+            again.collect::<Vec<_>>()
+        };
+        assert_eq!(paused(404, 7), [0, 0, 0, 1, 2, 4, 8]);
+        assert_eq!(paused(410, 90)[14..].iter().min(), Some(&1440));
+        for mends_here_or_by_itself in [401, 403, 503] {
+            assert_eq!(paused(mends_here_or_by_itself, 7), [0; 7]);
+        }
+        let paused = Retry::new(Line::default(), &answers(404), 3, at(0));
+        assert!(
+            paused.is_paused_at(at(0)) && !paused.is_paused_at(at(-2 * 1440)),
+            "the clock was set back by two days"
+        );
+    }
+
+    #[test]
+    fn a_copy_state_of_format_1_is_read() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/archive/state-1/point.json");
+        let state: CopyState = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        assert_eq!((state.format, state.gaps.count), (FORMAT, 1));
+        assert_eq!(state.point, Point::at("2026-11-20T09:00:00Z".parse().unwrap()));
+        let [retry] = state.retries.as_slice() else { panic!("one is to be tried again") };
+        assert_eq!((retry.line.loc.as_str(), retry.times_missing), ("http://source.example/b", 4));
+        assert!(state.notified.knows("http://source.example/c"));
+    }
+}

@@ -1,0 +1,4 @@
+//! What is saved about a copy between runs.
+
+pub(crate) mod cache;
+pub(crate) mod copy_state;

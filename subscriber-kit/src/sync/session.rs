@@ -1,0 +1,121 @@
+//! What every run on a copy begins and ends with: the lock, the lists, and what is remembered for the next run.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target};
+use crate::fetch::Client;
+use crate::notification::DatedChange;
+use crate::sync::files::download::blocking;
+use crate::sync::files::folder::{CopyFolder, Staging};
+use crate::sync::files::run::RunOutcome;
+use crate::sync::reading::filter::Filter;
+use crate::sync::reading::lists::Lists;
+use crate::sync::saved::cache::{FileCache, Scope};
+use crate::sync::saved::copy_state::CopyState;
+
+/// One run on one locked copy.
+pub(super) struct Session<'s> {
+    pub(super) target: &'s Target,
+    pub(super) options: &'s SyncOptions,
+    pub(super) lists: Lists<'s>,
+    pub(super) dump: Option<&'s Url>,
+    pub(super) scope: Scope,
+    pub(super) folder: Arc<CopyFolder>,
+    /// What earlier runs saved.
+    pub(super) saved: Option<CopyState>,
+}
+
+impl<'s> Session<'s> {
+    /// Locks the copy and loads what earlier runs left.
+    pub(super) async fn open(
+        client: &'s Client,
+        offer: &'s Offer,
+        target: &'s Target,
+        options: &'s SyncOptions,
+        notified: &[DatedChange],
+    ) -> Result<Self, SyncError> {
+        let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
+        let scope = Scope::of(offer, list, target, options);
+        let opening = target.clone();
+        let open = if options.dry_run { CopyFolder::inspect } else { CopyFolder::open };
+        let folder = Arc::new(blocking(move || open(&opening)).await?);
+        let saved = copy_state(&folder, &scope).await;
+        let staging = Staging::Copy(Arc::clone(&folder));
+        let mut lists = Lists::new(client, offer, target, options, staging)?;
+        lists.notified = saved.as_ref().map(|saved| saved.notified.clone()).unwrap_or_default();
+        lists.new_changes = lists.notified.take(notified);
+        // Useless if the dump itself serves as the list.
+        let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
+        Ok(Self { target, options, lists, dump, scope, folder, saved })
+    }
+
+    /// When an incremental run should request missing resources again. Without a Change List, it requests only those from
+    /// notifications.
+    pub(super) fn retry_in(&self, run_outcome: &RunOutcome) -> Option<Duration> {
+        run_outcome.retry_in(|line| self.lists.changes.is_some() || self.lists.notified.knows(&line.loc))
+    }
+
+    /// Syncs the changed folders, then saves what is known of the copy: the state `next`, or else `before`, with the changes
+    /// from notifications.
+    pub(super) async fn save(
+        &self,
+        changed: HashSet<PathBuf>,
+        updates: Option<FileCache>,
+        next: Option<CopyState>,
+        before: Option<&CopyState>,
+    ) -> Result<(), SyncError> {
+        if self.options.dry_run {
+            return Ok(());
+        }
+        let copy_state =
+            next.or_else(|| before.cloned()).map(|next| next.with_notified(&self.lists.notified));
+        let copy_state = copy_state.filter(|copy_state| Some(copy_state) != before);
+        let has_new_changes = !self.lists.new_changes.is_empty();
+        let folder = Arc::clone(&self.folder);
+        blocking(move || {
+            // Makes the renames durable; once per folder is enough.
+            folder.sync_folders(&changed)?;
+            // After the files, so that the record never claims more than the disk has. The point comes before the digests: a
+            // handled list counts only together with the point from which its changes continue.
+            let point = copy_state.map_or(Ok(()), |one| one.save(&folder));
+            match point.and_then(|()| updates.map_or(Ok(()), |updates| updates.save(&folder))) {
+                Ok(()) => Ok(()),
+                // The hub does not repeat these changes after a successful run.
+                Err(error) if has_new_changes => Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot save what is known of the copy; the next run repeats work");
+                    Ok(())
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// What earlier runs with these settings left.
+pub(super) async fn copy_state(folder: &Arc<CopyFolder>, scope: &Scope) -> Option<CopyState> {
+    let (folder, scope) = (Arc::clone(folder), scope.clone());
+    blocking(move || CopyState::load(&folder, &scope)).await
+}
+
+impl Scope {
+    fn of(offer: &Offer, list: &Url, target: &Target, options: &SyncOptions) -> Self {
+        let SyncOptions { filter, prefer, authority, .. } = options;
+        let others = if let Authority::Origins(others) = authority { others.as_slice() } else { &[] };
+        let is_all = *filter == Filter::default() && prefer.is_empty() && others.is_empty();
+        let by_list = offer.changes(ChangesFrom::List);
+        Self {
+            list: list.to_string(),
+            base: target.base.to_string(),
+            delete: options.delete,
+            any_origin: *authority == Authority::Any,
+            filter: if is_all { String::new() } else { format!("{filter:?} {prefer:?} {others:?}") },
+            by_dump: offer.changes(options.changes) != by_list,
+        }
+    }
+}
