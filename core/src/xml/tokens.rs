@@ -1,24 +1,21 @@
 //! The safe subset of XML as tokens: well-formed, in UTF-8, no document type, no entities but XML's own (RS-051).
 //!
-//! Text and tags, which nearly all of a document consists of, are taken apart here, where the bytes lie; `quick-xml` reads
-//! all else, and what it leaves to its caller is checked here.
+//! `quick-xml` reads; what it leaves to its caller is checked here.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
 use std::ops::Range;
 use std::sync::Arc;
 
-use quick_xml::errors::{Error, IllFormedError};
+use quick_xml::errors::{Error, IllFormedError, SyntaxError};
 use quick_xml::events::attributes::AttrError;
-use quick_xml::events::{BytesDecl, BytesPI, Event};
+use quick_xml::events::{BytesDecl, BytesPI, BytesStart, Event};
 
 use super::characters::{BARE, cook_text, cook_value, is_name, is_plain_text, is_plain_value, referenced};
 use super::error::Unreadable;
 use super::input::{Input, Refused, is_space};
 use super::namespaces::{Namespaces, Space, same};
-use super::pieces::{
-    NAME, NO_QUOTES, NO_VALUE, OpenElements, Piece, RawAttribute, attribute, take_piece, up_to,
-};
+use super::pieces::{NAME, NO_QUOTES, NO_VALUE, RawAttribute, attribute, up_to};
 use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_TEXT, Options, Position, ReadError};
 
 /// One token; what it consists of is asked from [`Tokens`] until the next one is read.
@@ -47,9 +44,9 @@ pub(super) struct Attribute<'a> {
 pub(super) struct Tokens<R: BufRead> {
     xml: quick_xml::Reader<Input<R>>,
     buffer: Vec<u8>,
-    keeps_space: bool,
     namespaces: Namespaces,
-    open: OpenElements,
+    /// How many elements are open.
+    depth: usize,
     /// The last start tag without its brackets: in it the local name, and the attributes; its namespace, and whether it
     /// is empty.
     tag: String,
@@ -72,12 +69,12 @@ impl<R: BufRead> Tokens<R> {
         let mut xml = quick_xml::Reader::from_reader(input);
         let config = xml.config_mut();
         config.check_comments = true;
+        config.trim_text_start = true;
         Ok(Self {
             xml,
             buffer: Vec::new(),
-            keeps_space: false,
             namespaces: Namespaces::default(),
-            open: OpenElements::default(),
+            depth: 0,
             tag: String::new(),
             name: 0..0,
             attributes: Vec::new(),
@@ -106,7 +103,7 @@ impl<R: BufRead> Tokens<R> {
 
     /// How many elements are open; after a start tag that one is counted.
     pub(super) fn depth(&self) -> usize {
-        self.open.depth()
+        self.depth
     }
 
     /// The local name of the last start tag.
@@ -128,7 +125,7 @@ impl<R: BufRead> Tokens<R> {
     /// Whether white space at the start of a text is kept. Between elements it says nothing, and most of a document is
     /// white space between elements.
     pub(super) fn keep_space(&mut self, keep: bool) {
-        self.keeps_space = keep;
+        self.xml.config_mut().trim_text_start = !keep;
     }
 
     /// The next token.
@@ -138,29 +135,12 @@ impl<R: BufRead> Tokens<R> {
             self.close();
             return Ok(Token::Close);
         }
-        let piece = match take_piece(self.xml.get_mut(), self.keeps_space) {
-            Ok(piece) => piece,
-            Err(error) => return Err(self.unreadable(error)),
-        };
-        if self.xml.get_ref().token().len() > MAX_TEXT {
-            return Err(self.limit(Limit::Text));
-        }
-        match piece {
-            Piece::Text => self.read_text(),
-            Piece::Start => self.start_tag(),
-            Piece::End => self.end_tag(),
-            Piece::Unclosed => Err(self.malformed("a tag has no end")),
-            Piece::Other => self.other(),
-        }
-    }
-
-    /// What is neither a text nor a tag.
-    #[cold]
-    fn other(&mut self) -> Result<Token, ReadError> {
+        let skips_space = self.xml.config().trim_text_start;
+        self.xml.get_mut().begin(skips_space);
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let token = match self.xml.read_event_into(&mut buffer) {
-            Ok(_) if self.xml.get_ref().token().len() > MAX_TEXT => Err(self.limit(Limit::Text)),
+            Ok(_) if self.xml.get_ref().is_too_long() => Err(self.limit(Limit::Text)),
             Ok(event) => self.token(&event),
             Err(error) => Err(self.broken(error)),
         };
@@ -223,23 +203,29 @@ impl<R: BufRead> Tokens<R> {
                 self.unreadable(cause)
             }
             Error::Encoding(_) => self.refuse(NOT_UTF8),
-            _ if self.xml.get_ref().token().starts_with(b"<!DOCTYPE") => ReadError::Dtd { position },
+            Error::Syntax(SyntaxError::UnclosedDoctype)
+            | Error::IllFormed(IllFormedError::MissingDoctypeName) => ReadError::Dtd { position },
             Error::IllFormed(IllFormedError::UnclosedReference) => self.refuse(BARE),
+            Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
+                ReadError::EndTag { position, expected, found }
+            }
             other => self.malformed(other.to_string()),
         }
     }
 
+    #[inline]
     fn token(&mut self, event: &Event<'_>) -> Result<Token, ReadError> {
         match event {
-            Event::CData(text) if self.depth() > 0 => match put_text(&mut self.text, text) {
-                Ok(()) => Ok(Token::Text),
-                Err(cause) => Err(self.refuse(cause)),
-            },
-            Event::GeneralRef(name) if self.depth() > 0 => self.read_reference(name),
-            Event::CData(_) | Event::GeneralRef(_) => Err(self.malformed(OUTSIDE)),
-            Event::Start(_) | Event::Empty(_) | Event::End(_) | Event::Text(_) => {
-                Err(self.malformed("a tag or text stands where neither can be"))
+            Event::Start(tag) => self.start_tag(tag, false),
+            Event::Empty(tag) => self.start_tag(tag, true),
+            Event::End(_) => {
+                self.close();
+                Ok(Token::Close)
             }
+            Event::Text(text) if self.depth > 0 || text.trim_ascii().is_empty() => self.read_text(text),
+            Event::CData(text) if self.depth > 0 => self.read_text(text),
+            Event::GeneralRef(name) if self.depth > 0 => self.read_reference(name),
+            Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => Err(self.malformed(OUTSIDE)),
             Event::Comment(_) => Ok(Token::Aside),
             Event::Decl(declaration) => self.check_declaration(declaration),
             Event::PI(instruction) => self.check_instruction(instruction),
@@ -249,22 +235,16 @@ impl<R: BufRead> Tokens<R> {
     }
 
     fn end(&mut self) -> Result<Token, ReadError> {
-        match self.depth() {
+        match self.depth {
             0 if self.root_seen => Ok(Token::End),
             0 => Err(self.malformed("there is no element")),
             open => Err(ReadError::Unclosed { position: self.position(), open }),
         }
     }
 
-    fn read_text(&mut self) -> Result<Token, ReadError> {
-        let is_outside = self.depth() == 0;
-        let taken = utf8(self.xml.get_ref().token()).and_then(|raw| {
-            if is_outside && !raw.trim_ascii().is_empty() {
-                return Err(Unreadable::Form(OUTSIDE));
-            }
-            put_text(&mut self.text, raw)
-        });
-        match taken {
+    #[inline]
+    fn read_text(&mut self, raw: &str) -> Result<Token, ReadError> {
+        match put_text(&mut self.text, raw) {
             Ok(()) => Ok(Token::Text),
             Err(cause) => Err(self.refuse(cause)),
         }
@@ -277,46 +257,22 @@ impl<R: BufRead> Tokens<R> {
         Ok(Token::Text)
     }
 
-    fn start_tag(&mut self) -> Result<Token, ReadError> {
-        if self.depth() == 0 && self.root_seen {
+    fn start_tag(&mut self, tag: &BytesStart<'_>, empty: bool) -> Result<Token, ReadError> {
+        if self.depth == 0 && self.root_seen {
             return Err(self.malformed("a second root element"));
         }
-        if self.depth() == MAX_DEPTH {
+        if self.depth == MAX_DEPTH {
             return Err(self.limit(Limit::Depth));
         }
         self.tag.clear();
-        match utf8(self.xml.get_ref().token()) {
-            Ok(raw) => self.tag.push_str(&raw[1..raw.len() - 1]),
-            Err(cause) => return Err(self.refuse(cause)),
-        }
-        self.empty = self.tag.ends_with('/');
-        if self.empty {
-            self.tag.pop();
-        }
+        self.tag.push_str(tag);
+        self.empty = empty;
         self.root_seen = true;
-        let end = up_to(&self.tag, 0, is_space);
-        self.open.push(&self.tag[..end]);
+        self.depth += 1;
+        let end = tag.name().as_ref().len();
         self.collect(end)?;
         self.resolve(end)?;
         Ok(Token::Open)
-    }
-
-    fn end_tag(&mut self) -> Result<Token, ReadError> {
-        let raw = match utf8(self.xml.get_ref().token()) {
-            Ok(raw) => raw,
-            Err(cause) => return Err(self.refuse(cause)),
-        };
-        let found = raw["</".len()..raw.len() - 1].trim_ascii_end();
-        if self.depth() == 0 {
-            let reason = format!("</{found}> ends nothing");
-            return Err(self.malformed(reason));
-        }
-        if !same(found, self.open.last()) {
-            let (expected, found) = (self.open.last().to_owned(), found.to_owned());
-            return Err(ReadError::EndTag { position: self.position(), expected, found });
-        }
-        self.close();
-        Ok(Token::Close)
     }
 
     /// Notes where the attributes are, and checks what can be seen of them without their values.
@@ -359,7 +315,7 @@ impl<R: BufRead> Tokens<R> {
                 Some(prefix) => prefix,
             };
             let declared = value(&self.tag[attribute.value.clone()]).and_then(|namespace| {
-                self.namespaces.declare(prefix, namespace, self.open.depth()).map_err(Unreadable::Form)
+                self.namespaces.declare(prefix, namespace, self.depth).map_err(Unreadable::Form)
             });
             if let Err(cause) = declared {
                 return Err(self.refuse(cause));
@@ -379,7 +335,7 @@ impl<R: BufRead> Tokens<R> {
         let Some((space, namespace)) = self.namespaces.resolve(prefix) else {
             return Err(self.refuse(Unreadable::Prefix(prefix.to_owned())));
         };
-        if self.open.depth() == 1 && space != Space::Sitemap {
+        if self.depth == 1 && space != Space::Sitemap {
             let (name, namespace) = (local.to_owned(), namespace.to_owned());
             return Err(ReadError::UnknownRoot { position: self.position(), name, namespace });
         }
@@ -389,8 +345,8 @@ impl<R: BufRead> Tokens<R> {
     }
 
     fn close(&mut self) {
-        self.namespaces.leave(self.open.depth());
-        self.open.pop();
+        self.namespaces.leave(self.depth);
+        self.depth -= 1;
     }
 
     fn check_instruction(&mut self, instruction: &BytesPI<'_>) -> Result<Token, ReadError> {
@@ -486,6 +442,7 @@ fn refuse_other_encodings<R: BufRead>(
 ) -> Result<(), ReadError> {
     let first = input.peek().map_err(unreadable)?;
     let found = match first {
+        [0xef, 0xbb, 0xbf, 0xef, 0xbb, 0xbf, ..] => "UTF-8 with two byte order marks",
         [0xef, 0xbb, 0xbf, ..] => {
             input.skip_mark(3);
             return Ok(());
