@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::budget::BodyBudget;
-use super::discover::discover_in;
+use super::discover::{discover_in, notification_links};
 use super::fan_out::FanOut;
 use super::get::{Fetched, TopicClient, Unfetched};
 use super::intake::{self, Refused};
@@ -417,7 +417,7 @@ impl Fetching {
         Ok(NewNotification {
             topic: topic.clone(),
             content_type,
-            links: found.into_links(&url, &self.public_hub)?,
+            links: notification_links(found, &url, &self.public_hub)?,
             body: answer.body,
             rule: Rule::Latest,
             payer: Payer::Strangers(None),

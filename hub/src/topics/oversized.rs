@@ -3,6 +3,9 @@
 //! All of it goes to every subscriber with every notification, is kept with it in the log, and is a stranger's where the topic
 //! was pinged.
 
+use resync_core::websub::LinkValue;
+use url::Url;
+
 use crate::store::NotificationLinks;
 
 /// All links of a notification together, by their weight ([`NotificationLinks::weight`]): relative ones as they are once they
@@ -38,18 +41,18 @@ impl LinkRoom {
         Self(MAX_LINK_BYTES)
     }
 
-    /// Takes the room for one more.
+    /// Makes a link absolute and takes the room for it; `None` when it leads nowhere.
     ///
     /// # Errors
     /// [`Oversized::Links`]
-    pub(super) fn take(&mut self, target: &str) -> Result<(), Oversized> {
-        self.0 = self.0.checked_sub(NotificationLinks::weight_of(target)).ok_or(Oversized::Links)?;
-        Ok(())
-    }
-
-    /// Whether one that is written so cannot have room, whatever is still free.
-    pub(super) fn has_never(written: &str) -> bool {
-        written.len() as u64 > MAX_LINK_BYTES
+    pub(super) fn resolve(&mut self, link: &LinkValue, base: &Url) -> Result<Option<String>, Oversized> {
+        // One that is longer than all may be needs no resolving.
+        if link.target.len() as u64 > MAX_LINK_BYTES {
+            return Err(Oversized::Links);
+        }
+        let Some(target) = link.target_from(base) else { return Ok(None) };
+        self.0 = self.0.checked_sub(NotificationLinks::weight_of(&target)).ok_or(Oversized::Links)?;
+        Ok(Some(target))
     }
 }
 
