@@ -55,6 +55,7 @@ pub mod document;
 pub mod durable;
 pub mod lint;
 pub mod lock;
+mod model;
 pub mod package;
 pub mod rules;
 pub mod websub;

@@ -2,7 +2,7 @@
 
 use super::Rule;
 use super::shape::{Need, Times};
-use crate::document::{Capability, Metadata};
+use crate::model::{Capability, Metadata};
 
 pub(super) fn check_times(
     metadata: &Metadata,

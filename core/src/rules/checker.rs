@@ -3,8 +3,8 @@
 use super::sequence::{Mark, Sequence};
 use super::shape::{Need, Shape, shape};
 use super::{Place, Rule, Violations, entry, header, values};
-use crate::document::{Capability, Entry, Header, RawDocument};
-use crate::xml::{MAX_ENTRIES, Position};
+use crate::model::{Capability, Entry, Header, RawDocument};
+use crate::model::{MAX_ENTRIES, Position};
 
 /// Checks a whole document; places name entries, since there are no lines.
 pub fn check(document: &RawDocument) -> Violations {
@@ -58,10 +58,10 @@ impl Checker {
     }
 
     /// Goes on with another header.
-    pub(crate) fn turn(&mut self, header: &Header) {
+    pub(crate) fn change_header(&mut self, header: &Header) {
         self.capability = header.capability().cloned();
         self.shape = shape_of(header);
-        self.sequence.turn(header, self.shape);
+        self.sequence.change_header(header, self.shape);
     }
 
     /// Checks the next entry of a document that exists: whatever is found, the entry is part of it.

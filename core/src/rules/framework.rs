@@ -1,7 +1,7 @@
 //! What only Framework Notifications must satisfy (FN-005, FN-006, FN-010, FN-024).
 
 use super::Rule;
-use crate::document::{Capability, Change, Entry, Relation};
+use crate::model::{Capability, Change, Entry, Relation};
 
 /// Tells each rule that an entry of a Framework Notification breaks.
 pub(super) fn check_entry(entry: &Entry, broken: &mut impl FnMut(Rule, String)) {

@@ -5,7 +5,7 @@ use super::path::member_name;
 use super::registered::is_registered;
 use super::shape::{Links, Need};
 use super::syntax;
-use crate::document::{Capability, Change, Entry, Link, Relation};
+use crate::model::{Capability, Change, Entry, Link, Relation};
 
 /// Tells each rule that one link breaks by itself.
 pub(super) fn check_link(link: &Link, path: Need, mut broken: impl FnMut(Rule, String)) {

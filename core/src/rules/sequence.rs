@@ -5,8 +5,8 @@ use super::seen::{Seen, Trace};
 use super::shape::{Once, Order, Parts, Shape};
 use super::{Rule, Times};
 use crate::datetime::DateTime;
-use crate::document::{Capability, Change, Entry, Header, Metadata, NO_METADATA, Relation, Root, ZIP};
-use crate::xml::MAX_ENTRIES;
+use crate::model::MAX_ENTRIES;
+use crate::model::{Capability, Change, Entry, Header, Metadata, NO_METADATA, Relation, Root, ZIP};
 
 /// What is remembered of a document while its entries pass by.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Sequence {
     }
 
     /// Goes on with another header.
-    pub(super) fn turn(&mut self, header: &Header, shape: Option<&'static Shape>) {
+    pub(super) fn change_header(&mut self, header: &Header, shape: Option<&'static Shape>) {
         self.shape = shape;
         self.root = header.root;
         self.whole = Times::of(&header.metadata);

@@ -307,7 +307,7 @@ fn rs016_foreign_attributes_that_cannot_be_written_are_refused() {
     let good = [
         attribute("a", "urn:a", "x"),
         attribute("a", "urn:a", "y"),
-        attribute("xml", xml::XML_NAMESPACE, "lang"),
+        attribute("xml", crate::model::XML_NAMESPACE, "lang"),
     ];
     let checked = |foreign: &[ForeignAttribute]| {
         rules(&check(&change_list(vec![entry(Metadata {
@@ -321,7 +321,7 @@ fn rs016_foreign_attributes_that_cannot_be_written_are_refused() {
         vec![attribute("a", xml::RS_NAMESPACE, "x")],
         vec![attribute("a", "", "x")],
         vec![attribute("xml", "urn:a", "x")],
-        vec![attribute("a", xml::XML_NAMESPACE, "x")],
+        vec![attribute("a", crate::model::XML_NAMESPACE, "x")],
         vec![attribute("", "urn:a", "x")],
         vec![attribute("a", "urn:a", "x y")],
         vec![attribute("a", "urn:a", "x"), attribute("b", "urn:a", "x")],

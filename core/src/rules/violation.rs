@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{MAX_VIOLATIONS, Rule, Severity};
-use crate::xml::Position;
+use crate::model::Position;
 
 /// Most characters of a detail.
 const MAX_DETAIL: usize = 600;

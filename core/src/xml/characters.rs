@@ -1,4 +1,4 @@
-//! Characters: which ones XML can carry, how the ones with a meaning are escaped, and what raw text stands for.
+//! Characters: how those with a meaning in XML are escaped, and what raw text stands for.
 
 use std::borrow::Cow;
 
@@ -10,27 +10,20 @@ use quick_xml::events::{BytesRef, BytesText};
 use quick_xml::name::QName;
 
 use super::error::Unreadable;
+use crate::rules::{forbidden_character, has_any, is_allowed};
 
 pub(super) const BARE: Unreadable = Unreadable::Form("an & begins no reference; write it as &amp;");
-
-/// The first character that XML 1.0 cannot carry, not even as a character reference.
-pub(crate) fn forbidden_character(text: &str) -> Option<char> {
-    if !any(text, [0xef]) {
-        return None;
-    }
-    text.chars().find(|&c| !is_allowed(c))
-}
 
 /// Whether an attribute value means itself: no references, nothing to normalise, nothing that may be forbidden.
 #[inline]
 pub(super) fn is_plain_value(raw: &str) -> bool {
-    !any(raw, [b'&', b'<', 0xef])
+    !has_any(raw, [b'&', b'<', 0xef])
 }
 
 /// The same for text between tags, which has its references apart and may not have the end of CDATA.
 #[inline]
 pub(super) fn is_plain_text(raw: &str) -> bool {
-    !any(raw, [b']', 0xef])
+    !has_any(raw, [b']', 0xef])
 }
 
 /// What an attribute value stands for (XML 1.0, 3.3.3).
@@ -89,15 +82,11 @@ fn refuse_forbidden(text: &str) -> Result<(), Unreadable> {
     forbidden_character(text).map_or(Ok(()), |character| Err(Unreadable::Character(character)))
 }
 
-pub(super) fn is_allowed(c: char) -> bool {
-    !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
-}
-
 /// Appends a text so that it is read back unchanged as element content or, within double quotes, as attribute value.
 ///
 /// Line ends and tabs become references, since a reader would turn them into other white space.
 pub(super) fn push_escaped(out: &mut String, text: &str) {
-    if !any(text, [b'&', b'<', b'>', b'"']) {
+    if !has_any(text, [b'&', b'<', b'>', b'"']) {
         out.push_str(text);
         return;
     }
@@ -120,49 +109,9 @@ pub(super) fn push_escaped(out: &mut String, text: &str) {
     out.push_str(&text[plain..]);
 }
 
-/// Whether there is any of these bytes or a control character. Looking at every byte without a branch is faster than
-/// stopping early, since it takes many at once.
-#[inline]
-fn any<const N: usize>(text: &str, special: [u8; N]) -> bool {
-    const MANY: usize = 16;
-    const SOME: usize = 8;
-    let is_special =
-        |byte: u8| special.iter().fold(u8::from(byte < b' '), |found, &one| found | u8::from(byte == one));
-    let look = |bytes: &[u8]| bytes.iter().fold(0, |found, &byte| found | is_special(byte));
-    let bytes = text.as_bytes();
-    // Some are looked at twice rather than one by one.
-    let found = if let Some(last) = bytes.last_chunk::<MANY>() {
-        bytes.as_chunks::<MANY>().0.iter().fold(look(last), |found, many| found | look(many))
-    } else if let (Some(first), Some(last)) = (bytes.first_chunk::<SOME>(), bytes.last_chunk::<SOME>()) {
-        look(first) | look(last)
-    } else {
-        look(bytes)
-    };
-    found != 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_and_noncharacters_are_found_among_others() {
-        assert_eq!(forbidden_character("a\tb\r\n\u{feff}\u{fffd}ﬁ"), None);
-        assert_eq!(forbidden_character("a\u{1}b"), Some('\u{1}'));
-        assert_eq!(forbidden_character("a\u{ffff}"), Some('\u{ffff}'));
-    }
-
-    #[test]
-    fn a_special_byte_is_found_at_every_place_of_a_text_of_every_length() {
-        for length in 1..70 {
-            assert!(is_plain_value(&"a".repeat(length)));
-            for place in 0..length {
-                let mut text = "a".repeat(length);
-                text.replace_range(place..=place, "&");
-                assert!(!is_plain_value(&text), "{place} of {length}");
-            }
-        }
-    }
 
     #[test]
     fn text_is_plain_when_nothing_in_it_needs_a_second_look() {

@@ -31,8 +31,8 @@ impl std::error::Error for Refused {}
 /// Bytes as quick-xml reads them: limited, and with lines counted where the last token starts.
 pub(super) struct Input<R: BufRead> {
     source: Source<R>,
-    /// How many of the source's unread bytes are given out before lines are counted and more is asked for.
-    chunk: usize,
+    /// The bytes that are given out before lines are counted and more is asked for.
+    chunk: Vec<u8>,
     /// How many bytes of the chunk are consumed.
     at: usize,
     /// How many bytes may still be read.
@@ -62,7 +62,7 @@ impl<R: BufRead> Input<R> {
     pub(super) fn new(inner: R, max_bytes: u64, gzip: bool) -> io::Result<Self> {
         Ok(Self {
             source: Source::new(inner, gzip)?,
-            chunk: 0,
+            chunk: Vec::with_capacity(CHUNK),
             at: 0,
             left: max_bytes,
             start: Place::Index(0),
@@ -125,16 +125,11 @@ impl<R: BufRead> Input<R> {
         Position { line: self.line, column: self.column }
     }
 
-    fn next_is_space(&mut self) -> bool {
-        self.source.fill_buf().is_ok_and(|unread| unread.get(self.at).is_some_and(|&next| is_space(next)))
-    }
-
     fn count_to(&mut self, index: usize) {
         if index <= self.counted {
             return;
         }
-        let Ok(unread) = self.source.fill_buf() else { return };
-        let passed = &unread[self.counted..index];
+        let passed = &self.chunk[self.counted..index];
         match memchr::memrchr(b'\n', passed) {
             Some(last) => self.column = length(passed.len() - last),
             None => self.column += length(passed.len()),
@@ -143,23 +138,26 @@ impl<R: BufRead> Input<R> {
         self.counted = index;
     }
 
-    /// Counts the lines of the chunk that is consumed, and asks for the next one; it is empty at the end.
+    /// Counts the lines of the chunk that is consumed, and takes the next one; it is empty at the end.
     #[cold]
     fn next_chunk(&mut self) -> io::Result<()> {
         if self.is_too_long() {
             return Err(io::Error::other(Refused::Limit(Limit::Text)));
         }
-        self.remembered = Place::Position(self.remembered());
-        self.start = Place::Position(self.position());
-        self.count_to(self.chunk);
-        self.source.consume(std::mem::take(&mut self.chunk));
-        (self.at, self.counted) = (0, 0);
-        let wanted = self.source.fill_buf()?.len().min(CHUNK);
-        self.chunk = usize::try_from(self.left).unwrap_or(usize::MAX).min(wanted);
-        self.left -= length(self.chunk);
-        if self.chunk == 0 && wanted > 0 {
+        let unread = self.source.fill_buf()?;
+        let wanted = unread.len().min(CHUNK);
+        let taken = usize::try_from(self.left).unwrap_or(usize::MAX).min(wanted);
+        if taken == 0 && wanted > 0 {
             return Err(io::Error::other(Refused::Limit(Limit::Bytes)));
         }
+        self.remembered = Place::Position(self.remembered());
+        self.start = Place::Position(self.position());
+        self.count_to(self.chunk.len());
+        (self.at, self.counted) = (0, 0);
+        self.chunk.clear();
+        self.chunk.extend_from_slice(&self.source.fill_buf()?[..taken]);
+        self.source.consume(taken);
+        self.left -= length(taken);
         Ok(())
     }
 }
@@ -175,15 +173,15 @@ impl<R: BufRead> io::Read for Input<R> {
 impl<R: BufRead> BufRead for Input<R> {
     #[inline]
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.at == self.chunk {
+        if self.at == self.chunk.len() {
             self.next_chunk()?;
         }
-        Ok(&self.source.fill_buf()?[self.at..self.chunk])
+        Ok(&self.chunk[self.at..])
     }
 
     #[inline]
     fn consume(&mut self, amount: usize) {
-        let is_skipped = self.skips_space && self.next_is_space();
+        let is_skipped = self.skips_space && self.chunk.get(self.at).is_some_and(|&next| is_space(next));
         self.at += amount;
         if is_skipped {
             self.start = Place::Index(self.at);
@@ -225,7 +223,7 @@ mod tests {
     #[test]
     fn places_hold_from_chunk_to_chunk_and_a_token_starts_behind_white_space() {
         let mut input = Input::new(io::BufReader::with_capacity(2, &b"a\nbc\n  d"[..]), 100, false).unwrap();
-        let mut take = |input: &mut Input<_>, amount: usize| {
+        let take = |input: &mut Input<_>, amount: usize| {
             for _ in 0..amount {
                 input.fill_buf().unwrap();
                 input.consume(1);

@@ -16,7 +16,7 @@ use super::error::Unreadable;
 use super::input::{Input, Refused, is_space};
 use super::namespaces::{Namespaces, Space, same};
 use super::pieces::{NAME, NO_QUOTES, NO_VALUE, RawAttribute, attribute, up_to};
-use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_TEXT, Options, Position, ReadError};
+use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, Options, Position, ReadError};
 
 /// One token; what it consists of is asked from [`Tokens`] until the next one is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,11 +388,6 @@ fn flaw(error: &AttrError) -> &'static str {
         AttrError::UnquotedValue(_) | AttrError::ExpectedQuote(..) => NO_QUOTES,
         AttrError::Duplicated(..) => "a declaration says a thing twice",
     }
-}
-
-#[inline]
-fn utf8(bytes: &[u8]) -> Result<&str, Unreadable> {
-    std::str::from_utf8(bytes).map_err(|_| NOT_UTF8)
 }
 
 /// Replaces the text by what this stands for.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::document::{Capability, Change, FrameworkChange, FrameworkNotification, Relation};
-use crate::xml::{MAX_ATTRIBUTES, MAX_DEPTH, MAX_TEXT, Mode, read, read_with};
+use crate::xml::{MAX_ATTRIBUTES, MAX_DEPTH, MAX_LINKS, MAX_TEXT, Mode, read, read_with};
 
 /// A urlset of which only the content is of interest; the content starts on line 2.
 fn urlset(content: &str) -> Vec<u8> {
