@@ -1,85 +1,48 @@
 //! What a document is for, and how a thing changed (RS-011, RS-012, RS-033).
 
-use std::fmt;
-use std::str::FromStr;
-
 use thiserror::Error;
 
-/// The capability a document or an entry stands for; an index has the capability of what it groups (RS-013).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Capability {
-    /// `description`: Source Description.
-    Description,
-    /// `capabilitylist`: Capability List.
-    CapabilityList,
-    /// `resourcelist`: Resource List.
-    ResourceList,
-    /// `resourcedump`: Resource Dump.
-    ResourceDump,
-    /// `resourcedump-manifest`: the manifest inside a package of a Resource Dump.
-    ResourceDumpManifest,
-    /// `changelist`: Change List.
-    ChangeList,
-    /// `changedump`: Change Dump.
-    ChangeDump,
-    /// `changedump-manifest`: the manifest inside a package of a Change Dump.
-    ChangeDumpManifest,
-    /// `resourcelist-archive`: archive of Resource Lists.
-    ResourceListArchive,
-    /// `resourcedump-archive`: archive of Resource Dumps.
-    ResourceDumpArchive,
-    /// `changelist-archive`: archive of Change Lists.
-    ChangeListArchive,
-    /// `changedump-archive`: archive of Change Dumps.
-    ChangeDumpArchive,
-    /// `change-notification`: changes of resources, pushed.
-    ChangeNotification,
-    /// `framework-notification`: changes of ResourceSync documents, pushed.
-    FrameworkNotification,
+use super::tokens::{open_tokens, tokens};
+
+open_tokens! {
+    /// The capability a document or an entry stands for; an index has the capability of what it groups (RS-013).
+    Capability,
+    /// The value of the `capability` attribute.
+    token {
+        /// `description`: Source Description.
+        Description = "description";
+        /// `capabilitylist`: Capability List.
+        CapabilityList = "capabilitylist";
+        /// `resourcelist`: Resource List.
+        ResourceList = "resourcelist";
+        /// `resourcedump`: Resource Dump.
+        ResourceDump = "resourcedump";
+        /// `resourcedump-manifest`: the manifest inside a package of a Resource Dump.
+        ResourceDumpManifest = "resourcedump-manifest";
+        /// `changelist`: Change List.
+        ChangeList = "changelist";
+        /// `changedump`: Change Dump.
+        ChangeDump = "changedump";
+        /// `changedump-manifest`: the manifest inside a package of a Change Dump.
+        ChangeDumpManifest = "changedump-manifest";
+        /// `resourcelist-archive`: archive of Resource Lists.
+        ResourceListArchive = "resourcelist-archive";
+        /// `resourcedump-archive`: archive of Resource Dumps.
+        ResourceDumpArchive = "resourcedump-archive";
+        /// `changelist-archive`: archive of Change Lists.
+        ChangeListArchive = "changelist-archive";
+        /// `changedump-archive`: archive of Change Dumps.
+        ChangeDumpArchive = "changedump-archive";
+        /// `change-notification`: changes of resources, pushed.
+        ChangeNotification = "change-notification";
+        /// `framework-notification`: changes of ResourceSync documents, pushed.
+        FrameworkNotification = "framework-notification";
+    }
     /// A token of another community, kept as written. Make it with `Capability::from`, which knows the tokens above.
-    Other(Box<str>),
+    Other
 }
 
 impl Capability {
-    /// Every capability that the specifications define.
-    pub const DEFINED: [Self; 14] = [
-        Self::Description,
-        Self::CapabilityList,
-        Self::ResourceList,
-        Self::ResourceDump,
-        Self::ResourceDumpManifest,
-        Self::ChangeList,
-        Self::ChangeDump,
-        Self::ChangeDumpManifest,
-        Self::ResourceListArchive,
-        Self::ResourceDumpArchive,
-        Self::ChangeListArchive,
-        Self::ChangeDumpArchive,
-        Self::ChangeNotification,
-        Self::FrameworkNotification,
-    ];
-
-    /// The value of the `capability` attribute.
-    pub fn token(&self) -> &str {
-        match self {
-            Self::Description => "description",
-            Self::CapabilityList => "capabilitylist",
-            Self::ResourceList => "resourcelist",
-            Self::ResourceDump => "resourcedump",
-            Self::ResourceDumpManifest => "resourcedump-manifest",
-            Self::ChangeList => "changelist",
-            Self::ChangeDump => "changedump",
-            Self::ChangeDumpManifest => "changedump-manifest",
-            Self::ResourceListArchive => "resourcelist-archive",
-            Self::ResourceDumpArchive => "resourcedump-archive",
-            Self::ChangeListArchive => "changelist-archive",
-            Self::ChangeDumpArchive => "changedump-archive",
-            Self::ChangeNotification => "change-notification",
-            Self::FrameworkNotification => "framework-notification",
-            Self::Other(token) => token,
-        }
-    }
-
     /// What the specification calls such a document, as `Resource List`; of one that it does not know the token.
     pub fn name(&self) -> &str {
         match self {
@@ -107,64 +70,22 @@ impl Capability {
     }
 }
 
-impl From<&str> for Capability {
-    fn from(token: &str) -> Self {
-        Self::DEFINED
-            .into_iter()
-            .find(|capability| capability.token() == token)
-            .unwrap_or_else(|| Self::Other(token.into()))
+tokens! {
+    /// How a resource or a document changed (RS-033).
+    Change or ChangeError {
+        /// It is new.
+        Created = "created";
+        /// It was there and is different now.
+        Updated = "updated";
+        /// It is gone.
+        Deleted = "deleted";
     }
-}
-
-impl fmt::Display for Capability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.token())
-    }
-}
-
-/// How a resource or a document changed (RS-033).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Change {
-    /// It is new.
-    Created,
-    /// It was there and is different now.
-    Updated,
-    /// It is gone.
-    Deleted,
 }
 
 /// A `change` value other than the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a change is one of created, updated, deleted")]
 pub struct ChangeError;
-
-impl Change {
-    /// Every change.
-    pub const ALL: [Self; 3] = [Self::Created, Self::Updated, Self::Deleted];
-
-    /// The value of the `change` attribute.
-    pub const fn token(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Deleted => "deleted",
-        }
-    }
-}
-
-impl FromStr for Change {
-    type Err = ChangeError;
-
-    fn from_str(text: &str) -> Result<Self, ChangeError> {
-        Self::ALL.into_iter().find(|change| change.token() == text).ok_or(ChangeError)
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.token())
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ mod entry;
 mod link;
 mod metadata;
 mod priority;
+mod tokens;
 
 pub use capability::{Capability, Change, ChangeError};
 pub use entry::{ChangeFrequency, ChangeFrequencyError, Entry};

@@ -9,10 +9,10 @@ use quick_xml::events::attributes::Attribute;
 use quick_xml::events::{BytesRef, BytesText};
 use quick_xml::name::QName;
 
-use super::error::Unreadable;
+use super::error::Fault;
 use crate::rules::{forbidden_character, has_any, is_allowed};
 
-pub(super) const BARE: Unreadable = Unreadable::Form("an & begins no reference; write it as &amp;");
+pub(super) const BARE: Fault = Fault::Form("an & begins no reference; write it as &amp;");
 
 /// Whether an attribute value means itself: no references, nothing to normalise, nothing that may be forbidden.
 #[inline]
@@ -27,16 +27,14 @@ pub(super) fn is_plain_text(raw: &str) -> bool {
 }
 
 /// What an attribute value stands for (XML 1.0, 3.3.3).
-pub(super) fn cook_value(raw: &str) -> Result<String, Unreadable> {
+pub(super) fn cook_value(raw: &str) -> Result<String, Fault> {
     if raw.contains('<') {
-        return Err(Unreadable::Form("an attribute value has a bare <"));
+        return Err(Fault::Form("an attribute value has a bare <"));
     }
     let attribute = Attribute { key: QName(""), value: Cow::Borrowed(raw) };
     let cooked = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|error| match error {
         Error::Escape(EscapeError::UnrecognizedEntity(_, name)) => undefined(&name),
-        Error::Escape(EscapeError::InvalidCharRef(_)) => {
-            Unreadable::Form("a reference names no character of XML")
-        }
+        Error::Escape(EscapeError::InvalidCharRef(_)) => Fault::Form("a reference names no character of XML"),
         _ => BARE,
     })?;
     refuse_forbidden(&cooked)?;
@@ -44,27 +42,27 @@ pub(super) fn cook_value(raw: &str) -> Result<String, Unreadable> {
 }
 
 /// What text between tags or in CDATA stands for (XML 1.0, 2.11).
-pub(super) fn cook_text(raw: &str) -> Result<Cow<'_, str>, Unreadable> {
+pub(super) fn cook_text(raw: &str) -> Result<Cow<'_, str>, Fault> {
     refuse_forbidden(raw)?;
     if raw.contains("]]>") {
-        return Err(Unreadable::Form("]]> stands outside of CDATA; write it as ]]&gt;"));
+        return Err(Fault::Form("]]> stands outside of CDATA; write it as ]]&gt;"));
     }
     Ok(BytesText::from_escaped(raw).xml10_content())
 }
 
 /// The character that a reference names, without its `&` and `;`.
-pub(super) fn referenced(name: &str) -> Result<char, Unreadable> {
+pub(super) fn referenced(name: &str) -> Result<char, Fault> {
     match BytesRef::new(name).resolve_char_ref() {
         Ok(Some(character)) if is_allowed(character) => Ok(character),
         Ok(None) => resolve_predefined_entity(name)
             .and_then(|text| text.chars().next())
             .ok_or_else(|| undefined(name)),
-        Ok(Some(_)) | Err(_) => Err(Unreadable::Reference(name.to_owned())),
+        Ok(Some(_)) | Err(_) => Err(Fault::Reference(name.to_owned())),
     }
 }
 
-fn undefined(name: &str) -> Unreadable {
-    if is_name(name) { Unreadable::Entity(name.to_owned()) } else { BARE }
+fn undefined(name: &str) -> Fault {
+    if is_name(name) { Fault::Entity(name.to_owned()) } else { BARE }
 }
 
 /// Whether this may be a name. Every character beyond ASCII passes: which of them may stand in names depends on the
@@ -78,8 +76,8 @@ pub(super) fn is_name(name: &str) -> bool {
         && name.bytes().all(fits)
 }
 
-fn refuse_forbidden(text: &str) -> Result<(), Unreadable> {
-    forbidden_character(text).map_or(Ok(()), |character| Err(Unreadable::Character(character)))
+fn refuse_forbidden(text: &str) -> Result<(), Fault> {
+    forbidden_character(text).map_or(Ok(()), |character| Err(Fault::Character(character)))
 }
 
 /// Appends a text so that it is read back unchanged as element content or, within double quotes, as attribute value.
@@ -126,7 +124,7 @@ mod tests {
     fn raw_values_stand_for_what_xml_says() {
         assert_eq!(cook_value("a&amp;&#x62;\r\nc\td&#10;").unwrap(), "a&b c d\n");
         assert_eq!(cook_text("a\r\nb\rc").unwrap(), "a\nb\nc");
-        assert!(matches!(cook_value("&x;"), Err(Unreadable::Entity(name)) if name == "x"));
+        assert!(matches!(cook_value("&x;"), Err(Fault::Entity(name)) if name == "x"));
         for value in ["&", "&#0;", "&#xd800;", "&#+65;", "&#x;", "\u{1}"] {
             assert!(cook_value(value).is_err(), "{value:?}");
         }

@@ -1,6 +1,7 @@
 //! Documents as XML, plain or gzip: a streaming reader that tolerates what can be tolerated, older forms included, and a
 //! streaming writer that writes nothing it would have to tolerate.
 
+mod attribute;
 mod characters;
 mod dialect;
 mod element;
@@ -10,7 +11,6 @@ mod limits;
 mod markup;
 mod namespaces;
 mod options;
-mod pieces;
 mod reader;
 mod source;
 mod step;

@@ -9,7 +9,7 @@ use super::dialect::{Child, Dialect, Translator};
 use super::namespaces::Space;
 use super::step::{Step, open};
 use super::tokens::{Token, Tokens};
-use super::{Limit, Limits, Options, Position, ReadError};
+use super::{Limit, Options, Position, ReadError};
 use crate::document::{Entry, Header, Metadata, Root};
 use crate::rules::{Place, Rule, Violations};
 use checks::Checks;
@@ -68,12 +68,7 @@ impl<R: BufRead> Reader<R> {
         Self::with_options(input, Options::default())
     }
 
-    /// The same within other limits.
-    pub fn with_limits(input: R, limits: Limits) -> Result<Self, ReadError> {
-        Self::with_options(input, Options { limits, ..Options::default() })
-    }
-
-    /// The same in another mode or within other limits.
+    /// Reads up to the first entry, in another mode or within other limits.
     pub fn with_options(input: R, options: Options) -> Result<Self, ReadError> {
         let mut tokens = Tokens::new(input, options)?;
         let mut translator = Translator::new();

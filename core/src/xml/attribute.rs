@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use super::characters::is_name;
+use super::error::Fault;
 use super::input::is_space;
 
-pub(super) const NAME: &str = "a name begins with a letter and has letters, digits and -._: in it";
-pub(super) const NO_VALUE: &str = "an attribute has no value";
-pub(super) const NO_QUOTES: &str = "an attribute value has no quotes";
+pub(super) const NAME: Fault =
+    Fault::Form("a name begins with a letter and has letters, digits and -._: in it");
+pub(super) const NO_VALUE: Fault = Fault::Form("an attribute has no value");
+pub(super) const NO_QUOTES: Fault = Fault::Form("an attribute value has no quotes");
 
 /// `name="value"`, the value without its quotes.
 pub(super) struct RawAttribute {
@@ -16,7 +18,7 @@ pub(super) struct RawAttribute {
 }
 
 /// The attribute that begins here, or what is wrong with it.
-pub(super) fn attribute(tag: &str, start: usize) -> Result<RawAttribute, &'static str> {
+pub(super) fn attribute(tag: &str, start: usize) -> Result<RawAttribute, Fault> {
     let bytes = tag.as_bytes();
     let name = start..up_to(tag, start, |byte| byte == b'=' || is_space(byte));
     let equals = up_to(tag, name.end, |byte| !is_space(byte));
