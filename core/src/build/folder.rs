@@ -50,7 +50,7 @@ pub enum SkipReason {
     #[error("a symbolic link that is not followed")]
     LinkNotFollowed,
     /// A symbolic link out of the folder.
-    #[error("a symbolic link that leads out of the collection")]
+    #[error("a symbolic link to something outside the collection")]
     LinkOutside,
     /// A symbolic link to a folder inside, whose files are listed under its own name.
     #[error("a symbolic link to a folder of the collection, whose files are listed under its own name")]
@@ -59,7 +59,7 @@ pub enum SkipReason {
     #[error("a symbolic link to a file that is not published")]
     LinkToHidden,
     /// A symbolic link that leads nowhere.
-    #[error("a symbolic link that leads nowhere")]
+    #[error("a symbolic link whose target is missing")]
     Dangling,
     /// A folder that was walked before under another name.
     #[error("a folder that was walked before under another name")]

@@ -32,7 +32,7 @@ pub trait Inventory: Iterator<Item = Result<Item, BuildError>> {
 impl<I: Iterator<Item = Result<Item, BuildError>>> Inventory for I {}
 
 /// One resource as it was found (RS-031 to RS-037).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     /// Its URI.
     pub loc: String,
@@ -53,15 +53,7 @@ pub struct Item {
 impl Item {
     /// A resource of which only the URI is known.
     pub fn new(loc: impl Into<String>) -> Self {
-        Self {
-            loc: loc.into(),
-            lastmod: None,
-            length: None,
-            hashes: Hashes::default(),
-            media_type: None,
-            encoding: None,
-            links: Vec::new(),
-        }
+        Self { loc: loc.into(), ..Self::default() }
     }
 
     /// The item that an entry of a Resource List stands for.

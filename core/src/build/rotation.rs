@@ -16,10 +16,7 @@ use super::sink::Sink;
 use super::spool::Spool;
 use super::{BuildError, Documents, Position, Rotation};
 use crate::datetime::DateTime;
-use crate::document::{
-    Capability, ChangeDump, ChangeDumpIndex, ChangeList, ChangeListIndex, Document, Entry, Header, Relation,
-    Root,
-};
+use crate::document::{Capability, Document, Entry, Header, Metadata, RawDocument, Relation, Root};
 use crate::rules::Violations;
 use crate::xml::{self, MAX_ENTRIES, Mode, Options, Reader};
 
@@ -105,6 +102,16 @@ impl<S: Sink> Addition<S> {
     pub(super) fn new(from: DateTime, now: DateTime) -> Self {
         Self { from, position: None, targets: Ready::new(), now, until: None }
     }
+}
+
+/// How a series goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Course {
+    pub(super) rotation: Rotation,
+    /// Where a run that failed began.
+    pub(super) position: Option<Position>,
+    /// The series is closed for good.
+    pub(super) is_last: bool,
 }
 
 /// One kind of change documents in one place.
@@ -319,25 +326,15 @@ impl Series<'_> {
         Spool::new(self.header(from, None), self.settings.format, self.settings.limits, Scratch::of(sink))
     }
 
+    fn metadata(&self, from: DateTime, until: Option<DateTime>) -> Metadata {
+        let capability = Some(self.kind.capability());
+        Metadata { capability, from: Some(from), until, ..Metadata::default() }
+    }
+
     fn header(&self, from: DateTime, until: Option<DateTime>) -> Header {
-        let up = self.settings.site.capability_list();
         let index = self.settings.site.url(&self.settings.top());
-        macro_rules! header {
-            ($document:ident) => {{
-                let mut document = $document::new(from, up).index(index);
-                if let Some(until) = until {
-                    document = document.until(until);
-                }
-                if let Some(archives) = &self.settings.archives {
-                    document = document.archives(archives);
-                }
-                document.header()
-            }};
-        }
-        match self.kind {
-            Kind::ChangeList => header!(ChangeList),
-            Kind::ChangeDump => header!(ChangeDump),
-        }
+        let archives = self.settings.archives.as_ref();
+        self.settings.header(Root::UrlSet, self.metadata(from, until), Some(index), archives)
     }
 
     /// The index, with `archives` where the settings name none.
@@ -347,31 +344,18 @@ impl Series<'_> {
         open: Option<Open>,
         archives: Option<&String>,
     ) -> Result<Document, Violations> {
-        let up = self.settings.site.capability_list();
-        let url = |number| self.settings.site.url(&self.settings.component(number));
-        macro_rules! index {
-            ($index:ident) => {{
-                let first = closed.first().map(|first| first.from).or(open.map(|open| open.from));
-                let mut index = $index::new(first.expect("a series has at least one document"), up);
-                if let (None, Some(last)) = (open, closed.last()) {
-                    index = index.until(last.until);
-                }
-                if let Some(archives) = self.settings.archives.as_ref().or(archives) {
-                    index = index.archives(archives);
-                }
-                for one in closed {
-                    index = index.closed(url(one.number), one.from, one.until);
-                }
-                if let Some(open) = open {
-                    index = index.open(url(open.number), open.from);
-                }
-                index.build()
-            }};
-        }
-        match self.kind {
-            Kind::ChangeList => index!(ChangeListIndex),
-            Kind::ChangeDump => index!(ChangeDumpIndex),
-        }
+        let first = closed.first().map(|first| first.from).or(open.map(|open| open.from));
+        let first = first.expect("a series has at least one document");
+        let until = closed.last().filter(|_| open.is_none()).map(|last| last.until);
+        let archives = self.settings.archives.as_ref().or(archives);
+        let header = self.settings.header(Root::SitemapIndex, self.metadata(first, until), None, archives);
+        let entry = |number, from, until| {
+            let url = self.settings.site.url(&self.settings.component(number));
+            Entry::with_metadata(url, Metadata { from: Some(from), until, ..Metadata::default() })
+        };
+        let closed = closed.iter().map(|one| entry(one.number, one.from, Some(one.until)));
+        let entries = closed.chain(open.map(|open| entry(open.number, open.from, None))).collect();
+        RawDocument { header, entries }.try_into()
     }
 }
 

@@ -6,7 +6,7 @@ use std::hash::RandomState;
 use url::Url;
 
 use super::package::{self, Found};
-use super::reading::{self, Lead, MAX_URL, Reading, Role, Said, Summary};
+use super::reading::{self, MAX_URL, PackageListing, Reading, Reference, Role, Summary};
 use super::{Checked, Fetch, FetchFailure, Fetched, MAX_KEPT, Report, Stopped, topic};
 use crate::package::PackageReadLimits;
 use crate::rules::{Place, Rule, Times, Violations};
@@ -147,7 +147,7 @@ impl Site {
         self.by_url.get(url).map(|&node| self.resolved(node))
     }
 
-    /// Asks for something, unless the check has come to its end; a failure is told of `node`.
+    /// Asks for something, unless the check has come to its end; a failure is reported at `node`.
     fn ask<F: Fetch + ?Sized, T>(
         &mut self,
         fetch: &mut F,
@@ -160,7 +160,7 @@ impl Site {
         match self.count(|| request(fetch))? {
             Ok(found) => Some(found),
             Err(failure) => {
-                self.tell(node, rule, place, format!("{about}{failure}"));
+                self.report(node, rule, place, format!("{about}{failure}"));
                 None
             }
         }
@@ -189,10 +189,10 @@ impl Site {
     }
 
     /// Notes a violation of the document of a node.
-    pub(super) fn tell(&mut self, node: usize, rule: Rule, place: Place, detail: impl Into<String>) {
-        let mut told = Violations::default();
-        told.push(rule, place, detail);
-        self.take(node, told);
+    pub(super) fn report(&mut self, node: usize, rule: Rule, place: Place, detail: impl Into<String>) {
+        let mut found = Violations::default();
+        found.push(rule, place, detail);
+        self.take(node, found);
     }
 
     fn take(&mut self, node: usize, found: Violations) {
@@ -218,7 +218,7 @@ impl Site {
             self.nodes[node].alias = Some(same);
             return;
         }
-        let leads = self.note(node, reading::read(&bytes, &self.key));
+        let references = self.record(node, reading::read(&bytes, &self.key));
         drop(bytes);
         let base = Url::parse(&last_url).ok();
         let absolute = |href: &str| match base.as_ref().map(|base| base.join(href)) {
@@ -230,28 +230,28 @@ impl Site {
             self.check_content_type(node, content_type.as_deref());
         }
         if self.nodes[node].alone {
-            self.links_unfollowed += leads.len();
+            self.links_unfollowed += references.len();
             return;
         }
-        for lead in leads {
-            let href = absolute(&lead.href);
-            self.follow(fetch, node, lead, href);
+        for reference in references {
+            let href = absolute(&reference.href);
+            self.follow(fetch, node, reference, href);
         }
     }
 
-    fn note(&mut self, node: usize, reading: Reading) -> Vec<Lead> {
+    fn record(&mut self, node: usize, reading: Reading) -> Vec<Reference> {
         self.nodes[node].checked.kind = reading.summary.as_ref().map(|summary| summary.kind.clone());
         self.nodes[node].summary = reading.summary;
         self.nodes[node].read = true;
         self.take(node, reading.violations);
-        reading.leads
+        reading.references
     }
 
-    fn follow(&mut self, fetch: &mut (impl Fetch + ?Sized), from: usize, lead: Lead, href: String) {
-        let Lead { role, place, times, .. } = lead;
+    fn follow(&mut self, fetch: &mut (impl Fetch + ?Sized), from: usize, reference: Reference, href: String) {
+        let Reference { role, place, times, .. } = reference;
         if href.len() > MAX_URL {
             let detail = format!("a URL of {} characters is not followed", href.len());
-            return self.tell(from, Rule::Unreachable, place, detail);
+            return self.report(from, Rule::Unreachable, place, detail);
         }
         let to = match &role {
             Role::Sample => return self.look_at(fetch, from, place, &href),
@@ -274,7 +274,7 @@ impl Site {
         from: usize,
         place: Place,
         url: &str,
-        said: &Said,
+        said: &PackageListing,
     ) -> Option<usize> {
         let manifest = format!("{url}!/manifest.xml");
         if let Some(&known) = self.by_url.get(&manifest) {
@@ -297,23 +297,23 @@ impl Site {
         }
         self.stopped = self.stopped.take().or(end.map(Stopped::Fetch));
         for (rule, detail) in of_package {
-            self.tell(from, rule, place, format!("{about}{detail}"));
+            self.report(from, rule, place, format!("{about}{detail}"));
         }
         let text = text?;
         let node = self.node(manifest, Some(from))?;
-        let leads = self.note(node, reading::read(&text, &self.key));
+        let references = self.record(node, reading::read(&text, &self.key));
         for (entry, rule, detail) in of_bitstreams {
             let violations = &self.nodes[node].checked.violations;
-            let mut same_place = violations.iter().filter(|told| told.place.entry == Some(entry));
-            let position = same_place.clone().find_map(|told| told.place.position);
+            let mut same_place = violations.iter().filter(|known| known.place.entry == Some(entry));
+            let position = same_place.clone().find_map(|known| known.place.position);
             // The rules have found the same flaw of a path, and know the line.
-            if !same_place.any(|told| told.rule == rule) {
-                self.tell(node, rule, Place { position, entry: Some(entry) }, detail);
+            if !same_place.any(|known| known.rule == rule) {
+                self.report(node, rule, Place { position, entry: Some(entry) }, detail);
             }
         }
-        for lead in leads.into_iter().filter(|lead| lead.role == Role::Up) {
-            let href = without_fragment(&lead.href);
-            self.follow(fetch, node, lead, href);
+        for reference in references.into_iter().filter(|reference| reference.role == Role::Up) {
+            let href = without_fragment(&reference.href);
+            self.follow(fetch, node, reference, href);
         }
         Some(node)
     }
@@ -333,7 +333,7 @@ impl Site {
             self.topics_skipped += usize::from(matches!(answer, Some(None)));
             let Some(Some(answer)) = answer else { continue };
             for (rule, detail) in topic::flaws(&answer, url, hubs) {
-                self.tell(from, rule, place, format!("{about}{detail}"));
+                self.report(from, rule, place, format!("{about}{detail}"));
             }
         }
     }
@@ -349,18 +349,18 @@ impl Site {
                 summary.resources = None;
             }
             let detail = format!("this is a urlset, but {href} is a document of the same kind");
-            self.tell(from, Rule::IndexAsUrlset, place, detail);
+            self.report(from, Rule::IndexAsUrlset, place, detail);
         }
     }
 
     fn check_content_type(&mut self, node: usize, content_type: Option<&str>) {
         let Some(text) = content_type else {
-            return self.tell(node, Rule::ContentTypeMissing, Place::default(), "there is none");
+            return self.report(node, Rule::ContentTypeMissing, Place::default(), "there is none");
         };
         let essence = text.split(';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let known = ["application/xml", "text/xml", "application/gzip", "application/x-gzip"];
         if !known.contains(&essence.as_str()) && !essence.ends_with("+xml") {
-            self.tell(node, Rule::ContentTypeWrong, Place::default(), format!("it is {essence:?}"));
+            self.report(node, Rule::ContentTypeWrong, Place::default(), format!("it is {essence:?}"));
         }
     }
 

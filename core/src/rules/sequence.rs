@@ -72,7 +72,7 @@ impl Sequence {
     }
 
     /// Tells what an entry would break if it came next; nothing is remembered of it.
-    pub(super) fn judge(&self, entry: &Entry, mark: Mark, broken: &mut impl FnMut(Rule, String)) {
+    pub(super) fn check(&self, entry: &Entry, mark: Mark, broken: &mut impl FnMut(Rule, String)) {
         let metadata = entry.metadata.as_ref().unwrap_or(&NO_METADATA);
         self.check_datetime(metadata, broken);
         if let Some(Marked { rule: Some(rule), trace }) = mark

@@ -152,10 +152,10 @@ fn rs042_the_entry_after_the_fifty_thousandth_is_too_many() {
     let mut checker = Checker::new(&Header::new(Root::UrlSet, Capability::from("any")));
     let entry = Entry::new("http://example.org/a");
     for _ in 0..MAX_ENTRIES {
-        checker.entry(&entry, None);
+        checker.entry(&entry);
     }
     assert!(checker.violations().is_conforming());
-    checker.entry(&entry, None);
+    checker.entry(&entry);
     assert_eq!(
         checker.finish().errors().map(|violation| violation.rule).collect::<Vec<_>>(),
         [Rule::TooLarge]
@@ -498,7 +498,7 @@ fn rs091_a_resource_that_is_listed_twice_is_warned_of() {
 #[test]
 fn rs110_a_path_that_a_package_reader_refuses_is_an_error_for_the_same_reason() {
     for (path, told) in [
-        ("/a/../b", "leads upwards"),
+        ("/a/../b", "points above the package"),
         ("//a", "is absolute"),
         ("/a/c:b", "names a drive"),
         ("/a\\b", "contains a backslash"),

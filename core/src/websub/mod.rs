@@ -61,7 +61,7 @@ pub const XML_CONTENT_TYPE: &str = "application/xml";
 /// Media type in which a subscriber echoes a challenge: nothing that a browser would run (W-118, W-187).
 pub const CHALLENGE_CONTENT_TYPE: &str = "application/octet-stream";
 
-/// A stranger's text made fit for an error message: control characters escaped, at most 64 characters.
+/// A text from outside, made fit for an error message: control characters escaped, at most 64 characters.
 fn excerpt(text: &str) -> String {
     const LONGEST: usize = 64;
     let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();

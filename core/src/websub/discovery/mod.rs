@@ -7,7 +7,7 @@ mod feed;
 mod html;
 mod json_feed;
 
-use super::{LinkHeader, LinkValue, MAX_LINKS};
+use super::{LinkHeader, LinkValue};
 
 /// How much of an HTML page is looked through: links stand in its head (W-026).
 const MAX_HTML: usize = 512 * 1024;
@@ -100,6 +100,7 @@ pub fn embedded_links(content_type: &str, body: &[u8]) -> LinkHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::websub::MAX_LINKS;
 
     fn hubs(content_type: &str, text: &str) -> Vec<String> {
         embedded_links(content_type, text.as_bytes()).with_rel("hub").map(str::to_owned).collect()
