@@ -223,7 +223,7 @@ impl<R: Read + Seek> Package<R> {
     /// How many entries of the manifest cannot be understood, so that [`next_entry`](Self::next_entry) does not give them
     /// ([`Reader::refused`]).
     ///
-    /// What they spoke of is not known: who would delete what a manifest does not name must not do so when there are any.
+    /// Nobody knows what they were about: whoever deletes what a manifest does not name must not do so when there are any.
     pub fn refused(&self) -> usize {
         self.refused
     }

@@ -98,7 +98,7 @@ impl Archives {
     }
 }
 
-/// A document with the start and the end of what it tells.
+/// A document with the start and the end of what it covers.
 pub(super) type Archived = (String, Option<DateTime>, Option<DateTime>);
 
 /// What an archive of this name, or the archives under it, list, in order; nothing where there is none.

@@ -1,7 +1,7 @@
 //! Change Dumps as ZIP packages (RS-140 to RS-148).
 //!
 //! The claim of a dump is that applying it, in its order, to a copy as of its start makes a copy as of its end. Bytes are packed only
-//! where they are those of the very change; a change whose bytes are gone is told by the next one of the same resource. Where there
+//! where they are those of the very change; a change whose bytes are gone is covered by the next one of the same resource. Where there
 //! is none, the claim cannot be kept, and there is no dump.
 
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ impl ChangeDumps {
     /// Packs the changes from [`end`](Self::end), or `from` the first time, up to `until`, oldest first.
     ///
     /// A change whose bytes are gone is left out and counted in [`Published::gone`] where another one of the same resource follows, which
-    /// then tells the sum of both; no manifest can tell of it without a path (RS-144). Where none follows, nothing is published
+    /// then stands for both; no manifest can list it without a path (RS-144). Where none follows, nothing is published
     /// ([`BuildError::BytesGone`]). A package does not end in between, so that each holds what its interval promises; for that it may
     /// pass its [limits](Self::package_limits).
     ///

@@ -103,7 +103,7 @@ pub fn differences(
 /// When an open document is closed and a successor goes on; the limits of RS-042 close it in any case.
 ///
 /// A run reads the open document and writes it anew, whether it adds one entry or thousands, and a Destination polls it whole. So
-/// `entries` is what bounds the cost of a run: tell what has come together since the last run in one, not in a run each. The benchmark
+/// `entries` is what bounds the cost of a run: record in one run what has come together since the last one. The benchmark
 /// `build` measures both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {

@@ -30,7 +30,7 @@ pub enum BuildError {
         /// The one before it.
         after: String,
     },
-    /// Changes are told in the order they happened (RS-121), none before the moment that the list goes on from.
+    /// Changes are listed in the order they happened (RS-121), none before the moment that the list goes on from.
     #[error("a change at {moment} comes after {after}; list changes oldest first")]
     ChangeOrder {
         /// When it happened.
@@ -47,7 +47,7 @@ pub enum BuildError {
     BytesGone {
         /// The resource.
         loc: String,
-        /// The first of its changes that cannot be told.
+        /// The first of its changes that cannot be listed.
         moment: DateTime,
     },
     /// One entry is longer than a whole document may be.

@@ -118,7 +118,7 @@ impl ResourceDumps {
     }
 }
 
-/// The bytes of a resource whose length is known, so that it can be told whether a package has room for them.
+/// The bytes of a resource whose length is known, so that it is known whether a package has room for them.
 enum Measured<R> {
     Listed(R),
     Copied(SpooledTempFile),

@@ -1,7 +1,7 @@
 //! Change documents that go on: one is open and grows in place, full ones are closed, an index lists them (RS-120 to RS-130, RS-147).
 //!
 //! The documents are their own state: what was published is read, and goes on from there. A run that was killed halfway left one of
-//! the steps of RS-130 behind (a list closed, its successor published, the index not yet told), and the next run takes the next step.
+//! the steps of RS-130 behind (a list closed, its successor published, the index not yet written), and the next run takes the next step.
 //!
 //! Every run reads the open document and writes it anew, so [`Rotation`] bounds what a run costs; the index is written when it has
 //! something new to say.
@@ -190,8 +190,8 @@ impl Series<'_> {
         let mut added = position.map_or(Ok(0), |position| self.added_since(sink, position, drop))?;
         let state = self.load(sink)?;
         if let Some(end) = state.ended() {
-            let told = usize::try_from(added).unwrap_or(usize::MAX);
-            return match entries.into_iter().nth(told).transpose()? {
+            let recorded = usize::try_from(added).unwrap_or(usize::MAX);
+            return match entries.into_iter().nth(recorded).transpose()? {
                 None if until == Some(end) => Ok(Published::default()),
                 _ => Err(BuildError::NotContinuable {
                     name: self.settings.top(),
@@ -285,7 +285,7 @@ impl Series<'_> {
         self.catch_up(sink, State { open, ..State::default() })
     }
 
-    /// Goes on where a killed run closed a document and did not come to tell the index.
+    /// Goes on where a killed run closed a document and did not come to write the index.
     fn catch_up<D: Documents>(&self, sink: &D, mut state: State) -> Result<State, BuildError> {
         while let Some(open) = state.open {
             let name = self.settings.component(open.number);

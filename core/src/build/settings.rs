@@ -140,7 +140,7 @@ pub struct Published {
     pub documents: Vec<String>,
     /// How many resources, changes or packages were added.
     pub entries: u64,
-    /// How many resources or changes a dump does not tell of, because their bytes are gone.
+    /// How many resources or changes a dump does not list, because their bytes are gone.
     pub gone: u64,
     pub(super) top: Option<String>,
     pub(super) position: Option<super::Position>,
@@ -222,7 +222,7 @@ macro_rules! going_on {
                 self
             }
 
-            /// Up to when the published documents tell all changes: the moment of the last one of a list, or at which they were closed for
+            /// Up to when the published documents have all changes: the moment of the last one of a list, or at which they were closed for
             /// good. `None` before the first run.
             pub fn end<D: $crate::build::Documents>(
                 &self,
@@ -242,7 +242,7 @@ macro_rules! going_on {
             /// Moves what was closed at `before` or earlier into the archive, from which it can be had under the same URIs, so that the
             /// index lists what is of interest and never fills up (AR-014, AR-016).
             ///
-            /// The archive is called after the stem, such as `changelist-archive.xml`; the index points at it. It is told first: a run that
+            /// The archive is called after the stem, such as `changelist-archive.xml`; the index points at it. It is written first: a run that
             /// was killed leaves some documents in both, and the next one goes on. `at` is the moment of the run. Nothing to archive
             /// publishes nothing.
             pub fn archive<S: $crate::build::Sink>(

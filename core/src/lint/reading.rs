@@ -20,7 +20,7 @@ pub(super) struct Summary {
     pub(super) times: Times,
     /// Where it points up; absolute once it has been read in its place.
     pub(super) up: Option<String>,
-    /// The earliest and latest change that it tells of.
+    /// The earliest and latest change that it lists.
     pub(super) changes: Option<(DateTime, DateTime)>,
     /// How many entries it has.
     pub(super) entries: usize,

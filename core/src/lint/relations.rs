@@ -27,7 +27,7 @@ pub(super) fn check(site: &mut Site, is_in_order: bool) {
 struct Links {
     /// By an entry of whatever kind: (from, to).
     listed: HashSet<(usize, usize)>,
-    /// The indexes that a document lies under, by its own words or theirs.
+    /// The indexes that a document lies under, as it says or as they say.
     indexes: HashMap<usize, Vec<usize>>,
     points_at_index: HashSet<usize>,
     /// Documents that lie in an archive.
@@ -195,7 +195,7 @@ impl<'a> Pair<'a> {
     fn check_closing(&mut self) {
         let Some(times) = self.times(self.edge.to).filter(|times| times.from.is_some()) else { return };
         match (self.edge.times.until, times.until) {
-            (None, Some(_)) if self.site.is_under_way => self.site.indexes_late += 1,
+            (None, Some(_)) if self.site.is_under_way => self.site.outcome.indexes_late += 1,
             (None, Some(until)) => {
                 self.report(Rule::UntilMissing, format!("{} ended at {until}", self.target()));
             }

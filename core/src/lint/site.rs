@@ -21,15 +21,11 @@ const LINKS_PER_DOCUMENT: usize = 20;
 pub(super) struct Site {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
-    omitted: usize,
-    packages_skipped: usize,
-    topics_skipped: usize,
-    links_unfollowed: usize,
-    pub(super) indexes_late: usize,
+    /// What is reported besides the documents.
+    pub(super) outcome: Report,
     pub(super) is_under_way: bool,
     /// How many bytes of packages may still be uncompressed.
     unpackable: u64,
-    stopped: Option<Stopped>,
     by_url: HashMap<String, usize>,
     max_nodes: usize,
     max_edges: usize,
@@ -67,14 +63,9 @@ impl Site {
         Self {
             nodes: Vec::new(),
             edges: Vec::new(),
-            omitted: 0,
-            packages_skipped: 0,
-            topics_skipped: 0,
-            links_unfollowed: 0,
-            indexes_late: 0,
+            outcome: Report::default(),
             is_under_way: false,
             unpackable: PackageReadLimits::default().bytes,
-            stopped: None,
             by_url: HashMap::new(),
             max_nodes,
             max_edges: max_nodes.saturating_mul(LINKS_PER_DOCUMENT).max(MAX_ENTRIES),
@@ -110,11 +101,11 @@ impl Site {
         for index in 0..self.edges.len() {
             self.edges[index].to = self.resolved(self.edges[index].to);
         }
-        self.omitted += self.nodes.iter().filter(|node| node.is_left_out()).count();
+        self.outcome.omitted += self.nodes.iter().filter(|node| node.is_left_out()).count();
     }
 
     fn visit_from(&mut self, fetch: &mut (impl Fetch + ?Sized), mut next: usize) {
-        while next < self.nodes.len() && self.stopped.is_none() {
+        while next < self.nodes.len() && self.outcome.stopped.is_none() {
             if !self.nodes[next].read {
                 fetch.ahead(self.nodes.len() - next);
                 self.visit(fetch, next);
@@ -125,21 +116,12 @@ impl Site {
 
     pub(super) fn into_report(self) -> Report {
         let documents = self.nodes.into_iter().filter(|node| node.alias.is_none() && !node.is_left_out());
-        let documents = documents.map(|node| node.checked).collect();
-        Report {
-            documents,
-            omitted: self.omitted,
-            packages_skipped: self.packages_skipped,
-            topics_skipped: self.topics_skipped,
-            links_unfollowed: self.links_unfollowed,
-            indexes_late: self.indexes_late,
-            stopped: self.stopped,
-        }
+        Report { documents: documents.map(|node| node.checked).collect(), ..self.outcome }
     }
 
     /// Whether nothing was left out.
     pub(super) fn is_complete(&self) -> bool {
-        self.omitted == 0 && self.stopped.is_none()
+        self.outcome.is_complete()
     }
 
     /// The document that a URL leads to, if the check came to it.
@@ -171,17 +153,17 @@ impl Site {
         &mut self,
         request: impl FnOnce() -> Result<T, FetchFailure>,
     ) -> Option<Result<T, FetchFailure>> {
-        if self.stopped.is_some() {
+        if self.outcome.stopped.is_some() {
             return None;
         }
         if self.requests == self.max_requests {
-            self.stopped = Some(Stopped::Requests(self.max_requests));
+            self.outcome.stopped = Some(Stopped::Requests(self.max_requests));
             return None;
         }
         self.requests += 1;
         match request() {
             Err(failure) if failure.is_last() => {
-                self.stopped = Some(Stopped::Fetch(failure));
+                self.outcome.stopped = Some(Stopped::Fetch(failure));
                 None
             }
             answer => Some(answer),
@@ -230,7 +212,7 @@ impl Site {
             self.check_content_type(node, content_type.as_deref());
         }
         if self.nodes[node].alone {
-            self.links_unfollowed += references.len();
+            self.outcome.links_unfollowed += references.len();
             return;
         }
         for reference in references {
@@ -263,7 +245,7 @@ impl Site {
         if self.edges.len() < self.max_edges {
             self.edges.push(Edge { from, to, role, place, times });
         } else {
-            self.omitted += 1;
+            self.outcome.omitted += 1;
         }
     }
 
@@ -282,20 +264,20 @@ impl Site {
         }
         let about = format!("{url}: ");
         if self.unpackable == 0 {
-            self.packages_skipped += 1;
+            self.outcome.packages_skipped += 1;
             return None;
         }
         let asked = self.ask(fetch, from, place, Rule::Unreachable, &about, |fetch| fetch.package(url));
-        self.packages_skipped += usize::from(matches!(asked, Some(None)));
+        self.outcome.packages_skipped += usize::from(matches!(asked, Some(None)));
         let bytes = asked??;
         let found = package::examine(bytes, said, self.unpackable, &mut || fetch.end());
         let Found { manifest: text, of_package, of_bitstreams, taken, is_cut_off, end } = found;
         self.unpackable -= taken.min(self.unpackable);
         if is_cut_off {
-            self.packages_skipped += 1;
+            self.outcome.packages_skipped += 1;
             self.unpackable = 0;
         }
-        self.stopped = self.stopped.take().or(end.map(Stopped::Fetch));
+        self.outcome.stopped = self.outcome.stopped.take().or(end.map(Stopped::Fetch));
         for (rule, detail) in of_package {
             self.report(from, rule, place, format!("{about}{detail}"));
         }
@@ -330,7 +312,7 @@ impl Site {
             let about = format!("{name} {url}: ");
             let answer = self
                 .ask(fetch, from, place, Rule::TopicUnreachable, &about, |fetch| fetch.topic(url, method));
-            self.topics_skipped += usize::from(matches!(answer, Some(None)));
+            self.outcome.topics_skipped += usize::from(matches!(answer, Some(None)));
             let Some(Some(answer)) = answer else { continue };
             for (rule, detail) in topic::flaws(&answer, url, hubs) {
                 self.report(from, rule, place, format!("{about}{detail}"));
@@ -370,7 +352,7 @@ impl Site {
             return Some(node);
         }
         if self.nodes.len() == self.max_nodes {
-            self.omitted += 1;
+            self.outcome.omitted += 1;
             return None;
         }
         let node = self.nodes.len();

@@ -5,7 +5,7 @@ use super::shape::{EntryShape, Links, Need, Shape};
 use super::{Rule, framework, links};
 use crate::model::{Capability, Change, Entry, NO_METADATA, Relation};
 
-/// Tells each rule that an entry breaks in this kind of document.
+/// Reports each rule that an entry breaks in this kind of document.
 pub(super) fn check(
     entry: &Entry,
     document: &Capability,

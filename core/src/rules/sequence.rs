@@ -71,7 +71,7 @@ impl Sequence {
         self.points_up = header.link(&Relation::Up).is_some();
     }
 
-    /// Tells what an entry would break if it came next; nothing is remembered of it.
+    /// Reports what an entry would break if it came next; nothing is remembered of it.
     pub(super) fn check(&self, entry: &Entry, mark: Mark, broken: &mut impl FnMut(Rule, String)) {
         let metadata = entry.metadata.as_ref().unwrap_or(&NO_METADATA);
         self.check_datetime(metadata, broken);

@@ -40,7 +40,7 @@ pub(super) fn check_entry(entry: &Entry, path: Need, broken: &mut impl FnMut(Rul
     }
 }
 
-/// Tells each rule that a `rs:md` breaks by itself.
+/// Reports each rule that a `rs:md` breaks by itself.
 pub(super) fn check_metadata(metadata: &Metadata, path: Need, broken: &mut impl FnMut(Rule, String)) {
     if let Some(Capability::Other(token)) = &metadata.capability {
         let rule = if **token == *OLD_NOTIFICATION_TOKEN {
@@ -70,7 +70,7 @@ pub(super) fn check_metadata(metadata: &Metadata, path: Need, broken: &mut impl 
     check_foreign(&metadata.foreign, broken);
 }
 
-/// Tells each rule that a `rs:ln` breaks by itself.
+/// Reports each rule that a `rs:ln` breaks by itself.
 pub(super) fn check_link(link: &Link, path: Need, broken: &mut impl FnMut(Rule, String)) {
     links::check_link(link, path, &mut *broken);
     check_representation(&link.hash, link.media_type.as_deref(), broken);

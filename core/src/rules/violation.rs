@@ -143,7 +143,7 @@ impl Violations {
     }
 }
 
-/// A detail tells of a stranger's text, and fifty thousand of them are kept of one site.
+/// A detail quotes text from outside, and fifty thousand of them are kept of one site.
 fn shortened(mut detail: String) -> String {
     if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
         detail.truncate(end);

@@ -73,7 +73,7 @@ pub enum ReadError {
         /// Its namespace, empty for none.
         namespace: String,
     },
-    /// A second `rs:md` before the first entry: it is not known which one speaks (RS-010, RS-050).
+    /// A second `rs:md` before the first entry: nobody knows which one counts (RS-010, RS-050).
     #[error("a second rs:md of the root at {position}; keep one")]
     DuplicateMetadata {
         /// Where the second one starts.

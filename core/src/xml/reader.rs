@@ -134,7 +134,7 @@ impl<R: BufRead> Reader<R> {
     /// How many entries were left out so far because they cannot be understood (RS-050): they have two `loc`, `lastmod` or
     /// `rs:md`, an unknown `change`, a `length` or `pri` that is no such number, or a `rs:ln` without `rel` or `href`.
     ///
-    /// What they spoke of is not known. Who would delete what a Resource List does not name must not do so when there are any.
+    /// Nobody knows what they were about. So whoever deletes what a Resource List does not name must not do so when there are any.
     pub fn refused(&self) -> usize {
         self.refused
     }
@@ -257,8 +257,6 @@ impl<R: BufRead> Reader<R> {
         let translated = self.translator.entry(&mut self.header, entry, self.count == 1);
         if translated.is_recognised {
             self.report_dialect();
-        }
-        if translated.is_header_changed {
             self.checks.change_header(&self.header);
         }
         if translated.is_gone {

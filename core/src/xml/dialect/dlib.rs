@@ -48,7 +48,7 @@ pub(super) fn header(header: &mut Header) -> Option<DateTime> {
     modified
 }
 
-/// Gives an entry the moment of its change, which `lastmod` told.
+/// Gives an entry the moment of its change, which was in `lastmod`.
 pub(super) fn entry(header: &Header, entry: &mut Entry) {
     if header.capability() == Some(&Capability::Description) {
         entry.metadata.get_or_insert_default().capability.get_or_insert(Capability::CapabilityList);

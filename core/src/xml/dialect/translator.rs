@@ -34,10 +34,8 @@ struct Since(Option<DateTime>);
 /// What became of an entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::xml) struct Translated {
-    /// The entry showed which form the document is written in.
+    /// The entry showed which form the document is written in; the header may be another one now.
     pub(in crate::xml) is_recognised: bool,
-    /// The header is another one now.
-    pub(in crate::xml) is_header_changed: bool,
     /// A Resource List of 1.1 would not have the entry.
     pub(in crate::xml) is_gone: bool,
 }
@@ -234,7 +232,7 @@ impl Translator {
             Dialect::Sitemap | Dialect::Alpha0_1 => {
                 if self.dialect == Dialect::Sitemap {
                     self.become_alpha(header, false);
-                    (translated.is_recognised, translated.is_header_changed) = (true, true);
+                    translated.is_recognised = true;
                 }
                 let is_change = self.head.as_ref().is_some_and(alpha::Head::lists_changes);
                 translated.is_gone = !std::mem::take(&mut self.parts).give(entry, is_change);
