@@ -44,7 +44,9 @@ impl<'de> Visitor<'de> for &mut Feed {
                 "feed_url" => self.push(&map.next_value::<Text<'de>>()?.0, "self"),
                 "hubs" => {
                     let Hubs(urls) = map.next_value()?;
-                    urls.iter().for_each(|url| self.push(url, "hub"));
+                    for url in &urls {
+                        self.push(url, "hub");
+                    }
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
