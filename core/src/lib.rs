@@ -3,7 +3,7 @@
 //!
 //! No network and no async: bytes in, values out. The rooms:
 //!
-//! * [`document`]: one model for every document of the family, with a typed constructor per kind;
+//! * [`document`]: one model for every document of the family, with a typed constructor for each kind;
 //! * [`xml`]: streaming reader and writer;
 //! * [`rules`]: what a conforming document must satisfy, one named violation per rule;
 //! * [`lint`]: a whole site checked, document by document and against each other;
@@ -13,7 +13,7 @@
 //! * [`durable`]: files that no reader and no crash sees half of;
 //! * [`lock`]: a file that one process at a time has;
 //! * [`address`]: which addresses are public, and which are one client;
-//! * [`websub`]: subscription requests, verification, `Link` headers, signatures.
+//! * [`websub`]: subscription requests, verification, discovery of hubs, signatures.
 //!
 //! # Example: build a Resource List, write it, read it back
 //!
@@ -55,6 +55,7 @@ pub mod document;
 pub mod durable;
 pub mod lint;
 pub mod lock;
+mod model;
 pub mod package;
 pub mod rules;
 pub mod websub;

@@ -12,15 +12,13 @@ use thiserror::Error;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::digest::{Agreement, Algorithm, Digest, Hasher, Hashes};
+use crate::digest::{Agreement, Digest, Hasher, Hashes, read_pieces};
 use crate::document::{Capability, Entry, Header, Link};
 use crate::rules::{PathFlaw, Violations, member_name};
 use crate::xml::{FREE_EXPANSION, MAX_BYTES, MAX_EXPANSION, ReadError, Reader};
 
 /// The name of every manifest (RS-104).
 pub(crate) const MANIFEST: &str = "manifest.xml";
-
-const BUFFER: usize = 64 * 1024;
 
 /// How much of a package is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +223,7 @@ impl<R: Read + Seek> Package<R> {
     /// How many entries of the manifest cannot be understood, so that [`next_entry`](Self::next_entry) does not give them
     /// ([`Reader::refused`]).
     ///
-    /// What they spoke of is not known: who would delete what a manifest does not name must not do so when there are any.
+    /// Nobody knows what they were about: whoever deletes what a manifest does not name must not do so when there are any.
     pub fn refused(&self) -> usize {
         self.refused
     }
@@ -352,15 +350,12 @@ fn take_manifest<R: Read + Seek>(
     if member.is_symlink() {
         return Err(PackageError::SymbolicLink { path: MANIFEST.to_owned() });
     }
-    let mut member = member.take(MAX_BYTES + 1);
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        let count = read_some(&mut member, &mut buffer, MANIFEST)?;
-        if count == 0 {
-            return Ok(());
-        }
-        text.write_all(&buffer[..count]).map_err(PackageError::Io)?;
-    }
+    let pieces = read_pieces(
+        member.take(MAX_BYTES + 1),
+        |error| damaged(&error, MANIFEST),
+        |piece| text.write_all(piece).map_err(PackageError::Io),
+    );
+    pieces.map(drop)
 }
 
 /// Reads the whole manifest once, so that no bitstream is taken before it is known to be in order. Gives how many entries were refused,
@@ -394,20 +389,20 @@ fn hand_on(
     hashes: &Hashes,
     out: &mut impl Write,
 ) -> Result<u64, PackageError> {
-    let algorithms: Vec<Algorithm> = hashes.iter().map(Digest::algorithm).collect();
-    let mut hasher = Hasher::new(algorithms);
-    let mut member = member.take(announced.saturating_add(1));
-    let mut buffer = vec![0; BUFFER];
-    let mut found = 0_u64;
-    loop {
-        let count = read_some(&mut member, &mut buffer, path)?;
-        found += count as u64;
-        if count == 0 || found > announced {
-            break;
-        }
-        hasher.update(&buffer[..count]);
-        out.write_all(&buffer[..count]).map_err(PackageError::Output)?;
-    }
+    let mut hasher = Hasher::new(hashes.iter().map(Digest::algorithm));
+    let mut left = announced;
+    let found = read_pieces(
+        member.take(announced.saturating_add(1)),
+        |error| damaged(&error, path),
+        |piece| match left.checked_sub(piece.len() as u64) {
+            Some(rest) => {
+                left = rest;
+                hasher.update(piece);
+                out.write_all(piece).map_err(PackageError::Output)
+            }
+            None => Ok(()),
+        },
+    )?;
     if found != announced {
         return Err(PackageError::Length { path: path.to_owned(), expected: announced, found });
     }
@@ -417,16 +412,8 @@ fn hand_on(
     Ok(found)
 }
 
-fn read_some(member: &mut impl Read, buffer: &mut [u8], path: &str) -> Result<usize, PackageError> {
-    loop {
-        match member.read(buffer) {
-            Ok(count) => return Ok(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                return Err(PackageError::Damaged { path: path.to_owned(), reason: error.to_string() });
-            }
-        }
-    }
+fn damaged(error: &impl ToString, path: &str) -> PackageError {
+    PackageError::Damaged { path: path.to_owned(), reason: error.to_string() }
 }
 
 fn not_a_zip(error: ZipError) -> PackageError {
@@ -442,6 +429,6 @@ fn about_member(error: ZipError, path: &str) -> PackageError {
             PackageError::Unsupported { path: path.to_owned() }
         }
         ZipError::FileNotFound => PackageError::Missing { path: path.to_owned() },
-        other => PackageError::Damaged { path: path.to_owned(), reason: other.to_string() },
+        other => damaged(&other, path),
     }
 }

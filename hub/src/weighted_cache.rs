@@ -55,7 +55,7 @@ impl<K: Hash + Eq, V> WeightedCache<K, V> {
 impl<K: Hash + Eq, V> fmt::Debug for WeightedCache<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { entries, weight, most } = self;
-        f.debug_struct("Weighed")
+        f.debug_struct("WeightedCache")
             .field("entries", &entries.len())
             .field("weight", weight)
             .field("most", most)

@@ -7,11 +7,7 @@ use super::rotation::WHOLLY;
 use super::settings::{Published, Settings, Site, settings};
 use super::{BuildError, Documents, Sink};
 use crate::datetime::DateTime;
-use crate::document::{
-    ChangeDumpArchive, ChangeDumpArchiveIndex, ChangeListArchive, ChangeListArchiveIndex, Document, Entry,
-    Header, Metadata, ResourceDumpArchive, ResourceDumpArchiveIndex, ResourceListArchive,
-    ResourceListArchiveIndex, Root,
-};
+use crate::document::{Capability, Document, Entry, Header, Metadata, RawDocument, Root};
 use crate::rules::Violations;
 use crate::xml::Reader;
 
@@ -29,13 +25,17 @@ pub enum ArchiveKind {
 }
 
 impl ArchiveKind {
-    const fn stem(self) -> &'static str {
+    const fn capability(self) -> Capability {
         match self {
-            Self::ResourceLists => "resourcelist-archive",
-            Self::ResourceDumps => "resourcedump-archive",
-            Self::ChangeLists => "changelist-archive",
-            Self::ChangeDumps => "changedump-archive",
+            Self::ResourceLists => Capability::ResourceListArchive,
+            Self::ResourceDumps => Capability::ResourceDumpArchive,
+            Self::ChangeLists => Capability::ChangeListArchive,
+            Self::ChangeDumps => Capability::ChangeDumpArchive,
         }
+    }
+
+    fn metadata(self) -> Metadata {
+        Metadata { capability: Some(self.capability()), ..Metadata::default() }
     }
 }
 
@@ -64,7 +64,7 @@ impl Archives {
     /// An archive called after its kind, such as `changelist-archive.xml`, and under an index, where the limits ask for one,
     /// `changelist-archive-20260103T090000Z-1.xml`, …; `at` is the moment of the run.
     pub fn new(site: &Site, kind: ArchiveKind, at: DateTime) -> Self {
-        Self { kind, settings: Settings::new(site, kind.stem()), at }
+        Self { kind, settings: Settings::new(site, kind.capability().token()), at }
     }
 
     pub(super) fn of(settings: Settings, kind: ArchiveKind, at: DateTime) -> Self {
@@ -98,7 +98,7 @@ impl Archives {
     }
 }
 
-/// A document with the start and the end of what it tells.
+/// A document with the start and the end of what it covers.
 pub(super) type Archived = (String, Option<DateTime>, Option<DateTime>);
 
 /// What an archive of this name, or the archives under it, list, in order; nothing where there is none.
@@ -140,37 +140,13 @@ settings!(Archives);
 
 impl Kind for &Archives {
     fn header(&self, index: Option<String>, _: Option<DateTime>) -> Header {
-        let up = self.settings.site.capability_list();
-        macro_rules! header {
-            ($archive:ident) => {
-                match index {
-                    Some(index) => $archive::new(up).index(index).header(),
-                    None => $archive::new(up).header(),
-                }
-            };
-        }
-        match self.kind {
-            ArchiveKind::ResourceLists => header!(ResourceListArchive),
-            ArchiveKind::ResourceDumps => header!(ResourceDumpArchive),
-            ArchiveKind::ChangeLists => header!(ChangeListArchive),
-            ArchiveKind::ChangeDumps => header!(ChangeDumpArchive),
-        }
+        self.settings.header(Root::UrlSet, self.kind.metadata(), index, None)
     }
 
     fn index(&self, parts: Vec<Part>) -> Result<Document, Violations> {
-        let up = self.settings.site.capability_list();
-        let urls = parts.into_iter().map(|part| part.url);
-        macro_rules! index {
-            ($index:ident) => {
-                urls.fold($index::new(up), $index::archive).build()
-            };
-        }
-        match self.kind {
-            ArchiveKind::ResourceLists => index!(ResourceListArchiveIndex),
-            ArchiveKind::ResourceDumps => index!(ResourceDumpArchiveIndex),
-            ArchiveKind::ChangeLists => index!(ChangeListArchiveIndex),
-            ArchiveKind::ChangeDumps => index!(ChangeDumpArchiveIndex),
-        }
+        let header = self.settings.header(Root::SitemapIndex, self.kind.metadata(), None, None);
+        let entries = parts.into_iter().map(|part| Entry::new(part.url)).collect();
+        RawDocument { header, entries }.try_into()
     }
 
     fn completed(&self) -> Option<DateTime> {

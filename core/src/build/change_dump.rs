@@ -1,17 +1,17 @@
 //! Change Dumps as ZIP packages (RS-140 to RS-148).
 //!
 //! The claim of a dump is that applying it, in its order, to a copy as of its start makes a copy as of its end. Bytes are packed only
-//! where they are those of the very change; a change whose bytes are gone is told by the next one of the same resource. Where there
+//! where they are those of the very change; a change whose bytes are gone is covered by the next one of the same resource. Where there
 //! is none, the claim cannot be kept, and there is no dump.
 
 use std::collections::HashMap;
 
 use tempfile::SpooledTempFile;
 
-use super::change_list::{Event, Position, Rotation};
+use super::change_list::Event;
 use super::generation::{Generation, sweep_packages};
-use super::packages::{Packages, Packing, packing};
-use super::rotation::Addition;
+use super::packages::{Packages, packing};
+use super::rotation::{Addition, Course};
 use super::scratch::Scratch;
 use super::settings::{Published, Settings, Site, archived, going_on, settings};
 use super::{BuildError, Item, PackageLimits, Sink, Versions};
@@ -26,79 +26,41 @@ use crate::package::{Package, PackageReadLimits};
 #[must_use]
 pub struct ChangeDumps {
     settings: Settings,
-    packing: Packing,
-    rotation: Rotation,
+    packages: PackageLimits,
+    course: Course,
 }
 
 impl ChangeDumps {
-    /// Dumps that rotate as [`Rotation::default`] says.
+    /// Dumps that rotate as [`Rotation::default`](super::Rotation::default) says.
     pub fn new(site: &Site) -> Self {
         let settings = Settings::new(site, "changedump");
-        Self { settings, packing: Packing::DEFAULT, rotation: Rotation::default() }
+        Self { settings, packages: PackageLimits::default(), course: Course::default() }
     }
 
     /// Packs the changes from [`end`](Self::end), or `from` the first time, up to `until`, oldest first.
     ///
     /// A change whose bytes are gone is left out and counted in [`Published::gone`] where another one of the same resource follows, which
-    /// then tells the sum of both; no manifest can tell of it without a path (RS-144). Where none follows, nothing is published
+    /// then stands for both; no manifest can list it without a path (RS-144). Where none follows, nothing is published
     /// ([`BuildError::BytesGone`]). A package does not end in between, so that each holds what its interval promises; for that it may
     /// pass its [limits](Self::package_limits).
     ///
-    /// After a run that failed, some of the changes may be told: [`resume`](Self::resume) goes on exactly. Who keeps no position tells
-    /// again what happened from [`end`](Self::end) on: a change at that very moment may then be in two packages, which does no harm (RS-128).
+    /// A run that failed may have recorded some of the changes: [`resume`](Self::resume) goes on exactly. Without a position, record
+    /// again what happened from [`end`](Self::end) on: a change at that very moment may then be in two packages, which does no harm
+    /// (RS-128). A series that is [closed](Self::close) ends at `until`.
     pub fn record<S: Sink>(
         &self,
         sink: &mut S,
         from: DateTime,
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
-        versions: impl Versions,
-        until: DateTime,
-    ) -> Result<Published, BuildError> {
-        self.run(sink, Addition::new(from, until), events, versions, until)
-    }
-
-    /// As [`record`](Self::record), where a run that failed may have told some of `events`: all the changes since `position`, the very
-    /// ones that it was given. Those that are told already are passed over.
-    pub fn resume<S: Sink>(
-        &self,
-        sink: &mut S,
-        position: Position,
-        from: DateTime,
-        events: impl IntoIterator<Item = Result<Event, BuildError>>,
-        versions: impl Versions,
-        until: DateTime,
-    ) -> Result<Published, BuildError> {
-        let events = self.untold(sink, position, events)?;
-        self.run(sink, Addition::new(from, until), events, versions, until)
-    }
-
-    /// Packs the last changes there will ever be, all those since `position`, and closes dump and index at `until`. After a run that
-    /// failed, or of which nobody remembers whether it did, the same call completes it.
-    pub fn close<S: Sink>(
-        &self,
-        sink: &mut S,
-        position: Position,
-        from: DateTime,
-        events: impl IntoIterator<Item = Result<Event, BuildError>>,
-        versions: impl Versions,
-        until: DateTime,
-    ) -> Result<Published, BuildError> {
-        let events = self.untold(sink, position, events)?;
-        let addition = Addition { until: Some(until), ..Addition::new(from, until) };
-        self.run(sink, addition, events, versions, until)
-    }
-
-    fn run<S: Sink>(
-        &self,
-        sink: &mut S,
-        mut addition: Addition<S>,
-        events: impl IntoIterator<Item = Result<Event, BuildError>>,
         mut versions: impl Versions,
         until: DateTime,
     ) -> Result<Published, BuildError> {
-        let start = self.end(sink)?.unwrap_or(addition.from);
+        let events = self.unrecorded(sink, events)?;
+        let closed = self.course.is_last.then_some(until);
+        let mut addition = Addition { until: closed, ..Addition::new(from, until) };
+        let start = self.end(sink)?.unwrap_or(from);
         let generation = Generation::new(sink, &self.settings.stem, until)?;
-        let mut packages = Packages::new(&self.settings, &self.packing, generation, sink);
+        let mut packages = Packages::new(&self.settings, self.packages, generation, sink);
         let mut run = Run::new(self, start);
         for event in events {
             run.add(event?, &mut versions, &mut packages, sink)?;
@@ -110,46 +72,47 @@ impl ChangeDumps {
         run.end_package(&mut packages, sink, until)?;
         addition.targets = packages.into_ready();
         let outcome = self.series().record(sink, addition, run.entries.into_iter().map(Ok));
-        // Whatever came of it, a package that no dump names is of no use. The first failure is the one to tell.
+        // Whatever came of it, a package that no dump names is of no use. The first failure is the one to report.
         let swept = sweep_packages(sink, &self.settings);
         let published = outcome?;
         swept?;
         Ok(Published { gone: run.gone, ..published })
     }
 
-    /// The changes that no package since `position` tells of.
-    fn untold<S: Sink, E: IntoIterator<Item = Result<Event, BuildError>>>(
+    /// The changes that no package has since the position that is resumed at.
+    fn unrecorded<S: Sink, E: IntoIterator<Item = Result<Event, BuildError>>>(
         &self,
         sink: &S,
-        position: Position,
         events: E,
     ) -> Result<impl Iterator<Item = Result<Event, BuildError>> + use<S, E>, BuildError> {
         let series = self.series();
         let mut added = Vec::new();
-        series.added_since(sink, position, |package| added.push(package))?;
+        if let Some(position) = self.course.position {
+            series.added_since(sink, position, |package| added.push(package))?;
+        }
         let end = if added.is_empty() { None } else { series.end(sink)? };
         let mut at_end = Vec::new();
         for package in added {
             if package.metadata.as_ref().and_then(|metadata| metadata.until) == end {
-                at_end.extend(self.told_at(sink, &package, end)?);
+                at_end.extend(self.recorded_at(sink, &package, end)?);
             }
         }
         Ok(events.into_iter().filter(move |event| {
             let (Some(end), Ok(event)) = (end, event) else { return true };
             // A package that is full may have ended between two changes of one moment.
-            let is_told = event.moment < end
+            let is_recorded = event.moment < end
                 || event.moment == end
                     && at_end
                         .iter()
                         .position(|loc| *loc == event.item.loc)
                         .map(|place| at_end.swap_remove(place))
                         .is_some();
-            !is_told
+            !is_recorded
         }))
     }
 
-    /// The resources that a package tells of at a moment.
-    fn told_at<S: Sink>(
+    /// The resources that a package has a change of at a moment.
+    fn recorded_at<S: Sink>(
         &self,
         sink: &S,
         package: &Entry,
@@ -164,13 +127,13 @@ impl ChangeDumps {
         let limits = PackageReadLimits::default();
         let unreadable = |_| unfit("its manifest cannot be read");
         let mut package = Package::open_in(copy, limits, scratch.folder()).map_err(unreadable)?;
-        let mut told = Vec::new();
+        let mut recorded = Vec::new();
         while let Some(entry) = package.next_entry().map_err(unreadable)? {
             if entry.metadata.as_ref().and_then(|metadata| metadata.datetime) == moment {
-                told.push(entry.loc);
+                recorded.push(entry.loc);
             }
         }
-        Ok(told)
+        Ok(recorded)
     }
 }
 
@@ -239,8 +202,8 @@ impl<'a> Run<'a> {
             let path = packages.next_path("changes", &item.loc);
             packed(change, moment, item, &path)
         } else {
-            let told = PackedChange::deleted(item.loc).datetime(moment);
-            Entry { links: item.links, ..told.into() }
+            let deleted = PackedChange::deleted(item.loc).datetime(moment);
+            Entry { links: item.links, ..deleted.into() }
         };
         let patches = self.patches(&mut entry, versions, packages)?;
         if !packages.takes(&entry)? {
@@ -259,7 +222,7 @@ impl<'a> Run<'a> {
         }
         match content {
             Some(content) => packer.pack(entry, content),
-            None => packer.tell(&entry),
+            None => packer.list(&entry),
         }
     }
 
@@ -314,12 +277,8 @@ impl<'a> Run<'a> {
         until: DateTime,
     ) -> Result<(), BuildError> {
         let Some(done) = packages.end(sink, &self.manifest(Some(until)))? else { return Ok(()) };
-        let mut package =
-            ChangePackage::zip(done.url, done.length).interval(self.from, until).hashes(done.hashes);
-        if let Some(contents) = done.contents {
-            package = package.contents(contents);
-        }
-        self.entries.push(package.into());
+        let package = ChangePackage::zip(done.url, done.length).interval(self.from, until);
+        self.entries.push(package.hashes(done.hashes).contents(done.contents).into());
         self.from = until;
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::inventory::Ordered;
-use super::rotation::Addition;
+use super::rotation::{Addition, Course};
 use super::settings::{Published, Settings, Site, archived, going_on, settings};
 use super::{BuildError, Inventory, Item, Sink};
 use crate::datetime::DateTime;
@@ -17,7 +17,7 @@ pub struct Event {
     pub change: Change,
     /// When.
     pub moment: DateTime,
-    /// What it is now; of a deletion only its URI and links are told (RS-129).
+    /// What it is now; of a deletion only its URI and links are entry (RS-129).
     pub item: Item,
 }
 
@@ -30,24 +30,24 @@ impl Event {
 
 impl From<Event> for ResourceChange {
     fn from(Event { change, moment, item }: Event) -> Self {
-        let mut told = ResourceChange::new(change, item.loc).datetime(moment).hashes(item.hashes);
+        let mut entry = ResourceChange::new(change, item.loc).datetime(moment).hashes(item.hashes);
         if let Some(length) = item.length {
-            told = told.length(length);
+            entry = entry.length(length);
         }
         if let Some(media_type) = item.media_type {
-            told = told.media_type(media_type);
+            entry = entry.media_type(media_type);
         }
         if let Some(encoding) = item.encoding {
-            told = told.encoding(encoding);
+            entry = entry.encoding(encoding);
         }
         if let Some(lastmod) = item.lastmod.filter(|_| change != Change::Deleted) {
-            told = told.lastmod(lastmod);
+            entry = entry.lastmod(lastmod);
         }
-        item.links.into_iter().fold(told, Self::link)
+        item.links.into_iter().fold(entry, Self::link)
     }
 }
 
-/// What changed between two inventories of one set, in the order of URIs; every change is told to have happened at `moment`, which
+/// What changed between two inventories of one set, in the order of URIs; every change is entry to have happened at `moment`, which
 /// is when the later inventory was started.
 ///
 /// Both inventories stream by; neither is held.
@@ -103,7 +103,7 @@ pub fn differences(
 /// When an open document is closed and a successor goes on; the limits of RS-042 close it in any case.
 ///
 /// A run reads the open document and writes it anew, whether it adds one entry or thousands, and a Destination polls it whole. So
-/// `entries` is what bounds the cost of a run: tell what has come together since the last run in one, not in a run each. The benchmark
+/// `entries` is what bounds the cost of a run: record in one run what has come together since the last one. The benchmark
 /// `build` measures both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
@@ -122,7 +122,7 @@ impl Default for Rotation {
 
 /// How far a series of change documents had come: so many entries in the document of this number. The default is before the first.
 ///
-/// Keep it beside the changes that are about to be told, and a run that was killed halfway can be taken up exactly
+/// Keep it beside the changes that are about to be entry, and a run that was killed halfway can be taken up exactly
 /// ([`ChangeLists::resume`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
@@ -136,7 +136,7 @@ pub struct Position {
 /// kind; `changelist-1.xml`, … are the lists, the last one open.
 ///
 /// The published documents are the only state. The order of RS-130 is kept: a list is closed, its successor published, then the
-/// index told, each in one step; a run that was killed in between is taken up by the next. Lists meet at the moment of the last
+/// index entry, each in one step; a run that was killed in between is taken up by the next. Lists meet at the moment of the last
 /// change of the earlier one, both ends included, so a Destination that goes by intervals misses nothing (RS-127, RS-128).
 ///
 /// ```
@@ -160,20 +160,21 @@ pub struct Position {
 #[must_use]
 pub struct ChangeLists {
     settings: Settings,
-    rotation: Rotation,
+    course: Course,
 }
 
 impl ChangeLists {
     /// Lists that rotate as [`Rotation::default`] says.
     pub fn new(site: &Site) -> Self {
-        Self { settings: Settings::new(site, "changelist"), rotation: Rotation::default() }
+        Self { settings: Settings::new(site, "changelist"), course: Course::default() }
     }
 
-    /// Tells changes, oldest first, none before [`end`](Self::end). The first list of all starts at `from`; `now` decides about age.
+    /// Records changes, oldest first, none before [`end`](Self::end). The first list of all starts at `from`; `now` decides about
+    /// age, and is the end of a series that is [closed](Self::close).
     ///
-    /// The open list is written once for all `events`, and the index only when a list was closed. After a run that failed, some of the
-    /// changes may be told: [`resume`](Self::resume) goes on exactly. Who keeps no position tells again what happened at or after
-    /// [`end`](Self::end); what is told twice does no harm (RS-128).
+    /// The open list is written once for all `events`, and the index only when a list was closed. A run that failed may have recorded
+    /// some of them: [`resume`](Self::resume) goes on exactly. Without a position, record again what happened at or after
+    /// [`end`](Self::end); a change that is recorded twice does no harm (RS-128).
     pub fn record<S: Sink>(
         &self,
         sink: &mut S,
@@ -181,51 +182,8 @@ impl ChangeLists {
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
         now: DateTime,
     ) -> Result<Published, BuildError> {
-        self.series().record(sink, Addition::new(from, now), entries(events))
-    }
-
-    /// As [`record`](Self::record), where a run that failed may have told some of `events`: all the changes since `position`, the very
-    /// ones that it was given. Those that are told already are passed over, so that every change is told once, in its order.
-    ///
-    /// ```
-    /// use resync_core::build::{ChangeLists, Event, Item, MemorySink, Site};
-    /// use resync_core::datetime::DateTime;
-    /// use resync_core::document::Change;
-    ///
-    /// let noon: DateTime = "2026-01-03T12:00:00Z".parse()?;
-    /// let lists = ChangeLists::new(&Site::new("https://example.org/resync"));
-    /// let events = || [Ok(Event::new(Change::Created, noon, Item::new("https://example.org/a")))];
-    /// let mut sink = MemorySink::default();
-    /// let position = lists.position(&sink)?;
-    /// assert_eq!(lists.record(&mut sink, noon, events(), noon)?.entries, 1);
-    /// // Nobody remembers whether that succeeded.
-    /// assert_eq!(lists.resume(&mut sink, position, noon, events(), noon)?.entries, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn resume<S: Sink>(
-        &self,
-        sink: &mut S,
-        position: Position,
-        from: DateTime,
-        events: impl IntoIterator<Item = Result<Event, BuildError>>,
-        now: DateTime,
-    ) -> Result<Published, BuildError> {
-        let addition = Addition { position: Some(position), ..Addition::new(from, now) };
-        self.series().record(sink, addition, entries(events))
-    }
-
-    /// Tells the last changes there will ever be, all those since `position`, and closes list and index at `until`. After a run that
-    /// failed, or of which nobody remembers whether it did, the same call completes it ([`resume`](Self::resume)).
-    pub fn close<S: Sink>(
-        &self,
-        sink: &mut S,
-        position: Position,
-        from: DateTime,
-        events: impl IntoIterator<Item = Result<Event, BuildError>>,
-        until: DateTime,
-    ) -> Result<Published, BuildError> {
-        let position = Some(position);
-        let addition = Addition { position, until: Some(until), ..Addition::new(from, until) };
+        let Course { position, is_last, .. } = self.course;
+        let addition = Addition { position, until: is_last.then_some(now), ..Addition::new(from, now) };
         self.series().record(sink, addition, entries(events))
     }
 }

@@ -30,8 +30,8 @@ pub enum BuildError {
         /// The one before it.
         after: String,
     },
-    /// Changes are told in the order they happened (RS-121), none before the moment that the list goes on from.
-    #[error("a change at {moment} comes after {after}; tell changes oldest first")]
+    /// Changes are listed in the order they happened (RS-121), none before the moment that the list goes on from.
+    #[error("a change at {moment} comes after {after}; list changes oldest first")]
     ChangeOrder {
         /// When it happened.
         moment: DateTime,
@@ -47,7 +47,7 @@ pub enum BuildError {
     BytesGone {
         /// The resource.
         loc: String,
-        /// The first of its changes that cannot be told.
+        /// The first of its changes that cannot be listed.
         moment: DateTime,
     },
     /// One entry is longer than a whole document may be.
@@ -70,7 +70,7 @@ pub enum BuildError {
     #[error("the document would break rules:\n{0}")]
     Violations(#[from] Violations),
     /// A document that was published before, and that is to go on, cannot be read.
-    #[error("`{name}` cannot be read: {source}; restore it, or remove it and start anew")]
+    #[error("`{name}` cannot be read: {source}; restore it, or remove it and start again")]
     Published {
         /// The name of the document.
         name: String,
@@ -78,7 +78,7 @@ pub enum BuildError {
         source: ReadError,
     },
     /// A document that was published before is not the one to go on with.
-    #[error("`{name}` cannot be continued: {reason}; restore it, or remove it and start anew")]
+    #[error("`{name}` cannot be continued: {reason}; restore it, or remove it and start again")]
     NotContinuable {
         /// The name of the document.
         name: String,
@@ -86,7 +86,7 @@ pub enum BuildError {
         reason: &'static str,
     },
     /// A document was not written. What was published before is whole, and running again goes on.
-    #[error("cannot write `{name}`: {source}; see to room and permissions there, then run again")]
+    #[error("cannot write `{name}`: {source}; check free space and permissions there, then run again")]
     Write {
         /// The name of the document.
         name: String,
@@ -94,7 +94,7 @@ pub enum BuildError {
         source: io::Error,
     },
     /// The documents are published, but one that nobody needs any more stays; the next run removes it.
-    #[error("cannot remove `{name}`: {source}; see to permissions there, or remove it yourself")]
+    #[error("cannot remove `{name}`: {source}; check the permissions there, or remove it yourself")]
     Remove {
         /// The name of the document.
         name: String,
@@ -128,7 +128,7 @@ pub enum BuildError {
         source: io::Error,
     },
     /// The folder cannot be made ready for documents.
-    #[error("cannot use the folder `{}`: {source}; see to permissions there", folder.display())]
+    #[error("cannot use the folder `{}`: {source}; check the permissions there", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
@@ -142,7 +142,7 @@ pub enum BuildError {
         folder: PathBuf,
     },
     /// A closure that an inventory was given panicked, so that the inventory is incomplete.
-    #[error("the inventory broke off, since something it was told to call panicked; see what the panic said")]
+    #[error("the inventory stopped because a callback panicked; see the message of the panic")]
     BrokenOff,
     /// An inventory failed, for a reason that has no name of its own here.
     #[error("cannot go on: {0}")]

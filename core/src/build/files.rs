@@ -108,15 +108,15 @@ impl FileInventory {
         self
     }
 
-    /// Hears of what is no resource, where that is worth a word.
-    pub fn on_skipped(mut self, tell: impl FnMut(Skipped) + Send + 'static) -> Self {
-        self.listener.skipped = Box::new(tell);
+    /// Calls `report` for each file or folder that is left out, where the reason matters.
+    pub fn on_skipped(mut self, report: impl FnMut(Skipped) + Send + 'static) -> Self {
+        self.listener.skipped = Box::new(report);
         self
     }
 
-    /// Hears of the resources whose names not every Destination can keep.
-    pub fn on_unportable(mut self, tell: impl FnMut(Unportable) + Send + 'static) -> Self {
-        self.listener.unportable = Box::new(tell);
+    /// Calls `report` for each resource whose name not every Destination can keep.
+    pub fn on_unportable(mut self, report: impl FnMut(Unportable) + Send + 'static) -> Self {
+        self.listener.unportable = Box::new(report);
         self
     }
 
@@ -256,7 +256,7 @@ fn hand_out(walker: Walker, known: Earlier, jobs: &SyncSender<Job>, order: &Sync
         }
     }
     if hand_over(&mut files) {
-        // Nobody listening is no news here.
+        // Nobody may be listening any more.
         let _ = order.send(end);
     }
 }

@@ -50,7 +50,7 @@ pub enum SkipReason {
     #[error("a symbolic link that is not followed")]
     LinkNotFollowed,
     /// A symbolic link out of the folder.
-    #[error("a symbolic link that leads out of the collection")]
+    #[error("a symbolic link to something outside the collection")]
     LinkOutside,
     /// A symbolic link to a folder inside, whose files are listed under its own name.
     #[error("a symbolic link to a folder of the collection, whose files are listed under its own name")]
@@ -58,8 +58,8 @@ pub enum SkipReason {
     /// A symbolic link to something that is not looked at under its own name.
     #[error("a symbolic link to a file that is not published")]
     LinkToHidden,
-    /// A symbolic link that leads nowhere.
-    #[error("a symbolic link that leads nowhere")]
+    /// A symbolic link whose target is missing.
+    #[error("a symbolic link whose target is missing")]
     Dangling,
     /// A folder that was walked before under another name.
     #[error("a folder that was walked before under another name")]
@@ -79,7 +79,7 @@ pub enum SkipReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Nobody needs to hear of it: a hidden name, or what was left out on purpose.
+    /// Not worth a report: a hidden name, or what was left out on purpose.
     #[error("it is not published")]
     Hidden,
     /// Nothing is there.
@@ -97,7 +97,7 @@ pub enum LocateError {
     /// It stands for no resource.
     #[error("{0}")]
     Refused(#[from] Refusal),
-    /// It could stand for one: the operating system does not tell. That is no absence.
+    /// It could stand for one: the operating system does not say. That is no absence.
     #[error("cannot look at it: {0}; make it readable")]
     Unknown(#[from] io::Error),
 }

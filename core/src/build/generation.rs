@@ -89,7 +89,7 @@ fn led_to_now<D: Documents>(sink: &D, settings: &Settings) -> Result<BTreeSet<St
     Ok(ids)
 }
 
-/// The generation that the first entry of a document belongs to, and so all of them; an error where that cannot be told.
+/// The generation that the first entry of a document belongs to, and so all of them; an error where that is unknown.
 fn led_to<D: Documents>(sink: &D, stem: &str, top: &str) -> Result<Option<String>, ReadError> {
     let Some(published) = sink.open(top).map_err(ReadError::Io)? else { return Ok(None) };
     let first = Reader::new(BufReader::new(published))?.next().transpose()?;

@@ -1,7 +1,6 @@
 //! What a set of resources consists of: the one thing that every generator starts from.
 
-use std::io;
-use std::vec;
+use std::{io, iter, vec};
 
 use super::{BuildError, Event};
 use crate::datetime::DateTime;
@@ -32,7 +31,7 @@ pub trait Inventory: Iterator<Item = Result<Item, BuildError>> {
 impl<I: Iterator<Item = Result<Item, BuildError>>> Inventory for I {}
 
 /// One resource as it was found (RS-031 to RS-037).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     /// Its URI.
     pub loc: String,
@@ -53,15 +52,7 @@ pub struct Item {
 impl Item {
     /// A resource of which only the URI is known.
     pub fn new(loc: impl Into<String>) -> Self {
-        Self {
-            loc: loc.into(),
-            lastmod: None,
-            length: None,
-            hashes: Hashes::default(),
-            media_type: None,
-            encoding: None,
-            links: Vec::new(),
-        }
+        Self { loc: loc.into(), ..Self::default() }
     }
 
     /// The item that an entry of a Resource List stands for.
@@ -149,25 +140,13 @@ impl IntoIterator for MemoryInventory {
     type IntoIter = Items;
 
     fn into_iter(self) -> Items {
-        Items(self.0.into_iter())
+        let found: fn(Item) -> Result<Item, BuildError> = Ok;
+        self.0.into_iter().map(found)
     }
 }
 
-/// The items of a [`MemoryInventory`]: an [`Inventory`].
-#[derive(Clone, Debug)]
-pub struct Items(vec::IntoIter<Item>);
-
-impl Iterator for Items {
-    type Item = Result<Item, BuildError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(Ok)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
-}
+/// The items of a [`MemoryInventory`], in order.
+pub type Items = iter::Map<vec::IntoIter<Item>, fn(Item) -> Result<Item, BuildError>>;
 
 /// Where the bytes of a resource come from, for Resource Dumps. A closure will do.
 pub trait Contents {

@@ -1,4 +1,4 @@
-//! Generators of the pull capabilities: from an inventory of resources to the documents that tell of them.
+//! Generators of the pull capabilities: from an inventory of resources to the documents that list them.
 //!
 //! An [`Inventory`] is any ordered iterator of [`Item`]s; [`FileInventory`] walks a folder. A [`Sink`] is where documents go;
 //! [`FolderSink`] replaces files atomically. In between nothing is held whole: a million resources take no more memory than a thousand.

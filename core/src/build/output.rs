@@ -4,7 +4,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use crate::digest::{Algorithm, Hasher, Hashes};
 
-/// Tells of the first failure, and then swallows everything: a writer of archives that is dropped halfway tries to end its archive,
+/// Reports the first failure, and then swallows everything: a writer of archives that is dropped halfway tries to end its archive,
 /// and prints where that fails, too.
 #[derive(Debug)]
 pub(super) struct Careful<W> {
@@ -39,7 +39,7 @@ impl<W: Write> Write for Careful<W> {
 }
 
 impl<W: Seek> Seek for Careful<W> {
-    /// Only whoever gives up halfway seeks where that is impossible, so that nobody has to be told.
+    /// Only whoever gives up halfway seeks where that is impossible, so this needs no report.
     fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
         let found = if self.is_broken { None } else { self.out.seek(place).ok() };
         self.is_broken = found.is_none();

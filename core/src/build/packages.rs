@@ -24,42 +24,23 @@ pub struct PackageLimits {
 impl Default for PackageLimits {
     /// 50,000 bitstreams, 100 MiB.
     fn default() -> Self {
-        Self::DEFAULT
+        Self { bitstreams: MAX_ENTRIES, bytes: 100 * 1024 * 1024 }
     }
 }
 
 impl PackageLimits {
-    const DEFAULT: Self = Self { bitstreams: MAX_ENTRIES, bytes: 100 * 1024 * 1024 };
-
     pub(super) fn entries(self) -> usize {
         self.bitstreams.clamp(1, MAX_ENTRIES)
     }
 }
 
-/// What both kinds of dump have in common.
-#[derive(Clone, Debug)]
-pub(super) struct Packing {
-    pub(super) limits: PackageLimits,
-    pub(super) has_copies: bool,
-}
-
-impl Packing {
-    pub(super) const DEFAULT: Self = Self { limits: PackageLimits::DEFAULT, has_copies: true };
-}
-
-/// Gives a generator with a field `packing` its methods.
+/// Gives a generator with a field `packages` its method.
 macro_rules! packing {
     ($generator:ident) => {
         impl $generator {
             /// When one package ends and the next begins.
             pub fn package_limits(mut self, limits: PackageLimits) -> Self {
-                self.packing.limits = limits;
-                self
-            }
-
-            /// Whether a copy of each manifest is published beside its package (RS-103); it is, unless you say otherwise.
-            pub fn manifest_copies(mut self, has_copies: bool) -> Self {
-                self.packing.has_copies = has_copies;
+                self.packages = limits;
                 self
             }
         }
@@ -71,7 +52,7 @@ pub(super) use packing;
 /// The packages of one run, while they come in.
 pub(super) struct Packages<'a, S: Sink> {
     settings: &'a Settings,
-    packing: &'a Packing,
+    limits: PackageLimits,
     generation: Generation,
     scratch: Scratch,
     packer: Option<Packer>,
@@ -84,13 +65,13 @@ impl<'a, S: Sink> Packages<'a, S> {
     /// Packages with the names of a generation; `sink` is where they will go.
     pub(super) fn new(
         settings: &'a Settings,
-        packing: &'a Packing,
+        limits: PackageLimits,
         generation: Generation,
         sink: &S,
     ) -> Self {
         Self {
             settings,
-            packing,
+            limits,
             generation,
             scratch: Scratch::of(sink),
             packer: None,
@@ -113,7 +94,7 @@ impl<'a, S: Sink> Packages<'a, S> {
     pub(super) fn packer(&mut self, manifest: impl FnOnce() -> Header) -> Result<&mut Packer, BuildError> {
         let packer = match self.packer.take() {
             Some(packer) => packer,
-            None => Packer::new(manifest(), self.packing.limits, self.scratch.clone())?,
+            None => Packer::new(manifest(), self.limits, self.scratch.clone())?,
         };
         Ok(self.packer.insert(packer))
     }
@@ -130,14 +111,11 @@ impl<'a, S: Sink> Packages<'a, S> {
         let Some(packer) = self.packer.take() else { return Ok(None) };
         self.ended += 1;
         let name = self.generation.name(self.ended, PACKAGE);
-        let copy = self.packing.has_copies.then(|| self.generation.name(self.ended, MANIFEST_COPY));
-        let Packed { package, contents, length, hashes } =
-            packer.stage(sink, &name, copy.as_deref(), manifest)?;
+        let copy = self.generation.name(self.ended, MANIFEST_COPY);
+        let Packed { package, contents, length, hashes } = packer.stage(sink, &name, &copy, manifest)?;
         let url = |name: &str| self.settings.site.url(name);
-        let done = Done { url: url(&name), length, hashes, contents: copy.as_deref().map(url) };
-        if let Some((copy, contents)) = copy.zip(contents) {
-            self.ready.push(copy, contents);
-        }
+        let done = Done { url: url(&name), length, hashes, contents: url(&copy) };
+        self.ready.push(copy, contents);
         self.ready.push(name, package);
         Ok(Some(done))
     }
@@ -153,5 +131,5 @@ pub(super) struct Done {
     pub(super) url: String,
     pub(super) length: u64,
     pub(super) hashes: Hashes,
-    pub(super) contents: Option<String>,
+    pub(super) contents: String,
 }

@@ -80,7 +80,7 @@ impl<S: Sink> Ready<S> {
             names.push(name);
             if let Err(error) = outcome {
                 for name in names {
-                    // What cannot be removed now is swept by a later run; the first failure is the one to tell.
+                    // What cannot be removed now is swept by a later run; the first failure is the one to report.
                     let _ = sink.remove(&name);
                 }
                 return Err(error);

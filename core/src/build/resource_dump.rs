@@ -5,14 +5,14 @@ use std::io::{self, Read};
 use tempfile::SpooledTempFile;
 
 use super::inventory::Ordered;
-use super::packages::{Packages, Packing, packing};
+use super::packages::{Packages, packing};
 use super::parts::Parts;
 use super::scratch::Scratch;
 use super::settings::{Published, Settings, Site, archived, settings};
-use super::snapshot::{Snapshot, Taken};
+use super::snapshot::Snapshot;
 use super::{BuildError, Completed, Contents, Inventory, Item, PackageLimits, Sink};
 use crate::datetime::DateTime;
-use crate::document::{self, Header, ResourceDumpManifest};
+use crate::document::{self, Capability, Header, ResourceDumpManifest};
 
 /// Makes a Resource Dump: packages with every resource, and the documents that list them.
 ///
@@ -46,7 +46,7 @@ use crate::document::{self, Header, ResourceDumpManifest};
 #[must_use]
 pub struct ResourceDumps {
     settings: Settings,
-    packing: Packing,
+    packages: PackageLimits,
     at: DateTime,
     completed: Completed,
 }
@@ -56,7 +56,7 @@ impl ResourceDumps {
     /// `resourcedump-20260103T090000Z-1.xml`, …; `at` is when the taking of the inventory started.
     pub fn new(site: &Site, at: DateTime) -> Self {
         let settings = Settings::new(site, "resourcedump");
-        Self { settings, packing: Packing::DEFAULT, at, completed: Completed::Untold }
+        Self { settings, packages: PackageLimits::default(), at, completed: Completed::Unstated }
     }
 
     /// What is said of the end of the snapshot.
@@ -72,10 +72,10 @@ impl ResourceDumps {
         mut contents: impl Contents,
         sink: &mut S,
     ) -> Result<Published, BuildError> {
-        let &Self { ref settings, ref packing, at, completed } = self;
-        let taken = Taken { what: Snapshot::ResourceDump, settings, at, completed };
-        let mut dump = Parts::new(taken, settings, at, sink)?;
-        let mut packages = Packages::new(settings, packing, dump.generation().clone(), dump.sink());
+        let &Self { ref settings, packages, at, completed } = self;
+        let snapshot = Snapshot { capability: Capability::ResourceDump, settings, at, completed };
+        let mut dump = Parts::new(snapshot, settings, at, sink)?;
+        let mut packages = Packages::new(settings, packages, dump.generation().clone(), dump.sink());
         let scratch = Scratch::of(dump.sink());
         let mut gone = 0;
         for item in Ordered::new(inventory) {
@@ -101,7 +101,7 @@ impl ResourceDumps {
     fn end_package<S: Sink>(
         &self,
         packages: &mut Packages<'_, S>,
-        dump: &mut Parts<'_, Taken<'_>, S>,
+        dump: &mut Parts<'_, Snapshot<'_>, S>,
     ) -> Result<(), BuildError> {
         let completed = self.completed.after(self.at);
         let Some(done) = packages.end(dump.sink(), &self.manifest(completed))? else { return Ok(()) };
@@ -109,10 +109,7 @@ impl ResourceDumps {
         if let Some(completed) = completed {
             package = package.completed(completed);
         }
-        if let Some(contents) = done.contents {
-            package = package.contents(contents);
-        }
-        dump.entry(&package.into())
+        dump.entry(&package.contents(done.contents).into())
     }
 
     fn manifest(&self, completed: Option<DateTime>) -> Header {
@@ -121,7 +118,7 @@ impl ResourceDumps {
     }
 }
 
-/// The bytes of a resource whose length is known, so that it can be told whether a package has room for them.
+/// The bytes of a resource whose length is known, so that it is known whether a package has room for them.
 enum Measured<R> {
     Listed(R),
     Copied(SpooledTempFile),

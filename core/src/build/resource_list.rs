@@ -5,16 +5,17 @@ use std::fmt;
 use super::inventory::Ordered;
 use super::parts::{Parts, Staged};
 use super::settings::{Published, Settings, Site, archived, settings};
-use super::snapshot::{Snapshot, Taken};
+use super::snapshot::Snapshot;
 use super::{BuildError, Inventory, Sink};
 use crate::datetime::DateTime;
+use crate::document::Capability;
 
 /// What a snapshot says of its end (RS-021).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completed {
     /// Nothing.
     #[default]
-    Untold,
+    Unstated,
     /// This moment.
     At(DateTime),
     /// For each document the moment at which its last entry was there, for inventories that are taken while they are listed.
@@ -24,7 +25,7 @@ pub enum Completed {
 impl Completed {
     pub(super) fn after(self, at: DateTime) -> Option<DateTime> {
         match self {
-            Self::Untold => None,
+            Self::Unstated => None,
             Self::At(moment) => Some(moment),
             Self::Now => Some(DateTime::now().max(at)),
         }
@@ -65,7 +66,7 @@ pub struct ResourceLists {
 impl ResourceLists {
     /// Lists called `resourcelist.xml` and `resourcelist-20260103T090000Z-1.xml`, …; `at` is when the taking of the inventory started (RS-021).
     pub fn new(site: &Site, at: DateTime) -> Self {
-        Self { settings: Settings::new(site, "resourcelist"), at, completed: Completed::Untold }
+        Self { settings: Settings::new(site, "resourcelist"), at, completed: Completed::Unstated }
     }
 
     /// What is said of the end of the snapshot.
@@ -86,8 +87,8 @@ impl ResourceLists {
         sink: &mut S,
     ) -> Result<StagedLists<S>, BuildError> {
         let &Self { ref settings, at, completed } = self;
-        let taken = Taken { what: Snapshot::ResourceList, settings, at, completed };
-        let mut lists = Parts::new(taken, settings, at, sink)?;
+        let snapshot = Snapshot { capability: Capability::ResourceList, settings, at, completed };
+        let mut lists = Parts::new(snapshot, settings, at, sink)?;
         for item in Ordered::new(inventory) {
             lists.entry(&item?.into_entry())?;
         }

@@ -1,6 +1,6 @@
 //! The oldest documents of a series move into its archive, so that the index never fills up (AR-014, AR-016).
 //!
-//! They keep their URIs and their bytes; only who lists them changes. First the archive tells of them, then the index no longer does:
+//! They keep their URIs and their bytes; only who lists them changes. First the archive lists them, then the index no longer does:
 //! a run that is killed in between leaves them in both, and the next one goes on.
 
 use std::collections::HashSet;

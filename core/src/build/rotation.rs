@@ -1,7 +1,7 @@
 //! Change documents that go on: one is open and grows in place, full ones are closed, an index lists them (RS-120 to RS-130, RS-147).
 //!
 //! The documents are their own state: what was published is read, and goes on from there. A run that was killed halfway left one of
-//! the steps of RS-130 behind (a list closed, its successor published, the index not yet told), and the next run takes the next step.
+//! the steps of RS-130 behind (a list closed, its successor published, the index not yet written), and the next run takes the next step.
 //!
 //! Every run reads the open document and writes it anew, so [`Rotation`] bounds what a run costs; the index is written when it has
 //! something new to say.
@@ -16,10 +16,7 @@ use super::sink::Sink;
 use super::spool::Spool;
 use super::{BuildError, Documents, Position, Rotation};
 use crate::datetime::DateTime;
-use crate::document::{
-    Capability, ChangeDump, ChangeDumpIndex, ChangeList, ChangeListIndex, Document, Entry, Header, Relation,
-    Root,
-};
+use crate::document::{Capability, Document, Entry, Header, Metadata, RawDocument, Relation, Root};
 use crate::rules::Violations;
 use crate::xml::{self, MAX_ENTRIES, Mode, Options, Reader};
 
@@ -107,6 +104,16 @@ impl<S: Sink> Addition<S> {
     }
 }
 
+/// How a series goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Course {
+    pub(super) rotation: Rotation,
+    /// Where a run that failed began.
+    pub(super) position: Option<Position>,
+    /// The series is closed for good.
+    pub(super) is_last: bool,
+}
+
 /// One kind of change documents in one place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Series<'a> {
@@ -183,8 +190,8 @@ impl Series<'_> {
         let mut added = position.map_or(Ok(0), |position| self.added_since(sink, position, drop))?;
         let state = self.load(sink)?;
         if let Some(end) = state.ended() {
-            let told = usize::try_from(added).unwrap_or(usize::MAX);
-            return match entries.into_iter().nth(told).transpose()? {
+            let recorded = usize::try_from(added).unwrap_or(usize::MAX);
+            return match entries.into_iter().nth(recorded).transpose()? {
                 None if until == Some(end) => Ok(Published::default()),
                 _ => Err(BuildError::NotContinuable {
                     name: self.settings.top(),
@@ -278,7 +285,7 @@ impl Series<'_> {
         self.catch_up(sink, State { open, ..State::default() })
     }
 
-    /// Goes on where a killed run closed a document and did not come to tell the index.
+    /// Goes on where a killed run closed a document and did not come to write the index.
     fn catch_up<D: Documents>(&self, sink: &D, mut state: State) -> Result<State, BuildError> {
         while let Some(open) = state.open {
             let name = self.settings.component(open.number);
@@ -319,25 +326,15 @@ impl Series<'_> {
         Spool::new(self.header(from, None), self.settings.format, self.settings.limits, Scratch::of(sink))
     }
 
+    fn metadata(&self, from: DateTime, until: Option<DateTime>) -> Metadata {
+        let capability = Some(self.kind.capability());
+        Metadata { capability, from: Some(from), until, ..Metadata::default() }
+    }
+
     fn header(&self, from: DateTime, until: Option<DateTime>) -> Header {
-        let up = self.settings.site.capability_list();
         let index = self.settings.site.url(&self.settings.top());
-        macro_rules! header {
-            ($document:ident) => {{
-                let mut document = $document::new(from, up).index(index);
-                if let Some(until) = until {
-                    document = document.until(until);
-                }
-                if let Some(archives) = &self.settings.archives {
-                    document = document.archives(archives);
-                }
-                document.header()
-            }};
-        }
-        match self.kind {
-            Kind::ChangeList => header!(ChangeList),
-            Kind::ChangeDump => header!(ChangeDump),
-        }
+        let archives = self.settings.archives.as_ref();
+        self.settings.header(Root::UrlSet, self.metadata(from, until), Some(index), archives)
     }
 
     /// The index, with `archives` where the settings name none.
@@ -347,31 +344,18 @@ impl Series<'_> {
         open: Option<Open>,
         archives: Option<&String>,
     ) -> Result<Document, Violations> {
-        let up = self.settings.site.capability_list();
-        let url = |number| self.settings.site.url(&self.settings.component(number));
-        macro_rules! index {
-            ($index:ident) => {{
-                let first = closed.first().map(|first| first.from).or(open.map(|open| open.from));
-                let mut index = $index::new(first.expect("a series has at least one document"), up);
-                if let (None, Some(last)) = (open, closed.last()) {
-                    index = index.until(last.until);
-                }
-                if let Some(archives) = self.settings.archives.as_ref().or(archives) {
-                    index = index.archives(archives);
-                }
-                for one in closed {
-                    index = index.closed(url(one.number), one.from, one.until);
-                }
-                if let Some(open) = open {
-                    index = index.open(url(open.number), open.from);
-                }
-                index.build()
-            }};
-        }
-        match self.kind {
-            Kind::ChangeList => index!(ChangeListIndex),
-            Kind::ChangeDump => index!(ChangeDumpIndex),
-        }
+        let first = closed.first().map(|first| first.from).or(open.map(|open| open.from));
+        let first = first.expect("a series has at least one document");
+        let until = closed.last().filter(|_| open.is_none()).map(|last| last.until);
+        let archives = self.settings.archives.as_ref().or(archives);
+        let header = self.settings.header(Root::SitemapIndex, self.metadata(first, until), None, archives);
+        let entry = |number, from, until| {
+            let url = self.settings.site.url(&self.settings.component(number));
+            Entry::with_metadata(url, Metadata { from: Some(from), until, ..Metadata::default() })
+        };
+        let closed = closed.iter().map(|one| entry(one.number, one.from, Some(one.until)));
+        let entries = closed.chain(open.map(|open| entry(open.number, open.from, None))).collect();
+        RawDocument { header, entries }.try_into()
     }
 }
 

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use tempfile::SpooledTempFile;
 
 use super::{BuildError, Sink};
+use crate::digest::read_pieces;
 use crate::xml::WriteError;
 
 /// Most bytes of a resource in memory.
 const IN_MEMORY: usize = 1024 * 1024;
-const BUFFER: usize = 64 * 1024;
 
 /// Where temporary files go.
 #[derive(Clone, Debug)]
@@ -43,23 +43,15 @@ impl Scratch {
     pub(super) fn copy(
         &self,
         loc: &str,
-        mut content: impl Read,
+        content: impl Read,
         mut seen: impl FnMut(&[u8]),
     ) -> Result<(SpooledTempFile, u64), BuildError> {
         let mut copy = self.spooled(IN_MEMORY);
-        let mut length = 0_u64;
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            let count = match content.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(BuildError::Content { loc: loc.to_owned(), source }),
-            };
-            seen(&buffer[..count]);
-            copy.write_all(&buffer[..count]).map_err(|error| self.error(error))?;
-            length += count as u64;
-        }
+        let unreadable = |source| BuildError::Content { loc: loc.to_owned(), source };
+        let length = read_pieces(content, unreadable, |piece| {
+            seen(piece);
+            copy.write_all(piece).map_err(|error| self.error(error))
+        })?;
         copy.rewind().map_err(|error| self.error(error))?;
         Ok((copy, length))
     }

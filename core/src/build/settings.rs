@@ -1,6 +1,7 @@
 //! What the four generators of lists and dumps have in common: where documents go, how they are called, how long they get.
 
 use super::names::folder_url;
+use crate::document::{Header, Link, Metadata, Relation, Root};
 use crate::xml::{Compression, Format, Limits, MAX_BYTES, MAX_ENTRIES};
 
 /// The URL of the folder that a [`Sink`](super::Sink)'s documents are served from.
@@ -96,6 +97,20 @@ impl Settings {
         Self { stem: format!("{}-archive", self.stem), archives: None, ..self.clone() }
     }
 
+    /// The header of one of these documents: below the Capability List (RS-053), under an index, with an archive.
+    pub(super) fn header(
+        &self,
+        root: Root,
+        metadata: Metadata,
+        index: Option<String>,
+        archives: Option<&String>,
+    ) -> Header {
+        let mut links = vec![Link::new(Relation::Up, self.site.capability_list())];
+        links.extend(index.map(|index| Link::new(Relation::Index, index)));
+        links.extend(archives.map(|archives| Link::new(Relation::Archives, archives)));
+        Header { root, metadata, links }
+    }
+
     /// A document under the index that keeps its name.
     pub(super) fn component(&self, number: u64) -> String {
         format!("{}-{number}.{}", self.stem, self.extension())
@@ -125,7 +140,7 @@ pub struct Published {
     pub documents: Vec<String>,
     /// How many resources, changes or packages were added.
     pub entries: u64,
-    /// How many resources or changes a dump does not tell of, because their bytes are gone.
+    /// How many resources or changes a dump does not list, because their bytes are gone.
     pub gone: u64,
     pub(super) top: Option<String>,
     pub(super) position: Option<super::Position>,
@@ -182,17 +197,32 @@ macro_rules! archived {
     };
 }
 
-/// Gives a generator with fields `settings` and `rotation` the methods of every series of change documents.
+/// Gives a generator with fields `settings` and `course` the methods of every series of change documents.
 macro_rules! going_on {
     ($generator:ident, $kind:ident) => {
         impl $generator {
             /// When a document is closed and the next one opened; the entries of a dump are packages.
             pub fn rotation(mut self, rotation: $crate::build::Rotation) -> Self {
-                self.rotation = rotation;
+                self.course.rotation = rotation;
                 self
             }
 
-            /// Up to when the published documents tell all changes: the moment of the last one of a list, or at which they were closed for
+            /// Goes on after a run that failed and may have recorded some of its changes: the next `record` gets all changes since
+            /// `position`, the very ones that the failed run got, and passes over those that are recorded already.
+            pub fn resume(mut self, position: $crate::build::Position) -> Self {
+                self.course.position = Some(position);
+                self
+            }
+
+            /// Closes the series for good: the next `record` gets the last changes there will ever be, and its last moment becomes the
+            /// `until` of document and index. Where nobody knows whether such a run failed, the same call with the position that it
+            /// [resumed](Self::resume) at completes it.
+            pub fn close(mut self) -> Self {
+                self.course.is_last = true;
+                self
+            }
+
+            /// Up to when the published documents have all changes: the moment of the last one of a list, or at which they were closed for
             /// good. `None` before the first run.
             pub fn end<D: $crate::build::Documents>(
                 &self,
@@ -212,7 +242,7 @@ macro_rules! going_on {
             /// Moves what was closed at `before` or earlier into the archive, from which it can be had under the same URIs, so that the
             /// index lists what is of interest and never fills up (AR-014, AR-016).
             ///
-            /// The archive is called after the stem, such as `changelist-archive.xml`; the index points at it. It is told first: a run that
+            /// The archive is called after the stem, such as `changelist-archive.xml`; the index points at it. It is written first: a run that
             /// was killed leaves some documents in both, and the next one goes on. `at` is the moment of the run. Nothing to archive
             /// publishes nothing.
             pub fn archive<S: $crate::build::Sink>(
@@ -228,7 +258,7 @@ macro_rules! going_on {
                 $crate::build::rotation::Series {
                     kind: $crate::build::rotation::Kind::$kind,
                     settings: &self.settings,
-                    rotation: self.rotation,
+                    rotation: self.course.rotation,
                 }
             }
         }

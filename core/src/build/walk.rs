@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use super::names::{Foreign, MAX_LOC, Unportable, name_of, segment_of};
 use super::place::is_gone;
 use super::status::Identity;
 
-/// Hears what a walk comes across.
+/// Is called for what a walk leaves out, and for what is hard to copy.
 pub(super) struct Listener {
     pub(super) skipped: Box<dyn FnMut(Skipped) + Send>,
     pub(super) unportable: Box<dyn FnMut(Unportable) + Send>,
@@ -83,7 +82,7 @@ impl Walker {
             path.push(&name);
             if self.folder.is_within(&path) {
                 let kind = self.folder.admit_name(&path).map_err(LocateError::from);
-                if let Some(kind) = self.told(&path, kind.and_then(|()| self.judge(&entry)))?
+                if let Some(kind) = self.accepted(&path, kind.and_then(|()| self.judge(&entry)))?
                     && let Err(refusal) = names.push(&name, kind)
                 {
                     self.listener.refused(&path, refusal);
@@ -95,8 +94,8 @@ impl Walker {
         Ok(Some(names))
     }
 
-    /// Tells of what is no resource; what cannot be looked at ends the walk.
-    fn told<T>(&mut self, path: &Path, judged: Result<T, LocateError>) -> Result<Option<T>, BuildError> {
+    /// Reports what is no resource; what cannot be looked at ends the walk.
+    fn accepted<T>(&mut self, path: &Path, judged: Result<T, LocateError>) -> Result<Option<T>, BuildError> {
         match judged {
             Ok(judged) => Ok(Some(judged)),
             Err(LocateError::Refused(refusal)) => {
@@ -163,7 +162,7 @@ impl Walker {
         let target = match kind {
             Kind::Link => {
                 let judged = self.folder.judge_link(&self.folder.root().join(&path));
-                let Some(metadata) = self.told(&path, judged)? else { return Ok(None) };
+                let Some(metadata) = self.accepted(&path, judged)? else { return Ok(None) };
                 Identity::of(&metadata)
             }
             Kind::File | Kind::Folder => None,
@@ -212,12 +211,6 @@ impl Iterator for Walker {
                 }
             }
         }
-    }
-}
-
-impl fmt::Debug for Walker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walker").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 

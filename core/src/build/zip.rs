@@ -39,7 +39,7 @@ pub(super) struct Packer {
 #[derive(Debug)]
 pub(super) struct Packed<S: Sink> {
     pub(super) package: S::Staged,
-    pub(super) contents: Option<S::Staged>,
+    pub(super) contents: S::Staged,
     pub(super) length: u64,
     pub(super) hashes: Hashes,
 }
@@ -69,7 +69,7 @@ impl Packer {
     }
 
     /// Adds an entry that has no bitstream: a deletion.
-    pub(super) fn tell(&mut self, entry: &Entry) -> Result<(), BuildError> {
+    pub(super) fn list(&mut self, entry: &Entry) -> Result<(), BuildError> {
         self.manifest.add(entry)
     }
 
@@ -121,7 +121,7 @@ impl Packer {
         self,
         sink: &mut S,
         name: &str,
-        contents: Option<&str>,
+        contents: &str,
         manifest: &Header,
     ) -> Result<Packed<S>, BuildError> {
         let Self { bitstreams, manifest: entries, scratch, .. } = self;
@@ -145,17 +145,8 @@ impl Packer {
             (length, hashes) = package.finish().map_err(io_error)?.into_inner()?.into_inner().finish();
             Ok(())
         })?;
-        let contents = contents.map(|name| copy(sink, name, &mut text)).transpose()?;
+        let contents = copy(sink, contents, &mut text)?;
         Ok(Packed { package, contents, length, hashes })
-    }
-}
-
-impl std::fmt::Debug for Packer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Packer")
-            .field("bytes", &self.bytes)
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
     }
 }
 

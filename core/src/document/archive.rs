@@ -73,7 +73,7 @@ macro_rules! archive_index {
         document!($index: );
 
         impl $index {
-            /// Lists one archive document; an index tells no times.
+            /// Lists one archive document; an index has no times.
             pub fn archive(mut self, loc: impl Into<String>) -> Self {
                 self.0.entry(Entry::new(loc));
                 self

@@ -84,7 +84,7 @@ impl ChangeDumpManifest {
         Self(Draft::changes(Root::UrlSet, Capability::ChangeDumpManifest, from, up))
     }
 
-    /// Tells one change; oldest first.
+    /// Adds one change; oldest first.
     pub fn change(mut self, change: PackedChange) -> Self {
         self.0.entry(change);
         self

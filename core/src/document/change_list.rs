@@ -33,7 +33,7 @@ impl ChangeList {
         Self(Draft::changes(Root::UrlSet, Capability::ChangeList, from, up))
     }
 
-    /// Tells one change; oldest first (RS-121).
+    /// Adds one change; oldest first (RS-121).
     pub fn change(mut self, change: ResourceChange) -> Self {
         self.0.entry(change);
         self

@@ -39,7 +39,7 @@ impl ChangeNotification {
         self
     }
 
-    /// Tells one change; oldest first (CN-012).
+    /// Adds one change; oldest first (CN-012).
     pub fn change(mut self, change: ResourceChange) -> Self {
         self.0.entry(change);
         self

@@ -176,7 +176,7 @@ macro_rules! entry {
 
 macro_rules! entry_method {
     (lastmod) => {
-        /// When the representation was last modified, as HTTP tells it (RS-031).
+        /// When the representation was last modified, as in HTTP (RS-031).
         pub fn lastmod(mut self, lastmod: $crate::datetime::DateTime) -> Self {
             self.0.lastmod = Some(lastmod);
             self

@@ -32,7 +32,7 @@ impl FrameworkNotification {
         Self(Draft::new(Root::UrlSet, Capability::FrameworkNotification))
     }
 
-    /// All changes from one moment until another are told (FN-021).
+    /// It has all changes from one moment until another (FN-021).
     pub fn interval(mut self, from: DateTime, until: DateTime) -> Self {
         self.0.metadata().from = Some(from);
         self.0.metadata().until = Some(until);
@@ -45,13 +45,13 @@ impl FrameworkNotification {
         self
     }
 
-    /// Tells one change.
+    /// Adds one change.
     pub fn change(mut self, change: FrameworkChange) -> Self {
         self.0.entry(change);
         self
     }
 
-    /// The changes that a Framework Notification tells; `None` when the document is of another kind.
+    /// The changes that a Framework Notification lists; `None` when the document is of another kind.
     pub fn changes(document: &Document) -> Option<Vec<FrameworkChange>> {
         if *document.capability() != Capability::FrameworkNotification {
             return None;

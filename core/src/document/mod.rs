@@ -4,17 +4,12 @@
 //! kind of document has a typed constructor whose methods are what the matrices RS-060 and RS-061 allow.
 
 mod archive;
-mod capability;
 mod capability_list;
 mod change_dump;
 mod change_list;
 mod change_notification;
 mod draft;
-mod entry;
 mod framework_notification;
-mod link;
-mod metadata;
-mod priority;
 mod related;
 mod resource_dump;
 mod resource_list;
@@ -24,90 +19,22 @@ pub use archive::{
     ChangeDumpArchive, ChangeDumpArchiveIndex, ChangeListArchive, ChangeListArchiveIndex,
     ResourceDumpArchive, ResourceDumpArchiveIndex, ResourceListArchive, ResourceListArchiveIndex,
 };
-pub use capability::{Capability, Change, ChangeError};
 pub use capability_list::CapabilityList;
 pub use change_dump::{ChangeDump, ChangeDumpIndex, ChangeDumpManifest, ChangePackage, PackedChange};
 pub use change_list::{ChangeList, ChangeListIndex, ResourceChange};
 pub use change_notification::ChangeNotification;
-pub use entry::{ChangeFrequency, ChangeFrequencyError, Entry};
 pub use framework_notification::{FrameworkChange, FrameworkNotification};
-pub use link::{Link, Relation};
-pub(crate) use metadata::NO_METADATA;
-pub use metadata::{ForeignAttribute, Metadata};
-pub use priority::{Priority, PriorityError};
 pub use related::{Mirror, Patch, Related};
-pub use resource_dump::{Bitstream, Package, ResourceDump, ResourceDumpIndex, ResourceDumpManifest, ZIP};
+pub use resource_dump::{Bitstream, Package, ResourceDump, ResourceDumpIndex, ResourceDumpManifest};
 pub use resource_list::{Resource, ResourceList, ResourceListIndex};
 pub use source_description::{SourceDescription, SourceDescriptionIndex};
 
+pub use crate::model::{
+    Capability, Change, ChangeError, ChangeFrequency, ChangeFrequencyError, Entry, ForeignAttribute, Header,
+    Link, Metadata, Priority, PriorityError, RawDocument, Relation, Root, ZIP,
+};
+
 use crate::rules::{self, Violations};
-
-/// The root element: whether a document lists things or groups documents of its own kind (RS-013, RS-014).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Root {
-    /// `urlset`, with `url` entries.
-    UrlSet,
-    /// `sitemapindex`, with `sitemap` entries: an index.
-    SitemapIndex,
-}
-
-impl Root {
-    /// The local name of the root element.
-    pub const fn element(self) -> &'static str {
-        match self {
-            Self::UrlSet => "urlset",
-            Self::SitemapIndex => "sitemapindex",
-        }
-    }
-
-    /// The local name of each entry's element.
-    pub const fn entry_element(self) -> &'static str {
-        match self {
-            Self::UrlSet => "url",
-            Self::SitemapIndex => "sitemap",
-        }
-    }
-}
-
-/// What stands before the first entry: the root element, its `rs:md` and its `rs:ln`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Header {
-    /// The root element.
-    pub root: Root,
-    /// The root's `rs:md`.
-    pub metadata: Metadata,
-    /// The root's `rs:ln`, in document order.
-    pub links: Vec<Link>,
-}
-
-impl Header {
-    /// A header with a capability and nothing else.
-    pub fn new(root: Root, capability: Capability) -> Self {
-        let metadata = Metadata { capability: Some(capability), ..Metadata::default() };
-        Self { root, metadata, links: Vec::new() }
-    }
-
-    /// The first link with this relation.
-    pub fn link(&self, relation: &Relation) -> Option<&Link> {
-        self.links.iter().find(|link| link.rel == *relation)
-    }
-
-    /// The document's capability, if its `rs:md` names one.
-    pub fn capability(&self) -> Option<&Capability> {
-        self.metadata.capability.as_ref()
-    }
-}
-
-/// A document as it was read or put together by hand; it may break rules.
-///
-/// [`rules::check`] says which; `Document::try_from` turns it into a [`Document`] when it breaks none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RawDocument {
-    /// What stands before the first entry.
-    pub header: Header,
-    /// The `url` or `sitemap` elements, in document order.
-    pub entries: Vec<Entry>,
-}
 
 /// A document that breaks no rule of severity [`Error`](rules::Severity::Error).
 ///

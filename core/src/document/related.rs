@@ -32,7 +32,7 @@ impl Link {
         Related(Self::new(Relation::Canonical, href))
     }
 
-    /// What makes the new version from the previous one; the media type tells how (RS-174).
+    /// What makes the new version from the previous one; the media type says how (RS-174).
     pub fn patch(href: impl Into<String>, media_type: impl Into<String>) -> Patch {
         Patch(Self { media_type: Some(media_type.into()), ..Self::new(Relation::Patch, href) })
     }

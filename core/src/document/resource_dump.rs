@@ -1,11 +1,8 @@
 //! Resource Dump, its index, and the manifest inside each package: a set of resources to take away (RS-100 to RS-109).
 
 use super::draft::{Draft, document, entry};
-use super::{Capability, Entry, Metadata, Root};
+use super::{Capability, Entry, Metadata, Root, ZIP};
 use crate::datetime::DateTime;
-
-/// The media type of the packages that the specification recommends (RS-101).
-pub const ZIP: &str = "application/zip";
 
 /// Builds a Resource Dump.
 ///

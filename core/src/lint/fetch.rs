@@ -20,7 +20,7 @@ pub trait Fetch {
         Ok(None)
     }
 
-    /// Hears before each document how many are known of that have still to be asked for, this one included. Documents lead to more, so that
+    /// Is called before each document with the number of documents that are still to be fetched, this one included. Documents lead to more, so that
     /// can grow.
     fn ahead(&mut self, documents: usize) {
         let _ = documents;
@@ -72,7 +72,7 @@ pub struct TopicAnswer {
     pub links: LinkHeader,
 }
 
-/// Why nothing came back, in words for a person.
+/// Why nothing came back, for a person to read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{reason}")]
 pub struct FetchFailure {

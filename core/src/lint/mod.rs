@@ -56,7 +56,6 @@ mod tests;
 mod topic;
 mod uniform;
 
-pub use chain::check_chain;
 pub use fetch::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer};
 pub use report::{Checked, Kind, Report, Stopped};
 
@@ -101,7 +100,7 @@ impl Check {
         self
     }
 
-    /// The Change Notifications come in the order they were sent, so that one that is out of order is told (CN-008). Otherwise those that
+    /// The Change Notifications come in the order they were sent, so that one that is out of order is reported (CN-008). Otherwise those that
     /// point up to one Capability List are taken in the order of their intervals, and others may be of several sets.
     pub fn in_order(mut self) -> Self {
         self.is_in_order = true;
@@ -117,20 +116,11 @@ impl Check {
 
     /// Checks everything that the document at `start` leads to.
     pub fn run(self, fetch: &mut (impl Fetch + ?Sized), start: &str) -> Report {
-        self.run_all(fetch, [start])
+        self.run_all(fetch, [start], [])
     }
 
-    /// The same from several documents, such as all of a folder when none leads to the others.
-    pub fn run_all<'u>(
-        self,
-        fetch: &mut (impl Fetch + ?Sized),
-        starts: impl IntoIterator<Item = &'u str>,
-    ) -> Report {
-        self.run_beside(fetch, starts, [])
-    }
-
-    /// The same, and each of `others` that nothing leads to is checked by itself, and told to be [unreached](Checked::is_unreached)
-    /// where there are starts; what it links to is not followed.
+    /// Checks everything that several documents lead to. Each of `others` that nothing leads to is checked by itself, and is
+    /// [unreached](Checked::is_unreached) where there are starts; its links are not followed.
     ///
     /// ```
     /// use resync_core::lint::{Check, Fetch, FetchFailure, Fetched};
@@ -145,10 +135,10 @@ impl Check {
     ///     }
     /// }
     ///
-    /// let report = Check::default().in_order().run_beside(&mut Folder, [], ["1.xml", "2.xml"]);
+    /// let report = Check::default().in_order().run_all(&mut Folder, [], ["1.xml", "2.xml"]);
     /// assert_eq!(report.documents.len(), 2);
     /// ```
-    pub fn run_beside<'u>(
+    pub fn run_all<'u>(
         self,
         fetch: &mut (impl Fetch + ?Sized),
         starts: impl IntoIterator<Item = &'u str>,

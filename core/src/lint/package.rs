@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::io;
 
-use super::reading::Said;
+use super::reading::PackageListing;
 use super::{FetchFailure, PackageBytes};
 use crate::digest::{Agreement, Digest, Hasher};
 use crate::document::{Entry, Link};
 use crate::package::{Package, PackageError, PackageReadLimits};
 use crate::rules::Rule;
 
-/// Most flaws of the bitstreams of one package that are told.
+/// Most flaws of the bitstreams of one package that are reported.
 const MAX_FLAWS: usize = 1_000;
 
 /// What was found in a package.
@@ -33,7 +33,7 @@ pub(super) struct Found {
 /// bitstream.
 pub(super) fn examine(
     mut bytes: Box<dyn PackageBytes>,
-    said: &Said,
+    said: &PackageListing,
     budget: u64,
     end: &mut dyn FnMut() -> Option<FetchFailure>,
 ) -> Found {
@@ -54,7 +54,11 @@ pub(super) fn examine(
 }
 
 /// The package's own length and digests (RS-102).
-fn measure(bytes: &mut dyn PackageBytes, said: &Said, flaws: &mut Vec<(Rule, String)>) -> io::Result<()> {
+fn measure(
+    bytes: &mut dyn PackageBytes,
+    said: &PackageListing,
+    flaws: &mut Vec<(Rule, String)>,
+) -> io::Result<()> {
     let length = bytes.seek(io::SeekFrom::End(0))?;
     if let Some(expected) = said.length.filter(|&expected| expected != length) {
         flaws.push((Rule::PackageDiffers, format!("it has {length} bytes, not {expected}")));
@@ -62,13 +66,7 @@ fn measure(bytes: &mut dyn PackageBytes, said: &Said, flaws: &mut Vec<(Rule, Str
     bytes.rewind()?;
     if !said.hashes.is_empty() {
         let mut hasher = Hasher::new(said.hashes.iter().map(Digest::algorithm));
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            match bytes.read(&mut buffer)? {
-                0 => break,
-                count => hasher.update(&buffer[..count]),
-            }
-        }
+        io::copy(bytes, &mut hasher)?;
         if said.hashes.compare(&hasher.finish()) == Agreement::Different {
             flaws.push((Rule::PackageDiffers, "it does not have the digest that the dump says".to_owned()));
         }
@@ -102,7 +100,7 @@ fn unpack(
             };
             found.taken = package.taken();
             match copied {
-                // What the rules ask of the entry itself is told by them.
+                // The rules report this of the entry itself.
                 Err(PackageError::NoPath { .. }) | Ok(_) => {}
                 Err(error) if error.is_about_one_entry() => {
                     found.of_bitstreams.push((number, rule(&error), error.to_string()));

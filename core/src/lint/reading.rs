@@ -20,7 +20,7 @@ pub(super) struct Summary {
     pub(super) times: Times,
     /// Where it points up; absolute once it has been read in its place.
     pub(super) up: Option<String>,
-    /// The earliest and latest change that it tells of.
+    /// The earliest and latest change that it lists.
     pub(super) changes: Option<(DateTime, DateTime)>,
     /// How many entries it has.
     pub(super) entries: usize,
@@ -32,7 +32,7 @@ pub(super) struct Summary {
 
 /// A link as it was written, before it is resolved.
 #[derive(Debug)]
-pub(super) struct Lead {
+pub(super) struct Reference {
     pub(super) role: Role,
     pub(super) href: String,
     pub(super) place: Place,
@@ -55,7 +55,7 @@ pub(super) enum Role {
     /// A copy of a package's manifest.
     Contents,
     /// The manifest in a package.
-    Package(Box<Said>),
+    Package(Box<PackageListing>),
     /// A channel's topic, and the hubs that it should name.
     Topic(Vec<String>),
     /// An entry that looks as if the document were an index.
@@ -64,7 +64,7 @@ pub(super) enum Role {
 
 /// What a dump says of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct PackageListing {
     pub(super) length: Option<u64>,
     pub(super) hashes: Hashes,
 }
@@ -73,7 +73,7 @@ pub(super) struct Said {
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) summary: Option<Summary>,
-    pub(super) leads: Vec<Lead>,
+    pub(super) references: Vec<Reference>,
     pub(super) violations: Violations,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
         Ok(reader) => reader,
         Err(error) => {
             unreadable(&error, &mut violations);
-            return Reading { summary: None, leads: Vec::new(), violations };
+            return Reading { summary: None, references: Vec::new(), violations };
         }
     };
     let mut collector = Collector::new(reader.header(), reader.header_position(), key);
@@ -108,7 +108,7 @@ pub(super) fn read(bytes: &[u8], key: &RandomState) -> Reading {
     }
     violations.append(reader.take_violations());
     let summary = collector.summary(reader.header(), is_whole && reader.refused() == 0);
-    Reading { summary: Some(summary), leads: collector.leads, violations }
+    Reading { summary: Some(summary), references: collector.references, violations }
 }
 
 struct Collector<'k> {
@@ -117,7 +117,7 @@ struct Collector<'k> {
     entries: usize,
     resources: Gathering,
     changes: Option<(DateTime, DateTime)>,
-    leads: Vec<Lead>,
+    references: Vec<Reference>,
     fingerprint: std::hash::DefaultHasher,
     sampled: bool,
 }
@@ -127,9 +127,9 @@ impl<'k> Collector<'k> {
         let place = Place { position: Some(position), entry: None };
         let roles =
             [(Relation::Up, Role::Up), (Relation::Index, Role::Index), (Relation::Archives, Role::Archives)];
-        let leads = roles.into_iter().filter_map(|(relation, role)| {
+        let references = roles.into_iter().filter_map(|(relation, role)| {
             let href = header.link(&relation)?.href.clone();
-            Some(Lead { role, href, place, times: Times::default() })
+            Some(Reference { role, href, place, times: Times::default() })
         });
         let mut fingerprint = key.build_hasher();
         header.hash(&mut fingerprint);
@@ -139,7 +139,7 @@ impl<'k> Collector<'k> {
             entries: 0,
             resources: Gathering::default(),
             changes: None,
-            leads: leads.collect(),
+            references: references.collect(),
             fingerprint,
             sampled: false,
         }
@@ -163,34 +163,34 @@ impl<'k> Collector<'k> {
     fn follow(&mut self, entry: &Entry, place: Place) {
         use Capability as C;
         if self.kind.root == Root::SitemapIndex {
-            return self.lead(Role::Component, entry, &entry.loc, place);
+            return self.refer(Role::Component, entry, &entry.loc, place);
         }
         match &self.kind.capability {
-            Some(C::Description) => self.lead(Role::Listed(C::CapabilityList), entry, &entry.loc, place),
+            Some(C::Description) => self.refer(Role::Listed(C::CapabilityList), entry, &entry.loc, place),
             Some(C::CapabilityList) => {
                 // What other communities list may be no document at all, and a topic is none (FN-063).
                 match entry.capability() {
                     None | Some(C::Other(_)) => {}
                     Some(channel) if channel.is_notification() => {
                         let hubs = entry.links_with(&Relation::Hub).map(|hub| hub.href.clone()).collect();
-                        self.lead(Role::Topic(hubs), entry, &entry.loc, place);
+                        self.refer(Role::Topic(hubs), entry, &entry.loc, place);
                     }
                     Some(capability) => {
-                        self.lead(Role::Listed(capability.clone()), entry, &entry.loc, place);
+                        self.refer(Role::Listed(capability.clone()), entry, &entry.loc, place);
                     }
                 }
             }
             Some(capability) if archived(capability).is_some() => {
-                self.lead(Role::Archived, entry, &entry.loc, place);
+                self.refer(Role::Archived, entry, &entry.loc, place);
             }
             Some(C::ResourceDump | C::ChangeDump) => {
                 for contents in entry.links_with(&Relation::Contents) {
-                    self.lead(Role::Contents, entry, &contents.href, place);
+                    self.refer(Role::Contents, entry, &contents.href, place);
                 }
                 if !self.sample(entry, place) && is_zip(entry) {
                     let metadata = entry.metadata.clone().unwrap_or_default();
-                    let said = Said { length: metadata.length, hashes: metadata.hash };
-                    self.lead(Role::Package(Box::new(said)), entry, &entry.loc, place);
+                    let said = PackageListing { length: metadata.length, hashes: metadata.hash };
+                    self.refer(Role::Package(Box::new(said)), entry, &entry.loc, place);
                 }
             }
             Some(C::ResourceList | C::ChangeList) => {
@@ -209,14 +209,14 @@ impl<'k> Collector<'k> {
         let looks_like_document = is_xml && entry.change().is_none();
         if looks_like_document && !self.sampled {
             self.sampled = true;
-            self.lead(Role::Sample, entry, &entry.loc, place);
+            self.refer(Role::Sample, entry, &entry.loc, place);
         }
         looks_like_document
     }
 
-    fn lead(&mut self, role: Role, entry: &Entry, href: &str, place: Place) {
+    fn refer(&mut self, role: Role, entry: &Entry, href: &str, place: Place) {
         let times = entry.metadata.as_ref().map(Times::of).unwrap_or_default();
-        self.leads.push(Lead { role, href: href.to_owned(), place, times });
+        self.references.push(Reference { role, href: href.to_owned(), place, times });
     }
 
     fn names_resources(&self) -> bool {
@@ -242,7 +242,7 @@ impl<'k> Collector<'k> {
     }
 }
 
-/// By its type, or by its name where no type is told (RS-101).
+/// By its type, or by its name where it has no type (RS-101).
 fn is_zip(package: &Entry) -> bool {
     if let Some(media_type) = package.metadata.as_ref().and_then(|metadata| metadata.media_type.as_deref()) {
         return media_type.eq_ignore_ascii_case(ZIP);

@@ -27,7 +27,7 @@ pub(super) fn check(site: &mut Site, is_in_order: bool) {
 struct Links {
     /// By an entry of whatever kind: (from, to).
     listed: HashSet<(usize, usize)>,
-    /// The indexes that a document lies under, by its own words or theirs.
+    /// The indexes that a document lies under, as it says or as they say.
     indexes: HashMap<usize, Vec<usize>>,
     points_at_index: HashSet<usize>,
     /// Documents that lie in an archive.
@@ -96,7 +96,7 @@ impl<'a> Pair<'a> {
             Role::Listed(capability) => self.expect(capability, &to, Rule::EntryTarget),
             Role::Archives => {
                 if to.capability.as_ref().and_then(archived) != from.capability {
-                    self.tell(Rule::ArchivesTarget, format!("{} is a {to}", self.target()));
+                    self.report(Rule::ArchivesTarget, format!("{} is a {to}", self.target()));
                 }
             }
             Role::Contents | Role::Package(_) => {
@@ -124,7 +124,7 @@ impl<'a> Pair<'a> {
         if !fits {
             let is_index = to.root == Root::SitemapIndex && to.capability == from.capability;
             let rule = if is_index { Rule::UpIsIndex } else { Rule::UpTarget };
-            return self.tell(rule, format!("{} is a {to}", self.target()));
+            return self.report(rule, format!("{} is a {to}", self.target()));
         }
         let Edge { from: document, to: list, .. } = *self.edge;
         // What was not read cannot be missed.
@@ -134,39 +134,39 @@ impl<'a> Pair<'a> {
         match &from.capability {
             Some(Capability::CapabilityList) if to.root == Root::SitemapIndex => {}
             Some(Capability::CapabilityList) => {
-                self.tell(Rule::CapabilityListUnlisted, format!("{} does not", self.target()));
+                self.report(Rule::CapabilityListUnlisted, format!("{} does not", self.target()));
             }
             Some(
                 Capability::ResourceDumpManifest | Capability::ChangeDumpManifest | Capability::Other(_),
             )
             | None => {}
             Some(capability) if capability.is_notification() || self.links.is_archived(document) => {}
-            Some(_) => self.tell(Rule::DocumentUnlisted, format!("{} does not", self.target())),
+            Some(_) => self.report(Rule::DocumentUnlisted, format!("{} does not", self.target())),
         }
     }
 
     fn check_index(&mut self, from: &Kind, to: &Kind) {
         let target = self.target();
         if to.capability != from.capability {
-            self.tell(Rule::IndexLinkTarget, format!("{target} is a {to}"));
+            self.report(Rule::IndexLinkTarget, format!("{target} is a {to}"));
         } else if self.links.is_archived(self.edge.from) {
             // What is archived keeps its content, its index link too: the index goes on without it (AR-016), or is one no more.
         } else if to.root == Root::UrlSet {
-            let told_by = self.site.nodes[self.edge.from].checked.url.clone();
-            self.site.tell(
+            let listed_by = self.site.nodes[self.edge.from].checked.url.clone();
+            self.site.report(
                 self.edge.to,
                 Rule::IndexAsUrlset,
                 Place::default(),
-                format!("this is a urlset, but the index of {told_by}"),
+                format!("this is a urlset, but the index of {listed_by}"),
             );
         } else if self.site.is_complete() && !self.links.listed.contains(&(self.edge.to, self.edge.from)) {
-            self.tell(Rule::IndexLinkTarget, format!("{target} does not list this document"));
+            self.report(Rule::IndexLinkTarget, format!("{target} does not list this document"));
         }
     }
 
     fn check_component(&mut self, from: &Kind, to: &Kind) {
         if to.root == Root::SitemapIndex {
-            return self.tell(Rule::IndexNested, format!("{} is a {to}", self.target()));
+            return self.report(Rule::IndexNested, format!("{} is a {to}", self.target()));
         }
         if let Some(capability) = &from.capability {
             self.expect(capability, to, Rule::EntryTarget);
@@ -174,7 +174,7 @@ impl<'a> Pair<'a> {
         if to.capability == from.capability && !self.links.points_at_index.contains(&self.edge.to) {
             let index = self.site.nodes[self.edge.from].checked.url.clone();
             let place = Place::default();
-            self.site.tell(self.edge.to, Rule::IndexLinkMissing, place, format!("it lies under {index}"));
+            self.site.report(self.edge.to, Rule::IndexLinkMissing, place, format!("it lies under {index}"));
         }
         self.check_closing();
         self.check_times();
@@ -186,7 +186,7 @@ impl<'a> Pair<'a> {
         }
         let open = self.times(self.edge.to).is_some_and(|times| times.is_open());
         if open && self.edge.times.until.is_some() {
-            self.tell(Rule::ArchivedOpen, format!("{} has no until", self.target()));
+            self.report(Rule::ArchivedOpen, format!("{} has no until", self.target()));
         }
         self.check_times();
     }
@@ -195,11 +195,11 @@ impl<'a> Pair<'a> {
     fn check_closing(&mut self) {
         let Some(times) = self.times(self.edge.to).filter(|times| times.from.is_some()) else { return };
         match (self.edge.times.until, times.until) {
-            (None, Some(_)) if self.site.is_under_way => self.site.indexes_late += 1,
+            (None, Some(_)) if self.site.is_under_way => self.site.outcome.indexes_late += 1,
             (None, Some(until)) => {
-                self.tell(Rule::UntilMissing, format!("{} ended at {until}", self.target()));
+                self.report(Rule::UntilMissing, format!("{} ended at {until}", self.target()));
             }
-            (Some(_), None) => self.tell(Rule::UntilOnOpen, format!("{} has no until", self.target())),
+            (Some(_), None) => self.report(Rule::UntilOnOpen, format!("{} has no until", self.target())),
             _ => {}
         }
     }
@@ -207,25 +207,25 @@ impl<'a> Pair<'a> {
     /// The times that an entry gives are those of its document.
     fn check_times(&mut self) {
         let Some(own) = self.times(self.edge.to) else { return };
-        let told = self.edge.times;
-        for (name, told, own) in [
-            ("at", told.at, own.at),
-            ("completed", told.completed, own.completed),
-            ("from", told.from, own.from),
-            ("until", told.until, own.until),
+        let found = self.edge.times;
+        for (name, found, own) in [
+            ("at", found.at, own.at),
+            ("completed", found.completed, own.completed),
+            ("from", found.from, own.from),
+            ("until", found.until, own.until),
         ] {
-            if let (Some(told), Some(own)) = (told, own)
-                && told != own
+            if let (Some(found), Some(own)) = (found, own)
+                && found != own
             {
                 let target = self.target();
-                self.tell(Rule::EntryTimes, format!("{name} is {told}, but {own} in {target}"));
+                self.report(Rule::EntryTimes, format!("{name} is {found}, but {own} in {target}"));
             }
         }
     }
 
     fn expect(&mut self, capability: &Capability, found: &Kind, rule: Rule) {
         if !found.is(capability) {
-            self.tell(rule, format!("{} is a {found}, not a {capability}", self.target()));
+            self.report(rule, format!("{} is a {found}, not a {capability}", self.target()));
         }
     }
 
@@ -241,8 +241,8 @@ impl<'a> Pair<'a> {
         &self.site.nodes[self.edge.to].checked.url
     }
 
-    fn tell(&mut self, rule: Rule, detail: String) {
-        self.site.tell(self.edge.from, rule, self.edge.place, detail);
+    fn report(&mut self, rule: Rule, detail: String) {
+        self.site.report(self.edge.from, rule, self.edge.place, detail);
     }
 }
 
@@ -262,7 +262,7 @@ fn check_contents(site: &mut Site, edges: &[Edge]) {
         {
             let (copy, original) = (&site.nodes[edge.to].checked.url, &site.nodes[package].checked.url);
             let detail = format!("{copy} differs from {original}");
-            site.tell(edge.from, Rule::ContentsDiffer, edge.place, detail);
+            site.report(edge.from, Rule::ContentsDiffer, edge.place, detail);
         }
     }
 }
@@ -275,50 +275,51 @@ fn check_indexes(site: &mut Site, edges: &[Edge]) {
         for (number, edge) in components.iter().enumerate() {
             let previous = number.checked_sub(1).map(|number| components[number]);
             for (rule, detail) in succession(site, previous, edge) {
-                site.tell(edge.from, rule, edge.place, detail);
+                site.report(edge.from, rule, edge.place, detail);
             }
         }
     }
 }
 
-/// What is wrong between an entry of an index and the one before it, unless the entries' own times told it already.
+/// What is wrong between an entry of an index and the one before it, unless the entries' own times show it already.
 fn succession(site: &Site, previous: Option<&Edge>, edge: &Edge) -> Vec<(Rule, String)> {
     let summary = |node: usize| site.nodes[node].summary.as_ref();
     let (Some(index), Some(this)) = (summary(edge.from), summary(edge.to)) else { return Vec::new() };
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     if let (None, Some(part), Some(whole)) = (edge.times.at, this.times.at, index.times.at)
         && part < whole
     {
-        told.push((Rule::SnapshotOutside, format!("its at {part} is before {whole}")));
+        found.push((Rule::SnapshotOutside, format!("its at {part} is before {whole}")));
     }
     let is_open = |summary: &Summary| summary.times.is_open();
     if edge.times.from.is_none() && is_open(this) && index.times.until.is_some() {
-        told.push((Rule::OpenUnderClosed, "the index has until, and the document has none".to_owned()));
+        found.push((Rule::OpenUnderClosed, "the index has until, and the document has none".to_owned()));
     }
     let Some((before, earlier)) = previous.and_then(|before| Some((before, summary(before.to)?))) else {
-        return told;
+        return found;
     };
     if let (Some((_, last)), Some((first, _))) = (earlier.changes, this.changes)
         && first < last
     {
-        told.push((
+        found.push((
             Rule::IndexOrder,
             format!("it has a change at {first}, and the document before it one at {last}"),
         ));
     }
     let dated = before.times.from.is_some() && before.times.until.is_some() && edge.times.from.is_some();
     if dated {
-        return told;
+        return found;
     }
     if before.times.from.is_none() && is_open(earlier) {
-        told.push((Rule::OpenBeforeLast, "the document before it is open".to_owned()));
+        found.push((Rule::OpenBeforeLast, "the document before it is open".to_owned()));
     }
     if let (Some(end), Some(start)) = (earlier.times.until, this.times.from)
         && end != start
     {
-        told.push((Rule::BoundaryGap, format!("the document before it ends at {end}, it starts at {start}")));
+        found
+            .push((Rule::BoundaryGap, format!("the document before it ends at {end}, it starts at {start}")));
     }
-    told
+    found
 }
 
 /// The Change Notifications of a set of resources follow each other (CN-008).
@@ -335,19 +336,19 @@ fn check_channels(site: &mut Site, is_in_order: bool) {
             channels.entry(channel).or_default().push((number, summary.times));
         }
     }
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for mut notifications in channels.into_values() {
         if !is_in_order {
             notifications.sort_by_key(|(_, times)| (times.from, times.until));
         }
         let mut last = None;
         for (node, Times { from, until, .. }) in notifications {
-            told.extend(chain::flaw(last, from).map(|flaw| (node, flaw)));
+            found.extend(chain::flaw(last, from).map(|flaw| (node, flaw)));
             last = until.or(last);
         }
     }
-    for (node, flaw) in told {
-        site.tell(node, Rule::NotificationChain, Place::default(), flaw);
+    for (node, flaw) in found {
+        site.report(node, Rule::NotificationChain, Place::default(), flaw);
     }
 }
 

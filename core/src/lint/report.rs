@@ -25,7 +25,7 @@ const NEED_LINKS: &[Rule] = &[
     Rule::ArchivesTarget,
     Rule::Unreachable,
 ];
-/// What only the topic of a channel tells.
+/// What only the topic of a channel shows.
 const NEED_TOPICS: &[Rule] =
     &[Rule::TopicUnreachable, Rule::TopicContentType, Rule::TopicLinks, Rule::TopicHubs];
 /// What only a package shows.
@@ -101,7 +101,7 @@ pub struct Checked {
 pub struct Kind {
     /// Its capability; `None` for a plain Sitemap.
     pub capability: Option<Capability>,
-    /// Its root, which tells an index.
+    /// Its root, which shows an index.
     pub root: Root,
 }
 

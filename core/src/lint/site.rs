@@ -6,7 +6,7 @@ use std::hash::RandomState;
 use url::Url;
 
 use super::package::{self, Found};
-use super::reading::{self, Lead, MAX_URL, Reading, Role, Said, Summary};
+use super::reading::{self, MAX_URL, PackageListing, Reading, Reference, Role, Summary};
 use super::{Checked, Fetch, FetchFailure, Fetched, MAX_KEPT, Report, Stopped, topic};
 use crate::package::PackageReadLimits;
 use crate::rules::{Place, Rule, Times, Violations};
@@ -21,15 +21,11 @@ const LINKS_PER_DOCUMENT: usize = 20;
 pub(super) struct Site {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
-    omitted: usize,
-    packages_skipped: usize,
-    topics_skipped: usize,
-    links_unfollowed: usize,
-    pub(super) indexes_late: usize,
+    /// What is reported besides the documents.
+    pub(super) outcome: Report,
     pub(super) is_under_way: bool,
     /// How many bytes of packages may still be uncompressed.
     unpackable: u64,
-    stopped: Option<Stopped>,
     by_url: HashMap<String, usize>,
     max_nodes: usize,
     max_edges: usize,
@@ -67,14 +63,9 @@ impl Site {
         Self {
             nodes: Vec::new(),
             edges: Vec::new(),
-            omitted: 0,
-            packages_skipped: 0,
-            topics_skipped: 0,
-            links_unfollowed: 0,
-            indexes_late: 0,
+            outcome: Report::default(),
             is_under_way: false,
             unpackable: PackageReadLimits::default().bytes,
-            stopped: None,
             by_url: HashMap::new(),
             max_nodes,
             max_edges: max_nodes.saturating_mul(LINKS_PER_DOCUMENT).max(MAX_ENTRIES),
@@ -110,11 +101,11 @@ impl Site {
         for index in 0..self.edges.len() {
             self.edges[index].to = self.resolved(self.edges[index].to);
         }
-        self.omitted += self.nodes.iter().filter(|node| node.is_left_out()).count();
+        self.outcome.omitted += self.nodes.iter().filter(|node| node.is_left_out()).count();
     }
 
     fn visit_from(&mut self, fetch: &mut (impl Fetch + ?Sized), mut next: usize) {
-        while next < self.nodes.len() && self.stopped.is_none() {
+        while next < self.nodes.len() && self.outcome.stopped.is_none() {
             if !self.nodes[next].read {
                 fetch.ahead(self.nodes.len() - next);
                 self.visit(fetch, next);
@@ -125,21 +116,12 @@ impl Site {
 
     pub(super) fn into_report(self) -> Report {
         let documents = self.nodes.into_iter().filter(|node| node.alias.is_none() && !node.is_left_out());
-        let documents = documents.map(|node| node.checked).collect();
-        Report {
-            documents,
-            omitted: self.omitted,
-            packages_skipped: self.packages_skipped,
-            topics_skipped: self.topics_skipped,
-            links_unfollowed: self.links_unfollowed,
-            indexes_late: self.indexes_late,
-            stopped: self.stopped,
-        }
+        Report { documents: documents.map(|node| node.checked).collect(), ..self.outcome }
     }
 
     /// Whether nothing was left out.
     pub(super) fn is_complete(&self) -> bool {
-        self.omitted == 0 && self.stopped.is_none()
+        self.outcome.is_complete()
     }
 
     /// The document that a URL leads to, if the check came to it.
@@ -147,7 +129,7 @@ impl Site {
         self.by_url.get(url).map(|&node| self.resolved(node))
     }
 
-    /// Asks for something, unless the check has come to its end; a failure is told of `node`.
+    /// Asks for something, unless the check has come to its end; a failure is reported at `node`.
     fn ask<F: Fetch + ?Sized, T>(
         &mut self,
         fetch: &mut F,
@@ -160,7 +142,7 @@ impl Site {
         match self.count(|| request(fetch))? {
             Ok(found) => Some(found),
             Err(failure) => {
-                self.tell(node, rule, place, format!("{about}{failure}"));
+                self.report(node, rule, place, format!("{about}{failure}"));
                 None
             }
         }
@@ -171,17 +153,17 @@ impl Site {
         &mut self,
         request: impl FnOnce() -> Result<T, FetchFailure>,
     ) -> Option<Result<T, FetchFailure>> {
-        if self.stopped.is_some() {
+        if self.outcome.stopped.is_some() {
             return None;
         }
         if self.requests == self.max_requests {
-            self.stopped = Some(Stopped::Requests(self.max_requests));
+            self.outcome.stopped = Some(Stopped::Requests(self.max_requests));
             return None;
         }
         self.requests += 1;
         match request() {
             Err(failure) if failure.is_last() => {
-                self.stopped = Some(Stopped::Fetch(failure));
+                self.outcome.stopped = Some(Stopped::Fetch(failure));
                 None
             }
             answer => Some(answer),
@@ -189,10 +171,10 @@ impl Site {
     }
 
     /// Notes a violation of the document of a node.
-    pub(super) fn tell(&mut self, node: usize, rule: Rule, place: Place, detail: impl Into<String>) {
-        let mut told = Violations::default();
-        told.push(rule, place, detail);
-        self.take(node, told);
+    pub(super) fn report(&mut self, node: usize, rule: Rule, place: Place, detail: impl Into<String>) {
+        let mut found = Violations::default();
+        found.push(rule, place, detail);
+        self.take(node, found);
     }
 
     fn take(&mut self, node: usize, found: Violations) {
@@ -218,7 +200,7 @@ impl Site {
             self.nodes[node].alias = Some(same);
             return;
         }
-        let leads = self.note(node, reading::read(&bytes, &self.key));
+        let references = self.record(node, reading::read(&bytes, &self.key));
         drop(bytes);
         let base = Url::parse(&last_url).ok();
         let absolute = |href: &str| match base.as_ref().map(|base| base.join(href)) {
@@ -230,28 +212,28 @@ impl Site {
             self.check_content_type(node, content_type.as_deref());
         }
         if self.nodes[node].alone {
-            self.links_unfollowed += leads.len();
+            self.outcome.links_unfollowed += references.len();
             return;
         }
-        for lead in leads {
-            let href = absolute(&lead.href);
-            self.follow(fetch, node, lead, href);
+        for reference in references {
+            let href = absolute(&reference.href);
+            self.follow(fetch, node, reference, href);
         }
     }
 
-    fn note(&mut self, node: usize, reading: Reading) -> Vec<Lead> {
+    fn record(&mut self, node: usize, reading: Reading) -> Vec<Reference> {
         self.nodes[node].checked.kind = reading.summary.as_ref().map(|summary| summary.kind.clone());
         self.nodes[node].summary = reading.summary;
         self.nodes[node].read = true;
         self.take(node, reading.violations);
-        reading.leads
+        reading.references
     }
 
-    fn follow(&mut self, fetch: &mut (impl Fetch + ?Sized), from: usize, lead: Lead, href: String) {
-        let Lead { role, place, times, .. } = lead;
+    fn follow(&mut self, fetch: &mut (impl Fetch + ?Sized), from: usize, reference: Reference, href: String) {
+        let Reference { role, place, times, .. } = reference;
         if href.len() > MAX_URL {
             let detail = format!("a URL of {} characters is not followed", href.len());
-            return self.tell(from, Rule::Unreachable, place, detail);
+            return self.report(from, Rule::Unreachable, place, detail);
         }
         let to = match &role {
             Role::Sample => return self.look_at(fetch, from, place, &href),
@@ -263,7 +245,7 @@ impl Site {
         if self.edges.len() < self.max_edges {
             self.edges.push(Edge { from, to, role, place, times });
         } else {
-            self.omitted += 1;
+            self.outcome.omitted += 1;
         }
     }
 
@@ -274,7 +256,7 @@ impl Site {
         from: usize,
         place: Place,
         url: &str,
-        said: &Said,
+        said: &PackageListing,
     ) -> Option<usize> {
         let manifest = format!("{url}!/manifest.xml");
         if let Some(&known) = self.by_url.get(&manifest) {
@@ -282,38 +264,38 @@ impl Site {
         }
         let about = format!("{url}: ");
         if self.unpackable == 0 {
-            self.packages_skipped += 1;
+            self.outcome.packages_skipped += 1;
             return None;
         }
         let asked = self.ask(fetch, from, place, Rule::Unreachable, &about, |fetch| fetch.package(url));
-        self.packages_skipped += usize::from(matches!(asked, Some(None)));
+        self.outcome.packages_skipped += usize::from(matches!(asked, Some(None)));
         let bytes = asked??;
         let found = package::examine(bytes, said, self.unpackable, &mut || fetch.end());
         let Found { manifest: text, of_package, of_bitstreams, taken, is_cut_off, end } = found;
         self.unpackable -= taken.min(self.unpackable);
         if is_cut_off {
-            self.packages_skipped += 1;
+            self.outcome.packages_skipped += 1;
             self.unpackable = 0;
         }
-        self.stopped = self.stopped.take().or(end.map(Stopped::Fetch));
+        self.outcome.stopped = self.outcome.stopped.take().or(end.map(Stopped::Fetch));
         for (rule, detail) in of_package {
-            self.tell(from, rule, place, format!("{about}{detail}"));
+            self.report(from, rule, place, format!("{about}{detail}"));
         }
         let text = text?;
         let node = self.node(manifest, Some(from))?;
-        let leads = self.note(node, reading::read(&text, &self.key));
+        let references = self.record(node, reading::read(&text, &self.key));
         for (entry, rule, detail) in of_bitstreams {
             let violations = &self.nodes[node].checked.violations;
-            let mut same_place = violations.iter().filter(|told| told.place.entry == Some(entry));
-            let position = same_place.clone().find_map(|told| told.place.position);
+            let mut same_place = violations.iter().filter(|known| known.place.entry == Some(entry));
+            let position = same_place.clone().find_map(|known| known.place.position);
             // The rules have found the same flaw of a path, and know the line.
-            if !same_place.any(|told| told.rule == rule) {
-                self.tell(node, rule, Place { position, entry: Some(entry) }, detail);
+            if !same_place.any(|known| known.rule == rule) {
+                self.report(node, rule, Place { position, entry: Some(entry) }, detail);
             }
         }
-        for lead in leads.into_iter().filter(|lead| lead.role == Role::Up) {
-            let href = without_fragment(&lead.href);
-            self.follow(fetch, node, lead, href);
+        for reference in references.into_iter().filter(|reference| reference.role == Role::Up) {
+            let href = without_fragment(&reference.href);
+            self.follow(fetch, node, reference, href);
         }
         Some(node)
     }
@@ -330,10 +312,10 @@ impl Site {
             let about = format!("{name} {url}: ");
             let answer = self
                 .ask(fetch, from, place, Rule::TopicUnreachable, &about, |fetch| fetch.topic(url, method));
-            self.topics_skipped += usize::from(matches!(answer, Some(None)));
+            self.outcome.topics_skipped += usize::from(matches!(answer, Some(None)));
             let Some(Some(answer)) = answer else { continue };
             for (rule, detail) in topic::flaws(&answer, url, hubs) {
-                self.tell(from, rule, place, format!("{about}{detail}"));
+                self.report(from, rule, place, format!("{about}{detail}"));
             }
         }
     }
@@ -349,18 +331,18 @@ impl Site {
                 summary.resources = None;
             }
             let detail = format!("this is a urlset, but {href} is a document of the same kind");
-            self.tell(from, Rule::IndexAsUrlset, place, detail);
+            self.report(from, Rule::IndexAsUrlset, place, detail);
         }
     }
 
     fn check_content_type(&mut self, node: usize, content_type: Option<&str>) {
         let Some(text) = content_type else {
-            return self.tell(node, Rule::ContentTypeMissing, Place::default(), "there is none");
+            return self.report(node, Rule::ContentTypeMissing, Place::default(), "there is none");
         };
         let essence = text.split(';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let known = ["application/xml", "text/xml", "application/gzip", "application/x-gzip"];
         if !known.contains(&essence.as_str()) && !essence.ends_with("+xml") {
-            self.tell(node, Rule::ContentTypeWrong, Place::default(), format!("it is {essence:?}"));
+            self.report(node, Rule::ContentTypeWrong, Place::default(), format!("it is {essence:?}"));
         }
     }
 
@@ -370,7 +352,7 @@ impl Site {
             return Some(node);
         }
         if self.nodes.len() == self.max_nodes {
-            self.omitted += 1;
+            self.outcome.omitted += 1;
             return None;
         }
         let node = self.nodes.len();

@@ -247,7 +247,7 @@ fn broken_notifications(
         }
         urls.push(url);
     }
-    let report = check.run_beside(web, starts.iter().copied(), urls.iter().map(String::as_str));
+    let report = check.run_all(web, starts.iter().copied(), urls.iter().map(String::as_str));
     let broken = report.documents.into_iter().flat_map(|document| {
         let rules: Vec<_> = document.violations.iter().map(|violation| violation.rule).collect();
         rules.into_iter().map(move |rule| (document.url.clone(), rule))
@@ -298,7 +298,7 @@ fn what_nothing_leads_to_is_checked_by_itself_and_said_to_be_unreached() {
     let mut web = web();
     let stray = "http://example.org/stray.xml";
     web.documents.insert(stray.to_owned(), xml::write(&ResourceList::new(day(1), LIST).build().unwrap()));
-    let report = Check::default().run_beside(&mut web, [SOURCE], [stray, LIST]);
+    let report = Check::default().run_all(&mut web, [SOURCE], [stray, LIST]);
     let unreached: Vec<_> = report.documents.iter().filter(|document| document.is_unreached).collect();
     assert_eq!((unreached.len(), report.documents.len()), (1, 12));
     assert_eq!(unreached[0].url, stray);
@@ -306,7 +306,7 @@ fn what_nothing_leads_to_is_checked_by_itself_and_said_to_be_unreached() {
     assert!(report.to_string().contains("stray.xml (Resource List), which nothing leads to"));
 
     web.edit(stray, "resourcelist", "changelist");
-    let report = Check::default().run_beside(&mut web, [SOURCE], [stray]);
+    let report = Check::default().run_all(&mut web, [SOURCE], [stray]);
     assert!(!report.documents[11].violations.is_conforming(), "{report}");
 }
 
@@ -620,7 +620,7 @@ fn the_number_of_documents_is_limited_and_what_lies_beyond_is_counted() {
 #[test]
 fn what_is_looked_at_by_itself_is_not_said_to_be_judged_in_its_place() {
     let mut web = web();
-    let alone = Check::default().run_beside(&mut web, [], [DUMP]);
+    let alone = Check::default().run_all(&mut web, [], [DUMP]);
     assert!(alone.links_unfollowed > 0 && alone.is_conforming(), "{alone}");
     for rule in [Rule::UpTarget, Rule::BitstreamUnsafe, Rule::ContentsDiffer, Rule::SetsDiffer] {
         assert!(alone.unjudged().contains(&rule), "{rule}");

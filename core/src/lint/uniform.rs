@@ -36,7 +36,7 @@ impl Gathering {
         let has_other_names =
             entry.links.iter().any(|link| matches!(link.rel, Relation::Canonical | Relation::Alternate));
         let hash = key.hash_one(&entry.loc);
-        // A dump may pack several bitstreams of one resource, and a list that repeats one is told of that.
+        // A dump may pack several bitstreams of one resource, and a list that repeats one breaks another rule.
         self.is_ambiguous |= has_other_names || !self.seen.insert(hash);
         self.tally = self.tally.and(Tally { count: 1, sum: hash });
     }
@@ -50,7 +50,7 @@ impl Gathering {
 /// Compares what one Capability List lists with the same `at`. What was not read whole is not compared.
 pub(super) fn check(site: &mut Site, edges: &[Edge]) {
     let parts = Parts::of(edges);
-    let mut told = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for (lists, dumps) in beside(edges).values() {
         let tallied = |nodes: &BTreeSet<usize>, of: &dyn Fn(usize) -> Option<Tally>| -> Vec<_> {
             let at = |node: usize| summary(site, node)?.times.at;
@@ -60,14 +60,14 @@ pub(super) fn check(site: &mut Site, edges: &[Edge]) {
         for (dump, at, packed) in tallied(dumps, &|dump| parts.packed(site, dump)) {
             let differs = |(_, of, listed): &&(usize, _, Tally)| *of == at && *listed != packed;
             if let Some(&(list, _, listed)) = lists.iter().find(differs) {
-                told.entry(dump).or_insert((list, listed.count, packed.count));
+                found.entry(dump).or_insert((list, listed.count, packed.count));
             }
         }
     }
-    for (dump, (list, listed, packed)) in told {
+    for (dump, (list, listed, packed)) in found {
         let list = &site.nodes[list].checked.url;
         let detail = format!("{list} of the same moment lists {listed}, this one packs {packed}");
-        site.tell(dump, Rule::SetsDiffer, Place::default(), detail);
+        site.report(dump, Rule::SetsDiffer, Place::default(), detail);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Rule;
 use super::shape::{Need, Times};
-use crate::document::{Capability, Metadata};
+use crate::model::{Capability, Metadata};
 
 pub(super) fn check_times(
     metadata: &Metadata,
@@ -19,7 +19,7 @@ pub(super) fn check_times(
     cell(times.until, metadata.until.is_some(), "until");
 }
 
-/// What a cell speaks of, for the detail of a violation.
+/// What a cell is about, for the detail of a violation.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) document: &'a Capability,

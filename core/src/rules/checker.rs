@@ -3,14 +3,14 @@
 use super::sequence::{Mark, Sequence};
 use super::shape::{Need, Shape, shape};
 use super::{Place, Rule, Violations, entry, header, values};
-use crate::document::{Capability, Entry, Header, RawDocument};
-use crate::xml::{MAX_ENTRIES, Position};
+use crate::model::{Capability, Entry, Header, RawDocument};
+use crate::model::{MAX_ENTRIES, Position};
 
 /// Checks a whole document; places name entries, since there are no lines.
 pub fn check(document: &RawDocument) -> Violations {
     let mut checker = Checker::new(&document.header);
     for entry in &document.entries {
-        checker.entry(entry, None);
+        checker.entry(entry);
     }
     checker.finish()
 }
@@ -22,7 +22,7 @@ pub fn check(document: &RawDocument) -> Violations {
 /// use resync_core::rules::{Checker, Rule};
 ///
 /// let mut checker = Checker::new(&Header::new(Root::UrlSet, Capability::Description));
-/// checker.entry(&Entry::new("capabilitylist.xml"), None);
+/// checker.entry(&Entry::new("capabilitylist.xml"));
 /// let violations = checker.finish();
 /// assert_eq!(violations.errors().next().map(|violation| violation.rule), Some(Rule::Loc));
 /// ```
@@ -38,12 +38,7 @@ pub struct Checker {
 impl Checker {
     /// Checks a header and gets ready for the entries.
     pub fn new(header: &Header) -> Self {
-        Self::at(header, None)
-    }
-
-    /// The same for a header that was read at a position.
-    pub fn at(header: &Header, position: Option<Position>) -> Self {
-        Self { violations: check_header(header, position), ..Self::of_entries(header, false) }
+        Self { violations: check_header(header, None), ..Self::of_entries(header, false) }
     }
 
     /// Gets ready for the entries without checking the header; `in_any_order` when their times may go up and down.
@@ -58,15 +53,15 @@ impl Checker {
     }
 
     /// Goes on with another header.
-    pub(crate) fn turn(&mut self, header: &Header) {
+    pub(crate) fn change_header(&mut self, header: &Header) {
         self.capability = header.capability().cloned();
         self.shape = shape_of(header);
-        self.sequence.turn(header, self.shape);
+        self.sequence.change_header(header, self.shape);
     }
 
     /// Checks the next entry of a document that exists: whatever is found, the entry is part of it.
-    pub fn entry(&mut self, entry: &Entry, position: Option<Position>) {
-        let place = Place { position, entry: Some(self.count + 1) };
+    pub fn entry(&mut self, entry: &Entry) {
+        let place = Place { position: None, entry: Some(self.count + 1) };
         let mut found = std::mem::take(&mut self.violations);
         self.entry_at(entry, place, &mut found);
         self.violations = found;
@@ -77,7 +72,7 @@ impl Checker {
         if self.count == MAX_ENTRIES {
             found.push(Rule::TooLarge, place, too_many());
         }
-        let mark = self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
+        let mark = self.check(entry, &mut |rule, detail| found.push(rule, place, detail));
         self.take(entry, Accepted(mark));
     }
 
@@ -105,7 +100,7 @@ impl Checker {
         if self.count >= MAX_ENTRIES {
             found.push(Rule::TooLarge, place, too_many());
         }
-        let mark = self.judge(entry, &mut |rule, detail| found.push(rule, place, detail));
+        let mark = self.check(entry, &mut |rule, detail| found.push(rule, place, detail));
         if found.is_conforming() { Ok(Accepted(mark)) } else { Err(found) }
     }
 
@@ -120,7 +115,7 @@ impl Checker {
         self.count
     }
 
-    fn judge(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) -> Mark {
+    fn check(&self, entry: &Entry, broken: &mut impl FnMut(Rule, String)) -> Mark {
         // A kind of document that we do not know may have manifests of its own.
         let path = self.shape.map_or(Need::May, |shape| shape.entry.path);
         values::check_entry(entry, path, broken);
@@ -128,18 +123,13 @@ impl Checker {
             entry::check(entry, document, shape, broken);
         }
         let mark = self.sequence.mark(entry);
-        self.sequence.judge(entry, mark, broken);
+        self.sequence.check(entry, mark, broken);
         mark
     }
 
     /// What was found so far.
     pub fn violations(&self) -> &Violations {
         &self.violations
-    }
-
-    /// What was found since the last call.
-    pub fn take_violations(&mut self) -> Violations {
-        std::mem::take(&mut self.violations)
     }
 
     /// Ends the document and gives everything found.

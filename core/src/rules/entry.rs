@@ -3,9 +3,9 @@
 use super::cells::{Cell, Subject, check_cell, check_times};
 use super::shape::{EntryShape, Links, Need, Shape};
 use super::{Rule, framework, links};
-use crate::document::{Capability, Change, Entry, NO_METADATA, Relation};
+use crate::model::{Capability, Change, Entry, NO_METADATA, Relation};
 
-/// Tells each rule that an entry breaks in this kind of document.
+/// Reports each rule that an entry breaks in this kind of document.
 pub(super) fn check(
     entry: &Entry,
     document: &Capability,

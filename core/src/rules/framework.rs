@@ -1,9 +1,9 @@
 //! What only Framework Notifications must satisfy (FN-005, FN-006, FN-010, FN-024).
 
 use super::Rule;
-use crate::document::{Capability, Change, Entry, Relation};
+use crate::model::{Capability, Change, Entry, Relation};
 
-/// Tells each rule that an entry of a Framework Notification breaks.
+/// Reports each rule that an entry of a Framework Notification breaks.
 pub(super) fn check_entry(entry: &Entry, broken: &mut impl FnMut(Rule, String)) {
     let indexes: Vec<_> = entry.links_with(&Relation::Index).collect();
     if indexes.iter().any(|index| index.href == entry.loc) {

@@ -3,7 +3,7 @@
 use super::cells::{Cell, Subject, check_cell, check_times};
 use super::shape::{Need, Shape};
 use super::{Rule, values};
-use crate::document::{Capability, Header, Relation};
+use crate::model::{Capability, Header, Relation};
 
 pub(super) fn check(header: &Header, shape: Option<&Shape>, broken: &mut impl FnMut(Rule, String)) {
     let metadata = &header.metadata;

@@ -5,9 +5,9 @@ use super::path::member_name;
 use super::registered::is_registered;
 use super::shape::{Links, Need};
 use super::syntax;
-use crate::document::{Capability, Change, Entry, Link, Relation};
+use crate::model::{Capability, Change, Entry, Link, Relation};
 
-/// Tells each rule that one link breaks by itself.
+/// Reports each rule that one link breaks by itself.
 pub(super) fn check_link(link: &Link, path: Need, mut broken: impl FnMut(Rule, String)) {
     let rel = link.rel.as_str();
     if !syntax::is_relation(rel) {
@@ -39,7 +39,7 @@ pub(super) fn check_link(link: &Link, path: Need, mut broken: impl FnMut(Rule, S
     }
 }
 
-/// Tells each rule that a path in a manifest breaks.
+/// Reports each rule that a path in a manifest breaks.
 pub(super) fn check_path(path: &str, broken: &mut impl FnMut(Rule, String)) {
     if !syntax::is_path(path) {
         broken(Rule::PathShape, format!("path is {path:?}"));
@@ -48,7 +48,7 @@ pub(super) fn check_path(path: &str, broken: &mut impl FnMut(Rule, String)) {
     }
 }
 
-/// Tells each rule that the links of an entry break, seen together with the entry (RS-103, RS-171 to RS-181).
+/// Reports each rule that the links of an entry break, seen together with the entry (RS-103, RS-171 to RS-181).
 pub(super) fn check_related(entry: &Entry, document: &Capability, broken: &mut impl FnMut(Rule, String)) {
     if entry.links.is_empty() {
         return;

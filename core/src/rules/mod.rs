@@ -6,6 +6,7 @@
 //! common, of which a hash is kept).
 
 mod cells;
+mod characters;
 mod checker;
 mod entry;
 mod framework;
@@ -26,6 +27,7 @@ mod times;
 mod values;
 mod violation;
 
+pub(crate) use characters::{forbidden_character, has_any, is_allowed};
 pub(crate) use checker::check_header;
 pub use checker::{Checker, check};
 pub use path::PathFlaw;

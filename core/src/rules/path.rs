@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum PathFlaw {
     /// `..`
-    #[error("leads upwards")]
+    #[error("points above the package")]
     Upwards,
     /// A second slash at its beginning.
     #[error("is absolute")]

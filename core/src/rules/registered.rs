@@ -32,7 +32,7 @@ pub(super) fn is_registered(relation: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Relation;
+    use crate::model::Relation;
 
     #[test]
     fn rs057_names_are_found_by_their_order() {

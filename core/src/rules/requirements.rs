@@ -96,7 +96,7 @@ const REQUIREMENTS: &[(&str, Level, &str, &str)] = &[
     ("FN-010", Free, "FN2.1", "changes in this way"),
     ("FN-020", Must, "FN3", "urlset"),
     ("FN-023", Must, "FN3", "loc, change and capability"),
-    ("FN-024", Free, "FN3", "tells of documents"),
+    ("FN-024", Free, "FN3", "lists documents"),
     ("FN-026", Free, "FN3", "up link"),
     ("FN-031", Must, "FN4.1, CN4.1", "topic"),
     ("FN-060", Must, "FN5", "hub"),

@@ -72,7 +72,7 @@ rules! {
     AttributePrefixed "RS-015" Error "C7" "the attributes of ResourceSync carry no namespace prefix";
     AttributeUnknown "RS-016" Warning "C7, XSD" "an attribute of another community carries a namespace prefix";
     AttributeForeign "RS-016" Error "C7, XSD" "a foreign attribute has a namespace, prefix and name that can be written once";
-    RootAttribute "RS-017" Warning "C7" "the root's rs:md speaks of the document, not of a representation";
+    RootAttribute "RS-017" Warning "C7" "the root's rs:md describes the document, not a representation";
     LinkIncomplete "RS-019" Error "C7" "a rs:ln has rel and href";
     LinkTarget "RS-019" Warning "C7" "the href of a rs:ln is an absolute URI";
     SnapshotReversed "RS-021" Error "C7" "a snapshot is not completed before it starts";
@@ -173,14 +173,14 @@ rules! {
     NotificationToken "CN-017" Warning "CN log" "the token is change-notification; changelist-notification is the one of 0.9 and 1.0";
     NotificationTokenWritten "CN-017" Error "CN log" "the token changelist-notification is not written any more";
     NotificationHub "CN-019" Error "CN5" "the channel of Change Notifications names its hub by a rs:ln with rel hub";
-    FrameworkIndex "FN-005" Error "FN2, FN3" "a Framework Notification never tells of an index";
+    FrameworkIndex "FN-005" Error "FN2, FN3" "a Framework Notification never lists an index";
     FrameworkIndexLink "FN-006" Error "FN2, FN3" "a changed document names the one index that it lies under";
-    FrameworkIndexRepeated "FN-007" Warning "FN2" "of several new documents under an index only one is told";
+    FrameworkIndexRepeated "FN-007" Warning "FN2" "of several new documents under an index only one is listed";
     FrameworkChange "FN-010" Warning "FN2.1" "a document of this kind changes in this way";
     FrameworkRoot "FN-020" Error "FN3" "a Framework Notification is a urlset";
     FrameworkEntry "FN-023" Error "FN3" "each entry of a Framework Notification has loc, change and capability";
-    FrameworkCapability "FN-024" Warning "FN3" "a Framework Notification tells of documents";
-    FrameworkUp "FN-026" Warning "FN3" "what a notification with an up link tells of lies right below that link";
+    FrameworkCapability "FN-024" Warning "FN3" "a Framework Notification lists documents";
+    FrameworkUp "FN-026" Warning "FN3" "what a notification with an up link lists lies right below that link";
     TopicUnreachable "FN-031" Error "FN4.1, CN4.1" "the topic of a channel answers GET and HEAD";
     TopicLinks "FN-031" Error "FN4.1, CN4.1" "a topic is served with a link to itself, rel self, and one to its hub, rel hub";
     TopicContentType "FN-031" Error "FN4.1, CN4.1" "a topic is served as application/xml";

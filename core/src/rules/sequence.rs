@@ -5,8 +5,8 @@ use super::seen::{Seen, Trace};
 use super::shape::{Once, Order, Parts, Shape};
 use super::{Rule, Times};
 use crate::datetime::DateTime;
-use crate::document::{Capability, Change, Entry, Header, Metadata, NO_METADATA, Relation, Root, ZIP};
-use crate::xml::MAX_ENTRIES;
+use crate::model::MAX_ENTRIES;
+use crate::model::{Capability, Change, Entry, Header, Metadata, NO_METADATA, Relation, Root, ZIP};
 
 /// What is remembered of a document while its entries pass by.
 #[derive(Debug)]
@@ -64,15 +64,15 @@ impl Sequence {
     }
 
     /// Goes on with another header.
-    pub(super) fn turn(&mut self, header: &Header, shape: Option<&'static Shape>) {
+    pub(super) fn change_header(&mut self, header: &Header, shape: Option<&'static Shape>) {
         self.shape = shape;
         self.root = header.root;
         self.whole = Times::of(&header.metadata);
         self.points_up = header.link(&Relation::Up).is_some();
     }
 
-    /// Tells what an entry would break if it came next; nothing is remembered of it.
-    pub(super) fn judge(&self, entry: &Entry, mark: Mark, broken: &mut impl FnMut(Rule, String)) {
+    /// Reports what an entry would break if it came next; nothing is remembered of it.
+    pub(super) fn check(&self, entry: &Entry, mark: Mark, broken: &mut impl FnMut(Rule, String)) {
         let metadata = entry.metadata.as_ref().unwrap_or(&NO_METADATA);
         self.check_datetime(metadata, broken);
         if let Some(Marked { rule: Some(rule), trace }) = mark

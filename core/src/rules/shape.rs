@@ -3,14 +3,14 @@
 use super::Rule;
 use super::shape::Need::{Advised, Forbidden, May, Must, Unforeseen};
 use crate::datetime::DateTime;
-use crate::document::Capability::{
+use crate::model::Capability::{
     self, CapabilityList, ChangeDump, ChangeDumpArchive, ChangeDumpManifest, ChangeList, ChangeListArchive,
     ChangeNotification, Description, FrameworkNotification, ResourceDump, ResourceDumpArchive,
     ResourceDumpManifest, ResourceList, ResourceListArchive,
 };
-use crate::document::Metadata;
-use crate::document::Relation::{self, Contents, DescribedBy, Hub, Index};
-use crate::document::Root::{self, SitemapIndex, UrlSet};
+use crate::model::Metadata;
+use crate::model::Relation::{self, Contents, DescribedBy, Hub, Index};
+use crate::model::Root::{self, SitemapIndex, UrlSet};
 
 /// What a cell of the matrices says of one attribute or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -152,10 +152,10 @@ fn rs042_the_entry_after_the_fifty_thousandth_is_too_many() {
     let mut checker = Checker::new(&Header::new(Root::UrlSet, Capability::from("any")));
     let entry = Entry::new("http://example.org/a");
     for _ in 0..MAX_ENTRIES {
-        checker.entry(&entry, None);
+        checker.entry(&entry);
     }
     assert!(checker.violations().is_conforming());
-    checker.entry(&entry, None);
+    checker.entry(&entry);
     assert_eq!(
         checker.finish().errors().map(|violation| violation.rule).collect::<Vec<_>>(),
         [Rule::TooLarge]
@@ -307,7 +307,7 @@ fn rs016_foreign_attributes_that_cannot_be_written_are_refused() {
     let good = [
         attribute("a", "urn:a", "x"),
         attribute("a", "urn:a", "y"),
-        attribute("xml", xml::XML_NAMESPACE, "lang"),
+        attribute("xml", crate::model::XML_NAMESPACE, "lang"),
     ];
     let checked = |foreign: &[ForeignAttribute]| {
         rules(&check(&change_list(vec![entry(Metadata {
@@ -321,7 +321,7 @@ fn rs016_foreign_attributes_that_cannot_be_written_are_refused() {
         vec![attribute("a", xml::RS_NAMESPACE, "x")],
         vec![attribute("a", "", "x")],
         vec![attribute("xml", "urn:a", "x")],
-        vec![attribute("a", xml::XML_NAMESPACE, "x")],
+        vec![attribute("a", crate::model::XML_NAMESPACE, "x")],
         vec![attribute("", "urn:a", "x")],
         vec![attribute("a", "urn:a", "x y")],
         vec![attribute("a", "urn:a", "x"), attribute("b", "urn:a", "x")],
@@ -498,7 +498,7 @@ fn rs091_a_resource_that_is_listed_twice_is_warned_of() {
 #[test]
 fn rs110_a_path_that_a_package_reader_refuses_is_an_error_for_the_same_reason() {
     for (path, told) in [
-        ("/a/../b", "leads upwards"),
+        ("/a/../b", "points above the package"),
         ("//a", "is absolute"),
         ("/a/c:b", "names a drive"),
         ("/a\\b", "contains a backslash"),

@@ -1,7 +1,7 @@
 //! The four times of a `rs:md` that say which snapshot or interval it is about.
 
 use crate::datetime::DateTime;
-use crate::document::Metadata;
+use crate::model::Metadata;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {

@@ -1,10 +1,11 @@
 //! What holds for an entry, a `rs:md` and a `rs:ln` whatever document they stand in.
 
 use super::shape::Need;
-use super::{Rule, links, syntax};
+use super::{Rule, characters, links, syntax};
 use crate::digest::Hashes;
-use crate::document::{Capability, Change, Entry, ForeignAttribute, Link, Metadata};
-use crate::xml;
+use crate::model::{
+    Capability, Change, Entry, ForeignAttribute, Link, Metadata, RS_NAMESPACE, XML_NAMESPACE, XMLNS_NAMESPACE,
+};
 
 /// The token of Change Notifications before 1.0.1 (CN-017).
 pub(crate) const OLD_NOTIFICATION_TOKEN: &str = "changelist-notification";
@@ -39,7 +40,7 @@ pub(super) fn check_entry(entry: &Entry, path: Need, broken: &mut impl FnMut(Rul
     }
 }
 
-/// Tells each rule that a `rs:md` breaks by itself.
+/// Reports each rule that a `rs:md` breaks by itself.
 pub(super) fn check_metadata(metadata: &Metadata, path: Need, broken: &mut impl FnMut(Rule, String)) {
     if let Some(Capability::Other(token)) = &metadata.capability {
         let rule = if **token == *OLD_NOTIFICATION_TOKEN {
@@ -69,7 +70,7 @@ pub(super) fn check_metadata(metadata: &Metadata, path: Need, broken: &mut impl 
     check_foreign(&metadata.foreign, broken);
 }
 
-/// Tells each rule that a `rs:ln` breaks by itself.
+/// Reports each rule that a `rs:ln` breaks by itself.
 pub(super) fn check_link(link: &Link, path: Need, broken: &mut impl FnMut(Rule, String)) {
     links::check_link(link, path, &mut *broken);
     check_representation(&link.hash, link.media_type.as_deref(), broken);
@@ -104,7 +105,7 @@ fn check_texts<const N: usize>(texts: [(&str, &Option<String>); N], broken: &mut
 }
 
 fn check_characters(name: &str, text: &str, broken: &mut impl FnMut(Rule, String)) {
-    if let Some(character) = xml::forbidden_character(text) {
+    if let Some(character) = characters::forbidden_character(text) {
         broken(Rule::Characters, format!("{name} has U+{:04X}", u32::from(character)));
     }
 }
@@ -112,9 +113,9 @@ fn check_characters(name: &str, text: &str, broken: &mut impl FnMut(Rule, String
 fn check_foreign(attributes: &[ForeignAttribute], broken: &mut impl FnMut(Rule, String)) {
     for (number, attribute) in attributes.iter().enumerate() {
         let ForeignAttribute { namespace, prefix, name, value } = attribute;
-        let reserved = [xml::RS_NAMESPACE, xml::XMLNS_NAMESPACE, ""].contains(&namespace.as_str())
+        let reserved = [RS_NAMESPACE, XMLNS_NAMESPACE, ""].contains(&namespace.as_str())
             || ["rs", "xmlns"].contains(&prefix.as_str())
-            || (prefix == "xml") != (namespace == xml::XML_NAMESPACE);
+            || (prefix == "xml") != (namespace == XML_NAMESPACE);
         let clash = attributes[..number].iter().any(|other| {
             let same_namespace = other.namespace == *namespace;
             same_namespace && other.name == *name || !same_namespace && other.prefix == *prefix

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{MAX_VIOLATIONS, Rule, Severity};
-use crate::xml::Position;
+use crate::model::Position;
 
 /// Most characters of a detail.
 const MAX_DETAIL: usize = 600;
@@ -143,7 +143,7 @@ impl Violations {
     }
 }
 
-/// A detail tells of a stranger's text, and fifty thousand of them are kept of one site.
+/// A detail quotes text from outside, and fifty thousand of them are kept of one site.
 fn shortened(mut detail: String) -> String {
     if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
         detail.truncate(end);

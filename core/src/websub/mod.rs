@@ -8,9 +8,9 @@
 //! | request to a hub | [`Request`], [`Subscribe`], [`Unsubscribe`], [`Publish`] | 5.1, 6 |
 //! | topic and callback URLs, and the key that tells subscriptions apart | [`TopicUrl`], [`CallbackUrl`] | 5.1.1 |
 //! | verification of intent and denial | [`Verification`], [`Challenge`], [`append_query`] | 5.2, 5.3 |
-//! | advertised links | [`LinkHeader`], [`embedded_links`] | 4, 7 |
+//! | discovery of a topic's hubs | [`Advertised`], [`LinkHeader`], [`embedded_links`] | 4, 7 |
 //! | authenticated distribution | [`Secret`], [`SigningKey`], [`Signature`], [`SignedBody`] | 7.1 |
-//! | verification of what is in force | [`sign_query`], [`is_query_signed`] | – |
+//! | re-verification of a subscription in force | [`sign_query`], [`is_query_signed`] | – |
 //! | identity of a notification | [`NotificationId`] | – |
 //!
 //! ```
@@ -32,24 +32,24 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod asked_again;
 pub mod callback;
-pub mod embedded;
+pub mod discovery;
 pub mod form;
 pub mod identity;
 pub mod key;
 pub mod link_header;
+pub mod query_signature;
 pub mod secret;
 pub mod signature;
 pub mod verification;
 
-pub use asked_again::{X_HUB_QUERY_SIGNATURE, is_query_signed, sign_query};
 pub use callback::append_query;
-pub use embedded::embedded_links;
+pub use discovery::{Advertised, embedded_links};
 pub use form::{FormError, MAX_PARAMETERS, Publish, Request, Subscribe, Unsubscribe, is_form};
 pub use identity::{NotificationId, NotificationIdError, WEBHOOK_ATTEMPT, WEBHOOK_ID};
 pub use key::{CallbackUrl, MAX_URL, TopicUrl, UrlError};
 pub use link_header::{LinkHeader, LinkValue, MAX_LINKS, legal_target};
+pub use query_signature::{X_HUB_QUERY_SIGNATURE, is_query_signed, sign_query};
 pub use secret::{MAX_SECRET, Secret, SecretError};
 pub use signature::{Signature, SignatureError, SignatureMethod, SignedBody, SigningKey, X_HUB_SIGNATURE};
 pub use verification::{Challenge, ChallengeError, MAX_CHALLENGE, Verification, VerificationError};
@@ -61,7 +61,7 @@ pub const XML_CONTENT_TYPE: &str = "application/xml";
 /// Media type in which a subscriber echoes a challenge: nothing that a browser would run (W-118, W-187).
 pub const CHALLENGE_CONTENT_TYPE: &str = "application/octet-stream";
 
-/// A stranger's text made fit for an error message: control characters escaped, at most 64 characters.
+/// A text from outside, made fit for an error message: control characters escaped, at most 64 characters.
 fn excerpt(text: &str) -> String {
     const LONGEST: usize = 64;
     let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::BufRead;
 
 use super::ReadError;
-use super::dialect::dlib;
+use super::dialect;
 use super::namespaces::Space;
 use super::tokens::{Attribute, Tokens};
 use crate::datetime::DateTime;
@@ -16,35 +16,37 @@ use crate::rules::{OLD_NOTIFICATION_TOKEN, Rule};
 const RS_PREFIX: &str = "rs";
 const RENAMED_PREFIX: &str = "rs-ext";
 
-/// Reads a `rs:md` into empty metadata; a value that cannot be understood is left out and told.
+/// Reads a `rs:md` into empty metadata; a value that cannot be understood is left out and reported.
 pub(super) fn metadata<R: BufRead>(
     tokens: &mut Tokens<R>,
     metadata: &mut Metadata,
-    told: &mut impl FnMut(Rule, String),
+    report: &mut impl FnMut(Rule, String),
 ) -> Result<(), ReadError> {
     let space = tokens.space();
     tokens.attributes(|attribute| {
-        let Some(Attribute { name, value, .. }) = own(attribute, &mut metadata.foreign, told) else { return };
+        let Some(Attribute { name, value, .. }) = own(attribute, &mut metadata.foreign, report) else {
+            return;
+        };
         match name {
-            "capability" => metadata.capability = Some(capability(&value, told)),
+            "capability" => metadata.capability = Some(capability(&value, report)),
             "change" => match value.trim_ascii().parse() {
                 Ok(change) => metadata.change = Some(change),
-                Err(_) => told(Rule::ChangeValue, format!("change is {value:?}")),
+                Err(_) => report(Rule::ChangeValue, format!("change is {value:?}")),
             },
-            "datetime" => metadata.datetime = datetime(name, &value, told),
-            "at" => metadata.at = datetime(name, &value, told),
-            "completed" => metadata.completed = datetime(name, &value, told),
-            "from" => metadata.from = datetime(name, &value, told),
-            "until" => metadata.until = datetime(name, &value, told),
+            "datetime" => metadata.datetime = datetime(name, &value, report),
+            "at" => metadata.at = datetime(name, &value, report),
+            "completed" => metadata.completed = datetime(name, &value, report),
+            "from" => metadata.from = datetime(name, &value, report),
+            "until" => metadata.until = datetime(name, &value, report),
             "encoding" => metadata.encoding = Some(value.into_owned()),
-            "hash" => metadata.hash = hashes(&value, told),
-            "length" => metadata.length = length(&value, told),
+            "hash" => metadata.hash = hashes(&value, report),
+            "length" => metadata.length = length(&value, report),
             "path" => metadata.path = Some(value.into_owned()),
             "type" => metadata.media_type = Some(value.into_owned()),
-            other if space == Space::DLib && dlib::keeps(other) => {
-                metadata.foreign.push(dlib::attribute(other, value.into_owned()));
-            }
-            other => unknown(other, told),
+            other => match dialect::metadata_attribute(space, other, &value) {
+                Some(attribute) => metadata.foreign.push(attribute),
+                None => unknown(other, report),
+            },
         }
     })
 }
@@ -52,35 +54,35 @@ pub(super) fn metadata<R: BufRead>(
 /// Reads a `rs:ln`; `None` when it lacks its relation or target.
 pub(super) fn link<R: BufRead>(
     tokens: &mut Tokens<R>,
-    told: &mut impl FnMut(Rule, String),
+    report: &mut impl FnMut(Rule, String),
 ) -> Result<Option<Link>, ReadError> {
     let mut rel = None;
     let mut href = None;
     let mut link = Link::new(Relation::Up, "");
     tokens.attributes(|attribute| {
-        let Some(Attribute { name, value, .. }) = own(attribute, &mut link.foreign, told) else { return };
+        let Some(Attribute { name, value, .. }) = own(attribute, &mut link.foreign, report) else { return };
         match name {
             "rel" => rel = Some(Relation::from(value.trim_ascii())),
             "href" => href = Some(trimmed(value)),
             "encoding" => link.encoding = Some(value.into_owned()),
-            "hash" => link.hash = hashes(&value, told),
-            "length" => link.length = length(&value, told),
-            "modified" => link.modified = datetime(name, &value, told),
+            "hash" => link.hash = hashes(&value, report),
+            "length" => link.length = length(&value, report),
+            "modified" => link.modified = datetime(name, &value, report),
             "path" => link.path = Some(value.into_owned()),
             "pri" => match value.trim_ascii().parse() {
                 Ok(pri) => link.pri = Some(pri),
-                Err(_) => told(Rule::Priority, format!("pri is {value:?}")),
+                Err(_) => report(Rule::Priority, format!("pri is {value:?}")),
             },
             "type" => link.media_type = Some(value.into_owned()),
             "profile" => link.profile = Some(value.into_owned()),
-            other => unknown(other, told),
+            other => unknown(other, report),
         }
     })?;
     match (rel, href) {
         (Some(rel), Some(href)) => Ok(Some(Link { rel, href, ..link })),
         (rel, _) => {
             let missing = if rel.is_none() { "rel" } else { "href" };
-            told(Rule::LinkIncomplete, format!("{missing} is missing, so the link is left out"));
+            report(Rule::LinkIncomplete, format!("{missing} is missing, so the link is left out"));
             Ok(None)
         }
     }
@@ -90,12 +92,12 @@ pub(super) fn link<R: BufRead>(
 fn own<'a>(
     attribute: Attribute<'a>,
     foreign: &mut Vec<ForeignAttribute>,
-    told: &mut impl FnMut(Rule, String),
+    report: &mut impl FnMut(Rule, String),
 ) -> Option<Attribute<'a>> {
     match attribute.space {
         Space::None => Some(attribute),
         Space::Rs => {
-            told(Rule::AttributePrefixed, format!("{}:{} is left out", attribute.prefix, attribute.name));
+            report(Rule::AttributePrefixed, format!("{}:{} is left out", attribute.prefix, attribute.name));
             None
         }
         Space::Sitemap | Space::DLib | Space::Xhtml | Space::Foreign => {
@@ -111,44 +113,44 @@ fn own<'a>(
     }
 }
 
-fn capability(value: &str, told: &mut impl FnMut(Rule, String)) -> Capability {
+fn capability(value: &str, report: &mut impl FnMut(Rule, String)) -> Capability {
     if value == OLD_NOTIFICATION_TOKEN {
-        told(Rule::NotificationToken, "it is read as change-notification".to_owned());
+        report(Rule::NotificationToken, "it is read as change-notification".to_owned());
         return Capability::ChangeNotification;
     }
     Capability::from(value)
 }
 
-fn datetime(name: &str, value: &str, told: &mut impl FnMut(Rule, String)) -> Option<DateTime> {
+fn datetime(name: &str, value: &str, report: &mut impl FnMut(Rule, String)) -> Option<DateTime> {
     const TO_THE_SECOND: usize = "2013-01-03T09:00:00Z".len();
     match value.parse() {
         Ok(datetime) => {
             if value.trim_ascii().len() < TO_THE_SECOND {
-                told(Rule::DatetimePartial, format!("{name} is {value:?}, read as {datetime}"));
+                report(Rule::DatetimePartial, format!("{name} is {value:?}, read as {datetime}"));
             }
             Some(datetime)
         }
         Err(error) => {
-            told(Rule::Datetime, format!("{name} is {value:?}: {error}"));
+            report(Rule::Datetime, format!("{name} is {value:?}: {error}"));
             None
         }
     }
 }
 
-fn length(value: &str, told: &mut impl FnMut(Rule, String)) -> Option<u64> {
+fn length(value: &str, report: &mut impl FnMut(Rule, String)) -> Option<u64> {
     let length = value.trim_ascii().parse().ok();
     if length.is_none() {
-        told(Rule::Length, format!("length is {value:?}"));
+        report(Rule::Length, format!("length is {value:?}"));
     }
     length
 }
 
-fn hashes(value: &str, told: &mut impl FnMut(Rule, String)) -> Hashes {
-    Hashes::parse_noting(value, |token| told(Rule::HashBase64, format!("{token:?} is read as base64")))
+fn hashes(value: &str, report: &mut impl FnMut(Rule, String)) -> Hashes {
+    Hashes::parse_noting(value, |token| report(Rule::HashBase64, format!("{token:?} is read as base64")))
 }
 
-fn unknown(name: &str, told: &mut impl FnMut(Rule, String)) {
-    told(Rule::AttributeUnknown, format!("{name} is left out"));
+fn unknown(name: &str, report: &mut impl FnMut(Rule, String)) {
+    report(Rule::AttributeUnknown, format!("{name} is left out"));
 }
 
 fn trimmed(value: Cow<'_, str>) -> String {

@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
-use thiserror::Error;
+use quick_xml::errors::{Error, IllFormedError, SyntaxError};
 
+use super::characters::BARE;
+use super::input::Refused;
 use super::{Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_EXPANSION, MAX_LINKS, MAX_TEXT, Position};
 use crate::rules::{Violation, Violations};
 
 /// Why a document cannot be read at all. What can be read although it breaks a rule is a
 /// [`Violation`](crate::rules::Violation) instead.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The bytes are no XML.
@@ -70,7 +73,7 @@ pub enum ReadError {
         /// Its namespace, empty for none.
         namespace: String,
     },
-    /// A second `rs:md` before the first entry: it is not known which one speaks (RS-010, RS-050).
+    /// A second `rs:md` before the first entry: nobody knows which one counts (RS-010, RS-050).
     #[error("a second rs:md of the root at {position}; keep one")]
     DuplicateMetadata {
         /// Where the second one starts.
@@ -107,19 +110,78 @@ pub enum ReadError {
     Io(#[source] io::Error),
 }
 
-/// Why raw text stands for nothing.
-#[derive(Debug, Error)]
-pub(super) enum Unreadable {
-    #[error("{0}")]
+/// What is wrong with a token, before its position is known.
+#[derive(Debug)]
+pub(super) enum Fault {
     Form(&'static str),
-    #[error("U+{:04X} is no character of XML", u32::from(*.0))]
+    Syntax(String),
     Character(char),
-    #[error("&{0}; is no character of XML")]
     Reference(String),
-    #[error("the entity &{0}; is not defined")]
-    Entity(String),
-    #[error("the namespace prefix {0:?} is not declared")]
     Prefix(String),
+    Entity(String),
+    EndTag { expected: String, found: String },
+    Unclosed(usize),
+    UnknownRoot { name: String, namespace: String },
+    Dtd,
+    Encoding(String),
+    Limit(Limit),
+    Gzip(String),
+    Io(io::Error),
+}
+
+impl Fault {
+    #[cold]
+    pub(super) fn at(self, position: Position, limits: Limits) -> ReadError {
+        let reason = match self {
+            Self::Form(reason) => reason.to_owned(),
+            Self::Syntax(reason) => reason,
+            Self::Character(character) => format!("U+{:04X} is no character of XML", u32::from(character)),
+            Self::Reference(name) => format!("&{name}; is no character of XML"),
+            Self::Prefix(prefix) => format!("the namespace prefix {prefix:?} is not declared"),
+            Self::Entity(name) => return ReadError::Entity { position, name },
+            Self::EndTag { expected, found } => return ReadError::EndTag { position, expected, found },
+            Self::Unclosed(open) => return ReadError::Unclosed { position, open },
+            Self::UnknownRoot { name, namespace } => {
+                return ReadError::UnknownRoot { position, name, namespace };
+            }
+            Self::Dtd => return ReadError::Dtd { position },
+            Self::Encoding(found) => return ReadError::Encoding { found },
+            Self::Limit(limit) => return ReadError::Limit { limit, max: limit.max(limits), position },
+            Self::Gzip(reason) => return ReadError::Gzip { reason },
+            Self::Io(error) => return ReadError::Io(error),
+        };
+        ReadError::NotWellFormed { position, reason }
+    }
+}
+
+/// What [`Input`](super::input::Input) refuses comes through the XML reader as an [`io::Error`].
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
+            Some(Refused::Limit(limit)) => Self::Limit(*limit),
+            Some(Refused::Gzip(reason)) => Self::Gzip(reason.clone()),
+            None => Self::Io(error),
+        }
+    }
+}
+
+impl From<quick_xml::Error> for Fault {
+    #[cold]
+    fn from(error: quick_xml::Error) -> Self {
+        match error {
+            Error::Io(cause) => {
+                Arc::try_unwrap(cause).unwrap_or_else(|shared| io::Error::new(shared.kind(), shared)).into()
+            }
+            Error::Encoding(_) => Self::Form("what follows is not UTF-8"),
+            Error::Syntax(SyntaxError::UnclosedDoctype)
+            | Error::IllFormed(IllFormedError::MissingDoctypeName) => Self::Dtd,
+            Error::IllFormed(IllFormedError::UnclosedReference) => BARE,
+            Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
+                Self::EndTag { expected, found }
+            }
+            other => Self::Syntax(other.to_string()),
+        }
+    }
 }
 
 /// What there is too much of in a [`ReadError::Limit`].
@@ -184,7 +246,7 @@ impl fmt::Display for Limit {
 }
 
 /// Why a document was not written.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// It would break these rules.

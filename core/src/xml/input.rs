@@ -1,4 +1,4 @@
-//! The bytes under the XML reader: a window that moves on, limited, and with lines counted for positions.
+//! The bytes under the XML reader: limited, and with lines counted for positions.
 
 use std::fmt;
 use std::io::{self, BufRead};
@@ -28,17 +28,21 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// Bytes as quick-xml reads them: limited, and with lines counted where the last token starts.
 pub(super) struct Input<R: BufRead> {
     source: Source<R>,
-    /// What was read, from the last token on.
-    window: Vec<u8>,
-    /// How far the window is consumed.
+    /// The bytes that are given out before lines are counted and more is asked for.
+    chunk: Vec<u8>,
+    /// How many bytes of the chunk are consumed.
     at: usize,
-    /// Where the last token begins.
-    start: usize,
     /// How many bytes may still be read.
     left: u64,
-    /// Up to where in the window lines are counted.
+    /// Where the last token begins, and how long it is so far.
+    start: Place,
+    length: usize,
+    /// Whether white space that comes next is still before the token.
+    skips_space: bool,
+    /// Up to where in the chunk lines are counted.
     counted: usize,
     line: u64,
     /// How many bytes of the line come before `counted`.
@@ -46,7 +50,7 @@ pub(super) struct Input<R: BufRead> {
     remembered: Place,
 }
 
-/// A place that may be asked for later: as it is found in the window, or counted out before the window moves on.
+/// A place that may be asked for later: an index into the chunk, or counted out before the next chunk.
 #[derive(Clone, Copy)]
 enum Place {
     Index(usize),
@@ -58,10 +62,12 @@ impl<R: BufRead> Input<R> {
     pub(super) fn new(inner: R, max_bytes: u64, gzip: bool) -> io::Result<Self> {
         Ok(Self {
             source: Source::new(inner, gzip)?,
-            window: Vec::with_capacity(2 * CHUNK),
+            chunk: Vec::with_capacity(CHUNK),
             at: 0,
-            start: 0,
             left: max_bytes,
+            start: Place::Index(0),
+            length: 0,
+            skips_space: false,
             counted: 0,
             line: 1,
             column: 1,
@@ -80,60 +86,18 @@ impl<R: BufRead> Input<R> {
         self.left = self.left.saturating_sub(length(mark));
     }
 
-    /// A token is about to be read.
+    /// A token is about to be read. White space before it may be skipped; however long, it is no text that is too long.
     #[inline]
-    pub(super) fn begin(&mut self) {
-        self.start = self.at;
+    pub(super) fn begin(&mut self, skips_space: bool) {
+        self.start = Place::Index(self.at);
+        self.length = 0;
+        self.skips_space = skips_space;
     }
 
-    /// A token is about to be read, and white space before it is passed over. However much that is, it is no text that
-    /// is too long.
+    /// Whether the last token is longer than a token may be.
     #[inline]
-    pub(super) fn begin_behind_space(&mut self) -> io::Result<()> {
-        loop {
-            self.begin();
-            match self.fill_buf()?.iter().take_while(|byte| is_space(**byte)).count() {
-                0 => return Ok(()),
-                spaces => self.consume(spaces),
-            }
-        }
-    }
-
-    /// Takes what comes next up to where `end` finds the end in the bytes that it is given, piece by piece; gives `false`
-    /// when all was taken and there was none.
-    #[inline]
-    pub(super) fn take_to(&mut self, mut end: impl FnMut(&[u8]) -> Option<usize>) -> io::Result<bool> {
-        loop {
-            let available = self.fill_buf()?;
-            if available.is_empty() {
-                return Ok(false);
-            }
-            let found = end(available);
-            let amount = found.unwrap_or(available.len());
-            self.consume(amount);
-            if found.is_some() {
-                return Ok(true);
-            }
-        }
-    }
-
-    /// The next two bytes, or those that there are.
-    #[inline]
-    pub(super) fn next_two(&mut self) -> io::Result<&[u8]> {
-        if self.window.len() - self.at < 2 {
-            self.more()?;
-            if self.window.len() - self.at == 1 {
-                self.more()?;
-            }
-        }
-        let next = &self.window[self.at..];
-        Ok(&next[..next.len().min(2)])
-    }
-
-    /// The last token as far as it is taken.
-    #[inline]
-    pub(super) fn token(&self) -> &[u8] {
-        &self.window[self.start..self.at]
+    pub(super) fn is_too_long(&self) -> bool {
+        self.length > MAX_TEXT
     }
 
     /// Where the last token starts.
@@ -144,63 +108,57 @@ impl<R: BufRead> Input<R> {
     /// Remembers where the last token starts, since counting it out costs more than most places are worth.
     #[inline]
     pub(super) fn remember(&mut self) {
-        self.remembered = Place::Index(self.start);
+        self.remembered = self.start;
     }
 
     /// The place last remembered, or the last one asked for if that is later.
     pub(super) fn remembered(&mut self) -> Position {
-        match self.remembered {
-            Place::Index(index) => self.position_of(index),
-            Place::Position(position) => position,
-        }
+        self.position_of(self.remembered)
     }
 
-    /// Line and column of an index into the window that is not before one asked for earlier.
-    fn position_of(&mut self, index: usize) -> Position {
-        if index > self.counted {
-            let passed = &self.window[self.counted..index];
-            match memchr::memrchr(b'\n', passed) {
-                Some(last) => self.column = length(passed.len() - last),
-                None => self.column += length(passed.len()),
-            }
-            self.line += length(memchr::memchr_iter(b'\n', passed).count());
-            self.counted = index;
+    /// Line and column of a place that is not before one asked for earlier.
+    fn position_of(&mut self, place: Place) -> Position {
+        match place {
+            Place::Position(position) => return position,
+            Place::Index(index) => self.count_to(index),
         }
         Position { line: self.line, column: self.column }
     }
 
-    /// Forgets what comes before the last token and reads on, if there is more.
-    #[cold]
-    fn more(&mut self) -> io::Result<()> {
-        if self.token().len() > MAX_TEXT {
-            return Err(io::Error::other(Refused::Limit(Limit::Text)));
+    fn count_to(&mut self, index: usize) {
+        if index <= self.counted {
+            return;
         }
-        while let Err(error) = self.source.fill_buf() {
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        let passed = &self.chunk[self.counted..index];
+        match memchr::memrchr(b'\n', passed) {
+            Some(last) => self.column = length(passed.len() - last),
+            None => self.column += length(passed.len()),
         }
-        let wanted = self.source.fill_buf()?.len().min(CHUNK);
-        let more = usize::try_from(self.left).unwrap_or(usize::MAX).min(wanted);
-        if more == 0 {
-            let over = wanted > 0;
-            return if over { Err(io::Error::other(Refused::Limit(Limit::Bytes))) } else { Ok(()) };
-        }
-        self.forget();
-        self.window.extend_from_slice(&self.source.fill_buf()?[..more]);
-        self.source.consume(more);
-        self.left -= length(more);
-        Ok(())
+        self.line += length(memchr::memchr_iter(b'\n', passed).count());
+        self.counted = index;
     }
 
-    fn forget(&mut self) {
+    /// Counts the lines of the chunk that is consumed, and takes the next one; it is empty at the end.
+    #[cold]
+    fn next_chunk(&mut self) -> io::Result<()> {
+        if self.is_too_long() {
+            return Err(io::Error::other(Refused::Limit(Limit::Text)));
+        }
+        let unread = self.source.fill_buf()?;
+        let wanted = unread.len().min(CHUNK);
+        let taken = usize::try_from(self.left).unwrap_or(usize::MAX).min(wanted);
+        if taken == 0 && wanted > 0 {
+            return Err(io::Error::other(Refused::Limit(Limit::Bytes)));
+        }
         self.remembered = Place::Position(self.remembered());
-        self.position_of(self.start);
-        // What is counted may lie behind the start, but not before it.
-        self.window.drain(..self.start);
-        self.counted -= self.start;
-        self.at -= self.start;
-        self.start = 0;
+        self.start = Place::Position(self.position());
+        self.count_to(self.chunk.len());
+        (self.at, self.counted) = (0, 0);
+        self.chunk.clear();
+        self.chunk.extend_from_slice(&self.source.fill_buf()?[..taken]);
+        self.source.consume(taken);
+        self.left -= length(taken);
+        Ok(())
     }
 }
 
@@ -215,15 +173,22 @@ impl<R: BufRead> io::Read for Input<R> {
 impl<R: BufRead> BufRead for Input<R> {
     #[inline]
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.at == self.window.len() {
-            self.more()?;
+        if self.at == self.chunk.len() {
+            self.next_chunk()?;
         }
-        Ok(&self.window[self.at..])
+        Ok(&self.chunk[self.at..])
     }
 
     #[inline]
     fn consume(&mut self, amount: usize) {
+        let is_skipped = self.skips_space && self.chunk.get(self.at).is_some_and(|&next| is_space(next));
         self.at += amount;
+        if is_skipped {
+            self.start = Place::Index(self.at);
+        } else {
+            self.skips_space = false;
+            self.length += amount;
+        }
     }
 }
 
@@ -247,7 +212,7 @@ mod tests {
         {
             input.fill_buf().unwrap();
             input.consume(amount);
-            input.begin();
+            input.begin(false);
             assert_eq!(input.position(), position);
             assert_eq!(input.position(), position);
         }
@@ -256,24 +221,29 @@ mod tests {
     }
 
     #[test]
-    fn places_hold_while_the_window_moves_on() {
+    fn places_hold_from_chunk_to_chunk_and_a_token_starts_behind_white_space() {
         let mut input = Input::new(io::BufReader::with_capacity(2, &b"a\nbc\n  d"[..]), 100, false).unwrap();
+        let take = |input: &mut Input<_>, amount: usize| {
+            for _ in 0..amount {
+                input.fill_buf().unwrap();
+                input.consume(1);
+            }
+        };
         let at = |line, column| Position { line, column };
-        input.begin();
-        assert!(input.take_to(|bytes| memchr::memchr(b'b', bytes)).unwrap());
-        assert_eq!(input.token(), b"a\n");
+        input.begin(true);
+        take(&mut input, 3);
         assert_eq!(input.position(), at(1, 1));
-        input.begin();
-        assert!(input.take_to(|bytes| memchr::memchr(b'\n', bytes)).unwrap());
-        assert_eq!(input.token(), b"bc");
-        assert_eq!(input.position(), at(2, 1));
-        input.begin_behind_space().unwrap();
-        assert_eq!(input.next_two().unwrap(), b"d");
-        assert!(!input.take_to(|bytes| memchr::memchr(b'\n', bytes)).unwrap());
-        assert_eq!(input.token(), b"d");
+        input.begin(true);
+        input.remember();
+        take(&mut input, 1);
+        assert_eq!(input.position(), at(2, 2));
+        input.begin(true);
+        take(&mut input, 4);
         assert_eq!(input.position(), at(3, 3));
-        input.begin_behind_space().unwrap();
-        assert!(input.next_two().unwrap().is_empty());
+        assert_eq!(input.remembered(), at(2, 2));
+        input.begin(true);
+        assert!(input.fill_buf().unwrap().is_empty());
+        assert_eq!(input.position(), at(3, 4));
     }
 
     #[test]

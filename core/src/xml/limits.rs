@@ -1,9 +1,9 @@
 //! How much of a document is read (RS-042, RS-051).
 
+pub use crate::model::MAX_ENTRIES;
+
 /// Most bytes of one document, uncompressed.
 pub const MAX_BYTES: u64 = 52_428_800;
-/// Most entries of one document.
-pub const MAX_ENTRIES: usize = 50_000;
 /// Most links of one header or entry.
 pub const MAX_LINKS: usize = 1_000;
 /// Deepest nesting of elements; ResourceSync needs three, extensions of other communities a few more.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::error::Fault;
 use super::{
     DLIB_NAMESPACE, RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE, XML_NAMESPACE, XMLNS_NAMESPACE,
 };
@@ -55,14 +56,15 @@ impl Namespaces {
         prefix: &str,
         namespace: Cow<'_, str>,
         depth: usize,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Fault> {
         match (prefix, &*namespace) {
             ("xml", XML_NAMESPACE) => return Ok(()),
             ("xml" | "xmlns", _) | (_, XML_NAMESPACE | XMLNS_NAMESPACE) => {
-                return Err("the prefixes xml and xmlns and their namespaces belong together");
+                let reason = "the prefixes xml and xmlns and their namespaces belong together";
+                return Err(Fault::Form(reason));
             }
             ("", _) => {}
-            (_, "") => return Err("a prefix cannot stand for no namespace"),
+            (_, "") => return Err(Fault::Form("a prefix cannot stand for no namespace")),
             _ => {}
         }
         let (prefix, space) = (prefix.to_owned(), Space::of(&namespace));
@@ -77,13 +79,13 @@ impl Namespaces {
         }
     }
 
-    /// What a prefix stands for; `None` when it is not declared. The default namespace has the empty prefix.
-    pub(super) fn resolve(&self, prefix: &str) -> Option<(Space, &str)> {
+    /// What a prefix stands for. The default namespace has the empty prefix.
+    pub(super) fn resolve(&self, prefix: &str) -> Result<(Space, &str), Fault> {
         match self.bindings.iter().rev().find(|binding| same(&binding.prefix, prefix)) {
-            Some(binding) => Some((binding.space, &binding.namespace)),
-            None if prefix.is_empty() => Some((Space::None, "")),
-            None if prefix == "xml" => Some((Space::Foreign, XML_NAMESPACE)),
-            None => None,
+            Some(binding) => Ok((binding.space, &binding.namespace)),
+            None if prefix.is_empty() => Ok((Space::None, "")),
+            None if prefix == "xml" => Ok((Space::Foreign, XML_NAMESPACE)),
+            None => Err(Fault::Prefix(prefix.to_owned())),
         }
     }
 }
@@ -104,17 +106,17 @@ mod tests {
         namespaces.declare("", SITEMAP_NAMESPACE.into(), 1).unwrap();
         namespaces.declare("", "".into(), 2).unwrap();
         namespaces.declare("rs", RS_NAMESPACE.into(), 2).unwrap();
-        assert_eq!(namespaces.resolve(""), Some((Space::None, "")));
-        assert_eq!(namespaces.resolve("rs"), Some((Space::Rs, RS_NAMESPACE)));
+        assert_eq!(namespaces.resolve("").unwrap(), (Space::None, ""));
+        assert_eq!(namespaces.resolve("rs").unwrap(), (Space::Rs, RS_NAMESPACE));
         namespaces.leave(2);
-        assert_eq!(namespaces.resolve(""), Some((Space::Sitemap, SITEMAP_NAMESPACE)));
-        assert_eq!(namespaces.resolve("rs"), None);
+        assert_eq!(namespaces.resolve("").unwrap(), (Space::Sitemap, SITEMAP_NAMESPACE));
+        assert!(namespaces.resolve("rs").is_err());
     }
 
     #[test]
     fn what_xml_reserves_cannot_be_declared_otherwise() {
         let mut namespaces = Namespaces::default();
-        assert_eq!(namespaces.resolve("xml"), Some((Space::Foreign, XML_NAMESPACE)));
+        assert_eq!(namespaces.resolve("xml").unwrap(), (Space::Foreign, XML_NAMESPACE));
         assert!(namespaces.declare("xml", XML_NAMESPACE.into(), 1).is_ok());
         for (prefix, namespace) in
             [("xml", "urn:x"), ("xmlns", "urn:x"), ("a", XML_NAMESPACE), ("", XMLNS_NAMESPACE), ("a", "")]

@@ -29,7 +29,7 @@ impl Default for Options {
 /// What a broken rule does while a document is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It is told as a violation and reading goes on (RS-050). Of the rules, only those are looked at that cannot be seen in the
+    /// It is reported as a violation and reading goes on (RS-050). Of the rules, only those are looked at that cannot be seen in the
     /// entries any more.
     #[default]
     Lenient,

@@ -2,24 +2,23 @@
 
 use std::io::BufRead;
 
+mod checks;
 mod entry;
-mod judge;
 
-use super::dialect::{self, Dialect, alpha, dlib, older};
+use super::dialect::{Child, Dialect, Translator};
 use super::namespaces::Space;
 use super::step::{Step, open};
 use super::tokens::{Token, Tokens};
-use super::{Limit, Limits, MAX_LINKS, Options, Position, ReadError};
-use crate::datetime::DateTime;
+use super::{Limit, Options, Position, ReadError};
 use crate::document::{Entry, Header, Metadata, Root};
 use crate::rules::{Place, Rule, Violations};
+use checks::Checks;
 use entry::push_link;
-use judge::Judge;
 
 /// A document that is read entry by entry, in memory that does not grow with its length; it may be gzip.
 ///
-/// In [`Mode::Lenient`](super::Mode::Lenient) it tells only what cannot be seen in the entries it yields; in the other modes it
-/// judges all of the document. Entries come in the order of the document, also where an older [`Dialect`] had the newest
+/// In [`Mode::Lenient`](super::Mode::Lenient) it reports only what cannot be seen in the entries it yields; in the other modes it
+/// checks all of the document. Entries come in the order of the document, also where an older [`Dialect`] had the newest
 /// first, and the header of such a document gets what only its entries show after the last one; [`read`](super::read)
 /// puts everything in order.
 ///
@@ -43,15 +42,7 @@ pub struct Reader<R: BufRead> {
     root: Root,
     header: Header,
     header_position: Position,
-    dialect: Dialect,
-    /// When an older form says that the document was last modified.
-    modified: Option<DateTime>,
-    /// In a document that does not say since when it tells of changes, the earliest change so far.
-    since: Option<Since>,
-    /// What the root said in the words of the alpha draft; `None` when it speaks those of a later form.
-    head: Option<alpha::Head>,
-    /// What the entry said in the words of the alpha draft.
-    notes: alpha::Notes,
+    translator: Translator,
     /// The first entry, where it was needed to know the dialect.
     first: Option<Result<Entry, ReadError>>,
     /// Where the entry stands whose start tag was read but not its content.
@@ -67,15 +58,9 @@ pub struct Reader<R: BufRead> {
     is_concluded: bool,
     /// The `rs:md` that was read last.
     metadata: Metadata,
-    /// The attribute that the alpha draft gave to `loc` and `lastmod`, of the one that was begun last.
-    mark: Option<String>,
     violations: Violations,
-    judge: Judge,
+    checks: Checks,
 }
-
-/// The start of an interval that only the entries show.
-#[derive(Clone, Copy, Default)]
-struct Since(Option<DateTime>);
 
 impl<R: BufRead> Reader<R> {
     /// Reads up to the first entry, within the limits of the crate, leniently.
@@ -83,16 +68,11 @@ impl<R: BufRead> Reader<R> {
         Self::with_options(input, Options::default())
     }
 
-    /// The same within other limits.
-    pub fn with_limits(input: R, limits: Limits) -> Result<Self, ReadError> {
-        Self::with_options(input, Options { limits, ..Options::default() })
-    }
-
-    /// The same in another mode or within other limits.
+    /// Reads up to the first entry, in another mode or within other limits.
     pub fn with_options(input: R, options: Options) -> Result<Self, ReadError> {
         let mut tokens = Tokens::new(input, options)?;
-        let mut head = alpha::Head::default();
-        let root = root(&mut tokens, &mut head)?;
+        let mut translator = Translator::new();
+        let root = root(&mut tokens, &mut translator)?;
         let position = tokens.position();
         let mut reader = Self {
             tokens,
@@ -101,11 +81,7 @@ impl<R: BufRead> Reader<R> {
             root,
             header: Header { root, metadata: Metadata::default(), links: Vec::new() },
             header_position: position,
-            dialect: Dialect::V1_1,
-            modified: None,
-            since: None,
-            head: Some(head),
-            notes: alpha::Notes::default(),
+            translator,
             first: None,
             begun: None,
             position,
@@ -115,13 +91,12 @@ impl<R: BufRead> Reader<R> {
             done: false,
             is_concluded: false,
             metadata: Metadata::default(),
-            mark: None,
             violations: Violations::default(),
-            judge: Judge::new(options.mode),
+            checks: Checks::new(options.mode),
         };
         reader.read_header()?;
-        reader.settle_dialect();
-        reader.judge_header_first()?;
+        reader.find_dialect();
+        reader.check_header_first()?;
         Ok(reader)
     }
 
@@ -148,7 +123,7 @@ impl<R: BufRead> Reader<R> {
     /// The form that the document is written in, as far as it was read: the first entry may show
     /// [`Dialect::V1_0`], and any entry that what looked like a Sitemap is the alpha draft's.
     pub fn dialect(&self) -> Dialect {
-        self.dialect
+        self.translator.dialect()
     }
 
     /// What the reader itself had to tolerate since the last call.
@@ -159,14 +134,14 @@ impl<R: BufRead> Reader<R> {
     /// How many entries were left out so far because they cannot be understood (RS-050): they have two `loc`, `lastmod` or
     /// `rs:md`, an unknown `change`, a `length` or `pri` that is no such number, or a `rs:ln` without `rel` or `href`.
     ///
-    /// What they spoke of is not known. Who would delete what a Resource List does not name must not do so when there are any.
+    /// Nobody knows what they were about. So whoever deletes what a Resource List does not name must not do so when there are any.
     pub fn refused(&self) -> usize {
         self.refused
     }
 
     /// What is left when every entry was read.
     pub(super) fn into_parts(self) -> (Header, Dialect, Violations) {
-        (self.header, self.dialect, self.violations)
+        (self.header, self.translator.dialect(), self.violations)
     }
 
     fn read_header(&mut self) -> Result<(), ReadError> {
@@ -178,12 +153,12 @@ impl<R: BufRead> Reader<R> {
                 }
                 Some(Step::Metadata) => {
                     has_metadata = true;
-                    self.head = None;
+                    self.translator.see_current_header();
                     self.header_position = self.tokens.position();
                     self.header.metadata = std::mem::take(&mut self.metadata);
                 }
                 Some(Step::Link(Some(link))) => {
-                    self.head = None;
+                    self.translator.see_current_header();
                     push_link(&mut self.tokens, &mut self.header.links, *link)?;
                 }
                 Some(Step::Old(child)) => self.read_old_head(*child)?,
@@ -194,28 +169,21 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    fn read_old_head(&mut self, child: alpha::Child) -> Result<(), ReadError> {
+    fn read_old_head(&mut self, child: Child) -> Result<(), ReadError> {
         let place = Place { position: Some(self.tokens.position()), entry: None };
-        let Self { head: Some(head), violations, .. } = self else { return Ok(()) };
-        let links = head.child(child, &mut |rule, detail| violations.push(rule, place, detail));
-        if links > MAX_LINKS { Err(self.tokens.limit(Limit::Links)) } else { Ok(()) }
+        let mut report = |rule, detail| self.violations.push(rule, place, detail);
+        self.translator.header_child(child, &mut report).map_err(|limit| self.tokens.limit(limit))
     }
 
     /// Finds out which form the document is written in, by its first entry where the root does not say.
-    fn settle_dialect(&mut self) {
-        if self.dialect == Dialect::DLib2013 {
-            self.modified = dlib::header(&mut self.header);
-            self.find_interval();
-        }
-        if self.head.is_none() {
+    fn find_dialect(&mut self) {
+        if !self.translator.header(&mut self.header) {
             return;
         }
-        self.dialect = Dialect::Sitemap;
         let mut entry = Entry::new("");
         let first = self.begun.take().map(|position| self.read_entry(position, &mut entry));
-        if self.head.as_ref().is_some_and(alpha::Head::is_a_sign) || self.notes.is_a_sign() {
-            self.be_alpha(self.notes.is_packed());
-            self.find_interval();
+        if self.translator.first_entry(&mut self.header) {
+            self.report_dialect();
         }
         self.first = match first {
             None => None,
@@ -224,38 +192,17 @@ impl<R: BufRead> Reader<R> {
         };
     }
 
-    /// Takes the document for one of the alpha draft; for a manifest only when its first entry is `packed`.
-    fn be_alpha(&mut self, packed: bool) {
-        let Some(head) = &mut self.head else { return };
-        head.give(&mut self.header, packed);
-        self.modified = head.modified;
-        self.recognise(Dialect::Alpha0_1);
-    }
-
-    /// Finds the start of the interval in an older document about changes: an index was modified then, and the changes
-    /// themselves show it when all are known (ALPHA-031).
-    fn find_interval(&mut self) {
-        if self.header.metadata.from.is_some() || !dialect::tells_of_changes(self.dialect, &self.header) {
-            return;
-        }
-        match self.header.root {
-            Root::UrlSet => self.since = Some(Since::default()),
-            Root::SitemapIndex => self.header.metadata.from = self.modified,
-        }
-    }
-
-    /// Notes the dialect and tells it once.
-    fn recognise(&mut self, dialect: Dialect) {
-        self.dialect = dialect;
+    /// Reports once which older form the document has.
+    fn report_dialect(&mut self) {
         let place = Place { position: Some(self.header_position), entry: None };
-        self.violations.push(Rule::Dialect, place, format!("it is read as {dialect}"));
+        self.violations.push(Rule::Dialect, place, format!("it is read as {}", self.dialect()));
     }
 
     /// Reads on until an entry begins or the document ends.
     fn find_entry(&mut self) -> Result<(), ReadError> {
         while self.begun.is_none() && !self.done {
             if let Some(Step::Metadata | Step::Link(Some(_))) = self.root_child()? {
-                self.tell(Rule::HeaderLate, "it is left out");
+                self.report(Rule::HeaderLate, "it is left out");
             }
             self.close_child()?;
         }
@@ -268,7 +215,7 @@ impl<R: BufRead> Reader<R> {
         let step = self.step()?;
         match &step {
             Step::Entry(root) => self.begin_entry(*root)?,
-            Step::Field(_) => self.tell_unknown("a child of an entry stands outside of one"),
+            Step::Field(_) => self.report_unknown("a child of an entry stands outside of one"),
             Step::Close => self.finish()?,
             Step::End => self.done = true,
             Step::Text => self.stray_text(),
@@ -285,7 +232,7 @@ impl<R: BufRead> Reader<R> {
         self.begun = Some(self.tokens.position());
         if found != self.root {
             let (child, root) = (found.entry_element(), self.root.element());
-            self.tell(Rule::EntryElement, format!("there is a {child} in this {root}"));
+            self.report(Rule::EntryElement, format!("there is a {child} in this {root}"));
         }
         Ok(())
     }
@@ -299,41 +246,28 @@ impl<R: BufRead> Reader<R> {
     fn finish(&mut self) -> Result<(), ReadError> {
         while !matches!(self.step()?, Step::End) {}
         self.done = true;
-        if self.dialect == Dialect::Sitemap {
-            self.recognise(Dialect::Sitemap);
+        if self.dialect() == Dialect::Sitemap {
+            self.report_dialect();
         }
         Ok(())
     }
 
     /// Makes the entry one of 1.1; gives `false` when a list of 1.1 would not have it, or nobody can understand it.
     fn finish_entry(&mut self, entry: &mut Entry) -> bool {
-        match self.dialect {
-            Dialect::V1_1 if self.count == 1 && older::begins_as_1_0(&self.header, entry) => {
-                self.recognise(Dialect::V1_0);
-            }
-            Dialect::V1_1 | Dialect::V1_0 | Dialect::Notification0_9 => {}
-            Dialect::DLib2013 => dlib::entry(&self.header, entry),
-            Dialect::Sitemap if !self.notes.is_a_sign() => self.notes = alpha::Notes::default(),
-            Dialect::Sitemap | Dialect::Alpha0_1 => {
-                if self.dialect == Dialect::Sitemap {
-                    self.be_alpha(false);
-                    self.judge.turn(&self.header);
-                }
-                let changes = self.head.as_ref().is_some_and(alpha::Head::changes);
-                if !std::mem::take(&mut self.notes).give(entry, changes) {
-                    self.tell_unknown("what is gone is left out of the Resource List");
-                    return false;
-                }
-            }
+        let translated = self.translator.entry(&mut self.header, entry, self.count == 1);
+        if translated.is_recognised {
+            self.report_dialect();
+            self.checks.change_header(&self.header);
+        }
+        if translated.is_gone {
+            self.report_unknown("a resource that is gone is left out of the Resource List");
+            return false;
         }
         if self.is_refused {
             self.refused += 1;
             return false;
         }
-        if let Some(Since(earliest)) = &mut self.since {
-            let datetime = entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
-            *earliest = (*earliest).into_iter().chain(datetime).min();
-        }
+        self.translator.keep(entry);
         true
     }
 
@@ -360,12 +294,10 @@ impl<R: BufRead> Reader<R> {
                     return Ok(Step::Text);
                 }
                 Token::Open => {
-                    let mut told = Vec::new();
-                    let alpha = self.head.is_some().then_some(&mut self.mark);
-                    let step = open(&mut self.tokens, &mut self.metadata, alpha, &mut told)?;
-                    let of_dlib = self.tokens.space() == Space::DLib;
-                    if of_dlib || !told.is_empty() {
-                        self.tell_of_tag(of_dlib, told);
+                    let mut found = Vec::new();
+                    let step = open(&mut self.tokens, &mut self.metadata, &mut self.translator, &mut found)?;
+                    if self.tokens.space() == Space::DLib || !found.is_empty() {
+                        self.report_tag(found);
                     }
                     return Ok(step);
                 }
@@ -374,37 +306,31 @@ impl<R: BufRead> Reader<R> {
     }
 
     #[cold]
-    fn tell_of_tag(&mut self, of_dlib: bool, told: Vec<(Rule, String)>) {
-        // It is the root that says what the document is.
-        if of_dlib && self.dialect == Dialect::V1_1 && self.count == 0 {
-            self.recognise(Dialect::DLib2013);
-        } else if of_dlib && self.dialect != Dialect::DLib2013 {
-            self.tell(Rule::Dialect, "an element has the namespace of the D-Lib paper of 2013");
+    fn report_tag(&mut self, mut found: Vec<(Rule, String)>) {
+        if self.translator.tag(self.tokens.space(), self.count == 0, &mut found) {
+            self.report_dialect();
         }
-        for (rule, detail) in told {
-            if rule == Rule::NotificationToken && self.dialect == Dialect::V1_1 {
-                self.dialect = Dialect::Notification0_9;
-            }
-            self.tell(rule, detail);
+        for (rule, detail) in found {
+            self.report(rule, detail);
         }
     }
 
     fn stray_text(&mut self) {
         if !self.text.trim_ascii().is_empty() {
-            self.tell_unknown("text stands between elements");
+            self.report_unknown("text stands between elements");
         }
     }
 
-    fn tell_unknown(&mut self, detail: &str) {
-        self.tell(Rule::ElementUnknown, detail);
+    fn report_unknown(&mut self, detail: &str) {
+        self.report(Rule::ElementUnknown, detail);
     }
 
-    fn tell(&mut self, rule: Rule, detail: impl Into<String>) {
+    fn report(&mut self, rule: Rule, detail: impl Into<String>) {
         let position = self.tokens.position();
-        self.tell_at(rule, position, detail);
+        self.report_at(rule, position, detail);
     }
 
-    fn tell_at(&mut self, rule: Rule, position: Position, detail: impl Into<String>) {
+    fn report_at(&mut self, rule: Rule, position: Position, detail: impl Into<String>) {
         self.is_refused |= entry::is_fatal(rule);
         let entry = Some(self.count).filter(|&count| count > 0);
         self.violations.push(rule, Place { position: Some(position), entry }, detail);
@@ -414,7 +340,7 @@ impl<R: BufRead> Reader<R> {
     fn read_next(&mut self, entry: &mut Entry) -> Result<bool, ReadError> {
         if let Some(first) = self.first.take() {
             *entry = first?;
-            return self.judge_entry(entry).map(|()| true);
+            return self.check_entry(entry).map(|()| true);
         }
         loop {
             if self.begun.is_none() {
@@ -423,7 +349,7 @@ impl<R: BufRead> Reader<R> {
             let Some(position) = self.begun.take() else { return self.conclude().map(|()| false) };
             self.read_entry(position, entry)?;
             if self.finish_entry(entry) {
-                return self.judge_entry(entry).map(|()| true);
+                return self.check_entry(entry).map(|()| true);
             }
             self.refuse_if_strict()?;
             *entry = Entry::new("");
@@ -435,16 +361,14 @@ impl<R: BufRead> Reader<R> {
         if std::mem::replace(&mut self.is_concluded, true) {
             return Ok(());
         }
-        if let Some(Since(earliest)) = self.since.take() {
-            self.header.metadata.from = earliest.or(self.modified);
-        }
-        self.judge_end()
+        self.translator.conclude(&mut self.header);
+        self.check_end()
     }
 
     fn end(&mut self, error: ReadError) -> ReadError {
         self.done = true;
         self.begun = None;
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = self.conclude();
         error
     }
@@ -468,7 +392,7 @@ impl<R: BufRead> std::fmt::Debug for Reader<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reader")
             .field("header", &self.header)
-            .field("dialect", &self.dialect)
+            .field("dialect", &self.dialect())
             .field("position", &self.position)
             .field("count", &self.count)
             .finish_non_exhaustive()
@@ -476,16 +400,12 @@ impl<R: BufRead> std::fmt::Debug for Reader<R> {
 }
 
 /// Reads up to the root's start tag.
-fn root<R: BufRead>(tokens: &mut Tokens<R>, head: &mut alpha::Head) -> Result<Root, ReadError> {
+fn root<R: BufRead>(tokens: &mut Tokens<R>, translator: &mut Translator) -> Result<Root, ReadError> {
     loop {
         if tokens.next()? != Token::Open {
             continue;
         }
-        tokens.attributes(|attribute| {
-            if attribute.space == Space::Rs && attribute.name == "type" {
-                head.mark(&attribute.value);
-            }
-        })?;
+        tokens.attributes(|attribute| translator.root_attribute(&attribute))?;
         return match tokens.name() {
             "urlset" => Ok(Root::UrlSet),
             "sitemapindex" => Ok(Root::SitemapIndex),

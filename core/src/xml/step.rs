@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::dialect::alpha;
+use super::dialect::{Child, Translator};
 use super::namespaces::Space;
 use super::tokens::Tokens;
 use super::{ReadError, element};
@@ -16,8 +16,8 @@ pub(super) enum Step {
     /// It is in `metadata`.
     Metadata,
     Link(Option<Box<Link>>),
-    /// A child that only the alpha draft has.
-    Old(Box<alpha::Child>),
+    /// A child that only an older form has.
+    Old(Box<Child>),
     /// An element that says nothing to us.
     Other,
     Close,
@@ -45,69 +45,61 @@ impl Field {
     }
 }
 
-/// What a start tag means, with the content of an `rs:md` in `metadata` and, when it may be one of the alpha draft, the
-/// mark of a field in `alpha`.
+/// What a start tag means, with the content of an `rs:md` in `metadata`.
 pub(super) fn open<R: BufRead>(
     tokens: &mut Tokens<R>,
     metadata: &mut Metadata,
-    alpha: Option<&mut Option<String>>,
-    told: &mut Vec<(Rule, String)>,
+    translator: &mut Translator,
+    found: &mut Vec<(Rule, String)>,
 ) -> Result<Step, ReadError> {
     let field = match (tokens.space(), tokens.name()) {
         (Space::Rs | Space::DLib, "md") => {
             // What was read before and not taken is no part of this.
             *metadata = Metadata::default();
-            element::metadata(tokens, metadata, &mut |rule, detail| told.push((rule, detail)))?;
+            element::metadata(tokens, metadata, &mut |rule, detail| found.push((rule, detail)))?;
             return Ok(Step::Metadata);
         }
         (Space::Rs | Space::DLib, "ln") => {
-            let link = element::link(tokens, &mut |rule, detail| told.push((rule, detail)))?;
+            let link = element::link(tokens, &mut |rule, detail| found.push((rule, detail)))?;
             return Ok(Step::Link(link.map(Box::new)));
         }
-        (Space::Sitemap, "url") => return open_entry(tokens, Root::UrlSet, told),
-        (Space::Sitemap, "sitemap") => return open_entry(tokens, Root::SitemapIndex, told),
+        (Space::Sitemap, "url") => return open_entry(tokens, Root::UrlSet, found),
+        (Space::Sitemap, "sitemap") => return open_entry(tokens, Root::SitemapIndex, found),
         (Space::Sitemap, "loc") => Field::Loc,
         (Space::Sitemap, "lastmod") => Field::Lastmod,
         (Space::Sitemap, "changefreq") => Field::ChangeFrequency,
         (Space::Sitemap, "priority") => Field::Priority,
-        _ => return open_other(tokens, alpha.is_some(), told),
+        _ => return open_other(tokens, translator, found),
     };
-    let mut mark = None;
-    tokens.attributes(|attribute| {
-        if attribute.space == Space::Rs && matches!(attribute.name, "type" | "protocol") {
-            mark = Some(attribute.value.into_owned());
-        }
-    })?;
-    if let Some(alpha) = alpha {
-        *alpha = mark;
-    }
+    translator.begin_field();
+    tokens.attributes(|attribute| translator.field_attribute(&attribute))?;
     Ok(Step::Field(field))
 }
 
 fn open_entry<R: BufRead>(
     tokens: &mut Tokens<R>,
     root: Root,
-    told: &mut Vec<(Rule, String)>,
+    found: &mut Vec<(Rule, String)>,
 ) -> Result<Step, ReadError> {
     let mut attributes = false;
     tokens.attributes(|_| attributes = true)?;
     if attributes {
-        told.push((Rule::EntryAttributes, "they are left out".to_owned()));
+        found.push((Rule::EntryAttributes, "they are left out".to_owned()));
     }
     Ok(Step::Entry(root))
 }
 
 fn open_other<R: BufRead>(
     tokens: &mut Tokens<R>,
-    alpha: bool,
-    told: &mut Vec<(Rule, String)>,
+    translator: &Translator,
+    found: &mut Vec<(Rule, String)>,
 ) -> Result<Step, ReadError> {
-    if alpha && let Some(child) = alpha::Child::open(tokens)? {
-        return Ok(Step::Old(Box::new(child)));
+    if let Some(child) = translator.open(tokens)? {
+        return Ok(Step::Old(child));
     }
     tokens.attributes(|_| {})?;
     if !matches!(tokens.space(), Space::Foreign | Space::Xhtml) {
-        told.push((Rule::ElementUnknown, format!("{} is left out", tokens.name())));
+        found.push((Rule::ElementUnknown, format!("{} is left out", tokens.name())));
     }
     Ok(Step::Other)
 }

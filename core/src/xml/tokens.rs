@@ -1,25 +1,20 @@
 //! The safe subset of XML as tokens: well-formed, in UTF-8, no document type, no entities but XML's own (RS-051).
 //!
-//! Text and tags, which nearly all of a document consists of, are taken apart here, where the bytes lie; `quick-xml` reads
-//! all else, and what it leaves to its caller is checked here.
+//! `quick-xml` reads; what it leaves to its caller is checked here.
 
 use std::borrow::Cow;
-use std::io::{self, BufRead};
+use std::io::BufRead;
 use std::ops::Range;
-use std::sync::Arc;
 
-use quick_xml::errors::{Error, IllFormedError};
 use quick_xml::events::attributes::AttrError;
-use quick_xml::events::{BytesDecl, BytesPI, Event};
+use quick_xml::events::{BytesDecl, BytesPI, BytesStart, Event};
 
-use super::characters::{BARE, cook_text, cook_value, is_name, is_plain_text, is_plain_value, referenced};
-use super::error::Unreadable;
-use super::input::{Input, Refused, is_space};
+use super::attribute::{NAME, NO_QUOTES, NO_VALUE, RawAttribute, attribute, up_to};
+use super::characters::{cook_text, cook_value, is_name, is_plain_text, is_plain_value, referenced};
+use super::error::Fault;
+use super::input::{Input, is_space};
 use super::namespaces::{Namespaces, Space, same};
-use super::pieces::{
-    NAME, NO_QUOTES, NO_VALUE, OpenElements, Piece, RawAttribute, attribute, take_piece, up_to,
-};
-use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_TEXT, Options, Position, ReadError};
+use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, Options, Position, ReadError};
 
 /// One token; what it consists of is asked from [`Tokens`] until the next one is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +42,9 @@ pub(super) struct Attribute<'a> {
 pub(super) struct Tokens<R: BufRead> {
     xml: quick_xml::Reader<Input<R>>,
     buffer: Vec<u8>,
-    keeps_space: bool,
     namespaces: Namespaces,
-    open: OpenElements,
+    /// How many elements are open.
+    depth: usize,
     /// The last start tag without its brackets: in it the local name, and the attributes; its namespace, and whether it
     /// is empty.
     tag: String,
@@ -65,19 +60,16 @@ pub(super) struct Tokens<R: BufRead> {
 impl<R: BufRead> Tokens<R> {
     pub(super) fn new(input: R, options: Options) -> Result<Self, ReadError> {
         let Options { limits, gzip, .. } = options;
-        let start = Position { line: 1, column: 1 };
-        let unreadable = |error| unreadable(error, limits, start);
-        let mut input = Input::new(input, limits.bytes, gzip).map_err(unreadable)?;
-        refuse_other_encodings(&mut input, gzip, unreadable)?;
+        let input = open(input, limits.bytes, gzip).map_err(|fault| fault.at(START, limits))?;
         let mut xml = quick_xml::Reader::from_reader(input);
         let config = xml.config_mut();
         config.check_comments = true;
+        config.trim_text_start = true;
         Ok(Self {
             xml,
             buffer: Vec::new(),
-            keeps_space: false,
             namespaces: Namespaces::default(),
-            open: OpenElements::default(),
+            depth: 0,
             tag: String::new(),
             name: 0..0,
             attributes: Vec::new(),
@@ -106,7 +98,7 @@ impl<R: BufRead> Tokens<R> {
 
     /// How many elements are open; after a start tag that one is counted.
     pub(super) fn depth(&self) -> usize {
-        self.open.depth()
+        self.depth
     }
 
     /// The local name of the last start tag.
@@ -128,7 +120,7 @@ impl<R: BufRead> Tokens<R> {
     /// Whether white space at the start of a text is kept. Between elements it says nothing, and most of a document is
     /// white space between elements.
     pub(super) fn keep_space(&mut self, keep: bool) {
-        self.keeps_space = keep;
+        self.xml.config_mut().trim_text_start = !keep;
     }
 
     /// The next token.
@@ -138,189 +130,105 @@ impl<R: BufRead> Tokens<R> {
             self.close();
             return Ok(Token::Close);
         }
-        let piece = match take_piece(self.xml.get_mut(), self.keeps_space) {
-            Ok(piece) => piece,
-            Err(error) => return Err(self.unreadable(error)),
-        };
-        if self.xml.get_ref().token().len() > MAX_TEXT {
-            return Err(self.limit(Limit::Text));
-        }
-        match piece {
-            Piece::Text => self.read_text(),
-            Piece::Start => self.start_tag(),
-            Piece::End => self.end_tag(),
-            Piece::Unclosed => Err(self.malformed("a tag has no end")),
-            Piece::Other => self.other(),
-        }
-    }
-
-    /// What is neither a text nor a tag.
-    #[cold]
-    fn other(&mut self) -> Result<Token, ReadError> {
+        let skips_space = self.xml.config().trim_text_start;
+        self.xml.get_mut().begin(skips_space);
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let token = match self.xml.read_event_into(&mut buffer) {
-            Ok(_) if self.xml.get_ref().token().len() > MAX_TEXT => Err(self.limit(Limit::Text)),
+            Ok(_) if self.xml.get_ref().is_too_long() => Err(Fault::Limit(Limit::Text)),
             Ok(event) => self.token(&event),
-            Err(error) => Err(self.broken(error)),
+            Err(error) => Err(error.into()),
         };
         self.buffer = buffer;
-        token
+        token.map_err(|fault| self.here(fault))
     }
 
     /// Gives every attribute of the last start tag to `each`.
-    pub(super) fn attributes(&mut self, mut each: impl FnMut(Attribute<'_>)) -> Result<(), ReadError> {
+    pub(super) fn attributes(&mut self, each: impl FnMut(Attribute<'_>)) -> Result<(), ReadError> {
+        self.each_attribute(each).map_err(|fault| self.here(fault))
+    }
+
+    pub(super) fn limit(&mut self, limit: Limit) -> ReadError {
+        self.here(Fault::Limit(limit))
+    }
+
+    #[cold]
+    fn here(&mut self, fault: Fault) -> ReadError {
+        fault.at(self.position(), self.limits)
+    }
+
+    fn each_attribute(&self, mut each: impl FnMut(Attribute<'_>)) -> Result<(), Fault> {
         for attribute in &self.attributes {
-            let name = &self.tag[attribute.name.clone()];
-            let (prefix, name) = match split(name) {
-                Some(("", "xmlns") | ("xmlns", _)) => continue,
-                Some(parts) => parts,
-                None => return Err(self.refuse(Unreadable::Form(COLONS))),
+            let (prefix, name) = match split(&self.tag[attribute.name.clone()])? {
+                ("", "xmlns") | ("xmlns", _) => continue,
+                parts => parts,
             };
-            let value = match value(&self.tag[attribute.value.clone()]) {
-                Ok(value) => value,
-                Err(cause) => return Err(self.refuse(cause)),
-            };
-            let resolved =
-                if prefix.is_empty() { Some((Space::None, "")) } else { self.namespaces.resolve(prefix) };
-            let Some((space, namespace)) = resolved else {
-                let cause = Unreadable::Prefix(prefix.to_owned());
-                return Err(self.refuse(cause));
-            };
+            let value = value(&self.tag[attribute.value.clone()])?;
+            let (space, namespace) =
+                if prefix.is_empty() { (Space::None, "") } else { self.namespaces.resolve(prefix)? };
             each(Attribute { space, namespace, prefix, name, value });
         }
         Ok(())
     }
 
-    pub(super) fn limit(&mut self, limit: Limit) -> ReadError {
-        ReadError::Limit { limit, max: limit.max(self.limits), position: self.position() }
-    }
-
-    fn malformed(&mut self, reason: impl Into<String>) -> ReadError {
-        ReadError::NotWellFormed { position: self.position(), reason: reason.into() }
-    }
-
-    fn unreadable(&mut self, error: io::Error) -> ReadError {
-        unreadable(error, self.limits, self.position())
-    }
-
-    #[cold]
-    fn refuse(&mut self, cause: Unreadable) -> ReadError {
-        match cause {
-            Unreadable::Entity(name) => ReadError::Entity { position: self.position(), name },
-            other => self.malformed(other.to_string()),
-        }
-    }
-
-    /// What makes `quick-xml` stop.
-    #[cold]
-    fn broken(&mut self, error: Error) -> ReadError {
-        let position = self.position();
-        match error {
-            Error::Io(cause) => {
-                let cause =
-                    Arc::try_unwrap(cause).unwrap_or_else(|shared| io::Error::new(shared.kind(), shared));
-                self.unreadable(cause)
-            }
-            Error::Encoding(_) => self.refuse(NOT_UTF8),
-            _ if self.xml.get_ref().token().starts_with(b"<!DOCTYPE") => ReadError::Dtd { position },
-            Error::IllFormed(IllFormedError::UnclosedReference) => self.refuse(BARE),
-            other => self.malformed(other.to_string()),
-        }
-    }
-
-    fn token(&mut self, event: &Event<'_>) -> Result<Token, ReadError> {
+    #[inline]
+    fn token(&mut self, event: &Event<'_>) -> Result<Token, Fault> {
         match event {
-            Event::CData(text) if self.depth() > 0 => match put_text(&mut self.text, text) {
-                Ok(()) => Ok(Token::Text),
-                Err(cause) => Err(self.refuse(cause)),
-            },
-            Event::GeneralRef(name) if self.depth() > 0 => self.read_reference(name),
-            Event::CData(_) | Event::GeneralRef(_) => Err(self.malformed(OUTSIDE)),
-            Event::Start(_) | Event::Empty(_) | Event::End(_) | Event::Text(_) => {
-                Err(self.malformed("a tag or text stands where neither can be"))
+            Event::Start(tag) => return self.start_tag(tag, false),
+            Event::Empty(tag) => return self.start_tag(tag, true),
+            Event::Text(text) if self.depth > 0 || text.trim_ascii().is_empty() => {
+                put_text(&mut self.text, text)?;
             }
-            Event::Comment(_) => Ok(Token::Aside),
-            Event::Decl(declaration) => self.check_declaration(declaration),
-            Event::PI(instruction) => self.check_instruction(instruction),
-            Event::DocType(_) => Err(ReadError::Dtd { position: self.position() }),
-            Event::Eof => self.end(),
-        }
-    }
-
-    fn end(&mut self) -> Result<Token, ReadError> {
-        match self.depth() {
-            0 if self.root_seen => Ok(Token::End),
-            0 => Err(self.malformed("there is no element")),
-            open => Err(ReadError::Unclosed { position: self.position(), open }),
-        }
-    }
-
-    fn read_text(&mut self) -> Result<Token, ReadError> {
-        let is_outside = self.depth() == 0;
-        let taken = utf8(self.xml.get_ref().token()).and_then(|raw| {
-            if is_outside && !raw.trim_ascii().is_empty() {
-                return Err(Unreadable::Form(OUTSIDE));
+            Event::CData(text) if self.depth > 0 => put_text(&mut self.text, text)?,
+            Event::GeneralRef(name) if self.depth > 0 => {
+                let character = referenced(name)?;
+                self.text.clear();
+                self.text.push(character);
             }
-            put_text(&mut self.text, raw)
-        });
-        match taken {
-            Ok(()) => Ok(Token::Text),
-            Err(cause) => Err(self.refuse(cause)),
+            Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => {
+                return Err(Fault::Form("text outside of the root element"));
+            }
+            Event::End(_) => {
+                self.close();
+                return Ok(Token::Close);
+            }
+            Event::Comment(_) => return Ok(Token::Aside),
+            Event::Decl(declaration) => return self.check_declaration(declaration),
+            Event::PI(instruction) => return check_instruction(instruction),
+            Event::DocType(_) => return Err(Fault::Dtd),
+            Event::Eof => return self.end(),
         }
-    }
-
-    fn read_reference(&mut self, name: &str) -> Result<Token, ReadError> {
-        let character = referenced(name).map_err(|cause| self.refuse(cause))?;
-        self.text.clear();
-        self.text.push(character);
         Ok(Token::Text)
     }
 
-    fn start_tag(&mut self) -> Result<Token, ReadError> {
-        if self.depth() == 0 && self.root_seen {
-            return Err(self.malformed("a second root element"));
+    fn end(&self) -> Result<Token, Fault> {
+        match self.depth {
+            0 if self.root_seen => Ok(Token::End),
+            0 => Err(Fault::Form("there is no element")),
+            open => Err(Fault::Unclosed(open)),
         }
-        if self.depth() == MAX_DEPTH {
-            return Err(self.limit(Limit::Depth));
+    }
+
+    fn start_tag(&mut self, tag: &BytesStart<'_>, empty: bool) -> Result<Token, Fault> {
+        if self.depth == 0 && self.root_seen {
+            return Err(Fault::Form("a second root element"));
+        }
+        if self.depth == MAX_DEPTH {
+            return Err(Fault::Limit(Limit::Depth));
         }
         self.tag.clear();
-        match utf8(self.xml.get_ref().token()) {
-            Ok(raw) => self.tag.push_str(&raw[1..raw.len() - 1]),
-            Err(cause) => return Err(self.refuse(cause)),
-        }
-        self.empty = self.tag.ends_with('/');
-        if self.empty {
-            self.tag.pop();
-        }
+        self.tag.push_str(tag);
+        self.empty = empty;
         self.root_seen = true;
-        let end = up_to(&self.tag, 0, is_space);
-        self.open.push(&self.tag[..end]);
+        self.depth += 1;
+        let end = tag.name().as_ref().len();
         self.collect(end)?;
         self.resolve(end)?;
         Ok(Token::Open)
     }
 
-    fn end_tag(&mut self) -> Result<Token, ReadError> {
-        let raw = match utf8(self.xml.get_ref().token()) {
-            Ok(raw) => raw,
-            Err(cause) => return Err(self.refuse(cause)),
-        };
-        let found = raw["</".len()..raw.len() - 1].trim_ascii_end();
-        if self.depth() == 0 {
-            let reason = format!("</{found}> ends nothing");
-            return Err(self.malformed(reason));
-        }
-        if !same(found, self.open.last()) {
-            let (expected, found) = (self.open.last().to_owned(), found.to_owned());
-            return Err(ReadError::EndTag { position: self.position(), expected, found });
-        }
-        self.close();
-        Ok(Token::Close)
-    }
-
-    /// Notes where the attributes are, and checks what can be seen of them without their values.
-    fn collect(&mut self, name_end: usize) -> Result<(), ReadError> {
+    /// Finds the attributes, and checks what can be seen of them without their values.
+    fn collect(&mut self, name_end: usize) -> Result<(), Fault> {
         self.attributes.clear();
         let mut end = name_end;
         let mut declares = false;
@@ -330,18 +238,15 @@ impl<R: BufRead> Tokens<R> {
                 break;
             }
             if self.attributes.len() == MAX_ATTRIBUTES {
-                return Err(self.limit(Limit::Attributes));
+                return Err(Fault::Limit(Limit::Attributes));
             }
-            let attribute = match attribute(&self.tag, start) {
-                Ok(attribute) => attribute,
-                Err(reason) => return Err(self.malformed(reason)),
-            };
+            let attribute = attribute(&self.tag, start)?;
             if start == end {
-                return Err(self.malformed("white space stands between the attributes of a tag"));
+                return Err(Fault::Form("white space stands between the attributes of a tag"));
             }
             let name = &self.tag[attribute.name.clone()];
             if self.attributes.iter().any(|other| same(&self.tag[other.name.clone()], name)) {
-                return Err(self.malformed("a tag has an attribute twice"));
+                return Err(Fault::Form("a tag has an attribute twice"));
             }
             declares |= name.starts_with("xmlns");
             end = attribute.value.end + 1;
@@ -350,38 +255,28 @@ impl<R: BufRead> Tokens<R> {
         if declares { self.declare() } else { Ok(()) }
     }
 
-    fn declare(&mut self) -> Result<(), ReadError> {
+    fn declare(&mut self) -> Result<(), Fault> {
         for attribute in &self.attributes {
-            let Some(prefix) = self.tag[attribute.name.clone()].strip_prefix("xmlns") else { continue };
-            let prefix = match prefix.strip_prefix(':') {
-                None if prefix.is_empty() => "",
-                None => continue,
-                Some(prefix) => prefix,
+            let prefix = match self.tag[attribute.name.clone()].split_once(':') {
+                None if &self.tag[attribute.name.clone()] == "xmlns" => "",
+                Some(("xmlns", prefix)) => prefix,
+                _ => continue,
             };
-            let declared = value(&self.tag[attribute.value.clone()]).and_then(|namespace| {
-                self.namespaces.declare(prefix, namespace, self.open.depth()).map_err(Unreadable::Form)
-            });
-            if let Err(cause) = declared {
-                return Err(self.refuse(cause));
-            }
+            let namespace = value(&self.tag[attribute.value.clone()])?;
+            self.namespaces.declare(prefix, namespace, self.depth)?;
         }
         Ok(())
     }
 
-    fn resolve(&mut self, name_end: usize) -> Result<(), ReadError> {
+    fn resolve(&mut self, name_end: usize) -> Result<(), Fault> {
         let name = &self.tag[..name_end];
         if !is_name(name) {
-            return Err(self.malformed(NAME));
+            return Err(NAME);
         }
-        let Some((prefix, local)) = split(name) else {
-            return Err(self.malformed(COLONS));
-        };
-        let Some((space, namespace)) = self.namespaces.resolve(prefix) else {
-            return Err(self.refuse(Unreadable::Prefix(prefix.to_owned())));
-        };
-        if self.open.depth() == 1 && space != Space::Sitemap {
-            let (name, namespace) = (local.to_owned(), namespace.to_owned());
-            return Err(ReadError::UnknownRoot { position: self.position(), name, namespace });
+        let (prefix, local) = split(name)?;
+        let (space, namespace) = self.namespaces.resolve(prefix)?;
+        if self.depth == 1 && space != Space::Sitemap {
+            return Err(Fault::UnknownRoot { name: local.to_owned(), namespace: namespace.to_owned() });
         }
         self.space = space;
         self.name = name.len() - local.len()..name.len();
@@ -389,26 +284,16 @@ impl<R: BufRead> Tokens<R> {
     }
 
     fn close(&mut self) {
-        self.namespaces.leave(self.open.depth());
-        self.open.pop();
+        self.namespaces.leave(self.depth);
+        self.depth -= 1;
     }
 
-    fn check_instruction(&mut self, instruction: &BytesPI<'_>) -> Result<Token, ReadError> {
-        match instruction.target() {
-            target if target.eq_ignore_ascii_case("xml") => {
-                Err(self.malformed("<?xml is written in small letters"))
-            }
-            target if is_name(target) => Ok(Token::Aside),
-            _ => Err(self.malformed("a processing instruction has no name")),
-        }
-    }
-
-    fn check_declaration(&mut self, declaration: &BytesDecl<'_>) -> Result<Token, ReadError> {
-        if self.root_seen || self.position() != (Position { line: 1, column: 1 }) {
-            return Err(self.malformed("an XML declaration stands at the very start"));
+    fn check_declaration(&mut self, declaration: &BytesDecl<'_>) -> Result<Token, Fault> {
+        if self.root_seen || self.position() != START {
+            return Err(Fault::Form("an XML declaration stands at the very start"));
         }
         if declaration.version().is_err() {
-            return Err(self.malformed("the XML declaration begins with no version"));
+            return Err(Fault::Form("the XML declaration begins with no version"));
         }
         let known = |name: &str| {
             ["utf-8", "utf8", "us-ascii", "ascii"].iter().any(|known| name.eq_ignore_ascii_case(known))
@@ -416,32 +301,27 @@ impl<R: BufRead> Tokens<R> {
         match declaration.encoding() {
             None => Ok(Token::Aside),
             Some(Ok(name)) if known(&name) => Ok(Token::Aside),
-            Some(Ok(name)) => Err(ReadError::Encoding { found: name.into_owned() }),
-            Some(Err(error)) => Err(self.malformed(flaw(&error))),
+            Some(Ok(name)) => Err(Fault::Encoding(name.into_owned())),
+            Some(Err(AttrError::ExpectedEq(_) | AttrError::ExpectedValue(_))) => Err(NO_VALUE),
+            Some(Err(AttrError::UnquotedValue(_) | AttrError::ExpectedQuote(..))) => Err(NO_QUOTES),
+            Some(Err(AttrError::Duplicated(..))) => Err(Fault::Form("a declaration says a thing twice")),
         }
     }
 }
 
-const COLONS: &str = "a name has one colon at most, and not at its ends";
-const OUTSIDE: &str = "text outside of the root element";
-const NOT_UTF8: Unreadable = Unreadable::Form("what follows is not UTF-8");
+const START: Position = Position { line: 1, column: 1 };
 
-fn flaw(error: &AttrError) -> &'static str {
-    match error {
-        AttrError::ExpectedEq(_) | AttrError::ExpectedValue(_) => NO_VALUE,
-        AttrError::UnquotedValue(_) | AttrError::ExpectedQuote(..) => NO_QUOTES,
-        AttrError::Duplicated(..) => "a declaration says a thing twice",
+fn check_instruction(instruction: &BytesPI<'_>) -> Result<Token, Fault> {
+    match instruction.target() {
+        target if target.eq_ignore_ascii_case("xml") => Err(Fault::Form("<?xml is written in small letters")),
+        target if is_name(target) => Ok(Token::Aside),
+        _ => Err(Fault::Form("a processing instruction has no name")),
     }
-}
-
-#[inline]
-fn utf8(bytes: &[u8]) -> Result<&str, Unreadable> {
-    std::str::from_utf8(bytes).map_err(|_| NOT_UTF8)
 }
 
 /// Replaces the text by what this stands for.
 #[inline]
-fn put_text(text: &mut String, raw: &str) -> Result<(), Unreadable> {
+fn put_text(text: &mut String, raw: &str) -> Result<(), Fault> {
     text.clear();
     if is_plain_text(raw) {
         text.push_str(raw);
@@ -451,51 +331,39 @@ fn put_text(text: &mut String, raw: &str) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Prefix and local name; `None` for more than one colon, or one at an end.
+/// Prefix and local name.
 #[inline]
-fn split(name: &str) -> Option<(&str, &str)> {
+fn split(name: &str) -> Result<(&str, &str), Fault> {
     // Most names are so short that a search costs more than a look at each byte.
-    match name.bytes().position(|byte| byte == b':') {
-        None => Some(("", name)),
-        Some(colon) => {
-            let (prefix, local) = (&name[..colon], &name[colon + 1..]);
-            let fits = !prefix.is_empty() && !local.is_empty() && !local.contains(':');
-            fits.then_some((prefix, local))
-        }
+    let Some(colon) = name.bytes().position(|byte| byte == b':') else { return Ok(("", name)) };
+    let (prefix, local) = (&name[..colon], &name[colon + 1..]);
+    if prefix.is_empty() || local.is_empty() || local.contains(':') {
+        return Err(Fault::Form("a name has one colon at most, and not at its ends"));
     }
+    Ok((prefix, local))
 }
 
 #[inline]
-fn value(raw: &str) -> Result<Cow<'_, str>, Unreadable> {
+fn value(raw: &str) -> Result<Cow<'_, str>, Fault> {
     if is_plain_value(raw) { Ok(Cow::Borrowed(raw)) } else { cook_value(raw).map(Cow::Owned) }
 }
 
-fn unreadable(error: io::Error, limits: Limits, position: Position) -> ReadError {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
-        Some(Refused::Limit(limit)) => ReadError::Limit { limit: *limit, max: limit.max(limits), position },
-        Some(Refused::Gzip(reason)) => ReadError::Gzip { reason: reason.clone() },
-        None => ReadError::Io(error),
-    }
-}
-
-/// Names what cannot be read as UTF-8 by its first bytes, and takes a UTF-8 byte order mark.
-fn refuse_other_encodings<R: BufRead>(
-    input: &mut Input<R>,
-    gzip: bool,
-    unreadable: impl FnOnce(io::Error) -> ReadError,
-) -> Result<(), ReadError> {
-    let first = input.peek().map_err(unreadable)?;
+/// The bytes of a document behind its byte order mark, if they are in UTF-8 as far as the first of them show.
+fn open<R: BufRead>(input: R, max_bytes: u64, gzip: bool) -> Result<Input<R>, Fault> {
+    let mut input = Input::new(input, max_bytes, gzip)?;
+    let first = input.peek()?;
     let found = match first {
+        [0xef, 0xbb, 0xbf, 0xef, 0xbb, 0xbf, ..] => "UTF-8 with two byte order marks",
         [0xef, 0xbb, 0xbf, ..] => {
             input.skip_mark(3);
-            return Ok(());
+            return Ok(input);
         }
         [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [0, b'<', ..] | [b'<', 0, ..] => "UTF-16",
         [0x1f, 0x8b, ..] if gzip => "gzip within gzip",
         [0x1f, 0x8b, ..] => "gzip",
-        _ => return Ok(()),
+        _ => return Ok(input),
     };
-    Err(ReadError::Encoding { found: found.to_owned() })
+    Err(Fault::Encoding(found.to_owned()))
 }
 
 #[cfg(test)]

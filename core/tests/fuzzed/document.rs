@@ -36,7 +36,7 @@ pub(crate) fn run(bytes: &[u8]) {
 /// A document is read within limits that it fills, and not within any that are smaller by one.
 fn keep_limits(bytes: &[u8]) {
     let drain = |limits: Limits| {
-        let mut reader = Reader::with_limits(bytes, limits)?;
+        let mut reader = Reader::with_options(bytes, Options { limits, ..Options::default() })?;
         reader.by_ref().find_map(Result::err).map_or(Ok(reader.number()), Err)
     };
     let entries = drain(Limits::default()).expect("it was read before");

@@ -16,5 +16,6 @@ pub(crate) fn run(body: &[u8]) {
         assert!(!written.contains(['\r', '\n']), "{written:?}");
         assert_eq!(LinkHeader::parse([&written]), links, "{written}");
     }
+    assert!(embedded_links("application/feed+json", body).iter().count() <= MAX_LINKS);
     assert!(embedded_links("text/plain", body).is_empty());
 }

@@ -1,11 +1,9 @@
-//! What a topic says about itself: its hubs, its canonical URL, its Capability List (WebSub section 4).
-//!
-//! `Link` headers come first; what they lack is looked for in the content, as far as it is HTML, Atom or RSS (W-030).
+//! Discovery on a topic that was fetched (WebSub section 4), as far as its links have room in a notification.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LINK};
 use http::{HeaderMap, HeaderValue};
-use resync_core::websub::{LinkHeader, embedded_links, legal_target};
+use resync_core::websub::{Advertised, LinkHeader, embedded_links, legal_target};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use url::Url;
@@ -19,37 +17,21 @@ const LARGE: usize = 32 * 1024;
 /// So many of them at once: meanwhile each takes its size several times, more where it is no UTF-8.
 static LARGE_AT_ONCE: Semaphore = Semaphore::const_new(4);
 
-/// What discovery on a topic yields.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Discovered {
-    /// `rel="hub"`, in the topic's order.
-    pub(super) hubs: Vec<String>,
-    /// `rel="self"`.
-    pub(super) canonical: Option<String>,
-    /// `rel="resourcesync"`.
-    pub(super) resourcesync: Option<String>,
-}
-
-/// Finds the links of an answer whose content came from `url`. Relative targets are made absolute (W-034).
-fn discover(url: &Url, headers: &HeaderMap, body: &Bytes) -> Result<Discovered, Oversized> {
+/// Finds the links of an answer whose content came from `url`. Relative targets are made absolute (W-034), link by link as long as
+/// there is room: each may become as long as the topic's URL, and there may be hundreds.
+fn discover(url: &Url, headers: &HeaderMap, body: &Bytes) -> Result<Advertised, Oversized> {
     let header = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes));
-    let mut found = Discovered::of(&header, url)?;
-    if found.hubs.is_empty() || found.canonical.is_none() {
-        let embedded = Discovered::of(&embedded(headers, body), url)?;
-        if found.hubs.is_empty() {
-            found.hubs = embedded.hubs;
-        }
-        found.canonical = found.canonical.or(embedded.canonical);
-        found.resourcesync = found.resourcesync.or(embedded.resourcesync);
-    }
-    Ok(found)
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content = || embedded_links(content_type.unwrap_or_default(), body);
+    let mut budget = LinkBudget::new();
+    Advertised::discover(&header, content, |_, link| budget.resolve(link, url))
 }
 
-/// The same, without holding up other tasks while a large body is looked through.
+/// Discovers without holding up other tasks while a large body is looked through.
 ///
 /// # Errors
 /// [`Oversized::Links`]
-pub(super) async fn discover_in(fetched: &Fetched) -> Result<Discovered, Oversized> {
+pub(super) async fn discover_in(fetched: &Fetched) -> Result<Advertised, Oversized> {
     let Fetched { url, answer, .. } = fetched;
     if answer.body.len() <= LARGE {
         return discover(url, &answer.headers, &answer.body);
@@ -60,58 +42,27 @@ pub(super) async fn discover_in(fetched: &Fetched) -> Result<Discovered, Oversiz
     // It does not panic, and it is not aborted but where the hub stops: then nobody asks any more.
     spawn_blocking(move || discover(&url, &headers, &body))
         .await
-        .unwrap_or_else(|_| Ok(Discovered::default()))
+        .unwrap_or_else(|_| Ok(Advertised::default()))
 }
 
-impl Discovered {
-    /// Makes absolute what goes out, link by link as long as there is room: each may become as long as the topic's URL, and there
-    /// may be hundreds.
-    fn of(links: &LinkHeader, base: &Url) -> Result<Self, Oversized> {
-        let (mut found, mut budget) = (Self::default(), LinkBudget::new());
-        for link in links {
-            let is_hub = link.has_rel("hub");
-            let is_self = found.canonical.is_none() && link.has_rel("self");
-            let is_resourcesync = found.resourcesync.is_none() && link.has_rel("resourcesync");
-            if !is_hub && !is_self && !is_resourcesync {
-                continue;
-            }
-            if LinkBudget::never_fits(&link.target) {
-                return Err(Oversized::Links);
-            }
-            let Some(target) = link.target_from(base) else { continue };
-            let places = [(is_self, &mut found.canonical), (is_resourcesync, &mut found.resourcesync)];
-            for (_, place) in places.into_iter().filter(|(is_meant, _)| *is_meant) {
-                budget.take(&target)?;
-                *place = Some(target.clone());
-            }
-            if is_hub {
-                budget.take(&target)?;
-                found.hubs.push(target);
-            }
-        }
-        Ok(found)
+/// The links of a notification about content that came from `url`. One that names no hub has this one (D-12).
+///
+/// # Errors
+/// [`Oversized::Links`]
+pub(super) fn notification_links(
+    found: Advertised,
+    url: &Url,
+    hub: &str,
+) -> Result<NotificationLinks, Oversized> {
+    let Advertised { mut hubs, canonical, resourcesync } = found;
+    if hubs.is_empty() {
+        hubs.push(legal_target(hub));
     }
-
-    /// The links of a notification about content that came from `url`. One that names no hub has this one (D-12).
-    ///
-    /// # Errors
-    /// [`Oversized::Links`]
-    pub(super) fn into_links(self, url: &Url, hub: &str) -> Result<NotificationLinks, Oversized> {
-        let Self { mut hubs, canonical, resourcesync } = self;
-        if hubs.is_empty() {
-            hubs.push(legal_target(hub));
-        }
-        // As it will be sent, so that it weighs what it is.
-        let canonical = canonical.unwrap_or_else(|| legal_target(url.as_str()));
-        let links = NotificationLinks { hubs, canonical, resourcesync };
-        check_links(&links)?;
-        Ok(links)
-    }
-}
-
-fn embedded(headers: &HeaderMap, body: &Bytes) -> LinkHeader {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    embedded_links(content_type.unwrap_or_default(), body)
+    // As it will be sent, so that it weighs what it is.
+    let canonical = canonical.unwrap_or_else(|| legal_target(url.as_str()));
+    let links = NotificationLinks { hubs, canonical, resourcesync };
+    check_links(&links)?;
+    Ok(links)
 }
 
 #[cfg(test)]
@@ -120,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn found(headers: &[(&'static str, &str)], body: &str) -> Discovered {
+    fn found(headers: &[(&'static str, &str)], body: &str) -> Advertised {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
@@ -129,8 +80,8 @@ mod tests {
         discover(&url, &map, &Bytes::copy_from_slice(body.as_bytes())).unwrap()
     }
 
-    fn expected(hubs: &[&str], canonical: Option<&str>) -> Discovered {
-        Discovered {
+    fn expected(hubs: &[&str], canonical: Option<&str>) -> Advertised {
+        Advertised {
             hubs: hubs.iter().map(|hub| (*hub).to_owned()).collect(),
             canonical: canonical.map(str::to_owned),
             resourcesync: None,
@@ -166,7 +117,7 @@ mod tests {
                    <atom:link rel='hub' href='/hub?a=1&amp;b=2'/><atom:link rel='self' href='http://blog.example/feed'/>\
                    <item><atom:link rel='hub' href='/other'/></item></channel></rss>";
         assert_eq!(found(&[("content-type", "application/rss+xml")], rss), wanted);
-        assert_eq!(found(&[("content-type", "text/plain")], rss), Discovered::default());
+        assert_eq!(found(&[("content-type", "text/plain")], rss), Advertised::default());
     }
 
     #[test]
@@ -195,8 +146,18 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_hubs_of_a_json_feed_are_found() {
+        let body = r#"{"version": "https://jsonfeed.org/version/1.1", "feed_url": "/feed.json",
+                       "hubs": [{"type": "WebSub", "url": "/hub"}]}"#;
+        let wanted = expected(&["http://blog.example/hub"], Some("http://blog.example/feed.json"));
+        assert_eq!(found(&[("content-type", "application/feed+json")], body), wanted);
+    }
+
     fn resolved(base: &Url, links: &LinkHeader) -> Result<NotificationLinks, Oversized> {
-        Discovered::of(links, base)?.into_links(base, "http://hub.example/websub/")
+        let mut budget = LinkBudget::new();
+        let found = Advertised::discover(links, LinkHeader::default, |_, link| budget.resolve(link, base))?;
+        notification_links(found, base, "http://hub.example/websub/")
     }
 
     #[test]

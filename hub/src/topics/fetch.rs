@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::budget::BodyBudget;
-use super::discover::discover_in;
+use super::discover::{discover_in, notification_links};
 use super::fan_out::FanOutLimit;
 use super::intake::{self, Refused};
 use super::length_limits::{Oversized, check_content_type};
@@ -422,7 +422,7 @@ impl Fetcher {
         Ok(NewNotification {
             topic: topic.clone(),
             content_type,
-            links: found.into_links(&url, &self.public_hub)?,
+            links: notification_links(found, &url, &self.public_hub)?,
             body: answer.body,
             rule: Rule::Latest,
             payer: Payer::Strangers(None),

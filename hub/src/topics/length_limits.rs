@@ -2,6 +2,9 @@
 //!
 //! Both are stored with every notification and sent to every subscriber, and strangers choose them for topics that are pinged.
 
+use resync_core::websub::LinkValue;
+use url::Url;
+
 use crate::store::NotificationLinks;
 
 /// All links of a notification together, made absolute, by their weight ([`NotificationLinks::weight`]). It limits their number too.
@@ -37,18 +40,18 @@ impl LinkBudget {
         Self(MAX_LINK_BYTES)
     }
 
-    /// Takes the bytes of one more link.
+    /// Makes a link absolute and takes the room for it; `None` when it leads nowhere.
     ///
     /// # Errors
     /// [`Oversized::Links`]
-    pub(super) fn take(&mut self, target: &str) -> Result<(), Oversized> {
-        self.0 = self.0.checked_sub(NotificationLinks::weight_of(target)).ok_or(Oversized::Links)?;
-        Ok(())
-    }
-
-    /// Whether a link with this text can never fit.
-    pub(super) fn never_fits(written: &str) -> bool {
-        written.len() as u64 > MAX_LINK_BYTES
+    pub(super) fn resolve(&mut self, link: &LinkValue, base: &Url) -> Result<Option<String>, Oversized> {
+        // One that is longer than all may be needs no resolving.
+        if link.target.len() as u64 > MAX_LINK_BYTES {
+            return Err(Oversized::Links);
+        }
+        let Some(target) = link.target_from(base) else { return Ok(None) };
+        self.0 = self.0.checked_sub(NotificationLinks::weight_of(&target)).ok_or(Oversized::Links)?;
+        Ok(Some(target))
     }
 }
 

@@ -188,7 +188,7 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
             let mut folder = folder::Folder::new(path, base_url);
             let check = self.check();
             let check = if publish::is_under_way(path) { check.under_way() } else { check };
-            return Ok(check.run_beside(&mut self.reporting(&mut folder), [start.as_str()], others));
+            return Ok(check.run_all(&mut self.reporting(&mut folder), [start.as_str()], others));
         }
         let files = folder::documents(path, Wanted::All)?;
         if files.is_empty() {
@@ -197,13 +197,13 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
         let Some(base_url) = base_url else { return Ok(self.alone(&files, self.check())) };
         let starts = urls(path, &base_url, &files);
         let mut folder = folder::Folder::new(path, base_url);
-        Ok(self.check().run_all(&mut self.reporting(&mut folder), starts.iter().map(String::as_str)))
+        Ok(self.check().run_all(&mut self.reporting(&mut folder), starts.iter().map(String::as_str), []))
     }
 
     /// Documents whose URLs are unknown: their links are not followed.
     fn alone(&mut self, files: &[PathBuf], check: Check) -> Report {
         let paths: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
-        check.run_beside(&mut self.reporting(&mut file::Paths), [], paths.iter().map(AsRef::as_ref))
+        check.run_all(&mut self.reporting(&mut file::Paths), [], paths.iter().map(AsRef::as_ref))
     }
 
     fn reporting<'a, F>(&'a mut self, fetch: &'a mut F) -> Reporting<'a, F, P> {

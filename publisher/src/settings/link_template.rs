@@ -71,7 +71,7 @@ const SAMPLE: &str = "http://example.org/x";
 fn breaks(rule: Rule, rel: &Relation, href: &str) -> bool {
     let entry = Entry { links: vec![Link::new(rel.clone(), href)], ..Entry::new(SAMPLE) };
     let mut checker = Checker::new(&Header::new(Root::UrlSet, Capability::ResourceList));
-    checker.entry(&entry, None);
+    checker.entry(&entry);
     checker.violations().iter().any(|violation| violation.rule == rule)
 }
 

@@ -1,10 +1,10 @@
 //! Discovery of a topic and its hubs, as WebSub has it (W-028…W-034).
 
+use std::convert::Infallible;
 use std::io::Read as _;
 
-use resync_core::websub::embedded_links;
 use resync_core::websub::key::TopicUrl;
-use resync_core::websub::link_header::LinkHeader;
+use resync_core::websub::{Advertised, LinkValue, embedded_links};
 use url::Url;
 
 use super::{Channel, DiscoverError, MAX_HUBS, discover};
@@ -16,8 +16,7 @@ const MAX_LOOKED_THROUGH: u64 = 512 * 1024;
 /// The channels that `url` stands for: itself, if it is a topic that names its hubs, or else all channels of the
 /// ResourceSync Source that it belongs to (CN-019, FN-060).
 ///
-/// The `Link` headers come first; what they do not say is looked for in the content, if that is HTML, Atom or RSS
-/// (W-030). The topic is what it says to be (W-048), or where redirects led.
+/// The `Link` headers come first; what they lack is looked for in HTML, Atom, RSS or a JSON Feed (W-030). The topic is what it says to be (W-048), or where redirects led.
 ///
 /// # Errors
 /// As [`discover`], [`DiscoverError::NoHub`] for a Source without a hub, and [`DiscoverError::Incomplete`] while some of its
@@ -54,22 +53,19 @@ async fn of_source(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverE
 
 fn topic(fetched: Fetched) -> Option<Channel> {
     let Fetched { url, links, content_type, file, .. } = fetched;
-    let hubs_of = |links: &LinkHeader| -> Vec<Url> {
-        let hubs = links.with_rel("hub").filter_map(|hub| led_to(&url, hub));
-        hubs.take(MAX_HUBS).collect()
-    };
-    let (mut hubs, mut canonical) = (hubs_of(&links), links.first("self").map(str::to_owned));
-    if hubs.is_empty() || canonical.is_none() {
+    let content = || {
         let mut body = Vec::new();
         if let Err(error) = file.take(MAX_LOOKED_THROUGH).read_to_end(&mut body) {
             tracing::debug!(%error, "cannot search a topic for links");
         }
-        let embedded = embedded_links(content_type.as_deref().unwrap_or_default(), &body).resolve(&url);
-        if hubs.is_empty() {
-            hubs = hubs_of(&embedded);
-        }
-        canonical = canonical.or_else(|| embedded.first("self").map(str::to_owned));
-    }
-    let topic = TopicUrl::parse(canonical.as_deref().unwrap_or(url.as_str())).ok()?;
+        embedded_links(content_type.as_deref().unwrap_or_default(), &body)
+    };
+    let resolve = |rel: &str, link: &LinkValue| {
+        let is_hub = rel == "hub";
+        Ok(if is_hub { led_to(&url, &link.target).map(String::from) } else { link.target_from(&url) })
+    };
+    let Ok::<_, Infallible>(found) = Advertised::discover(&links, content, resolve);
+    let hubs: Vec<Url> = found.hubs.iter().filter_map(|hub| Url::parse(hub).ok()).take(MAX_HUBS).collect();
+    let topic = TopicUrl::parse(found.canonical.as_deref().unwrap_or(url.as_str())).ok()?;
     (!hubs.is_empty()).then_some(Channel { topic, hubs })
 }

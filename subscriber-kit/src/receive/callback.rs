@@ -39,10 +39,10 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER, X_CON
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use resync_core::datetime::DateTime;
-use resync_core::websub::asked_again::{X_HUB_QUERY_SIGNATURE, is_query_signed};
 use resync_core::websub::identity::{NotificationId, WEBHOOK_ID};
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::link_header::LinkHeader;
+use resync_core::websub::query_signature::{X_HUB_QUERY_SIGNATURE, is_query_signed};
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureError, SignedBody, X_HUB_SIGNATURE};
 use resync_core::websub::verification::Verification;

@@ -165,7 +165,7 @@ fn rotated_change_lists(sink: &mut FolderSink, format: Format) -> Result<(), Bui
 
 fn closed_change_lists(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
     let lists = ChangeLists::new(&site()).rotation(Rotation { entries: Some(2), age: None }).format(format);
-    lists.close(sink, Position::default(), hour(0), events(1, 5), hour(6)).map(drop)
+    lists.clone().resume(Position::default()).close().record(sink, hour(0), events(1, 5), hour(6)).map(drop)
 }
 
 fn one_resource_dump(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {

@@ -56,10 +56,10 @@ const HUB: Layers = Layers {
 const CORE: Layers = Layers {
     folder: "core",
     rooms: &[
-        "lint", "build", "package", "xml", "rules", "document", "durable", "lock", "websub", "digest",
-        "datetime", "address",
+        "lint", "build", "package", "xml", "document", "rules", "model", "durable", "lock", "websub",
+        "digest", "datetime", "address",
     ],
-    upward: &[("document", "rules"), ("rules", "xml")],
+    upward: &[],
 };
 
 const COMMON: Layers = Layers {

@@ -1,6 +1,4 @@
 //! Reading the files that a walk has found, on one of several threads: each until it is the same before and after.
-//!
-//! The contents of short files stay in memory until there are some of them, and are hashed together.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -16,15 +14,11 @@ use super::super::status::{Identity, Status};
 use super::super::walk::Found;
 use super::super::{BuildError, Item, Known, Stamp};
 use super::{Job, MediaType, Outcome, lastmod_of};
-use crate::digest::{Algorithm, Hasher, Hashes, of_each};
+use crate::digest::{Algorithm, Hasher, Hashes};
 
 /// How often a file that changes while it is read is read again.
 pub const MAX_READS: usize = 4;
 const BUFFER: usize = 256 * 1024;
-/// Files of at most so many bytes are hashed together,
-const SHORT: u64 = 16 * 1024;
-/// when there are so many bytes of them.
-const MANY: usize = BUFFER / 2;
 /// A folder is held open for so many of its files.
 const NEIGHBOURS: usize = 4;
 
@@ -39,7 +33,7 @@ pub(super) struct Task {
 impl Task {
     /// Reads what there is to do, until there is no more of it or nobody listens.
     pub(super) fn work(&self, jobs: &Mutex<Receiver<Job>>) {
-        let mut reader = Reader { task: self, buffer: vec![0; BUFFER], used: 0, held: Vec::new() };
+        let mut reader = Reader { task: self, buffer: vec![0; BUFFER] };
         loop {
             let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Job { files, answer }) = job else { return };
@@ -65,11 +59,7 @@ impl Task {
 /// One thread.
 struct Reader<'a> {
     task: &'a Task,
-    /// At its beginning the contents that wait to be hashed, one after the other.
     buffer: Vec<u8>,
-    used: usize,
-    /// Whose they are, by number among the outcomes, and how long each is.
-    held: Vec<(usize, usize)>,
 }
 
 impl Reader<'_> {
@@ -83,11 +73,10 @@ impl Reader<'_> {
             self.look_at(group, level.as_ref().map(|(_, open)| open), &mut outcomes);
             if level.is_some_and(|(path, open)| !is_there(&path, &open)) {
                 // What was read may be that of a folder with another name by now.
-                self.forget(begin, &mut outcomes);
+                outcomes.truncate(begin);
                 self.look_at(group, None, &mut outcomes);
             }
         }
-        self.hash_held(&mut outcomes);
         outcomes
     }
 
@@ -106,22 +95,11 @@ impl Reader<'_> {
         outcomes: &mut Vec<Outcome>,
     ) {
         for (found, known) in group {
-            let outcome = self.look(found, known.as_ref(), level, outcomes.len());
-            outcomes.push(outcome);
-            if self.used > MANY {
-                self.hash_held(outcomes);
-            }
+            outcomes.push(self.look(found, known.as_ref(), level));
         }
     }
 
-    /// Takes back what was seen from an outcome on.
-    fn forget(&mut self, begin: usize, outcomes: &mut Vec<Outcome>) {
-        outcomes.truncate(begin);
-        self.held.retain(|&(number, _)| number < begin);
-        self.used = self.held.iter().map(|&(_, length)| length).sum();
-    }
-
-    fn look(&mut self, found: &Found, known: Option<&Known>, level: Option<&File>, number: usize) -> Outcome {
+    fn look(&mut self, found: &Found, known: Option<&Known>, level: Option<&File>) -> Outcome {
         let full = self.task.folder.root().join(&found.path);
         let place = Place::within(&full, level);
         let media_type = (self.task.media_type)(&found.path);
@@ -129,7 +107,7 @@ impl Reader<'_> {
             Some(Known { item, stamp }) => {
                 Ok(Some(Known { item: Item { media_type, ..item.clone() }, stamp: *stamp }))
             }
-            None => self.read(found, media_type, place, number),
+            None => self.read(found, media_type, place),
         };
         looked.map_err(|source| BuildError::File { path: full, source })
     }
@@ -139,41 +117,18 @@ impl Reader<'_> {
         Found { loc, target, .. }: &Found,
         media_type: Option<String>,
         place: Place<'_>,
-        number: usize,
     ) -> io::Result<Option<Known>> {
         self.task.reads.fetch_add(1, Ordering::Relaxed);
         let Task { folder, algorithms, .. } = self.task;
-        let reading = read(folder, place, *target, algorithms, &mut self.buffer[self.used..], || ())?;
-        let (modified, length, content, stamp) = match reading {
+        let reading = read(folder, place, *target, algorithms, &mut self.buffer, || ())?;
+        let (modified, length, hashes, stamp) = match reading {
             Reading::Gone => return Ok(None),
-            Reading::Steady { modified, length, content, stamp } => (modified, Some(length), content, stamp),
-            Reading::Restless { modified } => (modified, None, Content::Hashed(Hashes::default()), None),
-        };
-        let hashes = match content {
-            Content::Hashed(hashes) => hashes,
-            Content::Held(length) => {
-                self.held.push((number, length));
-                self.used += length;
-                Hashes::default()
-            }
+            Reading::Steady { modified, length, hashes, stamp } => (modified, Some(length), hashes, stamp),
+            Reading::Restless { modified } => (modified, None, Hashes::default(), None),
         };
         let lastmod = Some(lastmod_of(modified));
         let item = Item { lastmod, length, hashes, media_type, ..Item::new(loc.clone()) };
         Ok(Some(Known { item, stamp }))
-    }
-
-    /// Hashes the contents that wait for it.
-    fn hash_held(&mut self, outcomes: &mut [Outcome]) {
-        let mut rest = self.buffer.as_slice();
-        let contents: Vec<&[u8]> =
-            self.held.iter().filter_map(|&(_, length)| rest.split_off(..length)).collect();
-        let hashed = of_each(&self.task.algorithms, &contents);
-        for ((number, _), hashes) in self.held.drain(..).zip(hashed) {
-            if let Some(Ok(Some(known))) = outcomes.get_mut(number) {
-                known.item.hashes = hashes;
-            }
-        }
-        self.used = 0;
     }
 }
 
@@ -186,17 +141,9 @@ fn folder_in(path: &Path) -> &[u8] {
 
 #[derive(Debug)]
 pub(super) enum Reading {
-    Steady { modified: SystemTime, length: u64, content: Content, stamp: Option<Stamp> },
+    Steady { modified: SystemTime, length: u64, hashes: Hashes, stamp: Option<Stamp> },
     Restless { modified: SystemTime },
     Gone,
-}
-
-/// What is known of a content.
-#[derive(Debug)]
-pub(super) enum Content {
-    Hashed(Hashes),
-    /// The whole of it lies at the beginning of the buffer, and is so long.
-    Held(usize),
 }
 
 /// Reads a file until it is the same before and after, at most [`MAX_READS`] times. `meanwhile` runs between reading and looking again.
@@ -225,13 +172,13 @@ pub(super) fn read(
             continue;
         };
         let before = before.stamp;
-        let (length, content) = take(&mut file, before.length(), algorithms, buffer)?;
+        let (length, hashes) = take(&mut file, before.length(), algorithms, buffer)?;
         meanwhile();
         let after = Status::of_open(&file)?.stamp;
         modified = after.modified();
         if length == before.length() && before.is_same_content(&after) {
             let stamp = Some(after).filter(|after| after.is_at_rest(begun));
-            return Ok(Reading::Steady { modified, length, content, stamp });
+            return Ok(Reading::Steady { modified, length, hashes, stamp });
         }
     }
     Ok(Reading::Restless { modified })
@@ -243,24 +190,19 @@ fn take(
     expected: u64,
     algorithms: &[Algorithm],
     buffer: &mut [u8],
-) -> io::Result<(u64, Content)> {
-    let is_short = expected <= SHORT.min(buffer.len() as u64);
-    let mut hasher = Hasher::new(algorithms.iter().copied().filter(|_| !is_short));
-    let (mut length, mut held) = (0, 0);
+) -> io::Result<(u64, Hashes)> {
+    let mut hasher = Hasher::new(algorithms.iter().copied());
+    let mut length = 0;
     while length < expected {
-        match file.read(&mut buffer[held..]) {
+        match file.read(buffer) {
             Ok(0) => break,
             Ok(count) => {
                 length += count as u64;
-                if is_short {
-                    held += count;
-                } else {
-                    hasher.update(&buffer[..count]);
-                }
+                hasher.update(&buffer[..count]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok((length, if is_short { Content::Held(held) } else { Content::Hashed(hasher.finish()) }))
+    Ok((length, hasher.finish()))
 }

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use super::super::reading::Said;
+use super::super::reading::PackageListing;
 use super::super::*;
 use super::zip;
 use crate::digest::Hashes;
@@ -212,7 +212,7 @@ fn links_to_one_bitstream_over_and_over_are_one_look_at_it() {
         (0..3).map(|number| format!("<loc>http://example.org/{number}</loc>{}", link.repeat(50))),
     );
     let package = zip(&[("manifest.xml", manifest.as_bytes()), ("big", &vec![0; 1_000_000])]);
-    let said = Said { length: None, hashes: Hashes::default() };
+    let said = PackageListing { length: None, hashes: Hashes::default() };
     let mut asked = 0;
     let mut examine = |budget, last| {
         asked = 0;

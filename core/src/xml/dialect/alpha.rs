@@ -44,8 +44,8 @@ pub(in crate::xml) enum Child {
 }
 
 impl Child {
-    /// What such a start tag means; `None` for a tag that the draft has not either.
-    pub(in crate::xml) fn open<R: BufRead>(tokens: &mut Tokens<R>) -> Result<Option<Self>, ReadError> {
+    /// What such a start tag means; `None` for a tag that the draft does not have either.
+    pub(super) fn open<R: BufRead>(tokens: &mut Tokens<R>) -> Result<Option<Self>, ReadError> {
         let mut child = match (tokens.space(), tokens.name()) {
             (Space::Rs, "fixity") => Self::Fixity(String::new()),
             (Space::Rs, "size") => Self::Size,
@@ -78,9 +78,9 @@ impl Child {
     }
 
     /// Whether a plain Sitemap would not have it in an entry. `xhtml:link` it may have, for its languages.
-    fn is_a_sign(&self) -> bool {
+    fn is_alpha(&self) -> bool {
         match self {
-            Self::Link(link) => link.is_a_sign(),
+            Self::Link(link) => link.is_alpha(),
             Self::Meta { name, .. } => name == MODIFIED || SUBJECTS.contains(&name.as_str()),
             _ => true,
         }
@@ -100,7 +100,7 @@ pub(in crate::xml) struct OldLink {
 }
 
 impl OldLink {
-    fn is_a_sign(&self) -> bool {
+    fn is_alpha(&self) -> bool {
         let drafted = |rel: &str| rel.starts_with(RELATIONS) || SUBJECTS.contains(&rel);
         !self.protocol.is_empty() || self.rel.split_ascii_whitespace().any(drafted)
     }
@@ -160,26 +160,26 @@ fn filled(text: &str) -> Option<String> {
 
 /// What the root of a document without `rs:md` and `rs:ln` says.
 #[derive(Debug, Default)]
-pub(in crate::xml) struct Head {
-    is_a_sign: bool,
+pub(super) struct Head {
+    is_alpha: bool,
     changes: bool,
-    pub(in crate::xml) modified: Option<DateTime>,
+    modified: Option<DateTime>,
     links: Vec<Link>,
 }
 
 impl Head {
     /// Takes the root's `rs:type`.
-    pub(in crate::xml) fn mark(&mut self, kind: &str) {
-        self.is_a_sign = true;
+    pub(super) fn set_type(&mut self, kind: &str) {
+        self.is_alpha = true;
         self.changes = kind.trim_ascii() == CHANGE_SET;
     }
 
     /// Takes a child of the root; gives the number of links so far.
-    pub(in crate::xml) fn child(&mut self, child: Child, told: &mut impl FnMut(Rule, String)) -> usize {
-        self.is_a_sign |= child.is_a_sign();
+    pub(super) fn child(&mut self, child: Child, report: &mut impl FnMut(Rule, String)) -> usize {
+        self.is_alpha |= child.is_alpha();
         match child {
             Child::Meta { name, content } if name == MODIFIED => {
-                self.modified = datetime(MODIFIED, &content, told);
+                self.modified = datetime(MODIFIED, &content, report);
             }
             Child::Link(link) => self.links.extend(link.links()),
             _ => {}
@@ -188,14 +188,14 @@ impl Head {
     }
 
     /// Whether the root alone shows that this is the draft's.
-    pub(in crate::xml) fn is_a_sign(&self) -> bool {
-        self.is_a_sign
+    pub(super) fn is_alpha(&self) -> bool {
+        self.is_alpha
     }
 
     /// Turns the header into one of 1.1 (ALPHA-002, ALPHA-004, ALPHA-015, ALPHA-019); `packed` when entries have a path.
     ///
     /// Whether a Change Set is closed cannot be seen, so that it is taken to be open.
-    pub(in crate::xml) fn give(&mut self, header: &mut Header, packed: bool) {
+    pub(super) fn give(&mut self, header: &mut Header, packed: bool) {
         let capability = match (self.changes, packed && header.root == Root::UrlSet) {
             (true, false) => Capability::ChangeList,
             (true, true) => Capability::ChangeDumpManifest,
@@ -209,16 +209,21 @@ impl Head {
         header.links.append(&mut self.links);
     }
 
+    /// When the document was last modified.
+    pub(super) fn modified(&self) -> Option<DateTime> {
+        self.modified
+    }
+
     /// Whether entries are changes.
-    pub(in crate::xml) fn changes(&self) -> bool {
+    pub(super) fn lists_changes(&self) -> bool {
         self.changes
     }
 }
 
 /// What the draft's elements say of one entry, until it is known that the document is the draft's.
 #[derive(Debug, Default)]
-pub(in crate::xml) struct Notes {
-    is_a_sign: bool,
+pub(super) struct Parts {
+    is_alpha: bool,
     change: Option<Change>,
     /// When the change was.
     moment: Option<DateTime>,
@@ -229,47 +234,42 @@ pub(in crate::xml) struct Notes {
     links: Vec<Link>,
 }
 
-impl Notes {
+impl Parts {
     /// Takes the `rs:type` of `lastmod` (ALPHA-005).
-    pub(in crate::xml) fn modified(
+    pub(super) fn modified(
         &mut self,
         kind: &str,
         lastmod: Option<DateTime>,
-        told: &mut impl FnMut(Rule, String),
+        report: &mut impl FnMut(Rule, String),
     ) {
         match kind.trim_ascii().parse() {
-            Ok(change) => self.changed(change, lastmod, told),
-            Err(_) => told(Rule::ChangeValue, format!("the type of lastmod is {kind:?}")),
+            Ok(change) => self.changed(change, lastmod, report),
+            Err(_) => report(Rule::ChangeValue, format!("the type of lastmod is {kind:?}")),
         }
     }
 
     /// Takes the `rs:protocol` of `loc` (ALPHA-018).
-    pub(in crate::xml) fn protocol(&mut self, protocol: &str) {
-        self.is_a_sign = true;
+    pub(super) fn protocol(&mut self, protocol: &str) {
+        self.is_alpha = true;
         self.links.push(Link::new(Relation::Profile, protocol.trim_ascii()));
     }
 
     /// Takes a child of the entry, with its text; gives the number of links so far.
-    pub(in crate::xml) fn child(
-        &mut self,
-        child: Child,
-        text: &str,
-        told: &mut impl FnMut(Rule, String),
-    ) -> usize {
-        self.is_a_sign |= child.is_a_sign();
+    pub(super) fn child(&mut self, child: Child, text: &str, report: &mut impl FnMut(Rule, String)) -> usize {
+        self.is_alpha |= child.is_alpha();
         let metadata = &mut self.metadata;
         match child {
             Child::Fixity(algorithm) => push(&mut self.hashes, " ", &format!("{algorithm}:{text}")),
             Child::Size => match text.parse() {
                 Ok(length) => metadata.length = Some(length),
-                Err(_) => told(Rule::Length, format!("size is {text:?}")),
+                Err(_) => report(Rule::Length, format!("size is {text:?}")),
             },
             Child::MimeType => metadata.media_type = filled(text),
             Child::ContentEncoding => metadata.encoding = filled(text),
             Child::Path => metadata.path = filled(text).map(rooted),
             Child::Expires => {
-                let moment = datetime("expires", text, told);
-                self.changed(Change::Deleted, moment, told);
+                let moment = datetime("expires", text, report);
+                self.changed(Change::Deleted, moment, report);
             }
             Child::Meta { name, content } if SUBJECTS.contains(&name.as_str()) => {
                 push(&mut self.subjects, "; ", &content);
@@ -281,22 +281,22 @@ impl Notes {
     }
 
     /// How many bytes are held that repeated elements add to.
-    pub(in crate::xml) fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         self.hashes.len().max(self.subjects.len())
     }
 
-    /// Whether a plain Sitemap would not have said this.
-    pub(in crate::xml) fn is_a_sign(&self) -> bool {
-        self.is_a_sign
+    /// Whether a plain Sitemap would not have this.
+    pub(super) fn is_alpha(&self) -> bool {
+        self.is_alpha
     }
 
     /// Whether the resource lies in a package.
-    pub(in crate::xml) fn is_packed(&self) -> bool {
+    pub(super) fn is_packed(&self) -> bool {
         self.metadata.path.is_some()
     }
 
     /// Adds what was said to the entry; gives `false` when a list of what is there names what is gone (ALPHA-006).
-    pub(in crate::xml) fn give(self, entry: &mut Entry, changes: bool) -> bool {
+    pub(super) fn give(self, entry: &mut Entry, changes: bool) -> bool {
         let mut metadata = self.metadata;
         if changes {
             metadata.change = self.change;
@@ -318,10 +318,10 @@ impl Notes {
         changes || self.change != Some(Change::Deleted)
     }
 
-    fn changed(&mut self, change: Change, moment: Option<DateTime>, told: &mut impl FnMut(Rule, String)) {
-        self.is_a_sign = true;
+    fn changed(&mut self, change: Change, moment: Option<DateTime>, report: &mut impl FnMut(Rule, String)) {
+        self.is_alpha = true;
         if self.change.is_some() {
-            told(Rule::Repeated, format!("that the resource is {change} comes after another change of it"));
+            report(Rule::Repeated, format!("that the resource is {change} comes after another change of it"));
             return;
         }
         self.change = Some(change);
@@ -341,8 +341,8 @@ fn push(target: &mut String, gap: &str, text: &str) {
     target.push_str(text);
 }
 
-fn datetime(name: &str, text: &str, told: &mut impl FnMut(Rule, String)) -> Option<DateTime> {
-    text.parse().map_err(|error| told(Rule::Datetime, format!("{name} is {text:?}: {error}"))).ok()
+fn datetime(name: &str, text: &str, report: &mut impl FnMut(Rule, String)) -> Option<DateTime> {
+    text.parse().map_err(|error| report(Rule::Datetime, format!("{name} is {text:?}: {error}"))).ok()
 }
 
 #[cfg(test)]

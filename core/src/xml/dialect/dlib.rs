@@ -4,6 +4,7 @@
 use crate::datetime::DateTime;
 use crate::document::{Capability, Change, Entry, ForeignAttribute, Header, Link, Metadata, Relation, Root};
 use crate::xml::DLIB_NAMESPACE;
+use crate::xml::namespaces::Space;
 
 /// The prefix under which its own attributes are kept.
 const PREFIX: &str = "dlib";
@@ -11,23 +12,18 @@ const MODIFIED: &str = "modified";
 const ETAG: &str = "etag";
 const TOP: &str = "top";
 
-/// Whether this is an attribute of `rs:md` that no later form has.
-pub(in crate::xml) fn keeps(name: &str) -> bool {
-    matches!(name, MODIFIED | ETAG)
-}
-
-/// Such an attribute, as one of another community.
-pub(in crate::xml) fn attribute(name: &str, value: String) -> ForeignAttribute {
-    ForeignAttribute {
+/// An attribute of `rs:md` that no later form has, as one of another community; `None` for any other.
+pub(in crate::xml) fn attribute(space: Space, name: &str, value: &str) -> Option<ForeignAttribute> {
+    (space == Space::DLib && matches!(name, MODIFIED | ETAG)).then(|| ForeignAttribute {
         namespace: DLIB_NAMESPACE.to_owned(),
         prefix: PREFIX.to_owned(),
         name: name.to_owned(),
-        value,
-    }
+        value: value.to_owned(),
+    })
 }
 
 /// Turns a header into one of 1.1, and gives the moment at which the document was last modified.
-pub(in crate::xml) fn header(header: &mut Header) -> Option<DateTime> {
+pub(super) fn header(header: &mut Header) -> Option<DateTime> {
     use Capability::{
         CapabilityList, ChangeDumpArchive, ChangeListArchive, Description, ResourceDump, ResourceDumpArchive,
         ResourceDumpManifest, ResourceList, ResourceListArchive,
@@ -52,8 +48,8 @@ pub(in crate::xml) fn header(header: &mut Header) -> Option<DateTime> {
     modified
 }
 
-/// Gives an entry the moment of its change, which `lastmod` told.
-pub(in crate::xml) fn entry(header: &Header, entry: &mut Entry) {
+/// Gives an entry the moment of its change, which was in `lastmod`.
+pub(super) fn entry(header: &Header, entry: &mut Entry) {
     if header.capability() == Some(&Capability::Description) {
         entry.metadata.get_or_insert_default().capability.get_or_insert(Capability::CapabilityList);
     }
@@ -115,7 +111,7 @@ mod tests {
         assert_eq!(header.link(&Relation::Index).unwrap().href, "http://example.org/index.xml");
         let metadata = read.document.entries[0].metadata.clone().unwrap();
         assert!(metadata.hash.get(Algorithm::Md5).is_some());
-        assert_eq!(metadata.foreign, [attribute("etag", "1-2-3".to_owned())]);
+        assert_eq!(metadata.foreign, [attribute(Space::DLib, "etag", "1-2-3").unwrap()]);
         assert!(read.into_document().is_ok());
     }
 

@@ -1,8 +1,13 @@
 //! The forms that ResourceSync had before 1.1, and how each becomes the model of 1.1.
 
-pub(super) mod alpha;
-pub(super) mod dlib;
-pub(super) mod older;
+mod alpha;
+mod dlib;
+mod translator;
+mod v1_0;
+
+pub(super) use alpha::Child;
+pub(super) use dlib::attribute as metadata_attribute;
+pub(super) use translator::Translator;
 
 use std::fmt;
 
@@ -11,7 +16,7 @@ use crate::document::{Capability, Entry, Header, Root};
 
 /// The form in which a document was written.
 ///
-/// All but the first are told by one violation, [`Rule::Dialect`](crate::rules::Rule::Dialect) or
+/// All but the first are reported by one violation, [`Rule::Dialect`](crate::rules::Rule::Dialect) or
 /// [`Rule::NotificationToken`](crate::rules::Rule::NotificationToken).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -45,6 +50,17 @@ impl Dialect {
         metadata.change?;
         metadata.datetime.or(entry.lastmod.filter(|_| self == Self::V1_0))
     }
+
+    /// Whether the changes of the document may come in any order (ALPHA-019, DL-006).
+    pub(super) fn has_no_order(self, header: &Header) -> bool {
+        self.lists_changes(header) && header.root == Root::UrlSet
+    }
+
+    /// Whether the document lists changes in a form that had no interval for them.
+    fn lists_changes(self, header: &Header) -> bool {
+        matches!(self, Self::Alpha0_1 | Self::DLib2013)
+            && matches!(header.capability(), Some(Capability::ChangeList | Capability::ChangeDumpManifest))
+    }
 }
 
 impl fmt::Display for Dialect {
@@ -62,7 +78,7 @@ impl fmt::Display for Dialect {
 
 /// Puts the changes of an older document into the order of time (ALPHA-031, DL-006).
 pub(super) fn put_in_order(dialect: Dialect, header: &Header, entries: &mut Vec<Entry>) {
-    if !has_no_order(dialect, header) {
+    if !dialect.has_no_order(header) {
         return;
     }
     let time = |entry: &Entry| entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
@@ -82,17 +98,6 @@ pub(super) fn put_in_order(dialect: Dialect, header: &Header, entries: &mut Vec<
         .collect();
     timed.sort_by_key(|&(time, _)| time);
     entries.extend(timed.into_iter().map(|(_, entry)| entry));
-}
-
-/// Whether the changes of the document may come in any order (ALPHA-019, DL-006).
-pub(super) fn has_no_order(dialect: Dialect, header: &Header) -> bool {
-    tells_of_changes(dialect, header) && header.root == Root::UrlSet
-}
-
-/// Whether the document tells of changes in a form that had no interval for them.
-pub(super) fn tells_of_changes(dialect: Dialect, header: &Header) -> bool {
-    matches!(dialect, Dialect::Alpha0_1 | Dialect::DLib2013)
-        && matches!(header.capability(), Some(Capability::ChangeList | Capability::ChangeDumpManifest))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use super::Reader;
 use crate::document::{Entry, Link};
 use crate::rules::Rule;
-use crate::xml::dialect::{Dialect, alpha};
+use crate::xml::dialect::Child;
 use crate::xml::step::{Field, Step};
 use crate::xml::tokens::Tokens;
 use crate::xml::{Limit, MAX_LINKS, MAX_TEXT, Position, ReadError};
@@ -25,22 +25,22 @@ impl<R: BufRead> Reader<R> {
                 Step::Field(field) => self.read_field(field, entry, &mut seen)?,
                 Step::Metadata => {
                     seen.extension = true;
-                    self.speak_of_today();
+                    self.translator.see_current_entry();
                     if entry.metadata.is_some() {
-                        self.tell(Rule::Repeated, "there is a second rs:md, so the entry is left out");
+                        self.report(Rule::Repeated, "there is a second rs:md, so the entry is left out");
                     } else {
                         entry.metadata = Some(std::mem::take(&mut self.metadata));
                     }
                 }
                 Step::Link(link) => {
                     seen.extension = true;
-                    self.speak_of_today();
+                    self.translator.see_current_entry();
                     if let Some(link) = link {
                         push_link(&mut self.tokens, &mut entry.links, *link)?;
                     }
                 }
                 Step::Entry(root) => {
-                    self.tell_unknown(&format!("a {} stands inside an entry", root.entry_element()));
+                    self.report_unknown(&format!("a {} stands inside an entry", root.entry_element()));
                 }
                 Step::Old(child) => self.read_old(*child, entry)?,
                 Step::Other => seen.extension = true,
@@ -51,16 +51,16 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn read_field(&mut self, field: Field, entry: &mut Entry, seen: &mut Seen) -> Result<(), ReadError> {
-        let mark = self.mark.take();
+        let field_type = self.translator.take_field_type();
         if seen.extension || seen.is_after(field) {
-            self.tell(Rule::ChildOrder, format!("{} comes too late", field.name()));
+            self.report(Rule::ChildOrder, format!("{} comes too late", field.name()));
         }
         self.tokens.remember();
         self.read_text(field.name(), (field == Field::Loc).then_some(&mut *entry))?;
         if !seen.insert(field) {
             let position = self.tokens.remembered();
             let detail = format!("there is a second {}, so the entry is left out", field.name());
-            self.tell_at(Rule::Repeated, position, detail);
+            self.report_at(Rule::Repeated, position, detail);
             return Ok(());
         }
         let text = self.text.trim_ascii();
@@ -80,32 +80,26 @@ impl<R: BufRead> Reader<R> {
         if let Some((rule, cause)) = unread {
             let detail = format!("{} is {:?}: {cause}", field.name(), self.text.trim_ascii());
             let position = self.tokens.remembered();
-            self.tell_at(rule, position, detail);
+            self.report_at(rule, position, detail);
         }
-        match (field, mark.as_deref()) {
-            (Field::Lastmod, Some(kind)) => {
-                let position = self.tokens.remembered();
-                let mut told = Vec::new();
-                self.notes.modified(kind, entry.lastmod, &mut |rule, detail| told.push((rule, detail)));
-                self.tell_all(told, position);
-            }
-            (Field::Loc, Some(protocol)) => self.notes.protocol(protocol),
-            _ => {}
+        if let Some(field_type) = field_type {
+            let position = self.tokens.remembered();
+            let mut found = Vec::new();
+            let mut report = |rule, detail| found.push((rule, detail));
+            self.translator.field(field, &field_type, entry, &mut report);
+            self.report_all(found, position);
         }
         Ok(())
     }
 
-    fn read_old(&mut self, child: alpha::Child, entry: &mut Entry) -> Result<(), ReadError> {
+    fn read_old(&mut self, child: Child, entry: &mut Entry) -> Result<(), ReadError> {
         let position = self.tokens.position();
         self.read_text("it", Some(entry))?;
-        let mut told = Vec::new();
-        let text = self.text.trim_ascii();
-        let links = self.notes.child(child, text, &mut |rule, detail| told.push((rule, detail)));
-        self.tell_all(told, position);
-        if links > MAX_LINKS {
-            return Err(self.tokens.limit(Limit::Links));
-        }
-        if self.notes.held() > MAX_TEXT { Err(self.tokens.limit(Limit::Text)) } else { Ok(()) }
+        let mut found = Vec::new();
+        let mut report = |rule, detail| found.push((rule, detail));
+        let taken = self.translator.entry_child(child, self.text.trim_ascii(), &mut report);
+        self.report_all(found, position);
+        taken.map_err(|limit| self.tokens.limit(limit))
     }
 
     /// Reads the text of the element whose start tag was just read.
@@ -121,12 +115,12 @@ impl<R: BufRead> Reader<R> {
                 Step::Text => continue,
                 Step::Close | Step::End => break,
                 Step::Link(Some(link)) if entry.is_some() => {
-                    self.tell(Rule::HubInLoc, format!("the {} link is inside {name}", link.rel));
+                    self.report(Rule::HubInLoc, format!("the {} link is inside {name}", link.rel));
                     if let Some(entry) = &mut entry {
                         push_link(&mut self.tokens, &mut entry.links, *link)?;
                     }
                 }
-                _ => self.tell_unknown(&format!("an element stands inside {name}")),
+                _ => self.report_unknown(&format!("an element stands inside {name}")),
             }
             self.skip_to(depth)?;
         }
@@ -134,17 +128,9 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// An `rs:md` or `rs:ln` in an entry shows that what looked like a Sitemap is none of the alpha draft's either.
-    fn speak_of_today(&mut self) {
-        if self.head.as_ref().is_some_and(|head| !head.is_a_sign()) && self.dialect == Dialect::Sitemap {
-            self.head = None;
-            self.notes = alpha::Notes::default();
-        }
-    }
-
-    fn tell_all(&mut self, told: Vec<(Rule, String)>, position: Position) {
-        for (rule, detail) in told {
-            self.tell_at(rule, position, detail);
+    fn report_all(&mut self, found: Vec<(Rule, String)>, position: Position) {
+        for (rule, detail) in found {
+            self.report_at(rule, position, detail);
         }
     }
 }

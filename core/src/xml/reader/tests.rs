@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::document::{Capability, Change, FrameworkChange, FrameworkNotification, Relation};
-use crate::xml::{MAX_ATTRIBUTES, MAX_DEPTH, MAX_TEXT, Mode, read, read_with};
+use crate::xml::{Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_LINKS, MAX_TEXT, Mode, read, read_with};
 
 /// A urlset of which only the content is of interest; the content starts on line 2.
 fn urlset(content: &str) -> Vec<u8> {
@@ -365,7 +365,7 @@ fn rs042_the_limits_of_bytes_and_entries_can_be_set_and_are_exact() {
     let bytes = change(CHANGED);
     let size = u64::try_from(bytes.len()).unwrap();
     let drain = |limits| {
-        Reader::with_limits(bytes.as_slice(), limits).and_then(|reader| {
+        Reader::with_options(bytes.as_slice(), Options { limits, ..Options::default() }).and_then(|reader| {
             let entries: Result<Vec<_>, _> = reader.collect();
             entries.map(|entries| entries.len())
         })
@@ -501,7 +501,9 @@ fn rs051_gzip_that_grows_too_much_is_refused_by_ratio_or_by_size() {
     assert!(read(&small).is_ok());
     let limits = Limits { bytes: 1_000, ..Limits::default() };
     let long = gzip(&change(&format!("{CHANGED}<!--{spaces}-->")));
-    let error = Reader::with_limits(long.as_slice(), limits).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let options = Options { limits, ..Options::default() };
+    let error =
+        Reader::with_options(long.as_slice(), options).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     assert!(matches!(error, Err(ReadError::Limit { limit: Limit::Bytes, max: 1_000, .. })), "{error:?}");
 }
 

@@ -184,7 +184,7 @@ proptest! {
             for steps_left in deaths.into_iter().chain([usize::MAX]) {
                 let events = batch.iter().cloned().map(Ok);
                 let mut watched = Watched { sink, steps_left, after: &mut look };
-                let outcome = lists.resume(&mut watched, position, moment(0), events, now);
+                let outcome = lists.clone().resume(position).record(&mut watched, moment(0), events, now);
                 sink = watched.sink;
                 prop_assert!(outcome.is_ok() || steps_left < usize::MAX);
             }
@@ -207,7 +207,7 @@ proptest! {
         for steps_left in deaths_of_close.into_iter().chain([usize::MAX, usize::MAX]) {
             let events = last.iter().cloned().map(Ok);
             let mut watched = Watched { sink, steps_left, after: &mut look };
-            let outcome = lists.close(&mut watched, position, moment(0), events, moment(905));
+            let outcome = lists.clone().resume(position).close().record(&mut watched, moment(0), events, moment(905));
             sink = watched.sink;
             prop_assert!(outcome.is_ok() || steps_left < usize::MAX, "{:?}", outcome);
         }
@@ -296,7 +296,12 @@ fn rs125_a_series_that_is_closed_has_until_everywhere_and_does_not_go_on() {
     let lists = lists(2, None);
     lists.record(&mut sink, moment(0), (1..4).map(|n| Ok(event(n, n))), moment(5)).unwrap();
     let position = lists.position(&sink).unwrap();
-    lists.close(&mut sink, position, moment(0), [Ok(event(4, 6))], moment(9)).unwrap();
+    lists
+        .clone()
+        .resume(position)
+        .close()
+        .record(&mut sink, moment(0), [Ok(event(4, 6))], moment(9))
+        .unwrap();
     check_each(&sink);
     let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
     assert!(report.is_conforming(), "{report}");
@@ -306,10 +311,10 @@ fn rs125_a_series_that_is_closed_has_until_everywhere_and_does_not_go_on() {
     assert_eq!(lists.end(&sink).unwrap(), Some(moment(9)));
     let position = lists.position(&sink).unwrap();
     assert_eq!(position, Position { document: 2, entries: 2 });
-    let again = lists.close(&mut sink, position, moment(0), [], moment(9)).unwrap();
+    let again = lists.clone().resume(position).close().record(&mut sink, moment(0), [], moment(9)).unwrap();
     assert_eq!(again.documents, [""; 0]);
     for (events, until) in [(vec![Ok(event(5, 9))], moment(9)), (vec![], moment(10))] {
-        let other = lists.close(&mut sink, position, moment(0), events, until);
+        let other = lists.clone().resume(position).close().record(&mut sink, moment(0), events, until);
         assert!(matches!(other, Err(BuildError::NotContinuable { .. })));
     }
 }
@@ -395,7 +400,7 @@ fn ar014_an_archive_longer_than_one_document_keeps_its_order_and_a_closed_series
     lists.record(&mut sink, moment(0), (1..=6).map(|n| Ok(event(n, n))), moment(6)).unwrap();
     lists.archive(&mut sink, moment(3), moment(9)).unwrap();
     let position = lists.position(&sink).unwrap();
-    lists.close(&mut sink, position, moment(0), [], moment(8)).unwrap();
+    lists.clone().resume(position).close().record(&mut sink, moment(0), [], moment(8)).unwrap();
     lists.archive(&mut sink, moment(99), moment(10)).unwrap();
     let parts = locs(&document(&sink, "changelist-archive.xml"));
     assert_eq!(parts.len(), 3);
@@ -459,6 +464,6 @@ fn a_batch_is_one_document_and_the_index_is_written_only_when_a_list_is_closed()
 fn a_position_that_the_lists_never_reached_is_refused() {
     let mut sink = MemorySink::default();
     let beyond = Position { document: 1, entries: 7 };
-    let resumed = lists(9, None).resume(&mut sink, beyond, moment(0), [], moment(0));
+    let resumed = lists(9, None).resume(beyond).record(&mut sink, moment(0), [], moment(0));
     assert!(matches!(resumed, Err(BuildError::NotContinuable { .. })));
 }

@@ -284,9 +284,9 @@ proptest! {
                 let mut watched = Watched { sink, steps_left, after: &mut |seen| check_each(seen) };
                 let until = moment(clock);
                 let outcome = if place == last {
-                    dumps.close(&mut watched, position, moment(0), events, bytes, until)
+                    dumps.clone().resume(position).close().record(&mut watched, moment(0), events, bytes, until)
                 } else {
-                    dumps.resume(&mut watched, position, moment(0), events, bytes, until)
+                    dumps.clone().resume(position).record(&mut watched, moment(0), events, bytes, until)
                 };
                 sink = watched.sink;
                 prop_assert!(outcome.is_ok() || steps_left < usize::MAX, "{:?}", outcome);

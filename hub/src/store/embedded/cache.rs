@@ -27,7 +27,7 @@ pub(super) struct Notifications {
 }
 
 struct CachedNotifications {
-    ready: Weighed<Place, Arc<Notification>>,
+    ready: WeightedCache<Place, Arc<Notification>>,
     /// Everything that was put and is somewhere still.
     alive: WeakMap<Notification>,
     /// Locked by the reader of a notification.
@@ -49,7 +49,7 @@ impl Default for Notifications {
 impl Notifications {
     fn with_limit(limit: usize) -> Self {
         let cached = CachedNotifications {
-            ready: Weighed::new(limit),
+            ready: WeightedCache::new(limit),
             alive: WeakMap::default(),
             readings: WeakMap::default(),
         };

@@ -384,7 +384,7 @@ impl<'a> Execution<'a> {
             }
             Some(position) if resumed => {
                 let changes = self.changes()?;
-                lists.resume(&mut sink, position.into(), started, changes, until)?.position()
+                lists.clone().resume(position.into()).record(&mut sink, started, changes, until)?.position()
             }
             Some(_) => lists.record(&mut sink, started, self.changes()?, until)?.position(),
         };

@@ -4,8 +4,8 @@ use crate::document::{Capability, Entry, Header};
 
 /// Whether a document of changes that begins with this entry was written as 1.0 asked: `lastmod`, no `datetime`.
 ///
-/// In 1.1 a `lastmod` may be older than the interval, since it does not tell of the change (RS-031); in 1.0 it may not.
-pub(in crate::xml) fn begins_as_1_0(header: &Header, first: &Entry) -> bool {
+/// In 1.1 a `lastmod` may be older than the interval, since it is not the moment of the change (RS-031); in 1.0 it may not.
+pub(super) fn is_first_entry(header: &Header, first: &Entry) -> bool {
     let of_changes =
         matches!(header.capability(), Some(Capability::ChangeList | Capability::ChangeDumpManifest));
     let Some((metadata, lastmod)) = first.metadata.as_ref().zip(first.lastmod) else { return false };

@@ -1,18 +1,18 @@
-//! How a hub proves that it asks again about a subscription in force: with that subscription's secret.
+//! Re-verification of a subscription in force: the hub signs the query with that subscription's secret.
 //!
-//! Anybody who knows a callback can have some hub ask it for a subscription. A callback that says yes to what it has not asked for
-//! just now must know that the question comes from the hub that holds its secret, and that it makes no new subscription.
+//! Anybody who knows a callback can make some hub verify a subscription there. Before a callback confirms what it did not
+//! just request, it must know that the query comes from the hub that holds its secret, and starts no new subscription.
 
 use super::{Secret, Signature, SigningKey};
 
-/// The header of a verification of what is in force: a signature as in `X-Hub-Signature`, over the query as it is sent. A path may be
-/// rewritten on its way to the callback; the secret and the topic in the query say which subscription it is.
+/// The header of a re-verification: a signature as in `X-Hub-Signature`, over the query as it is sent. The path is not
+/// signed, since it may be rewritten on its way; the secret and the topic in the query say which subscription it is.
 pub const X_HUB_QUERY_SIGNATURE: &str = "x-hub-query-signature";
 
-/// No signature of a body is one of a query.
+/// Keeps signatures of bodies and of queries apart.
 const PREFIX: &str = "GET hub.mode=subscribe in force\n";
 
-/// Signs the query of such a verification.
+/// Signs the query of a re-verification.
 pub fn sign_query(key: &SigningKey, query: &str) -> Signature {
     key.sign(as_signed(query).as_bytes())
 }

@@ -1,15 +1,13 @@
 //! One `url` or `sitemap` element (RS-045, RS-047).
 
-use std::fmt;
-use std::str::FromStr;
-
 use thiserror::Error;
 
+use super::tokens::tokens;
 use super::{Capability, Change, Link, Metadata, Priority, Relation};
 use crate::datetime::DateTime;
 
 /// One entry of a document.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The URI of what the entry is about. Empty where a reader found none, which breaks RS-047.
     pub loc: String,
@@ -28,14 +26,7 @@ pub struct Entry {
 impl Entry {
     /// An entry with a `loc` and nothing else.
     pub fn new(loc: impl Into<String>) -> Self {
-        Self {
-            loc: loc.into(),
-            lastmod: None,
-            changefreq: None,
-            priority: None,
-            metadata: None,
-            links: Vec::new(),
-        }
+        Self { loc: loc.into(), ..Self::default() }
     }
 
     /// An entry with a `loc` and an `rs:md`.
@@ -64,62 +55,30 @@ impl Entry {
     }
 }
 
-/// How often something is expected to change (RS-032).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChangeFrequency {
-    /// On each access.
-    Always,
-    /// Every hour.
-    Hourly,
-    /// Every day.
-    Daily,
-    /// Every week.
-    Weekly,
-    /// Every month.
-    Monthly,
-    /// Every year.
-    Yearly,
-    /// Never: it is archived.
-    Never,
+tokens! {
+    /// How often something is expected to change (RS-032), most often first.
+    ChangeFrequency or ChangeFrequencyError {
+        /// On each access.
+        Always = "always";
+        /// Every hour.
+        Hourly = "hourly";
+        /// Every day.
+        Daily = "daily";
+        /// Every week.
+        Weekly = "weekly";
+        /// Every month.
+        Monthly = "monthly";
+        /// Every year.
+        Yearly = "yearly";
+        /// Never: it is archived.
+        Never = "never";
+    }
 }
 
 /// A `changefreq` value other than the seven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a change frequency is one of always, hourly, daily, weekly, monthly, yearly, never")]
 pub struct ChangeFrequencyError;
-
-impl ChangeFrequency {
-    /// Every frequency, most often first.
-    pub const ALL: [Self; 7] =
-        [Self::Always, Self::Hourly, Self::Daily, Self::Weekly, Self::Monthly, Self::Yearly, Self::Never];
-
-    /// The content of the `changefreq` element.
-    pub const fn token(self) -> &'static str {
-        match self {
-            Self::Always => "always",
-            Self::Hourly => "hourly",
-            Self::Daily => "daily",
-            Self::Weekly => "weekly",
-            Self::Monthly => "monthly",
-            Self::Yearly => "yearly",
-            Self::Never => "never",
-        }
-    }
-}
-
-impl FromStr for ChangeFrequency {
-    type Err = ChangeFrequencyError;
-
-    fn from_str(text: &str) -> Result<Self, ChangeFrequencyError> {
-        Self::ALL.into_iter().find(|frequency| frequency.token() == text).ok_or(ChangeFrequencyError)
-    }
-}
-
-impl fmt::Display for ChangeFrequency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.token())
-    }
-}
 
 #[cfg(test)]
 mod tests {

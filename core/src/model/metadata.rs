@@ -1,5 +1,7 @@
 //! `rs:md`: what is said about a document or about an entry (RS-017, RS-018).
 
+use std::sync::LazyLock;
+
 use super::{Capability, Change};
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
@@ -36,21 +38,7 @@ pub struct Metadata {
 }
 
 /// What an element without attributes says.
-pub(crate) static NO_METADATA: Metadata = Metadata {
-    capability: None,
-    change: None,
-    datetime: None,
-    at: None,
-    completed: None,
-    from: None,
-    until: None,
-    encoding: None,
-    hash: Hashes::NONE,
-    length: None,
-    path: None,
-    media_type: None,
-    foreign: Vec::new(),
-};
+pub(crate) static NO_METADATA: LazyLock<Metadata> = LazyLock::new(Metadata::default);
 
 /// An attribute in a namespace of another community (RS-016).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
