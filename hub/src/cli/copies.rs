@@ -173,7 +173,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     }
     Err(Failure::new(format_args!(
         "restored with {} faults that the store had when it was backed up: `resync-hub fsck` lists them, \
-         `resync-hub fsck --repair` mends them",
+         `resync-hub fsck --repair` repairs them",
         found.faults.len()
     )))
 }
