@@ -430,6 +430,6 @@ async fn b32_d20_denial_refuses_a_name_that_resolves_to_a_forbidden_address_by_n
     let answer =
         scene.hub.admin_post("/api/v1/subscriptions/deny", &format!("{{\"topic\":\"{topic}\"}}")).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    scene.until_said("the callback is not told", REFUSED, ANSWERS.len()).await;
+    scene.until_said("callback not notified of its denial", REFUSED, ANSWERS.len()).await;
     scene.assert_nobody_was_caught();
 }

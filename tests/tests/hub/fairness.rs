@@ -107,7 +107,7 @@ async fn b33_a_strangers_topic_that_cannot_be_seen_is_asked_for_once() {
         let callback = destination.url(&format!("/{client}"));
         assert_eq!(subscribe(&hub, client, &publisher.url("/topic"), &callback).await, 202);
     }
-    hub.process().line_number("the topic cannot be judged", 2).await;
+    hub.process().line_number("its topic could not be looked at", 2).await;
     assert_eq!(publisher.seen().len(), 2, "once for each of them");
     assert!(destination.seen().is_empty(), "nobody was asked whether it meant what is not accepted");
 }

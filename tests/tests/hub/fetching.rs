@@ -381,9 +381,11 @@ async fn d13_w001_w072_w095_w096_w098_w101_a_closed_hub_serves_topics_that_name_
     });
     hub.subscribe(&publisher.url("/ours"), &destination.url("/ours"), &[], 1).await;
     hub.subscribe(&publisher.url("/allowed/any"), &destination.url("/allowed"), &[], 2).await;
-    for (path, word) in
-        [("/theirs", "does not name this hub"), ("/alias", "/canonical"), ("/missing", "cannot be seen")]
-    {
+    for (path, word) in [
+        ("/theirs", "does not name this hub"),
+        ("/alias", "/canonical"),
+        ("/missing", "it cannot fetch this one"),
+    ] {
         let (topic, callback) = (publisher.url(path), destination.url(path));
         let parameters =
             [("hub.mode", "subscribe"), ("hub.topic", topic.as_str()), ("hub.callback", &callback)];

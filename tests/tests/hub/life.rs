@@ -298,7 +298,7 @@ async fn a_hub_that_is_drained_takes_nothing_new_and_delivers_what_it_has() {
     hub.publish(TOPIC, "before").await.unwrap();
     destination.until_delivered(1).await;
 
-    assert!(well(&hub, data, &["drain"]).await.contains("draining: nothing new is taken"));
+    assert!(well(&hub, data, &["drain"]).await.contains("draining: nothing new is accepted"));
     let callback = destination.url("/new");
     let subscribe = [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", &callback)];
     let ping = [("hub.mode", "publish"), ("hub.url", TOPIC)];
@@ -386,7 +386,7 @@ async fn a_drain_waits_until_nothing_is_owed_and_says_what_it_waits_for() {
     waits.line("2 subscriptions behind").await;
     let mut short = waiting(&hub, data, &["--timeout", "1ms"]);
     assert_eq!(short.wait().await.code(), Some(3), "{}", short.said());
-    short.line("the time is over: ").await;
+    short.line("timed out: ").await;
     well(&hub, data, &["deliveries", "pause", TOPIC]).await;
     waits.line("2 of them until their topic is resumed").await;
     well(&hub, data, &["deliveries", "resume", TOPIC]).await;
@@ -398,7 +398,7 @@ async fn a_drain_waits_until_nothing_is_owed_and_says_what_it_waits_for() {
     taken.notify_one();
     well(&hub, data, &["deliveries", "retry", "--topic", TOPIC]).await;
     assert_eq!(waits.wait().await.code(), Some(0), "{}", waits.said());
-    waits.line("draining: nothing new is taken, deliveries go on; nothing is owed").await;
+    waits.line("draining: nothing new is accepted, deliveries go on; nothing is left to deliver").await;
     assert!(away.deliveries().len() > 1, "it has got it");
     let mut read = waiting(&hub, data, &["--json"]);
     assert!(read.wait().await.success());

@@ -93,7 +93,7 @@ async fn whoever_has_the_url_sees_why_nothing_arrives_and_nothing_of_others() {
     eventually("the page says why", async || {
         let page = read().await;
         page.contains("the callback answered 503 Service Unavailable")
-            && page.contains("The callback's own server fails.")
+            && page.contains("The callback's server fails.")
     })
     .await;
     let text = read().await;
@@ -109,7 +109,7 @@ async fn whoever_has_the_url_sees_why_nothing_arrives_and_nothing_of_others() {
     assert_eq!(hub.admin_post(&format!("/api/v1/deliveries/retry?subscription={id}"), "").await.status, 200);
     eventually("the page says that all is well", async || read().await.contains("Everything was delivered."))
         .await;
-    assert!(read().await.contains("The callback has answered 2xx to everything."));
+    assert!(read().await.contains("The callback answered 2xx to everything."));
 }
 
 /// Refusals are given up after the shorter schedule; then nothing waits, which must not be taken for success.

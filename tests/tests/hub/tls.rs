@@ -154,7 +154,7 @@ async fn a_running_hub_takes_up_a_new_certificate_and_keeps_the_old_one_where_th
     .enumerate()
     {
         scene.install(&pair);
-        let told = hub.process().line_number("the old one stays in force", number + 1).await;
+        let told = hub.process().line_number("the old one stays", number + 1).await;
         assert!(told.contains(words), "{told}");
         assert_eq!(scene.presented(hub.address).await, second);
     }

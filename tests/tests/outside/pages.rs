@@ -288,7 +288,7 @@ async fn whoever_gets_nothing_any_more_is_found_and_helped_without_a_script() {
     let page = browser.act(&[("act", "address"), ("subscription", &id)]).await;
     assert!(page.contains("The old one no longer works.") && address(&page) != before, "{page}");
 
-    assert!(browser.read(&place).await.contains("One subscription alone cannot be paused"));
+    assert!(browser.read(&place).await.contains("Only whole topics can be paused"));
     let topic = [("topic", TOPIC), ("topic_id", topic_id.as_str())];
     assert!(browser.act(&[("act", "pause"), topic[0], topic[1]]).await.contains("Resume deliveries"));
     assert!(browser.act(&[("act", "resume"), topic[0], topic[1]]).await.contains("Pause deliveries"));
