@@ -508,7 +508,7 @@ mod tests {
         assert_eq!(told(vec![]), "3 denied");
         assert_eq!(
             told(vec![7, 9]),
-            "3 denied; unreadable, removed and not told: subscription 7, subscription 9"
+            "3 denied; unreadable, removed and not notified: subscription 7, subscription 9"
         );
     }
 }
