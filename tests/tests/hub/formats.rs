@@ -35,7 +35,7 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
         let as_written = fs::read_to_string(&mark).unwrap();
         // The notifications are as old as the archives.
         let keys = [("STORE_ENGINE", engine), ("RETENTION_AGE", "3650d"), ("SECRETS_KEY", SECRETS_KEY)];
-        assert!(well(&data, &keys, &["fsck"]).await.contains("all well"));
+        assert!(well(&data, &keys, &["fsck"]).await.contains("no faults"));
         assert_eq!(fs::read_to_string(&mark).unwrap(), as_written, "a look changes nothing");
 
         let before = subscribers.seen().len();
@@ -70,7 +70,7 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
         hub.subscribe(TOPIC, &callback, &renewed, 3).await;
         eventually("the renewal is in force", || async { leases_of_before(&hub).await == 1 }).await;
         hub.stop().await;
-        assert!(well(&data, &keys, &["fsck"]).await.contains("all well"));
+        assert!(well(&data, &keys, &["fsck"]).await.contains("no faults"));
         hub.restart().await;
         hub.publish(TOPIC, "of tomorrow").await.unwrap();
         let last = got("/late", 4).await.pop().unwrap();
