@@ -13,7 +13,7 @@ use super::responses::{
     SubscriptionDetail, Topic, TopicDetail, topic_id,
 };
 use super::{AdminService, Failed, PageId, text};
-use crate::store::{self, Missed, Offset, Shard, Skip, Slot, SubscriptionId, TopicId};
+use crate::store::{self, Missed, Offset, Shard, Skip, SubscriptionId, SubscriptionSummary, TopicId};
 use crate::topics::Tokens;
 
 /// The most entries of a page, and how many there are by default.
@@ -195,7 +195,7 @@ impl AdminService {
             }
         }
         let urls = self.urls(of).await?;
-        let url = |slot: &Slot| urls.get(&slot.topic).map_or("", TopicUrl::as_str);
+        let url = |slot: &SubscriptionSummary| urls.get(&slot.topic).map_or("", TopicUrl::as_str);
         Ok(Page { items: slots.iter().map(|(_, slot)| Subscription::new(slot, url(slot))).collect(), next })
     }
 
@@ -212,7 +212,7 @@ impl AdminService {
         let done = self.store.notification_from(topic, progress.cursor).await?;
         let done = done.filter(|done| done.offset == progress.cursor && done.offset > found.start);
         let Missed { skips, gaps, all } = self.missed(shard, &found).await?;
-        let slot = Slot {
+        let slot = SubscriptionSummary {
             id,
             topic,
             origin: found.callback.origin().into(),
@@ -370,7 +370,7 @@ fn parse_topic(id: &str) -> Result<TopicId, Failed> {
     digits.map(TopicId).ok_or(Failed::Unknown("topic"))
 }
 
-fn place_of(shard: Shard, slot: &Slot) -> String {
+fn place_of(shard: Shard, slot: &SubscriptionSummary) -> String {
     format!("{}.{:016x}.{}", shard.0, slot.topic.0, slot.id.0)
 }
 

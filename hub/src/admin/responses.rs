@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::text;
 use crate::delivery::{LateSubscription, OpenHost, RecordedAttempt, Totals};
-use crate::store::{self, ChainBreak, Notification, Offset, Slot, TopicId};
+use crate::store::{self, ChainBreak, Notification, Offset, SubscriptionSummary, TopicId};
 
 /// A list in pages.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -444,7 +444,7 @@ impl LogEntry {
 }
 
 impl Subscription {
-    pub(super) fn new(slot: &Slot, topic: &str) -> Self {
+    pub(super) fn new(slot: &SubscriptionSummary, topic: &str) -> Self {
         Self {
             id: slot.id.0,
             topic: topic.to_owned(),

@@ -32,12 +32,12 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use parts::{Admin, Fetches, Log, Progress, Requests, Subscriptions};
 pub use records::{
-    Account, Accounted, Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, ClockJump, Denial,
-    DenialId, Ended, Epoch, FailureClass, Founded, Gap, Intent, Interval, Keep, Laggard, Missed, NewDenial,
-    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Pair, Payer, PendingRequest, Ping,
-    PingId, Recipient, Refusal, Replayed, RequestId, Rule, Shard, ShardState, Shares, Skip, Slot, Standing,
-    StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
-    Watermark,
+    Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
+    Denial, DenialId, Ended, Epoch, FailureClass, Gap, Intent, Interval, Laggard, Missed, NewDenial,
+    NewNotification, NewRequest, Notification, NotificationLinks, NotificationProgress, Offset, Pair, Payer,
+    PendingRequest, Ping, PingId, ReadAhead, Recipient, Refusal, Replayed, RequestId, Rule, Shard,
+    ShardState, Shares, Skip, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId,
+    SubscriptionSummary, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

@@ -9,7 +9,7 @@ use super::host::{HostId, Permit};
 #[cfg(test)]
 use super::lanes::Lane;
 use super::retry_policy::Outcome;
-use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
+use crate::store::{CachePolicy, FailureClass, Offset, ReadAhead, Rule, SubscriptionId, TopicId};
 
 /// A request to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub(crate) struct Attempt {
     /// The last attempt for this subscription was delivered.
     pub(crate) was_delivered: bool,
     /// Which recipients are read next.
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: ReadAhead,
     /// Whether the subscription is needed again soon.
-    pub(crate) keep: Keep,
+    pub(crate) keep: CachePolicy,
     /// Its host.
     pub(crate) host: HostId,
     /// How often that had confirmed anything when the attempt began.
@@ -147,8 +147,8 @@ impl Attempt {
             permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun },
             past_suspect: false,
             was_delivered: false,
-            ahead: Ahead::Topic,
-            keep: Keep::Ready,
+            ahead: ReadAhead::Topic,
+            keep: CachePolicy::Keep,
             host: HostId::new(0),
             confirmations: 0,
             lease_end: DateTime::now(),

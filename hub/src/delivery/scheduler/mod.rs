@@ -58,7 +58,8 @@ use self::round_robin::RoundRobin;
 use self::topic::TopicState;
 use self::unconfirmed::Unconfirmed;
 use crate::store::{
-    Checkpoint, Ended, FailureClass, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
+    Checkpoint, Ended, FailureClass, Rule, Shard, ShardState, Skip, StoreEvent, SubscriptionId,
+    SubscriptionSummary, TopicId,
 };
 
 /// Limits of one shard.
@@ -271,7 +272,7 @@ impl Scheduler {
         self.unconfirmed.clear();
     }
 
-    fn put_subscription(&mut self, slot: &Slot) {
+    fn put_subscription(&mut self, slot: &SubscriptionSummary) {
         let Some(topic) = self.topics.get_mut(&slot.topic) else { return };
         let host = self.hosts.join(&slot.origin, slot.address);
         match topic.put(slot.id, slot, host) {

@@ -12,7 +12,7 @@ use super::lanes::{Lane, OpenLanes};
 use super::subscription_table::SubscriptionEntry;
 use super::topic::Step;
 use super::wait_queue::LastAttempt;
-use crate::store::{Ahead, Ended, Keep, SubscriptionId, TopicId};
+use crate::store::{CachePolicy, Ended, ReadAhead, SubscriptionId, TopicId};
 
 /// How long a subscription waits whose lease is over by a clock that is in doubt.
 const WITHHELD: Duration = Duration::from_secs(30);
@@ -214,9 +214,12 @@ impl Scheduler {
         let many_topics = self.round_robin.has_many();
         // So many are served before this one is again, if it gets all that it is owed now.
         let between = if many_topics { self.subscriptions } else { state.table.len() };
-        let keep =
-            if between > MANY && (newest_only || offset >= goal) { Keep::Nothing } else { Keep::Ready };
-        let ahead = if many_topics && state.table.len() <= FEW { Ahead::Shard } else { Ahead::Topic };
+        let keep = if between > MANY && (newest_only || offset >= goal) {
+            CachePolicy::Drop
+        } else {
+            CachePolicy::Keep
+        };
+        let ahead = if many_topics && state.table.len() <= FEW { ReadAhead::Shard } else { ReadAhead::Topic };
         Some(Attempt {
             topic,
             subscription: id,

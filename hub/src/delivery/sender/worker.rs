@@ -20,7 +20,7 @@ use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
 use crate::delivery::scheduler::{HostId, Lane, Limiter, Now};
 use crate::egress::ConfirmedAddresses;
-use crate::store::{Shard, Slot, Store, StoreEvent, SubscriptionId};
+use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary};
 
 /// How often leases that are over are looked for, and losses are logged.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -162,7 +162,11 @@ impl Worker {
     }
 
     /// What was confirmed is known to all once the worker of its shard has noted it.
-    fn note(&self, shard: Shard, Slot { origin, address, lease_end, .. }: &Slot) {
+    fn note(
+        &self,
+        shard: Shard,
+        SubscriptionSummary { origin, address, lease_end, .. }: &SubscriptionSummary,
+    ) {
         if self.owned.iter().any(|owned| owned.shard == shard) {
             self.confirmed.remember(origin, *address, *lease_end);
         }

@@ -93,7 +93,7 @@ impl Repair<'_> {
                 self.records.put(key::topic(state.topic.id), &*state)
             }
             // No number up to there is given to another notification: who has seen it would take that for a repetition.
-            Fault::Ahead(mut state, offset) => {
+            Fault::ReadAhead(mut state, offset) => {
                 state.topic.head = offset;
                 self.records.put(key::topic(state.topic.id), &*state)
             }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::store::{
-    Accounted, Activation, Ahead, Ended, Keep, Pair, Recipient, Result, Shard, Slot, Subscription,
-    SubscriptionId, TopicId, VerifiedSubscription, VerifiedUnsubscription,
+    Activation, CachePolicy, ClientUsage, Ended, Pair, ReadAhead, Recipient, Result, Shard, Subscription,
+    SubscriptionId, SubscriptionSummary, TopicId, VerifiedSubscription, VerifiedUnsubscription,
 };
 
 /// Subscriptions in force: how they begin and end, and their records.
@@ -16,7 +16,7 @@ use crate::store::{
 pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
     /// What this client has the hub keep, and all clients together, and whether a subscription to this topic at this callback would
     /// bring a topic or a callback origin that the hub does not know. Asks nothing of the disk.
-    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> Accounted;
+    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> ClientUsage;
 
     /// Puts a verified subscription in force: new, or in the place of the one with the same topic and callback, which keeps
     /// its identity and its cursor (W-061). A new one starts at the offset that the topic's log has at this moment.
@@ -50,8 +50,8 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
-        ahead: Ahead,
-        keep: Keep,
+        ahead: ReadAhead,
+        keep: CachePolicy,
     ) -> Result<Option<Arc<Recipient>>>;
 
     /// The subscription of this pair.
@@ -77,5 +77,5 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
         of: Option<TopicId>,
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
-    ) -> Result<Vec<Slot>>;
+    ) -> Result<Vec<SubscriptionSummary>>;
 }

@@ -2,7 +2,7 @@
 
 use resync_core::datetime::DateTime;
 
-use super::{Offset, Slot, SubscriptionId, Topic, TopicId};
+use super::{Offset, SubscriptionId, SubscriptionSummary, Topic, TopicId};
 
 /// How far one shard of a topic is: every subscription is done through `done`, except the laggards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub struct Missed {
 #[derive(Clone, Debug, Default)]
 pub struct ShardState {
     /// The subscriptions, in any order.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<SubscriptionSummary>,
     /// The topics that these subscriptions are of, and no others.
     pub topics: Vec<Topic>,
     /// The watermarks of these topics, as far as there are any.

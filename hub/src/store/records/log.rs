@@ -204,7 +204,7 @@ pub struct Validators {
 
 /// How far a topic's subscriptions are with one notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct NotificationProgress {
     /// Subscriptions that are done with it: they have got it, or a newer version of fetched content.
     pub delivered: u64,
     /// Subscriptions that still have to get it.

@@ -15,11 +15,12 @@ pub use self::delivery::{
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
-    Payer, Ping, PingId, Shares, Standing, Topic, Trimmed, Uptime, Usage, Validators,
+    NotificationProgress, Payer, Ping, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
 };
 pub use self::subscriptions::{
-    Account, Accounted, Activation, Ahead, Denial, DenialId, Ended, Founded, Intent, Keep, NewDenial,
-    NewRequest, PendingRequest, Recipient, Refusal, RequestId, Slot, Subscription,
+    Activation, Additions, CachePolicy, ClientUsage, Denial, DenialId, Ended, Intent, NewDenial, NewRequest,
+    PendingRequest, ReadAhead, Recipient, Refusal, RequestId, Subscription, SubscriptionCounts,
+    SubscriptionSummary,
 };
 
 /// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length
@@ -144,7 +145,7 @@ pub enum StoreEvent {
         /// Who delivers to it.
         shard: Shard,
         /// The new state.
-        slot: Slot,
+        slot: SubscriptionSummary,
         /// The topic with its bounds at this moment.
         topic: Box<Topic>,
     },

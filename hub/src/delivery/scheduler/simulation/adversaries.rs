@@ -15,7 +15,9 @@ use crate::delivery::scheduler::{
     Attempt, BreakerPolicy, Clock, Finished, Lane, Limiter, Limits, Now, Outcome, RetryPolicy, Scheduler,
     WorkerState,
 };
-use crate::store::{Offset, Rule, Shard, ShardState, Slot, StoreEvent, SubscriptionId, Topic, TopicId};
+use crate::store::{
+    Offset, Rule, Shard, ShardState, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
+};
 
 const PERMITS: usize = 128;
 const PER_HOST: usize = 8;
@@ -120,7 +122,7 @@ impl World {
             self.next_id += 1;
             self.host_of.insert(id, host);
             let origin = format!("http://host{host}.example").into();
-            let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address };
+            let slot = SubscriptionSummary { id, topic, origin, start: Offset(0), lease_end, address };
             let (at, known) = (host % SHARDS, Box::new(self.topic(topic)));
             let shard = Shard(u16::try_from(at).unwrap());
             self.schedulers[at].apply(&StoreEvent::Subscribed { shard, slot, topic: known });

@@ -29,7 +29,7 @@ const LONG: u64 = 100_000_000;
 /// What the store would hold: what a scheduler is started from after a crash.
 #[derive(Default)]
 struct Durable {
-    slots: BTreeMap<SubscriptionId, Slot>,
+    slots: BTreeMap<SubscriptionId, SubscriptionSummary>,
     /// What was appended, from offset 1 on.
     logs: HashMap<TopicId, Vec<Rule>>,
     /// The oldest notification that retention has left.
@@ -228,7 +228,7 @@ impl World {
     fn subscribe_to(&mut self, topic: TopicId, lease_end: DateTime) -> SubscriptionId {
         let id = SubscriptionId(self.next_id);
         self.next_id += 1;
-        let slot = Slot {
+        let slot = SubscriptionSummary {
             id,
             topic,
             origin: format!("http://host{}.example", self.rng.u64(0..HOSTS)).into(),
@@ -265,7 +265,7 @@ impl World {
     }
 
     /// What the store has of a subscription that said yes now; the scheduler does not know it yet.
-    fn renewed(&mut self, id: SubscriptionId, lease_end: DateTime) -> Slot {
+    fn renewed(&mut self, id: SubscriptionId, lease_end: DateTime) -> SubscriptionSummary {
         // The moments of this world are whole seconds. Two yeses of one subscriber take longer than none.
         self.renewals += 1;
         let later = lease_end.to_system_time() + Duration::from_millis(self.renewals);
@@ -557,7 +557,8 @@ impl World {
         }
         self.seen.replays += 1;
         let to = Offset(from.0.saturating_sub(1));
-        let whose = |slot: &&Slot| slot.topic == topic && subscription.is_none_or(|id| slot.id == id);
+        let whose =
+            |slot: &&SubscriptionSummary| slot.topic == topic && subscription.is_none_or(|id| slot.id == id);
         for slot in self.durable.slots.values().filter(whose) {
             let to = to.max(slot.start);
             let inbox = self.inboxes.get_mut(&slot.id).unwrap();
@@ -668,7 +669,7 @@ impl World {
         self.durable.slots.values().all(|slot| self.missing(slot).is_none())
     }
 
-    fn missing(&self, slot: &Slot) -> Option<Offset> {
+    fn missing(&self, slot: &SubscriptionSummary) -> Option<Offset> {
         let inbox = &self.inboxes[&slot.id];
         let Topic { first, head, latest, .. } = self.topic(slot.topic);
         (slot.start.next().0..=head.0).map(Offset).find(|offset| {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::next::MANY;
 use super::*;
-use crate::store::Keep;
+use crate::store::CachePolicy;
 
 #[test]
 fn after_a_stop_only_what_was_under_way_is_sent_again() {
@@ -66,7 +66,7 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
     world.scheduler.limits.window = 1_024;
     for id in 1..=20_000 {
         let (id, lease_end, topic) = (SubscriptionId(id), world.lease(LONG), TopicId(1));
-        let slot = Slot {
+        let slot = SubscriptionSummary {
             id,
             topic,
             origin: format!("http://host{}.example", id.0).into(),
@@ -479,7 +479,7 @@ pub(super) fn deliver_all(world: &mut World) -> Vec<Offset> {
 /// Somebody subscribes for long, with a number and at a host of the scenario's own.
 pub(super) fn join(world: &mut World, topic: TopicId, id: u64, origin: &str) {
     let (id, origin, lease_end) = (SubscriptionId(id), origin.into(), world.lease(LONG));
-    let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address: None };
+    let slot = SubscriptionSummary { id, topic, origin, start: Offset(0), lease_end, address: None };
     let known = Box::new(world.topic(topic));
     world.scheduler.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
 }
@@ -631,7 +631,7 @@ fn the_operator_can_retry_at_a_host_whose_breaker_is_open() {
 }
 
 /// A world with a subscriber whose name leads to an unconfirmed address, and a notification for it that was not sent.
-fn rate_limited(seed: u64) -> (World, Slot) {
+fn rate_limited(seed: u64) -> (World, SubscriptionSummary) {
     let mut world = World::new(seed);
     let id = world.subscribe_to(TopicId(1), world.lease(LONG));
     let slot = world.durable.slots[&id].clone();
@@ -674,12 +674,14 @@ fn what_waits_for_a_confirmation_goes_out_as_soon_as_its_host_confirms_also_in_a
             world.crash();
         }
         assert_eq!(deliver_all(&mut world), [], "it waits for half an hour");
-        let elsewhere = Slot { origin: "http://other.example".into(), address, ..slot.clone() };
-        let confirmed = Slot { address, ..slot };
+        let elsewhere =
+            SubscriptionSummary { origin: "http://other.example".into(), address, ..slot.clone() };
+        let confirmed = SubscriptionSummary { address, ..slot };
         for (slot, expected) in [(elsewhere, vec![]), (confirmed, vec![Offset(1)])] {
             let topic = Box::new(world.topic(slot.topic));
             // In another shard it is another subscription.
-            let slot = Slot { id: if shard == 0 { slot.id } else { SubscriptionId(99) }, ..slot };
+            let slot =
+                SubscriptionSummary { id: if shard == 0 { slot.id } else { SubscriptionId(99) }, ..slot };
             let shard = if expected.is_empty() { Shard(1) } else { Shard(shard) };
             world.scheduler.apply(&StoreEvent::Subscribed { shard, slot, topic });
             assert_eq!(deliver_all(&mut world), expected);
@@ -712,7 +714,7 @@ fn what_is_refused_a_moment_before_its_host_confirms_does_not_wait_although_that
     for asked in [true, false] {
         let mut world = World::new(113);
         let id = world.subscribe_to(TopicId(1), world.lease(LONG));
-        let slot = Slot { address, ..world.durable.slots[&id].clone() };
+        let slot = SubscriptionSummary { address, ..world.durable.slots[&id].clone() };
         world.publish_to(TopicId(1));
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
         if asked {
@@ -763,7 +765,9 @@ fn many_that_fail_do_not_hold_up_those_that_succeed() {
 
 #[test]
 fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
-    for (subscriptions, of_last) in [(MANY as u64 - 1, Keep::Ready), (MANY as u64 + 1, Keep::Nothing)] {
+    for (subscriptions, of_last) in
+        [(MANY as u64 - 1, CachePolicy::Keep), (MANY as u64 + 1, CachePolicy::Drop)]
+    {
         let mut world = World::new(19);
         let topic = TopicId(1);
         for id in 1..=subscriptions {
@@ -775,7 +779,7 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
         }
         let mut attempts = 0;
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
-            let expected = if attempt.offset == Offset(2) { Keep::Ready } else { of_last };
+            let expected = if attempt.offset == Offset(2) { CachePolicy::Keep } else { of_last };
             assert_eq!(attempt.keep, expected, "{attempt:?}");
             let finished = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
             world.scheduler.finished(&attempt, finished, world.now);
@@ -788,7 +792,7 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
 #[test]
 fn what_could_be_served_and_is_not_is_past_due_and_what_waits_for_its_next_attempt_is_not() {
     let (begun, topic) = (Now::read(), TopicId(1));
-    let slot = |id| Slot {
+    let slot = |id| SubscriptionSummary {
         id: SubscriptionId(id),
         topic,
         origin: "http://destination.example".into(),

@@ -245,7 +245,7 @@ fn who_fails_after_a_success_has_used_that_up() {
 #[test]
 fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
     let (mut world, topic) = (world(23), TopicId(1));
-    let slot = |id: u64, start: u64| Slot {
+    let slot = |id: u64, start: u64| SubscriptionSummary {
         id: SubscriptionId(id),
         topic,
         origin: ORIGIN.into(),

@@ -19,7 +19,9 @@ use super::active::{ActiveSubscription, FailingSince, Phase};
 use super::host::HostId;
 use super::subscription_table::{SubscriptionEntry, SubscriptionTable};
 use super::wait_queue::LastAttempt;
-use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Topic, TopicId, Watermark};
+use crate::store::{
+    FailureClass, Laggard, Offset, SubscriptionId, SubscriptionSummary, Topic, TopicId, Watermark,
+};
 
 /// The state of one topic in one shard.
 #[derive(Debug)]
@@ -124,7 +126,12 @@ impl TopicState {
     }
 
     /// Returns what it replaces.
-    pub(super) fn put(&mut self, id: SubscriptionId, slot: &Slot, host: HostId) -> Option<SubscriptionEntry> {
+    pub(super) fn put(
+        &mut self,
+        id: SubscriptionId,
+        slot: &SubscriptionSummary,
+        host: HostId,
+    ) -> Option<SubscriptionEntry> {
         let was_delivered =
             self.table.get(id).is_some_and(|before| before.host == host && before.was_delivered);
         self.table.insert(

@@ -186,7 +186,10 @@ async fn what_a_topic_notes_of_its_log_is_compared() {
     let mut short = right.clone();
     short.topic.head = Offset(3);
     put(&short);
-    assert_eq!(faults(&engine), [Fault::Summary(Box::new(right)), Fault::Ahead(Box::new(short), Offset(4))]);
+    assert_eq!(
+        faults(&engine),
+        [Fault::Summary(Box::new(right)), Fault::ReadAhead(Box::new(short), Offset(4))]
+    );
 }
 
 #[tokio::test]

@@ -15,8 +15,8 @@ use super::super::fields::Fields;
 use super::*;
 use crate::store::{
     Chain, ChainBreak, ClockJump, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard,
-    NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
-    Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
+    NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip,
+    Subscription, SubscriptionId, SubscriptionSummary, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
 use crate::trace_context::TraceContext;
 
@@ -207,10 +207,10 @@ proptest! {
     #[test]
     fn a_slot_is_the_beginning_of_its_subscription(subscription in subscription()) {
         let stored = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
-        let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &stored, Slot::decode).unwrap();
+        let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &stored, SubscriptionSummary::decode).unwrap();
         let Subscription { id, topic, start, lease_end, address, .. } = subscription;
         let origin = subscription.callback.origin().into();
-        prop_assert_eq!(slot, Slot { id, topic, origin, start, lease_end, address });
+        prop_assert_eq!(slot, SubscriptionSummary { id, topic, origin, start, lease_end, address });
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
 use crate::store::{
     Activation, Denial, DenialId, Ended, Intent, NewDenial, NewRequest, PendingRequest, Refusal, RequestId,
-    Result, Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
+    Result, Shard, StoreError, StoreEvent, Subscription, SubscriptionId, SubscriptionSummary, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -252,7 +252,7 @@ impl Transaction<'_> {
         let Some(topic) = self.topic_state(subscription.topic).map(|state| state.topic.clone()) else {
             return;
         };
-        let slot = Slot::of(subscription);
+        let slot = SubscriptionSummary::of(subscription);
         self.staged.events.push(StoreEvent::Subscribed { shard, slot, topic: Box::new(topic) });
     }
 }
