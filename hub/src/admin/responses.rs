@@ -438,7 +438,7 @@ impl LogEntry {
             received_at: notification.received_at.to_string(),
             content_type: String::from_utf8_lossy(&notification.content_type).into_owned(),
             bytes: notification.body.len(),
-            kind: text::rule(notification.rule),
+            kind: text::kind(notification.kind),
         }
     }
 }

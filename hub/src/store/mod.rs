@@ -33,10 +33,10 @@ pub use meters::Meters;
 pub use parts::{Admin, Fetches, Log, Progress, Requests, Subscriptions};
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
-    Denial, DenialId, Ended, Epoch, FailureClass, Gap, Intent, Interval, Laggard, Missed, NewDenial,
-    NewNotification, NewRequest, Notification, NotificationLinks, NotificationProgress, Offset, Pair, Payer,
-    PendingRequest, Ping, PingId, ReadAhead, Recipient, Refusal, Replayed, RequestId, Rule, Shard,
-    ShardState, Shares, Skip, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId,
+    ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, FailureClass, Gap, Intent, Interval, Laggard,
+    Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks, NotificationProgress,
+    Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed, RequestId, Shard,
+    ShardState, Shares, Skip, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,
     SubscriptionSummary, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};

@@ -240,7 +240,7 @@ impl Host {
             return Some(Chosen::RecentlyDelivered);
         }
         let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::RecentlyDelivered);
-        if may_be_proven && preferred < 2 && !is_retry && self.first.has_delivered() {
+        if may_be_proven && preferred < 2 && !is_retry && self.first.has_proven() {
             return Some(Chosen::Proven);
         }
         let (queue, chosen) =
@@ -282,7 +282,7 @@ impl Host {
         let queue = self.queue(is_retry);
         let next = match recent {
             Some(recent) => queue.remove(recent).map(|last| (recent, last)),
-            None if chosen == Chosen::Proven => queue.pop_delivered(),
+            None if chosen == Chosen::Proven => queue.pop_proven(),
             None => queue.pop(),
         };
         // A subscription that waited and was removed meanwhile waits no more either.

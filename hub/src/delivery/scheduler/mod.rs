@@ -58,7 +58,7 @@ use self::round_robin::RoundRobin;
 use self::topic::TopicState;
 use self::unconfirmed::Unconfirmed;
 use crate::store::{
-    Checkpoint, Ended, FailureClass, Rule, Shard, ShardState, Skip, StoreEvent, SubscriptionId,
+    Checkpoint, ContentKind, Ended, FailureClass, Shard, ShardState, Skip, StoreEvent, SubscriptionId,
     SubscriptionSummary, TopicId,
 };
 
@@ -130,7 +130,7 @@ impl Scheduler {
         let mut scheduler = Self {
             shard,
             clock,
-            hosts: Hosts::new(limits.per_host, limits.breaker, limits.worker.clone()),
+            hosts: Hosts::new(limits.per_host, limits.breaker, limits.worker.clone(), now.monotonic),
             limits,
             topics: BTreeMap::new(),
             round_robin: RoundRobin::default(),
@@ -162,7 +162,7 @@ impl Scheduler {
         for slot in &state.slots {
             self.put_subscription(slot);
         }
-        self.topics.values_mut().for_each(TopicState::assume_delivered);
+        self.topics.values_mut().for_each(TopicState::assume_proven);
         for laggard in &state.laggards {
             let Some(topic) = self.topics.get_mut(&laggard.topic) else { continue };
             let Some(entry) = topic.table.get(laggard.subscription) else { continue };
@@ -193,9 +193,9 @@ impl Scheduler {
             return;
         }
         match event {
-            StoreEvent::Appended { topic, offset, rule, bytes } => {
+            StoreEvent::Appended { topic, offset, kind, bytes } => {
                 if let Some(state) = self.topics.get_mut(topic) {
-                    for (host, id) in state.appended(*offset, *rule == Rule::Latest, *bytes) {
+                    for (host, id) in state.appended(*offset, *kind == ContentKind::Fetched, *bytes) {
                         self.hosts.wait(host, (*topic, id), state.last_attempt(id));
                     }
                     self.settle(*topic);
@@ -240,7 +240,7 @@ impl Scheduler {
 
     /// How many circuit breakers are open.
     pub(crate) fn open_breakers(&self) -> usize {
-        self.hosts.open_count()
+        self.hosts.open_breaker_count()
     }
 
     /// Whether a retry waits for a permit.

@@ -183,7 +183,7 @@ impl Scheduler {
             state.hold(id);
             return None;
         }
-        let SubscriptionEntry { lease_end, was_delivered, .. } = *state.table.get(id)?;
+        let SubscriptionEntry { lease_end, is_proven, .. } = *state.table.get(id)?;
         if lease_end <= now.wall {
             if self.clock.look(now) {
                 self.withhold(topic, id, WITHHELD, now);
@@ -192,14 +192,14 @@ impl Scheduler {
             }
             return None;
         }
-        let (goal, latest, posted) = (state.goal(), state.latest(), state.posted);
+        let (target, latest, posted) = (state.target(), state.latest(), state.posted);
         let active = state.active_mut(id).filter(|active| active.phase == Phase::Waiting)?;
-        if active.cursor >= goal {
+        if active.cursor >= target {
             self.go_on(topic, id, now);
             return None;
         }
-        if let Some(poison) = active.suspect.take_if(|poison| now.monotonic - poison.failed > MOMENT) {
-            self.back_off(topic, id, poison.due.saturating_duration_since(now.monotonic), now);
+        if let Some(suspect) = active.suspect.take_if(|suspect| now.monotonic - suspect.failed > MOMENT) {
+            self.back_off(topic, id, suspect.due.saturating_duration_since(now.monotonic), now);
             return None;
         }
         active.phase = Phase::InFlight;
@@ -207,14 +207,14 @@ impl Scheduler {
         let (offset, number) = if past_suspect {
             (active.cursor.next().next(), 1)
         } else {
-            (active.cursor.next(), active.tries.saturating_add(1))
+            (active.cursor.next(), active.notification_failures.saturating_add(1))
         };
         let newest_only = posted < offset && offset <= latest;
         let number = if newest_only && offset < latest { 1 } else { number };
         let many_topics = self.round_robin.has_many();
         // So many are served before this one is again, if it gets all that it is owed now.
         let between = if many_topics { self.subscriptions } else { state.table.len() };
-        let keep = if between > MANY && (newest_only || offset >= goal) {
+        let keep = if between > MANY && (newest_only || offset >= target) {
             CachePolicy::Drop
         } else {
             CachePolicy::Keep
@@ -229,7 +229,7 @@ impl Scheduler {
             number,
             permit,
             past_suspect,
-            was_delivered,
+            is_proven,
             ahead,
             keep,
             host,

@@ -121,14 +121,14 @@ impl Scheduler {
         let (from, behind) = after.unwrap_or((TopicId(0), SubscriptionId(0)));
         let late = self.topics.range(from..).flat_map(|(topic, state)| {
             let behind = if *topic == from { behind } else { SubscriptionId(0) };
-            state.late(behind).filter_map(|(id, active)| {
+            state.laggards(behind).filter_map(|(id, active)| {
                 Some(LateSubscription {
                     topic: *topic,
                     subscription: id,
                     origin: self.hosts.origin(state.table.get(id)?.host).to_owned(),
                     cursor: active.cursor,
                     head: state.head,
-                    attempts: active.attempts,
+                    attempts: active.streak_failures,
                     class: active.class,
                     failing_since: active.failing.map(|failing| failing.since),
                     next_attempt_in: match active.phase {
@@ -155,7 +155,7 @@ impl Scheduler {
             head,
             attempts: 0,
             failing_since: None,
-            class: FailureClass::Slow,
+            class: FailureClass::NotFailed,
             waits,
             breaker_open_for,
             paused,
@@ -171,7 +171,7 @@ impl Scheduler {
             Phase::Parked | Phase::Remembered(_) if active.cursor < head => WaitsFor::Sweep,
             Phase::Parked | Phase::Remembered(_) => WaitsFor::Nothing,
         };
-        let (attempts, class) = (active.attempts, active.class);
+        let (attempts, class) = (active.streak_failures, active.class);
         let failing_since = active.failing.map(|failing| failing.since);
         Some(Progress { attempts, failing_since, class, ..at(active.cursor, waits) })
     }
@@ -190,7 +190,7 @@ impl Scheduler {
     pub(crate) fn topic_counts(&self, topic: TopicId) -> TopicCounts {
         self.topics.get(&topic).map_or_else(TopicCounts::default, |state| TopicCounts {
             subscriptions: state.table.len(),
-            late: state.late_count(),
+            late: state.laggard_count(),
         })
     }
 
@@ -206,6 +206,6 @@ impl Scheduler {
 
     /// The hosts whose circuit breakers are open.
     pub(crate) fn open_hosts(&self, now: Instant) -> Vec<OpenHost> {
-        self.hosts.open(now)
+        self.hosts.open_breakers(now)
     }
 }

@@ -65,18 +65,19 @@ impl Worker {
         max_in_flight: usize,
         owned: Vec<Owned>,
     ) -> Self {
+        let now = std::time::Instant::now();
         Self {
             sender: Rc::new(sender),
             confirmed,
             counters,
-            limiter: Limiter::new(max_in_flight),
+            limiter: Limiter::new(max_in_flight, now),
             loop_timer: LoopTimer::default(),
             reported: [0; 3],
             owned,
             turn: 0,
             in_flight: FuturesUnordered::new(),
             checkpoints: Checkpoints::new(store),
-            spared: std::time::Instant::now(),
+            spared: now,
         }
     }
 

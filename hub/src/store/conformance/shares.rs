@@ -7,8 +7,8 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use super::{Place, activate, append, at, callback, gone, on_every_engine, posted, subscribe, topic};
 use crate::store::{
-    Additions, ClientUsage, Intent, NewNotification, NewRequest, Offset, Payer, Rule, Shard, Shares, Store,
-    SubscriptionCounts, Trimmed, Validators,
+    Additions, ClientUsage, ContentKind, Intent, NewNotification, NewRequest, Offset, Payer, Shard, Shares,
+    Store, SubscriptionCounts, Trimmed, Validators,
 };
 
 on_every_engine!(
@@ -43,7 +43,7 @@ async fn fetch(store: &dyn Store, name: &str, network: u8, second: i64, bytes: u
 fn fetched(topic: &TopicUrl, network: u8, second: i64, bytes: usize) -> NewNotification {
     let payer = Payer::Strangers(Some(IpAddr::from([192, 0, network, 0])));
     let received_at = at(second);
-    NewNotification { rule: Rule::Latest, payer, received_at, ..posted(topic, vec![7; bytes]) }
+    NewNotification { kind: ContentKind::Fetched, payer, received_at, ..posted(topic, vec![7; bytes]) }
 }
 
 /// A subscription in force that this client has asked for.
@@ -153,9 +153,9 @@ async fn of_what_made_room_no_validators_stay_so_that_it_is_fetched_again(place:
         last_modified: None,
         digest: [7; 32],
     };
-    let (payer, rule) = (Payer::Strangers(None), Rule::Latest);
+    let (payer, kind) = (Payer::Strangers(None), ContentKind::Fetched);
     let fetched =
-        NewNotification { rule, payer, validators: Some(validators.clone()), ..posted(&url, vec![7; 900]) };
+        NewNotification { kind, payer, validators: Some(validators.clone()), ..posted(&url, vec![7; 900]) };
     let (id, version) = append(&*store, fetched.clone()).await;
     assert_eq!(store.validators(id, version).await.unwrap().as_ref(), Some(&validators));
     let too_much = Shares { publishers: MUCH, strangers: fetched.weight() - 1 };

@@ -270,7 +270,7 @@ mod tests {
     use resync_core::websub::TopicUrl;
 
     use super::*;
-    use crate::store::{NotificationLinks, Rule};
+    use crate::store::{ContentKind, NotificationLinks};
 
     fn notification(offset: u64, bytes: usize) -> Arc<Notification> {
         Arc::new(Notification {
@@ -279,7 +279,7 @@ mod tests {
             content_type: Bytes::new(),
             links: NotificationLinks::default(),
             body: vec![0; bytes].into(),
-            rule: Rule::Every,
+            kind: ContentKind::Posted,
             received_at: DateTime::now(),
             trace: None,
         })

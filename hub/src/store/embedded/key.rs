@@ -14,7 +14,7 @@ use crate::store::{self, Gap, Offset, RequestId, Shard, SubscriptionId, TopicId}
 pub(super) type Pair = [u8; 32];
 
 pub(super) fn pair(topic: &TopicUrl, callback: &CallbackUrl) -> Pair {
-    *store::Pair::of(topic, callback).as_bytes()
+    *store::SubscriptionKey::of(topic, callback).as_bytes()
 }
 
 /// What was decided when the store was made.

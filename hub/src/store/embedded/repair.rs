@@ -236,7 +236,7 @@ impl Repair<'_> {
             attempts: 0,
             next_attempt: DateTime::now(),
             failing_since: None,
-            class: FailureClass::Slow,
+            class: FailureClass::NotFailed,
         };
         self.records.put(key.to_vec(), &laggard)?;
         Ok(true)

@@ -276,7 +276,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn subscription_of(&self, pair: store::Pair) -> Result<Option<Subscription>> {
+    pub(super) fn subscription_of(&self, pair: store::SubscriptionKey) -> Result<Option<Subscription>> {
         match self.get(pair.as_bytes())? {
             Some(Address { shard, topic, id }) => self.get(&key::subscription(shard, topic, id)),
             None => Ok(None),

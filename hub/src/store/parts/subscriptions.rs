@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::store::{
-    Activation, CachePolicy, ClientUsage, Ended, Pair, ReadAhead, Recipient, Result, Shard, Subscription,
-    SubscriptionId, SubscriptionSummary, TopicId, VerifiedSubscription, VerifiedUnsubscription,
+    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Shard, Subscription,
+    SubscriptionId, SubscriptionKey, SubscriptionSummary, TopicId, VerifiedSubscription,
+    VerifiedUnsubscription,
 };
 
 /// Subscriptions in force: how they begin and end, and their records.
@@ -60,11 +61,11 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
         topic: &TopicUrl,
         callback: &CallbackUrl,
     ) -> Result<Option<Subscription>> {
-        self.subscription_of(Pair::of(topic, callback)).await
+        self.subscription_of(SubscriptionKey::of(topic, callback)).await
     }
 
     /// The same by the hash of the pair, for those who do not name a callback.
-    async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>>;
+    async fn subscription_of(&self, pair: SubscriptionKey) -> Result<Option<Subscription>>;
 
     /// The subscriptions of a shard in the order of topics and ids, also those whose records cannot be read, for whoever only looks:
     /// commits pass while they are listed.

@@ -33,7 +33,7 @@ pub struct Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
     /// Nothing failed: it is only slower than the others.
-    Slow,
+    NotFailed,
     /// 3xx and 4xx: perhaps this very message is refused.
     Refused,
     /// 408, 425, 429, 5xx, network, TLS, DNS: the host is in trouble.

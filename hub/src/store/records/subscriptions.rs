@@ -75,14 +75,14 @@ pub struct NewDenial {
     /// Why, for the subscriber's people.
     pub reason: String,
     /// What is denied.
-    pub refusal: Refusal,
+    pub scope: DenialScope,
 }
 
 /// What a denial is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Whatever there is of the pair.
-    Pair,
+pub enum DenialScope {
+    /// Whatever there is of this topic and callback: requests and subscription.
+    Everything,
     /// This request, and only that: anybody can send one in a subscriber's name, so what is in force stays (W-062).
     Request(RequestId),
     /// This request, which its subscriber has confirmed, and the subscription with it. Nothing where a newer request of the same

@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::{NewlyDenied, PendingDenial};
 use crate::concurrency::{Client, ClientClass, Limiter, Peer, Permit};
 use crate::egress::{self, EgressError, ReadLimit};
-use crate::store::{Denial, DenialId, Pair, Store, StoreError};
+use crate::store::{Denial, DenialId, Store, StoreError, SubscriptionKey};
 use crate::subscriptions::limits;
 use crate::subscriptions::store_retry::{self, until_readable, until_stored};
 use crate::subscriptions::verification::CallbackClients;
@@ -55,7 +55,7 @@ pub struct DenialNotifier {
 /// A denial that waits: all that is kept of it in memory.
 #[derive(Debug)]
 struct Entry {
-    pair: Pair,
+    pair: SubscriptionKey,
     /// `None`: it is left from before a restart, and is read first.
     id: Option<DenialId>,
     client: Client,
@@ -127,7 +127,7 @@ impl DenialNotifier {
     fn take_in(&self, number: u64, denial: PendingDenial, queue: &mut Waiters) {
         let entry = match denial {
             PendingDenial::New(NewlyDenied { denial, client, waiting }) => {
-                let pair = Pair::of(&denial.topic, &denial.callback);
+                let pair = SubscriptionKey::of(&denial.topic, &denial.callback);
                 let Origin { client, peer } = self.origin(&denial, client);
                 Entry { pair, id: Some(denial.id), client, peer, failures: 0, _waiting: waiting }
             }
@@ -188,7 +188,7 @@ impl DenialNotifier {
 
     /// Reads a denial that is left from before a restart. After a failure of the store the permit is kept over the pause, and
     /// the denial queues at the end, as in verification.
-    async fn find(&self, pair: Pair, _permit: Permit) -> Next {
+    async fn find(&self, pair: SubscriptionKey, _permit: Permit) -> Next {
         let denial = match self.store.denial(pair).await {
             Ok(Some(denial)) => denial,
             Ok(None) => return Next::Done,
@@ -211,7 +211,7 @@ impl DenialNotifier {
     }
 
     /// Notifies the callback, unless a newer denial of the same pair will.
-    async fn notify(&self, id: DenialId, pair: Pair, failures: u8, permit: Permit) -> Next {
+    async fn notify(&self, id: DenialId, pair: SubscriptionKey, failures: u8, permit: Permit) -> Next {
         let newest = until_readable(|| self.store.denial(pair)).await.inspect_err(unreadable).ok().flatten();
         let Some(denial) = newest.filter(|denial| denial.id == id) else { return Next::Done };
         let find = || self.store.find_subscription(&denial.topic, &denial.callback);

@@ -16,7 +16,7 @@ use crate::delivery::scheduler::{
     WorkerState,
 };
 use crate::store::{
-    Offset, Rule, Shard, ShardState, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
+    ContentKind, Offset, Shard, ShardState, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
 };
 
 const PERMITS: usize = 128;
@@ -69,7 +69,7 @@ impl World {
     /// One in which failures are repeated so.
     fn with(retry: RetryPolicy) -> Self {
         let now = Now::read();
-        let state = WorkerState::new(PERMITS, PER_HOST);
+        let state = WorkerState::new(PERMITS, PER_HOST, now.monotonic);
         let limits = Limits {
             per_host: PER_HOST,
             window: 1_024,
@@ -132,7 +132,8 @@ impl World {
     fn post(&mut self, topic: TopicId) {
         let head = self.heads.entry(topic).or_default();
         *head += 1;
-        let event = StoreEvent::Appended { topic, offset: Offset(*head), rule: Rule::Every, bytes: 100 };
+        let event =
+            StoreEvent::Appended { topic, offset: Offset(*head), kind: ContentKind::Posted, bytes: 100 };
         self.schedulers.iter_mut().for_each(|scheduler| scheduler.apply(&event));
     }
 

@@ -165,11 +165,11 @@ fn unanswered_at_the_second(outcome: &Outcome, others: bool) -> (Vec<u64>, [u64;
     let (topic, other) = (TopicId(1), TopicId(2));
     join(&mut world, topic, 1, "http://crowded.example");
     join(&mut world, other, 2, "http://crowded.example");
-    (0..5).for_each(|_| append(&mut world, topic, Rule::Every));
+    (0..5).for_each(|_| append(&mut world, topic, ContentKind::Posted));
     let mut got = Vec::new();
     for second in 0..13 * 60 {
         if others && second % 5 == 0 {
-            append(&mut world, other, Rule::Every);
+            append(&mut world, other, ContentKind::Posted);
         }
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             let is_second = (attempt.topic, attempt.offset) == (topic, Offset(2));
@@ -252,7 +252,12 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
     world.scheduler.limits.window = 1_024;
     let topic = TopicId(1);
     (1..=50_000).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
-    world.scheduler.apply(&StoreEvent::Appended { topic, offset: Offset(1), rule: Rule::Every, bytes: 0 });
+    world.scheduler.apply(&StoreEvent::Appended {
+        topic,
+        offset: Offset(1),
+        kind: ContentKind::Posted,
+        bytes: 0,
+    });
     let (mut delivered, mut failed, mut most) = (0, 0, 0);
     for second in 0.. {
         assert!(second < 10_000, "{delivered} delivered after {second} s");
@@ -484,18 +489,18 @@ pub(super) fn join(world: &mut World, topic: TopicId, id: u64, origin: &str) {
     world.scheduler.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
 }
 
-pub(super) fn append(world: &mut World, topic: TopicId, rule: Rule) {
-    world.durable.logs.entry(topic).or_default().push(rule);
+pub(super) fn append(world: &mut World, topic: TopicId, kind: ContentKind) {
+    world.durable.logs.entry(topic).or_default().push(kind);
     let offset = world.topic(topic).head;
-    world.scheduler.apply(&StoreEvent::Appended { topic, offset, rule, bytes: 0 });
+    world.scheduler.apply(&StoreEvent::Appended { topic, offset, kind, bytes: 0 });
 }
 
 #[test]
 fn a_version_that_is_superseded_is_not_lost() {
     let mut world = World::new(37);
     world.subscribe_to(MIXED, world.lease(LONG));
-    for rule in [Rule::Latest, Rule::Every, Rule::Latest] {
-        append(&mut world, MIXED, rule);
+    for kind in [ContentKind::Fetched, ContentKind::Posted, ContentKind::Fetched] {
+        append(&mut world, MIXED, kind);
     }
     deliver_all(&mut world);
     let command = Command::Replay { topic: MIXED, subscription: None, from: Offset(1) };
@@ -509,9 +514,9 @@ fn a_gap_is_counted_once_and_by_what_is_missing() {
     let mut world = World::new(41);
     let topic = TopicId(1);
     world.subscribe_to(topic, world.lease(LONG));
-    append(&mut world, topic, Rule::Every);
+    append(&mut world, topic, ContentKind::Posted);
     let first = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-    (0..8).for_each(|_| append(&mut world, topic, Rule::Every));
+    (0..8).for_each(|_| append(&mut world, topic, ContentKind::Posted));
     world.durable.firsts.insert(topic, Offset(6));
     let gap = world.owed(&first).unwrap_err();
     world.scheduler.finished(&first, gap, world.now);
@@ -523,17 +528,17 @@ fn a_gap_is_counted_once_and_by_what_is_missing() {
 fn a_version_that_is_gone_gives_way_to_the_newest_which_comes_once() {
     let mut world = World::new(43);
     world.subscribe_to(FETCHED, world.lease(LONG));
-    (0..3).for_each(|_| append(&mut world, FETCHED, Rule::Latest));
+    (0..3).for_each(|_| append(&mut world, FETCHED, ContentKind::Fetched));
     let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-    append(&mut world, FETCHED, Rule::Latest);
-    append(&mut world, FETCHED, Rule::Latest);
+    append(&mut world, FETCHED, ContentKind::Fetched);
+    append(&mut world, FETCHED, ContentKind::Fetched);
     world.durable.firsts.insert(FETCHED, Offset(5));
     let without = world.owed(&attempt).unwrap_err();
     world.scheduler.finished(&attempt, without, world.now);
     assert_eq!(deliver_all(&mut world), [Offset(5)]);
     world.stop();
     assert_eq!(deliver_all(&mut world), []);
-    append(&mut world, FETCHED, Rule::Latest);
+    append(&mut world, FETCHED, ContentKind::Fetched);
     assert_eq!(deliver_all(&mut world), [Offset(6)]);
     assert_eq!(world.scheduler.take_counts().lost_to_retention, 0);
 }
@@ -542,10 +547,10 @@ fn a_version_that_is_gone_gives_way_to_the_newest_which_comes_once() {
 fn what_was_posted_after_a_version_that_is_gone_is_not_lost_in_silence() {
     let mut world = World::new(83);
     world.subscribe_to(MIXED, world.lease(LONG));
-    append(&mut world, MIXED, Rule::Latest);
+    append(&mut world, MIXED, ContentKind::Fetched);
     let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-    append(&mut world, MIXED, Rule::Every);
-    append(&mut world, MIXED, Rule::Latest);
+    append(&mut world, MIXED, ContentKind::Posted);
+    append(&mut world, MIXED, ContentKind::Fetched);
     world.durable.firsts.insert(MIXED, Offset(3));
     let without = world.owed(&attempt).unwrap_err();
     world.scheduler.finished(&attempt, without, world.now);
@@ -559,10 +564,10 @@ fn after_a_gap_the_next_notification_has_all_its_attempts() {
     let mut world = World::new(47);
     let topic = TopicId(1);
     world.subscribe_to(topic, world.lease(LONG));
-    append(&mut world, topic, Rule::Every);
+    append(&mut world, topic, ContentKind::Posted);
     let first = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
     refuse(&mut world, &first);
-    (0..3).for_each(|_| append(&mut world, topic, Rule::Every));
+    (0..3).for_each(|_| append(&mut world, topic, ContentKind::Posted));
     world.durable.firsts.insert(topic, Offset(3));
     world.wait(2);
     let numbers: Vec<_> = (0..2)
@@ -585,14 +590,14 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
     for id in 1..=5_010 {
         join(&mut world, if id <= 5_000 { crowd } else { few }, id, "http://crowded.example");
     }
-    append(&mut world, crowd, Rule::Every);
+    append(&mut world, crowd, ContentKind::Posted);
     // Each checkpoint detaches who waits, so that in the end the whole crowd is in the host's queue.
     let mut in_flight = VecDeque::new();
     for _ in 0..10 {
         in_flight.extend(std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)));
         world.scheduler.checkpoint(world.now);
     }
-    append(&mut world, few, Rule::Every);
+    append(&mut world, few, ContentKind::Posted);
     let (mut served, mut few_left) = (0, 10);
     while few_left > 0 {
         let attempt: Attempt = in_flight.pop_front().expect("somebody is served");
@@ -610,7 +615,7 @@ fn the_operator_can_retry_at_a_host_whose_breaker_is_open() {
     let mut world = World::new(73);
     let topic = TopicId(1);
     (1..=4).for_each(|id| join(&mut world, topic, id, "http://one.example"));
-    append(&mut world, topic, Rule::Every);
+    append(&mut world, topic, ContentKind::Posted);
     let failing: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
     assert_eq!(failing.len(), 3, "as many as the host takes at once");
     let fail = |world: &mut World, attempt: Attempt| {
@@ -737,13 +742,13 @@ fn many_that_fail_do_not_hold_up_those_that_succeed() {
         let topic = if id <= 20_000 { failing } else { healthy };
         join(&mut world, topic, id, &format!("http://host{id}.example"));
     }
-    append(&mut world, failing, Rule::Every);
+    append(&mut world, failing, ContentKind::Posted);
     while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
         refuse(&mut world, &attempt);
     }
     // What the sweep finds of them now is that they have to wait.
-    append(&mut world, failing, Rule::Every);
-    append(&mut world, healthy, Rule::Every);
+    append(&mut world, failing, ContentKind::Posted);
+    append(&mut world, healthy, ContentKind::Posted);
     let (mut calls, mut served) = (0, 0);
     loop {
         calls += 1;
@@ -775,7 +780,12 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
         }
         // The first has a sweep of its own, the others share the next.
         for offset in (1..=3).map(Offset) {
-            world.scheduler.apply(&StoreEvent::Appended { topic, offset, rule: Rule::Every, bytes: 0 });
+            world.scheduler.apply(&StoreEvent::Appended {
+                topic,
+                offset,
+                kind: ContentKind::Posted,
+                bytes: 0,
+            });
         }
         let mut attempts = 0;
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {

@@ -17,8 +17,8 @@ use super::*;
 use crate::store::VerifiedSubscription;
 use crate::store::embedded::{codec, key};
 use crate::store::{
-    Checkpoint, FailureClass, Fetches, Intent, Laggard, Log, NewNotification, NewRequest, NotificationLinks,
-    Offset, Payer, Progress, Requests, Rule, Shard, Subscription, Subscriptions, Watermark,
+    Checkpoint, ContentKind, FailureClass, Fetches, Intent, Laggard, Log, NewNotification, NewRequest,
+    NotificationLinks, Offset, Payer, Progress, Requests, Shard, Subscription, Subscriptions, Watermark,
 };
 use crate::trace_context::TraceContext;
 
@@ -42,7 +42,7 @@ async fn append(store: &Embedded, body: Vec<u8>) {
         content_type: Bytes::from_static(b"text/plain"),
         links: NotificationLinks::default(),
         body: body.into(),
-        rule: Rule::Every,
+        kind: ContentKind::Posted,
         payer: Payer::Publishers,
         idempotency_key: Some("key".into()),
         interval: None,

@@ -14,8 +14,8 @@ use super::super::engine::Space;
 use super::super::fields::Fields;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, ClockJump, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard,
-    NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip,
+    Chain, ChainBreak, ClockJump, ContentKind, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring,
+    Laggard, NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Shard, Skip,
     Subscription, SubscriptionId, SubscriptionSummary, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
 use crate::trace_context::TraceContext;
@@ -27,7 +27,7 @@ fn time() -> impl Strategy<Value = DateTime> {
 
 fn class() -> impl Strategy<Value = FailureClass> {
     prop::sample::select(vec![
-        FailureClass::Slow,
+        FailureClass::NotFailed,
         FailureClass::Refused,
         FailureClass::Trouble,
         FailureClass::Gone,
@@ -89,7 +89,7 @@ prop_compose! {
         trace in trace(),
     ) -> LogRecord {
         LogRecord {
-            rule: if latest { Rule::Latest } else { Rule::Every },
+            kind: if latest { ContentKind::Fetched } else { ContentKind::Posted },
             received_at,
             content_type: content_type.into(),
             links: NotificationLinks { hubs, canonical, resourcesync },

@@ -11,8 +11,8 @@ use super::super::engine::Keys;
 use super::super::key;
 use super::super::layout::Address;
 use crate::store::{
-    Activation, CachePolicy, ClientUsage, Ended, Pair, ReadAhead, Recipient, Result, Shard, Subscription,
-    SubscriptionId, SubscriptionSummary, Subscriptions, TopicId, VerifiedSubscription,
+    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Shard, Subscription,
+    SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId, VerifiedSubscription,
     VerifiedUnsubscription,
 };
 
@@ -62,7 +62,7 @@ impl Subscriptions for Embedded {
         self.shared.recipient(shard, topic, id, ahead, keep)
     }
 
-    async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>> {
+    async fn subscription_of(&self, pair: SubscriptionKey) -> Result<Option<Subscription>> {
         self.shared.subscription_of(pair)
     }
 
