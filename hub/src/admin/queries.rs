@@ -135,7 +135,7 @@ impl AdminService {
         let publishers = tokens.list().filter(|(_, info)| info.covers(&topic.url));
         Ok(TopicDetail {
             subscriptions: standing.subscriptions,
-            late: standing.late,
+            late: standing.laggards,
             publishers: publishers.map(|(name, _)| name.to_owned()).collect(),
             open: self.open,
             log: self.log(&topic).await?,
@@ -231,7 +231,7 @@ impl AdminService {
             done_received_at: done.map(|done| done.received_at.to_string()),
             head: progress.head.0,
             behind: progress.head.distance(progress.cursor),
-            attempts: progress.attempts,
+            attempts: progress.streak_failures,
             failing_since: progress.failing_since.map(|since| since.to_string()),
             waits: text::waits(progress.waits, progress.breaker_open_for, progress.paused),
             paused: progress.paused,
@@ -252,7 +252,7 @@ impl AdminService {
             let NotificationId { topic, offset } = after.parse().ok()?;
             Some((TopicId(topic), SubscriptionId(offset)))
         })?;
-        let found = self.operator.late(after, request.limit()).await?;
+        let found = self.operator.laggards(after, request.limit()).await?;
         let next = found.last().filter(|_| found.len() == request.limit());
         let next = next.map(|late| format!("{:016x}.{}", late.topic.0, late.subscription.0));
         Ok(Page { items: found.into_iter().map(Late::from).collect(), next })

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 pub use self::scheduler::{
-    BreakerPolicy, Command, LateSubscription, OpenHost, Owed, Progress, RetryPolicy, Target, TopicCounts,
+    BreakerPolicy, Command, LaggardProgress, OpenHost, Owed, Progress, RetryPolicy, Target, TopicCounts,
     WaitsFor,
 };
 use self::scheduler::{Now, WorkerState};
@@ -65,7 +65,7 @@ impl Delivery {
         for (index, events) in events.into_iter().enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);
             for Owned { shard, scheduler, .. } in &owned {
-                counters.set_gauges(*shard, scheduler.laggards(), 0);
+                counters.set_gauges(*shard, scheduler.laggard_count(), 0);
                 counters.set_subscriptions(*shard, scheduler.subscriptions(), scheduler.hosts());
             }
             // A caller waits for the answer: there are no more messages than commands, denials, fetches and pages under way.

@@ -43,7 +43,8 @@ pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUns
 
 pub use crate::config::Engine;
 
-/// The file in the data folder that says what made the store; it belongs to the hub's user, as the folder itself need not.
+/// The file in the data folder that names the engine of the store. Its owner is the user that the hub runs as; the folder itself may
+/// belong to another one.
 pub const MARK: &str = "engine";
 
 /// The result of every storage operation.

@@ -200,7 +200,7 @@ impl ActiveSubscription {
             topic,
             subscription,
             cursor: self.cursor,
-            attempts: self.streak_failures,
+            streak_failures: self.streak_failures,
             next_attempt,
             failing_since: self.failing.map(|failing| failing.since),
             class: self.class,

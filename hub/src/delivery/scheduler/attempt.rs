@@ -30,7 +30,7 @@ pub(crate) struct Attempt {
     pub(crate) permit: Permit,
     /// The notification before it is suspected to be the cause of failures: does the subscriber refuse everything, or that one only?
     pub(crate) past_suspect: bool,
-    /// The last attempt for this subscription was delivered.
+    /// The attempt before this one was delivered.
     pub(crate) is_proven: bool,
     /// Which recipients are read next.
     pub(crate) ahead: ReadAhead,

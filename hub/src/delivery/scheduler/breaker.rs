@@ -61,7 +61,7 @@ pub(super) struct InFlightCounts {
     pub(super) all: usize,
     /// Of these, those that have been under way for longer than a quick answer takes …
     pub(super) hanging: usize,
-    /// … and of those, those for subscriptions whose last attempt was not delivered.
+    /// … and of those, those for subscriptions that are not proven.
     pub(super) unproven_hanging: usize,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Breaker {
     failing_first: bool,
     /// Of subscriptions that were never tried.
     untried: Trials,
-    /// Of those whose last attempt was delivered.
+    /// Of proven ones.
     proven: Trials,
     /// The host did not answer what failed last.
     is_silent: bool,
@@ -317,7 +317,7 @@ impl Breaker {
 
     fn open(&mut self, policy: &BreakerPolicy, now: Instant) -> Change {
         let pause = jittered(doubled(policy.open, self.pauses, policy.open_max));
-        // They pass the longest one by nothing.
+        // Jitter must not make it longer than the policy allows.
         let until = now + pause.min(policy.open_max);
         self.pauses = self.pauses.saturating_add(1);
         self.state = State::Open { until };

@@ -32,7 +32,7 @@ pub(super) type Waiter = (TopicId, SubscriptionId);
 pub(crate) struct Permit {
     /// Whose share of the requests under way it is of.
     pub(crate) lane: Lane,
-    /// Whether it is for a subscription whose last attempt was delivered.
+    /// Whether it is for a proven subscription.
     pub(super) is_proven: bool,
     /// Whether the host is known to take long for an answer.
     pub(super) takes_long: bool,
@@ -64,13 +64,13 @@ pub(super) struct Host {
     /// Subscriptions with this origin.
     pub(super) subscriptions: u32,
     pub(super) in_flight: u32,
-    /// So many of these are for subscriptions whose last attempt was not delivered.
+    /// So many of these are for subscriptions that are not proven.
     pub(super) unproven: u32,
     /// So many of these have a permit of each lane.
     pub(super) in_lanes: [u32; Lane::ALL.len()],
     /// So many of these have been under way for longer than a quick answer takes …
     pub(super) hanging: u32,
-    /// … and so many of those are for subscriptions whose last attempt was not delivered.
+    /// … and so many of those are for subscriptions that are not proven.
     pub(super) unproven_hanging: u32,
     /// How often it has confirmed anything.
     pub(super) confirmations: u32,

@@ -43,7 +43,7 @@ pub(super) struct Hosts {
     free: Vec<HostId>,
     /// By lane.
     ready: [ReadyHosts; Lane::ALL.len()],
-    /// Those that had permits left in the last call.
+    /// The lanes that had permits left in the last call.
     lanes: OpenLanes,
     /// The lane that is served next.
     turn: usize,
@@ -217,7 +217,7 @@ impl Hosts {
         !gives_way && self.has_permit(id, spare)
     }
 
-    /// The next one in this lane, whether its last attempt was delivered, and whether its request is the breaker's probe.
+    /// The next one in this lane, whether it is proven, and whether its request is the breaker's probe.
     fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool, bool)> {
         let candidates = self.candidates(id)?;
         let host = &mut self.states[id.index()];

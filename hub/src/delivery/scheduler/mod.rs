@@ -1,7 +1,8 @@
 //! The scheduler of one shard: which request is next, and what an answer means.
 //!
-//! It is a state machine that does no input or output. Time comes in with every call and requests go out as values, so that the whole of
-//! it runs in a [simulation].
+//! It is a state machine that does no input or output and reads no clock: time comes in with every call and requests go out as values, so
+//! that the whole of it runs in a [simulation]. One thing it takes from outside: the jitter of pauses comes from the random numbers of its
+//! thread (`fastrand`), which a simulation seeds. And it logs when the wall clock has jumped.
 
 mod active;
 mod answers;
@@ -51,7 +52,7 @@ pub(crate) use self::hosts::WorkerState;
 pub(crate) use self::lanes::Lane;
 pub(crate) use self::limiter::Limiter;
 pub(crate) use self::pressure::LONG_PASS;
-pub use self::queries::{LateSubscription, Owed, Progress, TopicCounts, WaitsFor};
+pub use self::queries::{LaggardProgress, Owed, Progress, TopicCounts, WaitsFor};
 pub use self::retry_policy::RetryPolicy;
 pub(crate) use self::retry_policy::{GivenUp, Outcome};
 use self::round_robin::RoundRobin;
@@ -170,7 +171,7 @@ impl Scheduler {
                 self.unconfirmed.insert(entry.host, (laggard.topic, laggard.subscription));
             }
             let pause = pause_until(laggard.next_attempt, now.wall);
-            let due = now.monotonic + pause.min(self.limits.retry.longest_pause(laggard.attempts));
+            let due = now.monotonic + pause.min(self.limits.retry.longest_pause(laggard.streak_failures));
             let failing = laggard.failing_since.map(|since| FailingSince {
                 since,
                 before: pause_until(now.wall, since),
@@ -234,7 +235,7 @@ impl Scheduler {
     }
 
     /// How many subscriptions are behind the watermark.
-    pub(crate) fn laggards(&self) -> usize {
+    pub(crate) fn laggard_count(&self) -> usize {
         self.laggards
     }
 

@@ -16,7 +16,7 @@ use crate::store::{CachePolicy, Ended, ReadAhead, SubscriptionId, TopicId};
 
 /// How long a subscription waits whose lease is over by a clock that is in doubt.
 const WITHHELD: Duration = Duration::from_secs(30);
-/// How long permits count as scarce after they were.
+/// For how long permits count as scarce after they were so.
 const SCARCE: Duration = Duration::from_secs(5);
 
 /// How long after a failure the next notification shows whether the failure was for what was sent. Later than this the host may have been
@@ -29,11 +29,11 @@ const PAST_DUE: Duration = Duration::from_secs(60);
 /// Subscriptions that are looked at in one call to find some that may have one of the last permits.
 const SPARES: usize = 32;
 
-/// More subscriptions than this are not kept ready for the next notification: as many again, in each shard, are what the
-/// recipients of smaller topics take.
-pub(super) const MANY: usize = 2_048;
+/// Where more subscriptions of a shard than this are served before one is again, the store need not keep its recipient in memory: before
+/// it is asked for, others would have taken its place. Those of smaller topics are to find room there too.
+pub(super) const MOST_KEPT: usize = 2_048;
 /// A topic with no more than this is done in a turn or two. Where many topics wait, those whose records stand behind it are soon next.
-const FEW: usize = 32;
+const SMALL_TOPIC: usize = 32;
 
 impl Scheduler {
     /// The next request to make, as long as there is one that may be made now in an open lane. There may be one in the next
@@ -214,12 +214,13 @@ impl Scheduler {
         let many_topics = self.round_robin.has_many();
         // So many are served before this one is again, if it gets all that it is owed now.
         let between = if many_topics { self.subscriptions } else { state.table.len() };
-        let keep = if between > MANY && (newest_only || offset >= target) {
+        let keep = if between > MOST_KEPT && (newest_only || offset >= target) {
             CachePolicy::Drop
         } else {
             CachePolicy::Keep
         };
-        let ahead = if many_topics && state.table.len() <= FEW { ReadAhead::Shard } else { ReadAhead::Topic };
+        let ahead =
+            if many_topics && state.table.len() <= SMALL_TOPIC { ReadAhead::Shard } else { ReadAhead::Topic };
         Some(Attempt {
             topic,
             subscription: id,

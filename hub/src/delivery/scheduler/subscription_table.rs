@@ -23,7 +23,7 @@ pub(super) struct SubscriptionEntry {
 }
 
 impl SubscriptionEntry {
-    /// How the last attempt for it ended, if that did not fail.
+    /// What the last attempt says of it, if that did not fail.
     pub(super) fn last(&self) -> LastAttempt {
         if self.is_proven { LastAttempt::Proven } else { LastAttempt::Untried }
     }

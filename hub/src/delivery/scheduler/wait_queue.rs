@@ -29,7 +29,7 @@ pub(super) struct WaitQueue {
     by_topic: BTreeMap<(LastAttempt, TopicId), VecDeque<(SubscriptionId, Instant)>>,
     /// Whose turn it was last …
     turn: TopicId,
-    /// … and how the last attempt for that one had ended.
+    /// … and what the last attempt said of that one.
     turn_last: LastAttempt,
     /// Whose turn it was last when only proven ones were wanted: the others' turn stays.
     turn_proven: TopicId,
@@ -61,7 +61,7 @@ impl WaitQueue {
         }
     }
 
-    /// The first of the topic whose turn it is, and how the last attempt for it ended.
+    /// The first of the topic whose turn it is, and what the last attempt says of it.
     pub(super) fn pop(&mut self) -> Option<(Waiter, LastAttempt)> {
         if let Some((waiter, _)) = self.alone.take() {
             (self.turn_last, self.turn) = (self.alone_last, waiter.0);
@@ -108,7 +108,7 @@ impl WaitQueue {
         }
     }
 
-    /// Takes this one out of the queue, wherever it stands; returns how the last attempt for it ended, if it stood there.
+    /// Takes this one out of the queue, wherever it stands; returns what the last attempt says of it, if it stood there.
     pub(super) fn remove(&mut self, waiter: Waiter) -> Option<LastAttempt> {
         if self.alone.take_if(|(alone, _)| *alone == waiter).is_some() {
             return Some(self.alone_last);

@@ -33,6 +33,7 @@ pub(super) struct SubscriberBodies {
 impl SubscriberBodies {
     /// Feeds of topics below `shortened` are sent without known entries.
     pub(super) fn new(shortened: Prefixes) -> Self {
+        // A bounded one would take the memory of all its entries at once; `acknowledge` keeps this one within bounds.
         let (acknowledged, made) = (LruCache::unbounded(), WeightedCache::new(KEPT));
         Self { shortened, acknowledged: Mutex::new(acknowledged), made: Mutex::new(made) }
     }

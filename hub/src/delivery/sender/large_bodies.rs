@@ -19,7 +19,7 @@ const SMALL: u64 = 64 * 1024;
 /// What large ones may weigh together, of them those that go to slow hosts.
 const ALL: u64 = 80 * 1024 * 1024;
 const SLOW: u64 = ALL / 5;
-/// Of so many that found no room it is known without reading them: each takes some 40 bytes.
+/// So many that found no room are remembered, in some 40 bytes each: while there is still none, they need not be read again.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("4096 is not zero");
 
 /// The large notifications of all workers. Clones share them.

@@ -23,7 +23,7 @@ use crate::egress::ConfirmedAddresses;
 use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary};
 
 /// How often leases that are over are looked for, and losses are logged.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 /// How often what is past due is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// How often permits that are reserved for networks with few requests are offered to the shards, while there are no others.
@@ -91,7 +91,7 @@ impl Worker {
         let Inputs { mut events, mut messages, mut stop } = inputs;
         let mut checkpoints = interval(CHECKPOINT_EVERY);
         checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = interval(LOOK_EVERY);
+        let mut expiries = interval(EXPIRE_EVERY);
         let mut counts = interval(COUNT_EVERY);
         while !*stop.borrow() {
             self.start_requests();
@@ -109,7 +109,7 @@ impl Worker {
                     self.report_in_flight();
                     self.save();
                 }
-                _ = looks.tick() => self.look(),
+                _ = expiries.tick() => self.expire_leases(),
                 _ = counts.tick() => self.count_past_due(),
                 () = yield_now(), if self.is_interrupted() => {}
                 _ = stop.changed() => {}
@@ -298,7 +298,8 @@ impl Worker {
         self.may_start() && self.owned.iter().any(|owned| owned.scheduler.is_interrupted())
     }
 
-    fn look(&mut self) {
+    /// Ends the subscriptions whose leases are over, and logs what was lost since the last time.
+    fn expire_leases(&mut self) {
         self.checkpoints.log_losses();
         if self.checkpoints.has_failed() {
             return;

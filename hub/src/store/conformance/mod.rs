@@ -197,7 +197,7 @@ fn behind(subscription: &Subscription, cursor: u64) -> Laggard {
         topic: subscription.topic,
         subscription: subscription.id,
         cursor: Offset(cursor),
-        attempts: 3,
+        streak_failures: 3,
         next_attempt: at(2_000_000_000),
         failing_since: Some(at(1_000_000_000)),
         class: FailureClass::Trouble,

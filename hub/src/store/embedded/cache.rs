@@ -96,11 +96,11 @@ struct WeakMap<T> {
 }
 
 /// So few places are not worth a sweep.
-const FEW: usize = 64;
+const SWEEP_FROM: usize = 64;
 
 impl<T> Default for WeakMap<T> {
     fn default() -> Self {
-        Self { known: HashMap::new(), sweep_at: FEW }
+        Self { known: HashMap::new(), sweep_at: SWEEP_FROM }
     }
 }
 
@@ -117,7 +117,7 @@ impl<T> WeakMap<T> {
         self.known.insert(place, Arc::downgrade(new));
         if self.known.len() >= self.sweep_at {
             self.known.retain(|_, known| known.strong_count() > 0);
-            self.sweep_at = FEW.max(2 * self.known.len());
+            self.sweep_at = SWEEP_FROM.max(2 * self.known.len());
         }
     }
 }
@@ -321,7 +321,7 @@ mod tests {
         for offset in 3..10_000 {
             cache.put(notification(offset, 1_000));
         }
-        assert!(lock(&cache.cached).alive.known.len() <= FEW, "nothing stays of what is gone");
+        assert!(lock(&cache.cached).alive.known.len() <= SWEEP_FROM, "nothing stays of what is gone");
     }
 
     #[test]

@@ -233,7 +233,7 @@ impl Repair<'_> {
             topic,
             subscription: id,
             cursor: before(state).max(start).min(state.topic.head),
-            attempts: 0,
+            streak_failures: 0,
             next_attempt: DateTime::now(),
             failing_since: None,
             class: FailureClass::NotFailed,

@@ -145,7 +145,7 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
             topic,
             subscription: id,
             cursor: Offset(0),
-            attempts: 1,
+            streak_failures: 1,
             next_attempt: DateTime::now(),
             failing_since: None,
             class: FailureClass::Trouble,

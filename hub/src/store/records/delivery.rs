@@ -53,8 +53,8 @@ pub struct Laggard {
     pub subscription: SubscriptionId,
     /// It is done through this offset.
     pub cursor: Offset,
-    /// How many attempts at the next notification have failed.
-    pub attempts: u16,
+    /// How many attempts have failed since something was delivered to it or given up.
+    pub streak_failures: u16,
     /// Not before this moment (wall clock).
     pub next_attempt: DateTime,
     /// When the present row of failures began.

@@ -720,7 +720,7 @@ fn run(seed: u64) -> Seen {
     world.checkpoint();
     world.save();
     assert!(world.durable.laggards.is_empty(), "seed {seed}: everybody is done, nobody is behind");
-    assert_eq!(world.scheduler.laggards(), 0, "seed {seed}");
+    assert_eq!(world.scheduler.laggard_count(), 0, "seed {seed}");
     assert_eq!(world.owed_in_all(), Owed::default(), "seed {seed}");
     world.seen
 }

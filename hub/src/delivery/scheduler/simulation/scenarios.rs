@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::next::MANY;
+use super::super::next::MOST_KEPT;
 use super::*;
 use crate::store::CachePolicy;
 
@@ -292,7 +292,7 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
 
 /// The operator's view of how long a subscription has been failing.
 fn failing_since(world: &World) -> Option<DateTime> {
-    world.scheduler.late(None, 10, world.now.monotonic).first().and_then(|late| late.failing_since)
+    world.scheduler.laggards(None, 10, world.now.monotonic).first().and_then(|late| late.failing_since)
 }
 
 #[test]
@@ -661,7 +661,7 @@ fn what_waits_for_a_confirmation_for_days_has_not_failed_and_is_not_given_up() {
     assert!(times > 3 * 24 * 4, "{times}: the pauses stay short");
     assert_eq!(world.scheduler.take_counts(), Counts::default());
     assert_eq!(world.scheduler.take_opened(), [], "nor does it say anything about the host");
-    let late = world.scheduler.late(None, 1, world.now.monotonic);
+    let late = world.scheduler.laggards(None, 1, world.now.monotonic);
     assert_eq!((late[0].class, late[0].failing_since), (FailureClass::Unsent, None));
     world.wait(1_000);
     assert_eq!(deliver_all(&mut world), [Offset(1)]);
@@ -771,7 +771,7 @@ fn many_that_fail_do_not_hold_up_those_that_succeed() {
 #[test]
 fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
     for (subscriptions, of_last) in
-        [(MANY as u64 - 1, CachePolicy::Keep), (MANY as u64 + 1, CachePolicy::Drop)]
+        [(MOST_KEPT as u64 - 1, CachePolicy::Keep), (MOST_KEPT as u64 + 1, CachePolicy::Drop)]
     {
         let mut world = World::new(19);
         let topic = TopicId(1);

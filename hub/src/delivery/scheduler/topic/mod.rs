@@ -94,9 +94,9 @@ impl TopicState {
     /// Puts back a laggard of an earlier life, due at `due`.
     pub(super) fn restore(&mut self, laggard: &Laggard, due: Instant, failing: Option<FailingSince>) {
         let active = ActiveSubscription {
-            streak_failures: laggard.attempts,
+            streak_failures: laggard.streak_failures,
             // Of a topic that is fetched, the failures may be of versions that nobody needs any more.
-            notification_failures: if self.latest.0 > 0 { 0 } else { laggard.attempts },
+            notification_failures: if self.latest.0 > 0 { 0 } else { laggard.streak_failures },
             failing,
             unconfirmed_times: u16::from(laggard.class == FailureClass::Unsent),
             class: laggard.class,
@@ -118,7 +118,7 @@ impl TopicState {
         }
     }
 
-    /// Records whether the last attempt for a subscription was delivered.
+    /// Records whether a subscription is proven.
     pub(super) fn set_proven(&mut self, id: SubscriptionId, is_proven: bool) {
         if let Some(entry) = self.table.get_mut(id) {
             entry.is_proven = is_proven;
@@ -151,7 +151,7 @@ impl TopicState {
         self.active.get_mut(&id)
     }
 
-    /// How the last attempt for a subscription ended.
+    /// What the last attempt for a subscription says of it.
     pub(super) fn last_attempt(&self, id: SubscriptionId) -> LastAttempt {
         if self.active.get(&id).is_some_and(ActiveSubscription::is_retry) {
             return LastAttempt::Failed;

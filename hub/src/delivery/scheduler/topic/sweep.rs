@@ -9,7 +9,7 @@ use crate::delivery::scheduler::wait_queue::LastAttempt;
 use crate::store::{Offset, SubscriptionId};
 
 /// So many subscriptions of a topic may wait for their hosts because of others, where permits are reserved for those that are served at once.
-const FEW: usize = 64;
+const ATTACHED_MOST: usize = 64;
 
 /// The sweep under way.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ impl TopicState {
                 return Step::Retry(entry.host, id);
             }
             // A few wait for their hosts even so: the next one must not hold up the others of the topic.
-            if self.attached.len() >= FEW && !may(entry.host) {
+            if self.attached.len() >= ATTACHED_MOST && !may(entry.host) {
                 sweep.position = before;
                 return Step::Busy(entry.host);
             }

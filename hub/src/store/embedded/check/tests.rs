@@ -92,7 +92,7 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         topic: of.topic,
         subscription: of.id,
         cursor: Offset(1),
-        attempts: 1,
+        streak_failures: 1,
         next_attempt: DateTime::now(),
         failing_since: None,
         class: FailureClass::Refused,

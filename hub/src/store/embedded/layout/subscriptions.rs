@@ -128,6 +128,6 @@ record!(Watermarks: TopicWatermark { 0, 1 });
 fields!(Watermark { done, sweep });
 fields!(Sweep { target, through });
 
-record!(Laggards: Laggard { topic, subscription, cursor, attempts, next_attempt, failing_since, class });
+record!(Laggards: Laggard { topic, subscription, cursor, streak_failures, next_attempt, failing_since, class });
 record!(Skips: Skip { topic, subscription, offset, at, class, status });
 record!(Gaps: Gap { topic, subscription, from, to, at });

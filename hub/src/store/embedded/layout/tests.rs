@@ -104,9 +104,9 @@ prop_compose! {
         numbers in any::<(u64, u64, u64, u16)>(), next_attempt in time(), failing_since in prop::option::of(time()),
         class in class(),
     ) -> Laggard {
-        let (topic, subscription, cursor, attempts) = numbers;
+        let (topic, subscription, cursor, streak_failures) = numbers;
         Laggard {
-            topic: TopicId(topic), subscription: SubscriptionId(subscription), cursor: Offset(cursor), attempts,
+            topic: TopicId(topic), subscription: SubscriptionId(subscription), cursor: Offset(cursor), streak_failures,
             next_attempt, failing_since, class,
         }
     }
