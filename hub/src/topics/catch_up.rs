@@ -131,10 +131,10 @@ impl CatchUp {
         if !is_soon(Duration::from_secs(expires)) {
             return Err(CatchUpError::NoProof);
         }
-        let pair = value("subscription")
+        let key = value("subscription")
             .and_then(|text| SubscriptionKey::parse(&text))
             .ok_or(CatchUpError::NoProof)?;
-        let in_force = self.store.subscription_of(pair).await?.filter(|subscription| {
+        let in_force = self.store.subscription_of(key).await?.filter(|subscription| {
             subscription.topic_url == *topic && subscription.lease_end > DateTime::now()
         });
         let secret = in_force.and_then(|subscription| subscription.secret).ok_or(CatchUpError::NoProof)?;

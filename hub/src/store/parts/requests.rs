@@ -32,7 +32,7 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     async fn remove_denial(&self, denial: &Denial) -> Result<()>;
 
     /// The denial of the pair of which the callback has to be informed.
-    async fn denial(&self, pair: SubscriptionKey) -> Result<Option<Denial>>;
+    async fn denial(&self, key: SubscriptionKey) -> Result<Option<Denial>>;
 
     /// The pairs of all such denials, the oldest first; read at start.
     async fn denied(&self) -> Result<Vec<SubscriptionKey>>;

@@ -64,8 +64,8 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
         self.subscription_of(SubscriptionKey::of(topic, callback)).await
     }
 
-    /// The same by the hash of the pair, for those who do not name a callback.
-    async fn subscription_of(&self, pair: SubscriptionKey) -> Result<Option<Subscription>>;
+    /// The same by the hash of topic and callback, for those who do not name a callback.
+    async fn subscription_of(&self, key: SubscriptionKey) -> Result<Option<Subscription>>;
 
     /// The subscriptions of a shard in the order of topics and ids, also those whose records cannot be read, for whoever only looks:
     /// commits pass while they are listed.

@@ -29,7 +29,7 @@ pub use self::subscriptions::{
 pub struct SubscriptionKey([u8; 32]);
 
 impl SubscriptionKey {
-    /// The pair of a topic and a callback. This is part of the data format and of the protocol: it must never change.
+    /// The key of a topic and a callback. This is part of the data format and of the protocol: it must never change.
     pub fn of(topic: &TopicUrl, callback: &CallbackUrl) -> Self {
         let mut hasher = Sha256::new();
         for part in [topic.key().as_bytes(), callback.key().as_bytes()] {

@@ -33,7 +33,7 @@ pub struct Denials {
 pub enum PendingDenial {
     /// A new one, whose texts are at hand.
     New(NewlyDenied),
-    /// The pair of one that is left from before a restart.
+    /// The key of one that is left from before a restart.
     Recovered(SubscriptionKey),
 }
 

@@ -172,7 +172,7 @@ impl File {
         if text == "{" {
             return self.in_braces(at).into_iter().flat_map(|at| self.paths(module, at)).collect();
         }
-        let path = [module, &[text.clone()]].concat();
+        let path = [module, std::slice::from_ref(text)].concat();
         let goes_on = path.len() < 2 && self.is(at + 1, ":") && self.is(at + 2, ":");
         if goes_on { self.paths(&path, at + 3) } else { vec![(*line, path)] }
     }
@@ -394,6 +394,14 @@ mod kept { use crate::attic; }
         assert_eq!(found, expected.map(|(line, names)| (line, names.to_owned())));
         assert_eq!(file.of_tests, [words(&["floor", "corner", "model"])]);
         assert_eq!(file.uses(&rooms, &re_exports)[0].file, "src/floor/corner.rs");
+    }
+
+    #[test]
+    fn a_path_is_named_where_all_its_words_are() {
+        let file =
+            File::read(words(&["floor"]), "fn lamp() { let lit = Instant::now(); let now = Instant; now() }");
+        let named = (0..file.tokens.len()).filter(|at| file.has(*at, "Instant::now"));
+        assert_eq!(named.count(), 1);
     }
 
     #[test]

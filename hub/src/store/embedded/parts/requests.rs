@@ -44,8 +44,8 @@ impl Requests for Embedded {
         self.try_change(move |t| t.remove_denial(&denial)).await
     }
 
-    async fn denial(&self, pair: SubscriptionKey) -> Result<Option<Denial>> {
-        self.shared.get(pair.as_bytes())
+    async fn denial(&self, key: SubscriptionKey) -> Result<Option<Denial>> {
+        self.shared.get(key.as_bytes())
     }
 
     async fn denied(&self) -> Result<Vec<SubscriptionKey>> {

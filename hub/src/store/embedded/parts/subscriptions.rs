@@ -62,8 +62,8 @@ impl Subscriptions for Embedded {
         self.shared.recipient(shard, topic, id, ahead, keep)
     }
 
-    async fn subscription_of(&self, pair: SubscriptionKey) -> Result<Option<Subscription>> {
-        self.shared.subscription_of(pair)
+    async fn subscription_of(&self, key: SubscriptionKey) -> Result<Option<Subscription>> {
+        self.shared.subscription_of(key)
     }
 
     async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
