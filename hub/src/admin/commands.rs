@@ -17,7 +17,7 @@ use super::{AdminService, Failed};
 use crate::completion::run_to_completion;
 use crate::delivery::{self, Command};
 use crate::store::{
-    Keyring, KeyringError, NewDenial, Offset, Refusal, Shard, StoreError, Subscription, SubscriptionId,
+    DenialScope, Keyring, KeyringError, NewDenial, Offset, Shard, StoreError, Subscription, SubscriptionId,
     TopicId,
 };
 use crate::topics::{NewToken, Tokens};
@@ -245,7 +245,7 @@ impl AdminService {
     ) -> Result<bool, StoreError> {
         let found = self.store.subscription(shard, topic, id).await?;
         let Some(Subscription { topic_url: topic, callback, .. }) = found else { return Ok(false) };
-        let denial = NewDenial { topic, callback, reason: reason.to_owned(), refusal: Refusal::Pair };
+        let denial = NewDenial { topic, callback, reason: reason.to_owned(), scope: DenialScope::Everything };
         self.denials.deny(denial).await
     }
 

@@ -67,7 +67,7 @@ pub struct ExportedSubscription {
 pub struct ExportedLaggard {
     /// It has everything up to this notification.
     pub done_through: String,
-    /// How many attempts at the next one have failed.
+    /// How many attempts have failed since something was delivered to it or given up.
     pub attempts: u16,
     /// When the next attempt is.
     pub next_attempt: String,
@@ -243,7 +243,7 @@ impl From<Laggard> for ExportedLaggard {
     fn from(late: Laggard) -> Self {
         Self {
             done_through: NotificationId { topic: late.topic.0, offset: late.cursor.0 }.to_string(),
-            attempts: late.attempts,
+            attempts: late.streak_failures,
             next_attempt: late.next_attempt.to_string(),
             failing_since: late.failing_since.map(|since| since.to_string()),
             class: text::class(late.class),

@@ -13,7 +13,7 @@ use super::responses::{
     SubscriptionDetail, Topic, TopicDetail, topic_id,
 };
 use super::{AdminService, Failed, PageId, text};
-use crate::store::{self, Missed, Offset, Shard, Skip, Slot, SubscriptionId, TopicId};
+use crate::store::{self, Missed, Offset, Shard, Skip, SubscriptionId, SubscriptionSummary, TopicId};
 use crate::topics::Tokens;
 
 /// The most entries of a page, and how many there are by default.
@@ -135,7 +135,7 @@ impl AdminService {
         let publishers = tokens.list().filter(|(_, info)| info.covers(&topic.url));
         Ok(TopicDetail {
             subscriptions: standing.subscriptions,
-            late: standing.late,
+            late: standing.laggards,
             publishers: publishers.map(|(name, _)| name.to_owned()).collect(),
             open: self.open,
             log: self.log(&topic).await?,
@@ -195,7 +195,7 @@ impl AdminService {
             }
         }
         let urls = self.urls(of).await?;
-        let url = |slot: &Slot| urls.get(&slot.topic).map_or("", TopicUrl::as_str);
+        let url = |slot: &SubscriptionSummary| urls.get(&slot.topic).map_or("", TopicUrl::as_str);
         Ok(Page { items: slots.iter().map(|(_, slot)| Subscription::new(slot, url(slot))).collect(), next })
     }
 
@@ -212,7 +212,7 @@ impl AdminService {
         let done = self.store.notification_from(topic, progress.cursor).await?;
         let done = done.filter(|done| done.offset == progress.cursor && done.offset > found.start);
         let Missed { skips, gaps, all } = self.missed(shard, &found).await?;
-        let slot = Slot {
+        let slot = SubscriptionSummary {
             id,
             topic,
             origin: found.callback.origin().into(),
@@ -231,7 +231,7 @@ impl AdminService {
             done_received_at: done.map(|done| done.received_at.to_string()),
             head: progress.head.0,
             behind: progress.head.distance(progress.cursor),
-            attempts: progress.attempts,
+            attempts: progress.streak_failures,
             failing_since: progress.failing_since.map(|since| since.to_string()),
             waits: text::waits(progress.waits, progress.breaker_open_for, progress.paused),
             paused: progress.paused,
@@ -252,7 +252,7 @@ impl AdminService {
             let NotificationId { topic, offset } = after.parse().ok()?;
             Some((TopicId(topic), SubscriptionId(offset)))
         })?;
-        let found = self.operator.late(after, request.limit()).await?;
+        let found = self.operator.laggards(after, request.limit()).await?;
         let next = found.last().filter(|_| found.len() == request.limit());
         let next = next.map(|late| format!("{:016x}.{}", late.topic.0, late.subscription.0));
         Ok(Page { items: found.into_iter().map(Late::from).collect(), next })
@@ -370,7 +370,7 @@ fn parse_topic(id: &str) -> Result<TopicId, Failed> {
     digits.map(TopicId).ok_or(Failed::Unknown("topic"))
 }
 
-fn place_of(shard: Shard, slot: &Slot) -> String {
+fn place_of(shard: Shard, slot: &SubscriptionSummary) -> String {
     format!("{}.{:016x}.{}", shard.0, slot.topic.0, slot.id.0)
 }
 

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::text;
-use crate::delivery::{LateSubscription, OpenHost, RecordedAttempt, Totals};
-use crate::store::{self, ChainBreak, Notification, Offset, Slot, TopicId};
+use crate::delivery::{LaggardProgress, OpenHost, RecordedAttempt, Totals};
+use crate::store::{self, ChainBreak, Notification, Offset, SubscriptionSummary, TopicId};
 
 /// A list in pages.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -189,7 +189,7 @@ pub struct SubscriptionDetail {
     pub head: u64,
     /// How many it is behind.
     pub behind: u64,
-    /// Failed attempts at the next notification.
+    /// Failed attempts since something was delivered to it or given up.
     pub attempts: u16,
     /// When the current run of failures began.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,7 +238,7 @@ pub struct Late {
     pub owed: Option<String>,
     /// How many it has yet to get.
     pub behind: u64,
-    /// Failed attempts at the next one.
+    /// Failed attempts since something was delivered to it or given up.
     pub attempts: u16,
     /// `slow`, `refused`, `trouble` or `gone`.
     pub class: &'static str,
@@ -438,13 +438,13 @@ impl LogEntry {
             received_at: notification.received_at.to_string(),
             content_type: String::from_utf8_lossy(&notification.content_type).into_owned(),
             bytes: notification.body.len(),
-            kind: text::rule(notification.rule),
+            kind: text::kind(notification.kind),
         }
     }
 }
 
 impl Subscription {
-    pub(super) fn new(slot: &Slot, topic: &str) -> Self {
+    pub(super) fn new(slot: &SubscriptionSummary, topic: &str) -> Self {
         Self {
             id: slot.id.0,
             topic: topic.to_owned(),
@@ -466,8 +466,8 @@ impl From<RecordedAttempt> for Trouble {
     }
 }
 
-impl From<LateSubscription> for Late {
-    fn from(late: LateSubscription) -> Self {
+impl From<LaggardProgress> for Late {
+    fn from(late: LaggardProgress) -> Self {
         Self {
             subscription: late.subscription.0,
             topic: topic_id(late.topic),
@@ -475,7 +475,7 @@ impl From<LateSubscription> for Late {
             owed: (late.cursor < late.head)
                 .then(|| NotificationId { topic: late.topic.0, offset: late.cursor.next().0 }.to_string()),
             behind: late.head.distance(late.cursor),
-            attempts: late.attempts,
+            attempts: late.streak_failures,
             class: text::class(late.class),
             failing_since: late.failing_since.map(|since| since.to_string()),
             next_attempt_in: late.next_attempt_in.map(|pause| pause.as_secs()),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::delivery::WaitsFor;
-use crate::store::{FailureClass, Rule};
+use crate::store::{ContentKind, FailureClass};
 
 /// A length of time in its two largest units.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub fn counted(count: impl TryInto<u64> + fmt::Display, one: &str, many: &str) -
 /// Why something is late.
 pub(super) fn class(class: FailureClass) -> &'static str {
     match class {
-        FailureClass::Slow => "slow",
+        FailureClass::NotFailed => "slow",
         FailureClass::Refused => "refused",
         FailureClass::Trouble => "trouble",
         FailureClass::Gone => "gone",
@@ -53,10 +53,10 @@ pub(super) fn class(class: FailureClass) -> &'static str {
 }
 
 /// How content of a topic comes in.
-pub(super) fn rule(rule: Rule) -> &'static str {
-    match rule {
-        Rule::Every => "posted",
-        Rule::Latest => "fetched",
+pub(super) fn kind(kind: ContentKind) -> &'static str {
+    match kind {
+        ContentKind::Posted => "posted",
+        ContentKind::Fetched => "fetched",
     }
 }
 

@@ -4,6 +4,7 @@
 //! makes the requests and saves the progress. There is one worker per core, each with its own runtime, connections and shards. Workers
 //! share only what the store has in memory: the bounds of the logs, and notifications that were just posted or read.
 
+mod clocks;
 mod scheduler;
 mod sender;
 mod take_over;
@@ -14,11 +15,11 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use self::scheduler::WorkerState;
 pub use self::scheduler::{
-    BreakerPolicy, Command, LateSubscription, OpenHost, Owed, Progress, RetryPolicy, Target, TopicCounts,
+    BreakerPolicy, Command, LaggardProgress, OpenHost, Owed, Progress, RetryPolicy, Target, TopicCounts,
     WaitsFor,
 };
+use self::scheduler::{Now, WorkerState};
 pub use self::sender::{
     AttemptLog, AttemptOutcome, Counters, Meters, OUTCOMES, Operator, RecordedAttempt, Settings, Stopped,
     Totals, without_known_entries,
@@ -56,13 +57,15 @@ impl Delivery {
         let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
         let doubted_until = doubt_at_start(store.as_ref()).await?;
         let max_in_flight = settings.max_in_flight.div_ceil(count);
-        let states: Vec<_> = (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host)).collect();
+        let now = Now::read().monotonic;
+        let states: Vec<_> =
+            (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now)).collect();
         let large = LargeBodies::default();
         let mut by_worker = take_over_all(&store, &settings, doubted_until, &states).await?;
         for (index, events) in events.into_iter().enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);
             for Owned { shard, scheduler, .. } in &owned {
-                counters.set_gauges(*shard, scheduler.laggards(), 0);
+                counters.set_gauges(*shard, scheduler.laggard_count(), 0);
                 counters.set_subscriptions(*shard, scheduler.subscriptions(), scheduler.hosts());
             }
             // A caller waits for the answer: there are no more messages than commands, denials, fetches and pages under way.

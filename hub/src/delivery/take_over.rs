@@ -7,7 +7,7 @@ use futures_util::stream::{self, StreamExt};
 
 use super::scheduler::{self, Clock, Limits, Now, Scheduler, WorkerState};
 use super::sender::{Owned, Settings};
-use crate::store::{Shard, Slot, Store, StoreError};
+use crate::store::{Shard, Store, StoreError, SubscriptionSummary};
 
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
 const WINDOW: usize = 1_024;
@@ -65,7 +65,7 @@ async fn take_over(
 ) -> Result<Owned, StoreError> {
     let epoch = store.claim(shard).await?;
     let state = store.load_shard(shard).await?;
-    for Slot { origin, address, lease_end, .. } in &state.slots {
+    for SubscriptionSummary { origin, address, lease_end, .. } in &state.slots {
         settings.confirmed.remember(origin, *address, *lease_end);
     }
     let limits = Limits {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::endpoint::{EndpointState, too_many};
 use super::reply::{json, later, refuse, unavailable};
 use super::search_queue::{NotGranted, SearchQueue};
-use crate::store::{Offset, Standing, Store, StoreError, TopicId};
+use crate::store::{NotificationProgress, Offset, Store, StoreError, TopicId};
 use crate::topics::Tickets;
 
 /// How long a request waits for its turn, and `Retry-After` in seconds.
@@ -86,7 +86,7 @@ impl Statuses {
         let (topic, offset) = (TopicId(id.topic), Offset(id.offset));
         let found = self.store.notification_from(topic, offset).await?;
         let Some(notification) = found.filter(|found| found.offset == offset) else { return Ok(None) };
-        let Standing { delivered, owing, skipped } = self.store.standing(topic, offset).await?;
+        let NotificationProgress { delivered, owing, skipped } = self.store.standing(topic, offset).await?;
         Ok(Some(Status {
             notification: id.to_string(),
             topic: notification.links.canonical.clone(),

@@ -67,7 +67,7 @@ impl PublishState {
         response
     }
 
-    /// Counts the answer to a ping.
+    /// Takes a ping, and counts its answer in the metrics.
     pub(super) async fn ping(
         &self,
         client: IpAddr,
@@ -83,7 +83,7 @@ impl PublishState {
         response
     }
 
-    /// Counts the answer to posted content.
+    /// Takes posted content, and counts its answer in the metrics.
     pub(super) async fn content(
         &self,
         client: IpAddr,

@@ -1,4 +1,8 @@
 //! Serves a router on a listener, with limits for connections, headers, time and unread answers, and a graceful shutdown.
+//!
+//! The hub does not use the server of `common`, which closes a connection of the client that has most of them when all are in use. Here each
+//! client has a limit instead, so that nobody's connection ends for another's. Moreover this one takes TLS, holds the sender of
+//! a body to a rate, and lets thousands of connections that come at once wait in the system's backlog.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

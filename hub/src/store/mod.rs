@@ -32,18 +32,19 @@ pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use parts::{Admin, Fetches, Log, Progress, Requests, Subscriptions};
 pub use records::{
-    Account, Accounted, Activation, Ahead, Appended, Chain, ChainBreak, Checkpoint, ClockJump, Denial,
-    DenialId, Ended, Epoch, FailureClass, Founded, Gap, Intent, Interval, Keep, Laggard, Missed, NewDenial,
-    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Pair, Payer, PendingRequest, Ping,
-    PingId, Recipient, Refusal, Replayed, RequestId, Rule, Shard, ShardState, Shares, Skip, Slot, Standing,
-    StoreEvent, Subscription, SubscriptionId, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators,
-    Watermark,
+    Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
+    ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, FailureClass, Gap, Intent, Interval, Laggard,
+    Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks, NotificationProgress,
+    Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed, RequestId, Shard,
+    ShardState, Shares, Skip, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,
+    SubscriptionSummary, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 
 pub use crate::config::Engine;
 
-/// The file in the data folder that says what made the store; it belongs to the hub's user, as the folder itself need not.
+/// The file in the data folder that names the engine of the store. Its owner is the user that the hub runs as; the folder itself may
+/// belong to another one.
 pub const MARK: &str = "engine";
 
 /// The result of every storage operation.

@@ -12,7 +12,7 @@ use resync_core::address::customer;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::config::LimitsConfig;
-use crate::store::{Account, Accounted, Founded, Subscriptions};
+use crate::store::{Additions, ClientUsage, SubscriptionCounts, Subscriptions};
 
 /// When to come back: leases end, and the shortest that a hub grants by default lasts so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(3_600);
@@ -26,8 +26,8 @@ pub struct Bounds {
 
 #[derive(Clone, Copy, Debug)]
 struct Both {
-    of_client: Account,
-    in_all: Account,
+    of_client: SubscriptionCounts,
+    in_all: SubscriptionCounts,
 }
 
 /// What is counted.
@@ -104,12 +104,12 @@ impl fmt::Display for Exceeded {
 impl Bounds {
     /// The bounds of a configuration.
     pub fn new(config: &LimitsConfig) -> Self {
-        let of_client = Account {
+        let of_client = SubscriptionCounts {
             subscriptions: config.most_subscriptions_of_client,
             topics: config.most_topics_of_client,
             hosts: config.most_callback_hosts_of_client,
         };
-        let in_all = Account {
+        let in_all = SubscriptionCounts {
             subscriptions: config.most_subscriptions,
             topics: config.most_topics,
             hosts: config.most_callback_hosts,
@@ -129,18 +129,19 @@ impl Bounds {
         callback: &CallbackUrl,
     ) -> Result<(), Full> {
         let Some(most) = &self.most else { return Ok(()) };
-        let Accounted { of_client, in_all, founds, adds } =
+        let ClientUsage { of_client, in_all, new_to_client, new_to_hub } =
             store.accounted(client.map(customer), topic, callback);
-        beyond(&of_client, &most.of_client, founds).map_or(Ok(()), |beyond| Err(Full::Client(beyond)))?;
-        beyond(&in_all, &most.in_all, adds).map_or(Ok(()), |beyond| Err(Full::Hub(beyond)))
+        beyond(&of_client, &most.of_client, new_to_client)
+            .map_or(Ok(()), |beyond| Err(Full::Client(beyond)))?;
+        beyond(&in_all, &most.in_all, new_to_hub).map_or(Ok(()), |beyond| Err(Full::Hub(beyond)))
     }
 }
 
-fn beyond(now: &Account, most: &Account, founds: Founded) -> Option<Exceeded> {
+fn beyond(now: &SubscriptionCounts, most: &SubscriptionCounts, new_to_client: Additions) -> Option<Exceeded> {
     let counts = [
         (Counted::Subscriptions, true, now.subscriptions, most.subscriptions),
-        (Counted::Topics, founds.topic, now.topics, most.topics),
-        (Counted::Hosts, founds.host, now.hosts, most.hosts),
+        (Counted::Topics, new_to_client.topic, now.topics, most.topics),
+        (Counted::Hosts, new_to_client.host, now.hosts, most.hosts),
     ];
     let full = counts.into_iter().find(|(_, one_more, now, most)| *one_more && now >= most);
     full.map(|(counted, .., most)| Exceeded { counted, most })
@@ -160,17 +161,18 @@ mod tests {
         self, Ended, Engine, Intent, Keyring, NewRequest, Shard, Store, VerifiedSubscription,
     };
 
-    const MOST: Account = Account { subscriptions: 3, topics: 2, hosts: 2 };
+    const MOST: SubscriptionCounts = SubscriptionCounts { subscriptions: 3, topics: 2, hosts: 2 };
 
     #[test]
     fn only_what_a_subscription_brings_is_counted() {
-        let now = Account { subscriptions: 2, topics: 2, hosts: 2 };
-        let beyond = |topic, host| beyond(&now, &MOST, Founded { topic, host }).map(|beyond| beyond.counted);
+        let now = SubscriptionCounts { subscriptions: 2, topics: 2, hosts: 2 };
+        let beyond =
+            |topic, host| beyond(&now, &MOST, Additions { topic, host }).map(|beyond| beyond.counted);
         assert_eq!(beyond(false, false), None, "it knows a topic and a host that are there already");
         assert_eq!(beyond(true, false), Some(Counted::Topics));
         assert_eq!(beyond(false, true), Some(Counted::Hosts));
-        let full = Account { subscriptions: 3, ..Account::default() };
-        let counted = super::beyond(&full, &MOST, Founded::default()).map(|beyond| beyond.counted);
+        let full = SubscriptionCounts { subscriptions: 3, ..SubscriptionCounts::default() };
+        let counted = super::beyond(&full, &MOST, Additions::default()).map(|beyond| beyond.counted);
         assert_eq!(counted, Some(Counted::Subscriptions));
     }
 
@@ -227,22 +229,22 @@ mod tests {
     }
 
     impl Model {
-        fn accounted(&self, (client, topic, host): Permit) -> Accounted {
+        fn accounted(&self, (client, topic, host): Permit) -> ClientUsage {
             let brought = |by: &BTreeMap<u8, u8>| by.values().filter(|by| **by == client).count() as u64;
             let is_new = !self.hosts.contains_key(&host);
-            Accounted {
-                of_client: Account {
+            ClientUsage {
+                of_client: SubscriptionCounts {
                     subscriptions: self.begun.keys().filter(|(of, ..)| *of == client).count() as u64,
                     topics: brought(&self.topics),
                     hosts: brought(&self.hosts),
                 },
-                in_all: Account {
+                in_all: SubscriptionCounts {
                     subscriptions: self.begun.len() as u64,
                     topics: self.known.len() as u64,
                     hosts: self.hosts.len() as u64,
                 },
-                founds: Founded { topic: !self.topics.contains_key(&topic), host: is_new },
-                adds: Founded { topic: !self.known.contains(&topic), host: is_new },
+                new_to_client: Additions { topic: !self.topics.contains_key(&topic), host: is_new },
+                new_to_hub: Additions { topic: !self.known.contains(&topic), host: is_new },
             }
         }
 
@@ -272,14 +274,14 @@ mod tests {
             }
         }
 
-        fn admits(&self, permit: Permit, of_client: &Account, all: &Account) -> bool {
-            let Accounted { of_client: own, in_all, founds, adds } = self.accounted(permit);
-            let fits = |now: &Account, most: &Account, founds: Founded| {
+        fn admits(&self, permit: Permit, of_client: &SubscriptionCounts, all: &SubscriptionCounts) -> bool {
+            let ClientUsage { of_client: own, in_all, new_to_client, new_to_hub } = self.accounted(permit);
+            let fits = |now: &SubscriptionCounts, most: &SubscriptionCounts, new_to_client: Additions| {
                 now.subscriptions < most.subscriptions
-                    && (!founds.topic || now.topics < most.topics)
-                    && (!founds.host || now.hosts < most.hosts)
+                    && (!new_to_client.topic || now.topics < most.topics)
+                    && (!new_to_client.host || now.hosts < most.hosts)
             };
-            fits(&own, of_client, founds) && fits(&in_all, all, adds)
+            fits(&own, of_client, new_to_client) && fits(&in_all, all, new_to_hub)
         }
     }
 

@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::budget::{BodyBudget, BudgetExhausted, Reservation};
-use crate::store::{Notification, Offset, Pair, Rule, Store, StoreError, Topic, TopicId};
+use crate::store::{ContentKind, Notification, Offset, Store, StoreError, SubscriptionKey, Topic, TopicId};
 
 /// A page ends with the notification that exceeds this. A Change List ends with the one before, and everything that was read for it
 /// counts.
@@ -131,8 +131,10 @@ impl CatchUp {
         if !is_soon(Duration::from_secs(expires)) {
             return Err(CatchUpError::NoProof);
         }
-        let pair = value("subscription").and_then(|text| Pair::parse(&text)).ok_or(CatchUpError::NoProof)?;
-        let in_force = self.store.subscription_of(pair).await?.filter(|subscription| {
+        let key = value("subscription")
+            .and_then(|text| SubscriptionKey::parse(&text))
+            .ok_or(CatchUpError::NoProof)?;
+        let in_force = self.store.subscription_of(key).await?.filter(|subscription| {
             subscription.topic_url == *topic && subscription.lease_end > DateTime::now()
         });
         let secret = in_force.and_then(|subscription| subscription.secret).ok_or(CatchUpError::NoProof)?;
@@ -329,7 +331,7 @@ fn beginning(topic: &Topic, after: Option<Offset>) -> Result<Offset, CatchUpErro
 /// The document and its Capability List, if this is a posted Change Notification; it was checked when it was accepted. What was
 /// fetched does not count: the topic may have shown what was posted before.
 fn changes(notification: &Notification) -> Option<(RawDocument, Option<String>)> {
-    if notification.rule == Rule::Latest {
+    if notification.kind == ContentKind::Fetched {
         return None;
     }
     let changes = xml::read_with(&notification.body, Options::PLAIN).ok()?.document;

@@ -30,7 +30,7 @@ use super::topic_client::{FetchError, Fetched, TopicClient};
 use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
 use crate::egress::{EgressError, RedirectError};
 use crate::store::{
-    NewNotification, Notification, Offset, Payer, Ping, Rule, Store, StoreError, Topic, Validators,
+    ContentKind, NewNotification, Notification, Offset, Payer, Ping, Store, StoreError, Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 
@@ -424,7 +424,7 @@ impl Fetcher {
             content_type,
             links: notification_links(found, &url, &self.public_hub)?,
             body: answer.body,
-            rule: Rule::Latest,
+            kind: ContentKind::Fetched,
             payer: Payer::Strangers(None),
             idempotency_key: None,
             interval: None,

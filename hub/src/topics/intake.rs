@@ -16,7 +16,9 @@ use tracing::info;
 use super::authority::{Authority, Denied, Grant};
 use super::length_limits::{Oversized, check_content_type, check_links};
 use crate::egress::coding;
-use crate::store::{Appended, Interval, NewNotification, NotificationLinks, Payer, Rule, Store, StoreError};
+use crate::store::{
+    Appended, ContentKind, Interval, NewNotification, NotificationLinks, Payer, Store, StoreError,
+};
 use crate::telemetry::{OpenSpan, SpanKind};
 
 /// The header by which a publisher marks a repeated post.
@@ -229,13 +231,13 @@ fn check(announced: PostHeader, body: Bytes) -> Result<NewNotification, Refused>
         return Err(Refused::Empty);
     }
     let interval = if is_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
-    let (rule, received_at, trace) = (Rule::Every, DateTime::now(), None);
+    let (kind, received_at, trace) = (ContentKind::Posted, DateTime::now(), None);
     Ok(NewNotification {
         topic,
         content_type,
         links,
         body,
-        rule,
+        kind,
         payer: Payer::Publishers,
         idempotency_key,
         interval,
@@ -361,7 +363,7 @@ mod tests {
         assert_eq!(taken.links.resourcesync.as_deref(), Some("http://source.example/capabilitylist.xml"));
         assert_eq!(taken.content_type, "application/xml; charset=UTF-8");
         assert_eq!(taken.body, NOTIFICATION);
-        assert_eq!(taken.rule, Rule::Every);
+        assert_eq!(taken.kind, ContentKind::Posted);
     }
 
     #[test]

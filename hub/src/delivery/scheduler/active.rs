@@ -14,11 +14,11 @@ pub(super) struct ActiveSubscription {
     /// It is done through here.
     pub(super) cursor: Offset,
     /// Failed attempts since something was delivered or given up: the longer the streak, the longer the pauses.
-    pub(super) attempts: u16,
+    pub(super) streak_failures: u16,
     /// Failed attempts at the next notification. Where only the newest version counts, these may be fewer.
-    pub(super) tries: u16,
+    pub(super) notification_failures: u16,
     /// How many of the last ones in a row may be for what was sent.
-    pub(super) faults: u16,
+    pub(super) suspect_failures: u16,
     /// How often its host had answered when it failed last.
     pub(super) answers: u32,
     pub(super) failing: Option<FailingSince>,
@@ -27,7 +27,7 @@ pub(super) struct ActiveSubscription {
     pub(super) class: FailureClass,
     pub(super) phase: Phase,
     /// The next notification may be the cause of the failures: the one after it is tried.
-    pub(super) suspect: Option<Poison>,
+    pub(super) suspect: Option<Suspect>,
     /// It has a record of its own.
     pub(super) saved: bool,
     /// In which checkpoint interval it was taken up.
@@ -59,7 +59,7 @@ impl FailingSince {
 
 /// A notification that a server failed at again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Poison {
+pub(super) struct Suspect {
     pub(super) class: FailureClass,
     pub(super) status: Option<u16>,
     /// When it failed last …
@@ -89,13 +89,13 @@ impl ActiveSubscription {
     pub(super) fn waiting(cursor: Offset, joined: u32) -> Self {
         Self {
             cursor,
-            attempts: 0,
-            tries: 0,
-            faults: 0,
+            streak_failures: 0,
+            notification_failures: 0,
+            suspect_failures: 0,
             answers: 0,
             failing: None,
             unconfirmed_times: 0,
-            class: FailureClass::Slow,
+            class: FailureClass::NotFailed,
             phase: Phase::Waiting,
             suspect: None,
             saved: false,
@@ -107,7 +107,7 @@ impl ActiveSubscription {
     pub(super) fn delivered(&mut self, offset: Offset) {
         self.passed(offset);
         self.failing = None;
-        self.class = FailureClass::Slow;
+        self.class = FailureClass::NotFailed;
     }
 
     /// An attempt at this offset has failed, and its host has answered so often by now.
@@ -120,39 +120,44 @@ impl ActiveSubscription {
     ) -> FailureStreak {
         // A newer version has all its tries.
         if offset != self.cursor.next() {
-            self.tries = 0;
-            self.faults = 0;
+            self.notification_failures = 0;
+            self.suspect_failures = 0;
         }
         self.cursor = Offset(offset.0 - 1);
-        let was_gone = self.attempts > 0 && self.class == FailureClass::Gone;
-        self.attempts = self.attempts.saturating_add(1);
-        self.tries = self.tries.saturating_add(1);
-        let is_fault = failure.may_be_the_messages(self.answers != answers);
-        self.faults = if is_fault { self.faults.saturating_add(1) } else { 0 };
+        let was_gone = self.streak_failures > 0 && self.class == FailureClass::Gone;
+        self.streak_failures = self.streak_failures.saturating_add(1);
+        self.notification_failures = self.notification_failures.saturating_add(1);
+        let is_suspect = failure.may_be_the_messages(self.answers != answers);
+        self.suspect_failures = if is_suspect { self.suspect_failures.saturating_add(1) } else { 0 };
         self.answers = answers;
         self.class = failure.class;
         self.unconfirmed_times = 0;
         let failing = self.failing.get_or_insert_with(|| FailingSince::new(now.wall, now.monotonic));
         let failing_for = failing.lasts(now.monotonic);
-        FailureStreak { attempts: self.attempts, tries: self.tries, was_gone, failing_for }
+        FailureStreak {
+            failures: self.streak_failures,
+            of_notification: self.notification_failures,
+            was_gone,
+            failing_for,
+        }
     }
 
     /// It goes on after this offset, which it has got or never will.
     pub(super) fn passed(&mut self, offset: Offset) {
         self.cursor = offset;
-        self.attempts = 0;
-        self.tries = 0;
-        self.faults = 0;
+        self.streak_failures = 0;
+        self.notification_failures = 0;
+        self.suspect_failures = 0;
         self.unconfirmed_times = 0;
     }
 
     /// Its subscriber has confirmed it: a 410 is the first one again.
     pub(super) fn confirmed(&mut self) {
         if self.class == FailureClass::Gone {
-            self.attempts = 0;
-            self.tries = 0;
+            self.streak_failures = 0;
+            self.notification_failures = 0;
             self.failing = None;
-            self.class = FailureClass::Slow;
+            self.class = FailureClass::NotFailed;
         }
     }
 
@@ -195,7 +200,7 @@ impl ActiveSubscription {
             topic,
             subscription,
             cursor: self.cursor,
-            attempts: self.attempts,
+            streak_failures: self.streak_failures,
             next_attempt,
             failing_since: self.failing.map(|failing| failing.since),
             class: self.class,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Scheduler;
-use super::active::{Phase, Poison};
+use super::active::{Phase, Suspect};
 use super::attempt::{Attempt, Finished};
 use super::clock::Now;
 use super::host::HostId;
@@ -18,7 +18,7 @@ const POSTPONED: Duration = Duration::from_secs(1);
 const UNREADABLE: Duration = Duration::from_secs(3_600);
 /// When a server has failed at a notification so many times in a row, or hung up on it, that is suspected to be the cause. One more
 /// failure would open the breaker, and no other notification could be tried.
-const SUSPICIOUS: u16 = 4;
+const SUSPECT_AFTER: u16 = 4;
 
 impl Scheduler {
     /// Takes in where a request went, if it got that far.
@@ -31,7 +31,7 @@ impl Scheduler {
     /// Takes in what became of a request.
     pub(crate) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
         if let Finished::Answered { outcome, .. } = &finished {
-            self.record_delivered(attempt, *outcome == Outcome::Delivered);
+            self.record_proven(attempt, *outcome == Outcome::Delivered);
         }
         self.hosts.answered(attempt.host, attempt.permit, finished.sign(), now.monotonic);
         if !matches!(finished, Finished::RateLimited(_) | Finished::Reverifying) {
@@ -39,17 +39,17 @@ impl Scheduler {
         }
         let (topic, id) = (attempt.topic, attempt.subscription);
         let Some(state) = self.topics.get_mut(&topic) else { return };
-        let goal = state.goal();
+        let target = state.target();
         let Some(active) = state.active_mut(id) else { return };
         let next = active.cursor.next();
         let expected = if active.suspect.is_some() { next.next() } else { next };
         if attempt.offset != expected || attempt.past_suspect != active.suspect.is_some() {
             return self.outdated(attempt, &finished, now);
         }
-        if let Some(poison) = active.suspect.take() {
-            return self.tried_past_suspect(attempt, poison, &finished, now);
+        if let Some(suspect) = active.suspect.take() {
+            return self.tried_past_suspect(attempt, suspect, &finished, now);
         }
-        let before = |next: Offset| Offset(next.0.saturating_sub(1)).min(goal).max(attempt.offset);
+        let before = |next: Offset| Offset(next.0.saturating_sub(1)).min(target).max(attempt.offset);
         match finished {
             Finished::Answered { offset, outcome: Outcome::Delivered } => {
                 active.delivered(offset);
@@ -85,14 +85,14 @@ impl Scheduler {
     }
 
     /// A subscription with a delivery is tried before others where its host is in trouble, until it fails.
-    fn record_delivered(&mut self, attempt: &Attempt, was_delivered: bool) {
-        if was_delivered {
+    fn record_proven(&mut self, attempt: &Attempt, is_proven: bool) {
+        if is_proven {
             self.hosts.delivered(attempt.host, (attempt.topic, attempt.subscription));
         }
-        if was_delivered != attempt.was_delivered
+        if is_proven != attempt.is_proven
             && let Some(topic) = self.topics.get_mut(&attempt.topic)
         {
-            topic.set_was_delivered(attempt.subscription, was_delivered);
+            topic.set_proven(attempt.subscription, is_proven);
         }
     }
 
@@ -103,12 +103,12 @@ impl Scheduler {
         let has_next = state.has_after(offset);
         let Some(active) = state.active_mut(id) else { return };
         let streak = active.failed(offset, failure, answers, now);
-        let is_suspected = active.faults >= SUSPICIOUS;
+        let is_suspected = active.suspect_failures >= SUSPECT_AFTER;
         let Failure { class, status, .. } = *failure;
         match self.limits.retry.decide(failure, &streak) {
             Decision::Retry(pause) if is_suspected && has_next => {
                 let (failed, due) = (now.monotonic, now.monotonic + pause);
-                self.try_past_suspect(topic, id, Poison { class, status, failed, due });
+                self.try_past_suspect(topic, id, Suspect { class, status, failed, due });
             }
             Decision::Retry(pause) => self.back_off(topic, id, pause, now),
             // The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
@@ -139,11 +139,11 @@ impl Scheduler {
 
     /// A server fails at one notification again and again: is it this one only? If the next one is taken a moment later, the
     /// first is given up instead of blocking the others for the whole schedule.
-    fn try_past_suspect(&mut self, topic: TopicId, id: SubscriptionId, poison: Poison) {
+    fn try_past_suspect(&mut self, topic: TopicId, id: SubscriptionId, suspect: Suspect) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
         let host = state.table.get(id).map(|entry| entry.host);
         if let (Some(host), Some(active)) = (host, state.active_mut(id)) {
-            active.suspect = Some(poison);
+            active.suspect = Some(suspect);
             active.phase = Phase::Waiting;
             state.detach(id);
             self.hosts.wait(host, (topic, id), LastAttempt::Failed);
@@ -151,9 +151,9 @@ impl Scheduler {
         self.settle(topic);
     }
 
-    fn tried_past_suspect(&mut self, attempt: &Attempt, poison: Poison, finished: &Finished, now: Now) {
+    fn tried_past_suspect(&mut self, attempt: &Attempt, suspect: Suspect, finished: &Finished, now: Now) {
         let (topic, id) = (attempt.topic, attempt.subscription);
-        let pause = poison.due.saturating_duration_since(now.monotonic);
+        let pause = suspect.due.saturating_duration_since(now.monotonic);
         match finished {
             Finished::Answered { offset, outcome: Outcome::Delivered } => {
                 let Some(active) = self.topics.get_mut(&topic).and_then(|topic| topic.active_mut(id)) else {
@@ -162,9 +162,9 @@ impl Scheduler {
                 let refused = active.cursor.next();
                 active.delivered(*offset);
                 self.counts.delivered += 1;
-                let Poison { class, status, .. } = poison;
+                let Suspect { class, status, .. } = suspect;
                 let skip = Skip { topic, subscription: id, offset: refused, at: now.wall, class, status };
-                self.skip(skip, GivenUp::Message);
+                self.skip(skip, GivenUp::Suspect);
                 self.go_on(topic, id, now);
             }
             Finished::SubscriptionEnded => self.remove(topic, id),

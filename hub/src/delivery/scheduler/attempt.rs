@@ -9,7 +9,7 @@ use super::host::{HostId, Permit};
 #[cfg(test)]
 use super::lanes::Lane;
 use super::retry_policy::Outcome;
-use crate::store::{Ahead, FailureClass, Keep, Offset, Rule, SubscriptionId, TopicId};
+use crate::store::{CachePolicy, ContentKind, FailureClass, Offset, ReadAhead, SubscriptionId, TopicId};
 
 /// A request to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +30,12 @@ pub(crate) struct Attempt {
     pub(crate) permit: Permit,
     /// The notification before it is suspected to be the cause of failures: does the subscriber refuse everything, or that one only?
     pub(crate) past_suspect: bool,
-    /// The last attempt for this subscription was delivered.
-    pub(crate) was_delivered: bool,
+    /// The attempt before this one was delivered.
+    pub(crate) is_proven: bool,
     /// Which recipients are read next.
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: ReadAhead,
     /// Whether the subscription is needed again soon.
-    pub(crate) keep: Keep,
+    pub(crate) keep: CachePolicy,
     /// Its host.
     pub(crate) host: HostId,
     /// How often that had confirmed anything when the attempt began.
@@ -65,12 +65,12 @@ impl Attempt {
 
     /// What the first notification at or after `sought` is to this attempt. Only where posted and fetched content are mixed are
     /// there versions to be passed one by one.
-    pub(crate) fn judge(&self, sought: Offset, found: Offset, rule: Rule) -> Find {
+    pub(crate) fn judge(&self, sought: Offset, found: Offset, kind: ContentKind) -> Find {
         if self.newest_only {
             if found == sought { Find::Send } else { Find::Later }
         } else if found > sought {
             Find::Gap
-        } else if rule == Rule::Every || found >= self.latest {
+        } else if kind == ContentKind::Posted || found >= self.latest {
             Find::Send
         } else {
             Find::Pass
@@ -121,9 +121,10 @@ impl Finished {
             Self::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
                 FailureClass::Trouble if failure.status.is_none() => Sign::Silent,
                 FailureClass::Trouble => Sign::Trouble,
-                FailureClass::Slow | FailureClass::Refused | FailureClass::Gone | FailureClass::Unsent => {
-                    Sign::Alive
-                }
+                FailureClass::NotFailed
+                | FailureClass::Refused
+                | FailureClass::Gone
+                | FailureClass::Unsent => Sign::Alive,
             },
             Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
             // Nothing was sent.
@@ -146,9 +147,9 @@ impl Attempt {
             number: 1,
             permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun },
             past_suspect: false,
-            was_delivered: false,
-            ahead: Ahead::Topic,
-            keep: Keep::Ready,
+            is_proven: false,
+            ahead: ReadAhead::Topic,
+            keep: CachePolicy::Keep,
             host: HostId::new(0),
             confirmations: 0,
             lease_end: DateTime::now(),

@@ -61,7 +61,7 @@ pub(super) struct InFlightCounts {
     pub(super) all: usize,
     /// Of these, those that have been under way for longer than a quick answer takes …
     pub(super) hanging: usize,
-    /// … and of those, those for subscriptions whose last attempt was not delivered.
+    /// … and of those, those for subscriptions that are not proven.
     pub(super) unproven_hanging: usize,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Breaker {
     failing_first: bool,
     /// Of subscriptions that were never tried.
     untried: Trials,
-    /// Of those whose last attempt was delivered.
+    /// Of proven ones.
     proven: Trials,
     /// The host did not answer what failed last.
     is_silent: bool,
@@ -175,7 +175,7 @@ impl Breaker {
     }
 
     /// Who may be sent something now, where these requests are under way, fewer than `limit`.
-    pub(super) fn permits(&self, under_way: InFlightCounts, limit: usize, now: Instant) -> Candidates {
+    pub(super) fn candidates(&self, under_way: InFlightCounts, limit: usize, now: Instant) -> Candidates {
         match self.state {
             State::Closed => Candidates::InTurn,
             State::HalfOpen { sent: None, .. } if self.failing_first => Candidates::FailingFirst,
@@ -317,7 +317,7 @@ impl Breaker {
 
     fn open(&mut self, policy: &BreakerPolicy, now: Instant) -> Change {
         let pause = jittered(doubled(policy.open, self.pauses, policy.open_max));
-        // They pass the longest one by nothing.
+        // Jitter must not make it longer than the policy allows.
         let until = now + pause.min(policy.open_max);
         self.pauses = self.pauses.saturating_add(1);
         self.state = State::Open { until };
@@ -335,7 +335,7 @@ mod tests {
 
     /// Who may be sent something while so many of eight requests are under way, none of which hangs.
     fn with(breaker: &Breaker, all: usize, now: Instant) -> Candidates {
-        breaker.permits(InFlightCounts { all, hanging: 0, unproven_hanging: 0 }, 8, now)
+        breaker.candidates(InFlightCounts { all, hanging: 0, unproven_hanging: 0 }, 8, now)
     }
 
     /// How many may be under way at once at a host that recovers.
@@ -526,7 +526,7 @@ mod tests {
         breaker.record(Sign::Alive, None, 8, &POLICY, now);
         assert_eq!(with(&breaker, 1, now), Candidates::RecentlyDelivered, "one at a time");
         let under_way = InFlightCounts { all: 4, hanging: 4, unproven_hanging: 4 };
-        assert_eq!(breaker.permits(under_way, 8, now), Candidates::RecentlyDeliveredFirst);
+        assert_eq!(breaker.candidates(under_way, 8, now), Candidates::RecentlyDeliveredFirst);
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Breakers {
     }
 
     /// The open ones, and until when they are.
-    pub(super) fn open(&self) -> impl Iterator<Item = (HostId, Instant)> {
+    pub(super) fn open_breakers(&self) -> impl Iterator<Item = (HostId, Instant)> {
         self.by_host.iter().filter_map(|(id, breaker)| Some((*id, breaker.until()?)))
     }
 

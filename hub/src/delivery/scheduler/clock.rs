@@ -22,13 +22,6 @@ pub(crate) struct Now {
     pub(crate) wall: DateTime,
 }
 
-impl Now {
-    /// What the computer's clocks say.
-    pub(crate) fn read() -> Self {
-        Self { monotonic: Instant::now(), wall: DateTime::now() }
-    }
-}
-
 /// How many milliseconds after `begun` this moment is.
 pub(crate) fn millis(begun: Instant, moment: Instant) -> u64 {
     u64::try_from(moment.saturating_duration_since(begun).as_millis()).unwrap_or(u64::MAX)

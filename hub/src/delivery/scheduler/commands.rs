@@ -84,9 +84,9 @@ impl Scheduler {
 
     fn give_up(&mut self, topic: TopicId, id: SubscriptionId, now: Now) -> bool {
         let Some(state) = self.topics.get_mut(&topic) else { return false };
-        let goal = state.goal();
+        let target = state.target();
         let Some(active) = state.active_mut(id) else { return false };
-        if active.phase == Phase::InFlight || active.cursor >= goal {
+        if active.phase == Phase::InFlight || active.cursor >= target {
             return false;
         }
         let offset = active.cursor.next();

@@ -32,7 +32,7 @@ pub(super) type Waiter = (TopicId, SubscriptionId);
 pub(crate) struct Permit {
     /// Whose share of the requests under way it is of.
     pub(crate) lane: Lane,
-    /// Whether it is for a subscription whose last attempt was delivered.
+    /// Whether it is for a proven subscription.
     pub(super) is_proven: bool,
     /// Whether the host is known to take long for an answer.
     pub(super) takes_long: bool,
@@ -64,13 +64,13 @@ pub(super) struct Host {
     /// Subscriptions with this origin.
     pub(super) subscriptions: u32,
     pub(super) in_flight: u32,
-    /// So many of these are for subscriptions whose last attempt was not delivered.
+    /// So many of these are for subscriptions that are not proven.
     pub(super) unproven: u32,
     /// So many of these have a permit of each lane.
     pub(super) in_lanes: [u32; Lane::ALL.len()],
     /// So many of these have been under way for longer than a quick answer takes …
     pub(super) hanging: u32,
-    /// … and so many of those are for subscriptions whose last attempt was not delivered.
+    /// … and so many of those are for subscriptions that are not proven.
     pub(super) unproven_hanging: u32,
     /// How often it has confirmed anything.
     pub(super) confirmations: u32,
@@ -240,7 +240,7 @@ impl Host {
             return Some(Chosen::RecentlyDelivered);
         }
         let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::RecentlyDelivered);
-        if may_be_proven && preferred < 2 && !is_retry && self.first.has_delivered() {
+        if may_be_proven && preferred < 2 && !is_retry && self.first.has_proven() {
             return Some(Chosen::Proven);
         }
         let (queue, chosen) =
@@ -282,7 +282,7 @@ impl Host {
         let queue = self.queue(is_retry);
         let next = match recent {
             Some(recent) => queue.remove(recent).map(|last| (recent, last)),
-            None if chosen == Chosen::Proven => queue.pop_delivered(),
+            None if chosen == Chosen::Proven => queue.pop_proven(),
             None => queue.pop(),
         };
         // A subscription that waited and was removed meanwhile waits no more either.

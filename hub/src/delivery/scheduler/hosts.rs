@@ -28,8 +28,8 @@ pub(crate) struct WorkerState {
 
 impl WorkerState {
     /// Of a worker with so many permits, of which one host may have `per_host`.
-    pub(crate) fn new(permits: usize, per_host: usize) -> Self {
-        Self { networks: Networks::new(permits, per_host), peers: Peers::default() }
+    pub(crate) fn new(permits: usize, per_host: usize, now: Instant) -> Self {
+        Self { networks: Networks::new(permits, per_host, now), peers: Peers::new(now) }
     }
 }
 
@@ -43,8 +43,8 @@ pub(super) struct Hosts {
     free: Vec<HostId>,
     /// By lane.
     ready: [ReadyHosts; Lane::ALL.len()],
-    /// Those that had permits left in the last call.
-    open: OpenLanes,
+    /// The lanes that had permits left in the last call.
+    lanes: OpenLanes,
     /// The lane that is served next.
     turn: usize,
     breakers: Breakers,
@@ -68,7 +68,7 @@ pub struct OpenHost {
 }
 
 impl Hosts {
-    pub(super) fn new(limit: usize, policy: BreakerPolicy, worker: WorkerState) -> Self {
+    pub(super) fn new(limit: usize, policy: BreakerPolicy, worker: WorkerState, now: Instant) -> Self {
         let limit = limit.max(1);
         Self {
             limit,
@@ -76,13 +76,13 @@ impl Hosts {
             states: Vec::new(),
             free: Vec::new(),
             ready: Default::default(),
-            open: OpenLanes::new(|_| true),
+            lanes: OpenLanes::new(|_| true),
             turn: 0,
             breakers: Breakers::new(policy, limit),
             in_flight: InFlight::default(),
             worker,
             bound: None,
-            now: Instant::now(),
+            now,
         }
     }
 
@@ -153,20 +153,20 @@ impl Hosts {
     }
 
     /// The next subscription whose host and lane have a permit left, which it takes. Lanes take turns, and so do hosts.
-    pub(super) fn take(&mut self, open: OpenLanes) -> Option<(HostId, Permit, Waiter)> {
-        self.open = open;
-        if open.is_scarce() {
+    pub(super) fn take(&mut self, lanes: OpenLanes) -> Option<(HostId, Permit, Waiter)> {
+        self.lanes = lanes;
+        if lanes.is_scarce() {
             self.note_first_without_permit();
         }
         for lane in [Lane::Retry, Lane::Slow] {
-            if !open.has(lane) {
+            if !lanes.has(lane) {
                 self.look_at_waiting(lane);
             }
         }
         for step in 0..Lane::ALL.len() {
             let index = (self.turn + step) % Lane::ALL.len();
             let lane = Lane::ALL[index];
-            let spare = if open.has(lane) { None } else { Some(open.spare()) };
+            let spare = if lanes.has(lane) { None } else { Some(lanes.spare()) };
             if spare == Some(0) || (spare.is_some() && lane == Lane::Slow) {
                 continue;
             }
@@ -206,29 +206,29 @@ impl Hosts {
     /// Takes the next host whose network may have a permit of this lane: one of `spare`, where no others are left.
     fn next_ready(&mut self, lane: Lane, spare: Option<usize>) -> Option<HostId> {
         let mut ready = std::mem::take(&mut self.ready[lane as usize]);
-        let next = ready.take(|id| self.has_room_in(lane, id, spare));
+        let next = ready.take(|id| self.has_permit_in(lane, id, spare));
         self.ready[lane as usize] = ready;
         next
     }
 
-    fn has_room_in(&self, lane: Lane, id: HostId, spare: Option<usize>) -> bool {
+    fn has_permit_in(&self, lane: Lane, id: HostId, spare: Option<usize>) -> bool {
         let network = &self.states[id.index()].network;
         let gives_way = lane != Lane::First && self.worker.networks.gives_way(lane, network, self.now);
-        !gives_way && self.has_room(id, spare)
+        !gives_way && self.has_permit(id, spare)
     }
 
-    /// The next one in this lane, whether its last attempt was delivered, and whether its request is the breaker's probe.
+    /// The next one in this lane, whether it is proven, and whether its request is the breaker's probe.
     fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool, bool)> {
-        let candidates = self.permits(id)?;
+        let candidates = self.candidates(id)?;
         let host = &mut self.states[id.index()];
         let is_slow = host.is_slow(self.bound);
         let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
         let is_probe = host.in_trouble && self.breakers.sent(id, chosen, self.now);
-        Some((waiter, last == LastAttempt::Delivered, is_probe))
+        Some((waiter, last == LastAttempt::Proven, is_probe))
     }
 
     /// Whether its network may have one more permit: one of `spare`, where no others are left.
-    pub(super) fn has_room(&self, id: HostId, spare: Option<usize>) -> bool {
+    pub(super) fn has_permit(&self, id: HostId, spare: Option<usize>) -> bool {
         let host = &self.states[id.index()];
         let networks = &self.worker.networks;
         match spare {
@@ -246,8 +246,8 @@ impl Hosts {
         if self.states[id.index()].is_slow(self.bound) {
             return true;
         }
-        let is_free = self.permits(id) == Some(Candidates::InTurn);
-        is_free && self.states[id.index()].first.is_empty() && self.has_room(id, Some(spare))
+        let is_free = self.candidates(id) == Some(Candidates::InTurn);
+        is_free && self.states[id.index()].first.is_empty() && self.has_permit(id, Some(spare))
     }
 
     /// Whether a subscription that is taken up for this host would wait for others of its own host or network only.
@@ -278,7 +278,7 @@ impl Hosts {
     /// others find none because of other networks.
     fn look_at_waiting(&mut self, lane: Lane) {
         let mut ready = std::mem::take(&mut self.ready[lane as usize]);
-        ready.come_back(|id| self.has_room_in(lane, id, None));
+        ready.come_back(|id| self.has_permit_in(lane, id, None));
         let few = LOOKED_AT.min(ready.hosts().len());
         self.ready[lane as usize] = ready;
         for _ in 0..few {
@@ -431,12 +431,12 @@ impl Hosts {
     }
 
     /// How many breakers are open.
-    pub(super) fn open_count(&self) -> usize {
-        self.breakers.open().count()
+    pub(super) fn open_breaker_count(&self) -> usize {
+        self.breakers.open_breakers().count()
     }
 
     /// The hosts whose breakers are open.
-    pub(super) fn open(&self, now: Instant) -> Vec<OpenHost> {
+    pub(super) fn open_breakers(&self, now: Instant) -> Vec<OpenHost> {
         let view = |(id, until): (HostId, Instant)| {
             let host = &self.states[id.index()];
             OpenHost {
@@ -445,18 +445,18 @@ impl Hosts {
                 waiting: host.first.len() + host.retries.len(),
             }
         };
-        self.breakers.open().map(view).collect()
+        self.breakers.open_breakers().map(view).collect()
     }
 
     /// How many wait since before this moment for a permit of a host whose breaker is not open. Looks at every host.
     pub(super) fn waiting_since(&self, moment: Instant) -> usize {
         let waiting = |host: &Host| host.first.since(moment) + host.retries.since(moment);
         let all: usize = self.states.iter().map(waiting).sum();
-        all - self.breakers.open().map(|(id, _)| waiting(&self.states[id.index()])).sum::<usize>()
+        all - self.breakers.open_breakers().map(|(id, _)| waiting(&self.states[id.index()])).sum::<usize>()
     }
 
     /// Which subscriptions may be sent something at this host now, if any.
-    fn permits(&self, id: HostId) -> Option<Candidates> {
+    fn candidates(&self, id: HostId) -> Option<Candidates> {
         let host = &self.states[id.index()];
         let under_way = InFlightCounts {
             all: host.in_flight as usize,
@@ -469,7 +469,7 @@ impl Hosts {
         }
         let breaker = if host.in_trouble { self.breakers.get(id) } else { None };
         let permits =
-            breaker.map_or(Candidates::InTurn, |breaker| breaker.permits(under_way, self.limit, self.now));
+            breaker.map_or(Candidates::InTurn, |breaker| breaker.candidates(under_way, self.limit, self.now));
         if is_full {
             return (permits != Candidates::RecentlyDelivered).then_some(Candidates::OnlyProven);
         }
@@ -483,7 +483,7 @@ impl Hosts {
     }
 
     fn mark_ready(&mut self, id: HostId) {
-        let Some(candidates) = self.permits(id) else { return };
+        let Some(candidates) = self.candidates(id) else { return };
         let host = &mut self.states[id.index()];
         let waits = host.lanes(candidates, host.is_slow(self.bound));
         for (lane, waits) in Lane::ALL.into_iter().zip(waits) {
@@ -491,7 +491,7 @@ impl Hosts {
             if waits && !*is_in_ready {
                 *is_in_ready = true;
                 self.ready[lane as usize].push(id);
-                if lane != Lane::First && !self.open.has(lane) {
+                if lane != Lane::First && !self.lanes.has(lane) {
                     self.worker.networks.wait(lane, &host.network, self.now);
                 }
             }
@@ -520,7 +520,8 @@ mod tests {
     fn hosts(limit: usize) -> Hosts {
         let policy =
             BreakerPolicy { failures: 2, open: Duration::from_secs(30), open_max: Duration::from_secs(60) };
-        Hosts::new(limit, policy, WorkerState::new(1_000, limit))
+        let now = Instant::now();
+        Hosts::new(limit, policy, WorkerState::new(1_000, limit, now), now)
     }
 
     /// Who is next, whatever the lane.
@@ -551,7 +552,7 @@ mod tests {
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
         let mut hosts = hosts(2);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
         assert_eq!(next(&mut hosts), None);
@@ -567,9 +568,9 @@ mod tests {
             hosts.join(&"https://slow.example".into(), None),
             hosts.join(&"https://quick.example".into(), None),
         );
-        hosts.wait(slow, waiter(1), LastAttempt::None);
-        hosts.wait(slow, waiter(2), LastAttempt::None);
-        hosts.wait(quick, waiter(3), LastAttempt::None);
+        hosts.wait(slow, waiter(1), LastAttempt::Untried);
+        hosts.wait(slow, waiter(2), LastAttempt::Untried);
+        hosts.wait(quick, waiter(3), LastAttempt::Untried);
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(1)));
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(3)));
         assert_eq!(next(&mut hosts), None);
@@ -579,7 +580,7 @@ mod tests {
     fn a_host_is_forgotten_with_its_last_subscription_and_its_last_request() {
         let mut hosts = hosts(1);
         let first = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(first, waiter(1), LastAttempt::None);
+        hosts.wait(first, waiter(1), LastAttempt::Untried);
         next(&mut hosts);
         hosts.leave(first);
         assert_ne!(hosts.join(&"https://b.example".into(), None), first, "a request is still under way");
@@ -600,7 +601,7 @@ mod tests {
             answer(&mut hosts, host, Sign::Trouble, 0);
         }
         assert_eq!(next(&mut hosts), None, "the breaker is open");
-        assert_eq!(hosts.open(now).len(), 1);
+        assert_eq!(hosts.open_breakers(now).len(), 1);
         assert_eq!(hosts.take_opened()[0].0, "https://a.example");
         let until = hosts.next_wake().unwrap();
         hosts.wake(until);
@@ -617,7 +618,7 @@ mod tests {
         let host = hosts.join(&"https://a.example".into(), None);
         let of_topic = |topic, id| (TopicId(topic), SubscriptionId(id));
         (1..=4).for_each(|topic| hosts.delivered(host, of_topic(topic, topic)));
-        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), LastAttempt::None));
+        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), LastAttempt::Untried));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
             answer(&mut hosts, host, Sign::Silent, 0);
@@ -627,7 +628,7 @@ mod tests {
             assert_eq!(next(&mut hosts), Some((host, of_topic(id, id))));
         }
         assert_eq!(next(&mut hosts), None, "half of its permits are for trials");
-        hosts.wait(host, of_topic(1, 1), LastAttempt::None);
+        hosts.wait(host, of_topic(1, 1), LastAttempt::Untried);
         assert_eq!(next(&mut hosts), Some((host, of_topic(1, 1))), "the one that was delivered to first");
     }
 
@@ -635,9 +636,9 @@ mod tests {
     fn who_never_succeeded_and_hangs_keeps_nobody_out_who_did_and_no_host_gets_more_than_twice_its_limit() {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
-        (1..=9).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (1..=9).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
         (0..4).for_each(|_| assert!(next(&mut hosts).is_some()));
-        (11..=19).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Delivered));
+        (11..=19).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Proven));
         assert_eq!(next(&mut hosts), None, "they may answer at any moment");
         hosts.wake(begun + SLOW + Duration::from_millis(1));
         for id in 11..=14 {
@@ -660,8 +661,8 @@ mod tests {
         let of_topic = |topic| (TopicId(topic), SubscriptionId(topic));
         let last = |topic| match topic {
             4 => LastAttempt::Failed,
-            5.. => LastAttempt::Delivered,
-            _ => LastAttempt::None,
+            5.. => LastAttempt::Proven,
+            _ => LastAttempt::Untried,
         };
         for topic in 1..=6 {
             hosts.wait(host, of_topic(topic), last(topic));
@@ -692,7 +693,7 @@ mod tests {
         assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
         let later = until + Duration::from_millis(1);
         hosts.wake(later);
-        hosts.wait(host, waiter(9), LastAttempt::None);
+        hosts.wait(host, waiter(9), LastAttempt::Untried);
         assert_eq!(next(&mut hosts), Some((host, waiter(9))), "one that was delivered to last");
         hosts.answered(host, permit(later), Sign::Trouble, later);
         assert!(!hosts.is_open(host), "the probe is under way still");
@@ -711,7 +712,7 @@ mod tests {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
         let begun = hosts.now;
-        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
         hosts.worker.peers.note_scarcity(begun);
         hosts.wake(begun);
         assert!(next(&mut hosts).is_some());
@@ -726,7 +727,7 @@ mod tests {
     fn a_refused_connection_makes_nobody_slow() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(host, waiter(1), LastAttempt::None);
+        hosts.wait(host, waiter(1), LastAttempt::Untried);
         assert!(next(&mut hosts).is_some());
         let bound = hosts.worker.peers.bound();
         answer(&mut hosts, host, Sign::Silent, 0);
@@ -737,7 +738,7 @@ mod tests {
     fn lanes_take_turns_and_a_full_one_holds_up_no_other() {
         let mut hosts = hosts(8);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
         (4..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
         let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
         assert_eq!(order, [1, 4, 2, 5]);
@@ -752,7 +753,7 @@ mod tests {
     fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         answer(&mut hosts, host, Sign::Alive, 4);
@@ -767,7 +768,7 @@ mod tests {
     fn a_host_that_answers_quickly_now_and_then_stays_a_slow_one() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=20).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (1..=20).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         for _ in 0..4 {
             assert!(hosts.take(quick).is_some());
@@ -785,7 +786,7 @@ mod tests {
     fn a_host_that_lets_a_request_hang_is_a_slow_one_until_that_ends() {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         hosts.wake(begun + SLOW);
@@ -805,7 +806,7 @@ mod tests {
     fn a_host_counts_for_the_network_where_its_requests_go() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
-        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::None));
+        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
         assert!(next(&mut hosts).is_some());
         let in_flight = |hosts: &Hosts| {
             [[192, 0, 2, 9], [198, 51, 100, 9]]
@@ -834,11 +835,11 @@ mod tests {
         let mut hosts = hosts(4);
         let greedy = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
         let modest = hosts.join(&"https://b.example".into(), Some([192, 0, 3, 1].into()));
-        (1..=4).for_each(|id| hosts.wait(greedy, waiter(id), LastAttempt::None));
+        (1..=4).for_each(|id| hosts.wait(greedy, waiter(id), LastAttempt::Untried));
         for _ in 0..2 {
             assert_eq!(next(&mut hosts).map(|(host, _)| host), Some(greedy));
         }
-        hosts.wait(modest, waiter(5), LastAttempt::None);
+        hosts.wait(modest, waiter(5), LastAttempt::Untried);
         let last = |left| OpenLanes::new(|_| false).with_spare(left);
         assert_eq!(hosts.take(last(2)).map(|(host, ..)| host), Some(modest));
         assert_eq!(hosts.take(last(1)), None);

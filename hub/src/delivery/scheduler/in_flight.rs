@@ -10,7 +10,7 @@ use super::host::HostId;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Begun {
     pub(super) all: u32,
-    /// So many of these are for subscriptions whose last attempt was not delivered.
+    /// So many of these are for subscriptions that are not proven.
     pub(super) unproven: u32,
 }
 

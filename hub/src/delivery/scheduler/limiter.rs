@@ -20,9 +20,9 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    pub(crate) fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize, now: Instant) -> Self {
         let max = max.max(1);
-        Self { max, pressure: Pressure::new(max), recent: RecentStarts::new(), taken: [0; 3] }
+        Self { max, pressure: Pressure::new(max), recent: RecentStarts::new(now), taken: [0; 3] }
     }
 
     /// The lanes that have permits, and how many are left where none has.
@@ -92,7 +92,7 @@ impl Limiter {
 impl Limiter {
     /// One whose worker is idle, so that all permits may be taken.
     pub(super) fn of_an_idle_worker(max: usize) -> Self {
-        Self { pressure: Pressure::at_most(max), ..Self::new(max) }
+        Self { pressure: Pressure::at_most(max), ..Self::new(max, Instant::now()) }
     }
 }
 
@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn those_who_wait_for_subscribers_take_nothing_from_quick_ones_unless_the_worker_is_late() {
-        let (mut limiter, now) = (Limiter::new(1_000), Instant::now());
+        let now = Instant::now();
+        let mut limiter = Limiter::new(1_000, now);
         let mut taken = 0;
         while limiter.open().has(Lane::First) {
             limiter.take(Lane::First, Some(now));
@@ -137,7 +138,8 @@ mod tests {
 
     #[test]
     fn any_number_of_those_known_to_take_long_may_begin_at_once() {
-        let (mut limiter, now) = (Limiter::new(1_000), Instant::now());
+        let now = Instant::now();
+        let mut limiter = Limiter::new(1_000, now);
         (0..500).for_each(|_| limiter.take(Lane::First, None));
         assert!(limiter.open().has(Lane::First));
         (0..500).for_each(|_| limiter.release(Lane::First, None));
@@ -147,7 +149,8 @@ mod tests {
 
     #[test]
     fn retries_are_held_back_where_many_began_a_moment_ago_and_not_where_they_have_all_their_permits() {
-        let (mut limiter, now) = (Limiter::new(1_000), Instant::now());
+        let now = Instant::now();
+        let mut limiter = Limiter::new(1_000, now);
         assert!(!limiter.holds_back_retries(limiter.open()));
         while limiter.open().has(Lane::Retry) {
             limiter.take(Lane::Retry, Some(now));

@@ -1,7 +1,8 @@
 //! The scheduler of one shard: which request is next, and what an answer means.
 //!
-//! It is a state machine that does no input or output. Time comes in with every call and requests go out as values, so that the whole of
-//! it runs in a [simulation].
+//! It is a state machine that does no input or output and reads no clock: time comes in with every call and requests go out as values, so
+//! that the whole of it runs in a [simulation]. One thing it takes from outside: the jitter of pauses comes from the random numbers of its
+//! thread (`fastrand`), which a simulation seeds. And it logs when the wall clock has jumped.
 
 mod active;
 mod answers;
@@ -51,14 +52,15 @@ pub(crate) use self::hosts::WorkerState;
 pub(crate) use self::lanes::Lane;
 pub(crate) use self::limiter::Limiter;
 pub(crate) use self::pressure::LONG_PASS;
-pub use self::queries::{LateSubscription, Owed, Progress, TopicCounts, WaitsFor};
+pub use self::queries::{LaggardProgress, Owed, Progress, TopicCounts, WaitsFor};
 pub use self::retry_policy::RetryPolicy;
 pub(crate) use self::retry_policy::{GivenUp, Outcome};
 use self::round_robin::RoundRobin;
 use self::topic::TopicState;
 use self::unconfirmed::Unconfirmed;
 use crate::store::{
-    Checkpoint, Ended, FailureClass, Rule, Shard, ShardState, Skip, Slot, StoreEvent, SubscriptionId, TopicId,
+    Checkpoint, ContentKind, Ended, FailureClass, Shard, ShardState, Skip, StoreEvent, SubscriptionId,
+    SubscriptionSummary, TopicId,
 };
 
 /// Limits of one shard.
@@ -129,7 +131,7 @@ impl Scheduler {
         let mut scheduler = Self {
             shard,
             clock,
-            hosts: Hosts::new(limits.per_host, limits.breaker, limits.worker.clone()),
+            hosts: Hosts::new(limits.per_host, limits.breaker, limits.worker.clone(), now.monotonic),
             limits,
             topics: BTreeMap::new(),
             round_robin: RoundRobin::default(),
@@ -161,7 +163,7 @@ impl Scheduler {
         for slot in &state.slots {
             self.put_subscription(slot);
         }
-        self.topics.values_mut().for_each(TopicState::assume_delivered);
+        self.topics.values_mut().for_each(TopicState::assume_proven);
         for laggard in &state.laggards {
             let Some(topic) = self.topics.get_mut(&laggard.topic) else { continue };
             let Some(entry) = topic.table.get(laggard.subscription) else { continue };
@@ -169,7 +171,7 @@ impl Scheduler {
                 self.unconfirmed.insert(entry.host, (laggard.topic, laggard.subscription));
             }
             let pause = pause_until(laggard.next_attempt, now.wall);
-            let due = now.monotonic + pause.min(self.limits.retry.longest_pause(laggard.attempts));
+            let due = now.monotonic + pause.min(self.limits.retry.longest_pause(laggard.streak_failures));
             let failing = laggard.failing_since.map(|since| FailingSince {
                 since,
                 before: pause_until(now.wall, since),
@@ -192,9 +194,9 @@ impl Scheduler {
             return;
         }
         match event {
-            StoreEvent::Appended { topic, offset, rule, bytes } => {
+            StoreEvent::Appended { topic, offset, kind, bytes } => {
                 if let Some(state) = self.topics.get_mut(topic) {
-                    for (host, id) in state.appended(*offset, *rule == Rule::Latest, *bytes) {
+                    for (host, id) in state.appended(*offset, *kind == ContentKind::Fetched, *bytes) {
                         self.hosts.wait(host, (*topic, id), state.last_attempt(id));
                     }
                     self.settle(*topic);
@@ -233,13 +235,13 @@ impl Scheduler {
     }
 
     /// How many subscriptions are behind the watermark.
-    pub(crate) fn laggards(&self) -> usize {
+    pub(crate) fn laggard_count(&self) -> usize {
         self.laggards
     }
 
     /// How many circuit breakers are open.
     pub(crate) fn open_breakers(&self) -> usize {
-        self.hosts.open_count()
+        self.hosts.open_breaker_count()
     }
 
     /// Whether a retry waits for a permit.
@@ -271,7 +273,7 @@ impl Scheduler {
         self.unconfirmed.clear();
     }
 
-    fn put_subscription(&mut self, slot: &Slot) {
+    fn put_subscription(&mut self, slot: &SubscriptionSummary) {
         let Some(topic) = self.topics.get_mut(&slot.topic) else { return };
         let host = self.hosts.join(&slot.origin, slot.address);
         match topic.put(slot.id, slot, host) {

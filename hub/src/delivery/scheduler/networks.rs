@@ -82,7 +82,7 @@ impl Network {
 
 impl Networks {
     /// For a worker with so many permits, of which one host may have `per_host`.
-    pub(super) fn new(permits: usize, per_host: usize) -> Self {
+    pub(super) fn new(permits: usize, per_host: usize, now: Instant) -> Self {
         let known = Known { networks: HashMap::new(), next: 1, tidy_at: TIDY_FROM };
         Self(Arc::new(Shared {
             shares: Lane::ALL.map(|lane| {
@@ -91,7 +91,7 @@ impl Networks {
             }),
             known: Mutex::new(known),
             nowhere: Arc::new(Network::new(0)),
-            begun: Instant::now(),
+            begun: now,
             waiting: Default::default(),
         }))
     }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_network_count_together_and_those_that_are_not_known_too() {
-        let networks = Networks::new(80, 2);
+        let networks = Networks::new(80, 2, Instant::now());
         let one = at(&networks, "192.0.2.1");
         one.add(Lane::First, 9);
         let same = at(&networks, "192.0.2.200");
@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_network_gives_way_beyond_its_share_while_another_waits_and_to_nobody_else() {
-        let (networks, now) = (Networks::new(80, 2), Instant::now());
+        let now = Instant::now();
+        let networks = Networks::new(80, 2, now);
         let (large, small) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
         large.add(Lane::First, 40);
         assert!(!networks.gives_way(Lane::First, &large, now), "nobody waits");
@@ -207,7 +208,8 @@ mod tests {
 
     #[test]
     fn who_waits_for_more_keeps_others_to_their_shares_for_as_long() {
-        let (networks, now) = (Networks::new(80, 2), Instant::now());
+        let now = Instant::now();
+        let networks = Networks::new(80, 2, now);
         let (large, small) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
         large.add(Lane::Retry, 20);
         networks.wait_on(Lane::Retry, &small, now);
@@ -221,7 +223,8 @@ mod tests {
 
     #[test]
     fn in_the_slow_lane_a_network_gives_way_beyond_a_share_of_that_lane() {
-        let (networks, now) = (Networks::new(80, 2), Instant::now());
+        let now = Instant::now();
+        let networks = Networks::new(80, 2, now);
         let (tarpit, slow) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
         tarpit.add(Lane::Slow, 2);
         assert!(!networks.gives_way(Lane::Slow, &tarpit, now), "nobody waits");
@@ -235,7 +238,7 @@ mod tests {
 
     #[test]
     fn no_share_is_smaller_than_what_one_host_may_have() {
-        let networks = Networks::new(8, 8);
+        let networks = Networks::new(8, 8, Instant::now());
         let network = at(&networks, "192.0.2.1");
         network.add(Lane::First, 7);
         assert!(!networks.has_its_share(&network));
@@ -243,7 +246,7 @@ mod tests {
 
     #[test]
     fn networks_that_nobody_is_on_any_more_are_forgotten() {
-        let networks = Networks::new(8, 8);
+        let networks = Networks::new(8, 8, Instant::now());
         for number in 0..10 * u32::try_from(TIDY_FROM).unwrap() {
             networks.of(Some(IpAddr::from(std::net::Ipv4Addr::from(number << 8))));
         }

@@ -12,11 +12,11 @@ use super::lanes::{Lane, OpenLanes};
 use super::subscription_table::SubscriptionEntry;
 use super::topic::Step;
 use super::wait_queue::LastAttempt;
-use crate::store::{Ahead, Ended, Keep, SubscriptionId, TopicId};
+use crate::store::{CachePolicy, Ended, ReadAhead, SubscriptionId, TopicId};
 
 /// How long a subscription waits whose lease is over by a clock that is in doubt.
 const WITHHELD: Duration = Duration::from_secs(30);
-/// How long permits count as scarce after they were.
+/// For how long permits count as scarce after they were so.
 const SCARCE: Duration = Duration::from_secs(5);
 
 /// How long after a failure the next notification shows whether the failure was for what was sent. Later than this the host may have been
@@ -29,11 +29,11 @@ const PAST_DUE: Duration = Duration::from_secs(60);
 /// Subscriptions that are looked at in one call to find some that may have one of the last permits.
 const SPARES: usize = 32;
 
-/// More subscriptions than this are not kept ready for the next notification: as many again, in each shard, are what the
-/// recipients of smaller topics take.
-pub(super) const MANY: usize = 2_048;
+/// Where more subscriptions of a shard than this are served before one is again, the store need not keep its recipient in memory: before
+/// it is asked for, others would have taken its place. Those of smaller topics are to find room there too.
+pub(super) const MOST_KEPT: usize = 2_048;
 /// A topic with no more than this is done in a turn or two. Where many topics wait, those whose records stand behind it are soon next.
-const FEW: usize = 32;
+const SMALL_TOPIC: usize = 32;
 
 impl Scheduler {
     /// The next request to make, as long as there is one that may be made now in an open lane. There may be one in the next
@@ -183,7 +183,7 @@ impl Scheduler {
             state.hold(id);
             return None;
         }
-        let SubscriptionEntry { lease_end, was_delivered, .. } = *state.table.get(id)?;
+        let SubscriptionEntry { lease_end, is_proven, .. } = *state.table.get(id)?;
         if lease_end <= now.wall {
             if self.clock.look(now) {
                 self.withhold(topic, id, WITHHELD, now);
@@ -192,14 +192,14 @@ impl Scheduler {
             }
             return None;
         }
-        let (goal, latest, posted) = (state.goal(), state.latest(), state.posted);
+        let (target, latest, posted) = (state.target(), state.latest(), state.posted);
         let active = state.active_mut(id).filter(|active| active.phase == Phase::Waiting)?;
-        if active.cursor >= goal {
+        if active.cursor >= target {
             self.go_on(topic, id, now);
             return None;
         }
-        if let Some(poison) = active.suspect.take_if(|poison| now.monotonic - poison.failed > MOMENT) {
-            self.back_off(topic, id, poison.due.saturating_duration_since(now.monotonic), now);
+        if let Some(suspect) = active.suspect.take_if(|suspect| now.monotonic - suspect.failed > MOMENT) {
+            self.back_off(topic, id, suspect.due.saturating_duration_since(now.monotonic), now);
             return None;
         }
         active.phase = Phase::InFlight;
@@ -207,16 +207,20 @@ impl Scheduler {
         let (offset, number) = if past_suspect {
             (active.cursor.next().next(), 1)
         } else {
-            (active.cursor.next(), active.tries.saturating_add(1))
+            (active.cursor.next(), active.notification_failures.saturating_add(1))
         };
         let newest_only = posted < offset && offset <= latest;
         let number = if newest_only && offset < latest { 1 } else { number };
         let many_topics = self.round_robin.has_many();
         // So many are served before this one is again, if it gets all that it is owed now.
         let between = if many_topics { self.subscriptions } else { state.table.len() };
-        let keep =
-            if between > MANY && (newest_only || offset >= goal) { Keep::Nothing } else { Keep::Ready };
-        let ahead = if many_topics && state.table.len() <= FEW { Ahead::Shard } else { Ahead::Topic };
+        let keep = if between > MOST_KEPT && (newest_only || offset >= target) {
+            CachePolicy::Drop
+        } else {
+            CachePolicy::Keep
+        };
+        let ahead =
+            if many_topics && state.table.len() <= SMALL_TOPIC { ReadAhead::Shard } else { ReadAhead::Topic };
         Some(Attempt {
             topic,
             subscription: id,
@@ -226,7 +230,7 @@ impl Scheduler {
             number,
             permit,
             past_suspect,
-            was_delivered,
+            is_proven,
             ahead,
             keep,
             host,

@@ -12,7 +12,7 @@ use crate::store::{FailureClass, Offset, SubscriptionId, TopicId};
 
 /// A subscription that is behind, or whose last delivery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LateSubscription {
+pub struct LaggardProgress {
     /// Its topic.
     pub topic: TopicId,
     /// Which one.
@@ -23,8 +23,8 @@ pub struct LateSubscription {
     pub cursor: Offset,
     /// … and this is the newest notification.
     pub head: Offset,
-    /// Failed attempts at the next notification.
-    pub attempts: u16,
+    /// Failed attempts since something was delivered to it or given up.
+    pub streak_failures: u16,
     /// Why the last attempt failed.
     pub class: FailureClass,
     /// Since when there are only failures.
@@ -42,8 +42,8 @@ pub struct Progress {
     pub cursor: Offset,
     /// … and this is the newest notification.
     pub head: Offset,
-    /// Failed attempts at the next notification.
-    pub attempts: u16,
+    /// Failed attempts since something was delivered to it or given up.
+    pub streak_failures: u16,
     /// Since when there are only failures.
     pub failing_since: Option<DateTime>,
     /// Why the last attempt failed.
@@ -77,14 +77,14 @@ pub struct TopicCounts {
     /// How many are in force.
     pub subscriptions: usize,
     /// How many of them are behind the others.
-    pub late: usize,
+    pub laggards: usize,
 }
 
 impl Sum for TopicCounts {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
         parts.fold(Self::default(), |sum, part| Self {
             subscriptions: sum.subscriptions + part.subscriptions,
-            late: sum.late + part.late,
+            laggards: sum.laggards + part.laggards,
         })
     }
 }
@@ -112,23 +112,23 @@ impl Sum for Owed {
 
 impl Scheduler {
     /// At most `limit` subscriptions that are behind, in the order of topics and ids.
-    pub(crate) fn late(
+    pub(crate) fn laggards(
         &self,
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
         now: Instant,
-    ) -> Vec<LateSubscription> {
+    ) -> Vec<LaggardProgress> {
         let (from, behind) = after.unwrap_or((TopicId(0), SubscriptionId(0)));
-        let late = self.topics.range(from..).flat_map(|(topic, state)| {
+        let laggards = self.topics.range(from..).flat_map(|(topic, state)| {
             let behind = if *topic == from { behind } else { SubscriptionId(0) };
-            state.late(behind).filter_map(|(id, active)| {
-                Some(LateSubscription {
+            state.laggards(behind).filter_map(|(id, active)| {
+                Some(LaggardProgress {
                     topic: *topic,
                     subscription: id,
                     origin: self.hosts.origin(state.table.get(id)?.host).to_owned(),
                     cursor: active.cursor,
                     head: state.head,
-                    attempts: active.attempts,
+                    streak_failures: active.streak_failures,
                     class: active.class,
                     failing_since: active.failing.map(|failing| failing.since),
                     next_attempt_in: match active.phase {
@@ -141,7 +141,7 @@ impl Scheduler {
                 })
             })
         });
-        late.take(limit).collect()
+        laggards.take(limit).collect()
     }
 
     /// How far a subscription is.
@@ -153,9 +153,9 @@ impl Scheduler {
         let at = |cursor, waits| Progress {
             cursor,
             head,
-            attempts: 0,
+            streak_failures: 0,
             failing_since: None,
-            class: FailureClass::Slow,
+            class: FailureClass::NotFailed,
             waits,
             breaker_open_for,
             paused,
@@ -171,9 +171,9 @@ impl Scheduler {
             Phase::Parked | Phase::Remembered(_) if active.cursor < head => WaitsFor::Sweep,
             Phase::Parked | Phase::Remembered(_) => WaitsFor::Nothing,
         };
-        let (attempts, class) = (active.attempts, active.class);
+        let (streak_failures, class) = (active.streak_failures, active.class);
         let failing_since = active.failing.map(|failing| failing.since);
-        Some(Progress { attempts, failing_since, class, ..at(active.cursor, waits) })
+        Some(Progress { streak_failures, failing_since, class, ..at(active.cursor, waits) })
     }
 
     /// The topic of a subscription of this shard.
@@ -190,7 +190,7 @@ impl Scheduler {
     pub(crate) fn topic_counts(&self, topic: TopicId) -> TopicCounts {
         self.topics.get(&topic).map_or_else(TopicCounts::default, |state| TopicCounts {
             subscriptions: state.table.len(),
-            late: state.late_count(),
+            laggards: state.laggard_count(),
         })
     }
 
@@ -206,6 +206,6 @@ impl Scheduler {
 
     /// The hosts whose circuit breakers are open.
     pub(crate) fn open_hosts(&self, now: Instant) -> Vec<OpenHost> {
-        self.hosts.open(now)
+        self.hosts.open_breakers(now)
     }
 }

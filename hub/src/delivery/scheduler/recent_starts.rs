@@ -22,8 +22,8 @@ pub(super) struct RecentStarts {
 }
 
 impl RecentStarts {
-    pub(super) fn new() -> Self {
-        Self { epoch: Instant::now(), step: 0, begun: Default::default(), sums: Default::default() }
+    pub(super) fn new(now: Instant) -> Self {
+        Self { epoch: now, step: 0, begun: Default::default(), sums: Default::default() }
     }
 
     /// How many there are in this lane.
@@ -84,7 +84,7 @@ mod tests {
         fn it_counts_what_began_a_moment_ago_and_has_not_ended(
             events in prop::collection::vec((0_u64..60, any::<bool>(), 0_usize..3), 1..200),
         ) {
-            let mut recent = RecentStarts::new();
+            let mut recent = RecentStarts::new(Instant::now());
             let (mut now, mut under_way) = (recent.epoch, Vec::new());
             for (pause, begins, lane) in events {
                 now += Duration::from_millis(pause);

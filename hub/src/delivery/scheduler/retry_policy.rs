@@ -59,9 +59,9 @@ pub(crate) struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FailureStreak {
     /// How many there were since something was delivered or given up.
-    pub(super) attempts: u16,
+    pub(super) failures: u16,
     /// How many of them were of this notification: one that supersedes another begins anew.
-    pub(super) tries: u16,
+    pub(super) of_notification: u16,
     /// The attempt before was answered 410 too.
     pub(super) was_gone: bool,
     /// How long there has been no success.
@@ -87,19 +87,19 @@ pub(crate) enum GivenUp {
     /// The host was in trouble until the schedule for trouble was over.
     Failed,
     /// The server failed at it again and again, and took the next one.
-    Message,
+    Suspect,
     /// The operator wants it so.
     Operator,
 }
 
 impl GivenUp {
-    pub(crate) const ALL: [Self; 4] = [Self::Refused, Self::Failed, Self::Message, Self::Operator];
+    pub(crate) const ALL: [Self; 4] = [Self::Refused, Self::Failed, Self::Suspect, Self::Operator];
 
     /// The schedule for failures of this class is over.
     pub(super) fn after(class: FailureClass) -> Self {
         match class {
             FailureClass::Refused | FailureClass::Gone => Self::Refused,
-            FailureClass::Trouble | FailureClass::Slow | FailureClass::Unsent => Self::Failed,
+            FailureClass::Trouble | FailureClass::NotFailed | FailureClass::Unsent => Self::Failed,
         }
     }
 
@@ -108,7 +108,7 @@ impl GivenUp {
         match self {
             Self::Refused => "refused",
             Self::Failed => "failed",
-            Self::Message => "message",
+            Self::Suspect => "message",
             Self::Operator => "operator",
         }
     }
@@ -154,11 +154,11 @@ impl Failure {
 }
 
 impl RetryPolicy {
-    /// How long the pause after the `attempts`-th failure of a streak may be. What was written down by a wall clock that has been
+    /// How long the pause after the `failures`-th failure of a streak may be. What was written down by a wall clock that has been
     /// set since must not postpone anything further than this.
-    pub(super) fn longest_pause(&self, attempts: u16) -> Duration {
+    pub(super) fn longest_pause(&self, failures: u16) -> Duration {
         let delays =
-            [&self.trouble, &self.refused].map(|delays| delays.get(usize::from(attempts.saturating_sub(1))));
+            [&self.trouble, &self.refused].map(|delays| delays.get(usize::from(failures.saturating_sub(1))));
         let longest = delays.into_iter().flatten().max().copied().unwrap_or_default();
         longest.mul_f64(1.0 + JITTER).max(LONGEST_HINT).max(self.gone_confirm_after)
     }
@@ -169,11 +169,14 @@ impl RetryPolicy {
             FailureClass::Gone if streak.was_gone => return Decision::End,
             FailureClass::Gone => return Decision::Retry(self.gone_confirm_after),
             FailureClass::Refused => &self.refused,
-            FailureClass::Trouble | FailureClass::Slow | FailureClass::Unsent => &self.trouble,
+            FailureClass::Trouble | FailureClass::NotFailed | FailureClass::Unsent => &self.trouble,
         };
         let floor = if streak.failing_for >= DORMANT_AFTER { DORMANT_PAUSE } else { Duration::ZERO };
-        let pauses = usize::from(streak.attempts).min(delays.len());
-        match delays.get(pauses.saturating_sub(1)).filter(|_| usize::from(streak.tries) <= delays.len()) {
+        let pauses = usize::from(streak.failures).min(delays.len());
+        match delays
+            .get(pauses.saturating_sub(1))
+            .filter(|_| usize::from(streak.of_notification) <= delays.len())
+        {
             Some(delay) => {
                 let hint = failure.retry_after.unwrap_or_default().min(LONGEST_HINT);
                 Decision::Retry(jittered(*delay).max(hint).max(floor))
@@ -212,8 +215,8 @@ mod tests {
     }
 
     /// So many failures of one notification.
-    fn streak(attempts: u16) -> FailureStreak {
-        FailureStreak { attempts, tries: attempts, was_gone: false, failing_for: Duration::ZERO }
+    fn streak(failures: u16) -> FailureStreak {
+        FailureStreak { failures, of_notification: failures, was_gone: false, failing_for: Duration::ZERO }
     }
 
     fn failure(status: u16) -> Failure {
@@ -323,17 +326,17 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_tried_as_often_as_any_other_and_no_sooner() {
-        let newer = FailureStreak { tries: 1, ..streak(9) };
+        let newer = FailureStreak { of_notification: 1, ..streak(9) };
         let Decision::Retry(delay) = policy().decide(&failure(503), &newer) else { panic!("its first try") };
         assert!(delay >= (8 * MINUTE).mul_f64(0.8), "{delay:?}");
-        let last = FailureStreak { tries: 4, ..newer };
+        let last = FailureStreak { of_notification: 4, ..newer };
         assert_eq!(policy().decide(&failure(503), &last), Decision::Skip(Duration::ZERO));
     }
 
     #[test]
     fn after_a_day_of_nothing_but_failures_attempts_are_at_most_hourly() {
         let day =
-            |attempts| FailureStreak { failing_for: Duration::from_secs(25 * 3_600), ..streak(attempts) };
+            |failures| FailureStreak { failing_for: Duration::from_secs(25 * 3_600), ..streak(failures) };
         assert_eq!(policy().decide(&failure(503), &day(1)), Decision::Retry(DORMANT_PAUSE));
         assert_eq!(policy().decide(&failure(503), &day(4)), Decision::Skip(DORMANT_PAUSE));
     }

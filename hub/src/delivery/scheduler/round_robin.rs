@@ -15,7 +15,7 @@ const REQUEST: u64 = 8 * 1024;
 const CREDIT: u64 = 128 * 1024;
 
 /// From so many topics on, those after the present one are about to be read.
-const MANY: usize = 32;
+const MANY_TOPICS: usize = 32;
 
 /// The topics whose sweep can take up more, with what is left of their credit.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl RoundRobin {
 
     /// Whether the topics after this one have their turns soon.
     pub(super) fn has_many(&self) -> bool {
-        self.credits.len() >= MANY
+        self.credits.len() >= MANY_TOPICS
     }
 
     pub(super) fn clear(&mut self) {

@@ -69,14 +69,12 @@ struct Shared {
     scarce_until: AtomicU64,
 }
 
-impl Default for Peers {
-    fn default() -> Self {
-        let (quickest, scarce_until) = (AtomicU32::new(0), AtomicU64::new(0));
-        Self(Arc::new(Shared { quickest, begun: Instant::now(), scarce_until }))
-    }
-}
-
 impl Peers {
+    pub(super) fn new(now: Instant) -> Self {
+        let (quickest, scarce_until) = (AtomicU32::new(0), AtomicU64::new(0));
+        Self(Arc::new(Shared { quickest, begun: now, scarce_until }))
+    }
+
     /// Takes in an answer of any host.
     pub(super) fn answered(&self, took: Duration) {
         let (took, known) = (micros(took), self.0.quickest.load(Ordering::Relaxed));
@@ -115,7 +113,7 @@ mod tests {
 
     /// Whether a host that answers so in turn is far above peers that take so long, after many answers of each.
     fn is_far_above(answers: &[Duration], peers: Duration) -> bool {
-        let (known, mut response_time) = (Peers::default(), ResponseTime::default());
+        let (known, mut response_time) = (Peers::new(Instant::now()), ResponseTime::default());
         for answer in answers.iter().cycle().take(200) {
             known.answered(*answer);
             known.answered(peers);
@@ -150,7 +148,7 @@ mod tests {
 
     #[test]
     fn of_any_number_of_slow_hosts_the_quick_ones_are_known_at_their_first_answer() {
-        let peers = Peers::default();
+        let peers = Peers::new(Instant::now());
         (0..10_000).for_each(|_| peers.answered(2_900 * MILLISECOND));
         assert_eq!(peers.bound(), CEILING);
         peers.answered(MILLISECOND);
@@ -172,7 +170,8 @@ mod tests {
 
     #[test]
     fn nobody_is_in_the_way_where_nobody_lacks_a_permit() {
-        let (peers, now) = (Peers::default(), Instant::now());
+        let now = Instant::now();
+        let peers = Peers::new(now);
         assert_eq!(peers.bound_while_scarce(now), None);
         peers.note_scarcity(now);
         assert_eq!(peers.bound_while_scarce(now), Some(CEILING));

@@ -19,13 +19,13 @@ pub(super) struct SubscriptionEntry {
     pub(super) start: Offset,
     pub(super) lease_end: DateTime,
     /// Whether the last attempt for it was delivered.
-    pub(super) was_delivered: bool,
+    pub(super) is_proven: bool,
 }
 
 impl SubscriptionEntry {
-    /// How the last attempt for it ended, if that did not fail.
+    /// What the last attempt says of it, if that did not fail.
     pub(super) fn last(&self) -> LastAttempt {
-        if self.was_delivered { LastAttempt::Delivered } else { LastAttempt::None }
+        if self.is_proven { LastAttempt::Proven } else { LastAttempt::Untried }
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
 
     fn entry(start: u64) -> SubscriptionEntry {
         let (start, lease_end) = (Offset(start), DateTime::from_unix_millis(0).unwrap());
-        SubscriptionEntry { host: HostId::new(0), start, lease_end, was_delivered: false }
+        SubscriptionEntry { host: HostId::new(0), start, lease_end, is_proven: false }
     }
 
     fn bytes(table: &SubscriptionTable) -> usize {

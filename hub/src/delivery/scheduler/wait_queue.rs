@@ -9,13 +9,13 @@ use std::time::Instant;
 use super::host::Waiter;
 use crate::store::{SubscriptionId, TopicId};
 
-/// How the last attempt for a subscription ended.
+/// What the last attempt for a subscription says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LastAttempt {
-    /// It was delivered.
-    Delivered,
+    /// It was delivered: the subscription is *proven*.
+    Proven,
     /// There was none yet.
-    None,
+    Untried,
     /// It failed, or nothing could be sent.
     Failed,
 }
@@ -25,14 +25,14 @@ pub(super) enum LastAttempt {
 pub(super) struct WaitQueue {
     /// The only one, and since when.
     alone: Option<(Waiter, Instant)>,
-    /// Where there were more: what waits, and since when. Those whose last attempt was delivered come first. No entry is empty.
+    /// Where there were more: what waits, and since when. Proven ones come first. No entry is empty.
     by_topic: BTreeMap<(LastAttempt, TopicId), VecDeque<(SubscriptionId, Instant)>>,
     /// Whose turn it was last …
     turn: TopicId,
-    /// … and how the last attempt for that one had ended.
+    /// … and what the last attempt said of that one.
     turn_last: LastAttempt,
-    /// Whose turn it was last when only those were wanted whose last attempt was delivered: the others' turn stays.
-    turn_delivered: TopicId,
+    /// Whose turn it was last when only proven ones were wanted: the others' turn stays.
+    turn_proven: TopicId,
     alone_last: LastAttempt,
 }
 
@@ -42,9 +42,9 @@ impl WaitQueue {
             alone: None,
             by_topic: BTreeMap::new(),
             turn: TopicId(0),
-            turn_last: LastAttempt::Delivered,
-            turn_delivered: TopicId(0),
-            alone_last: LastAttempt::None,
+            turn_last: LastAttempt::Proven,
+            turn_proven: TopicId(0),
+            alone_last: LastAttempt::Untried,
         }
     }
 
@@ -61,7 +61,7 @@ impl WaitQueue {
         }
     }
 
-    /// The first of the topic whose turn it is, and how the last attempt for it ended.
+    /// The first of the topic whose turn it is, and what the last attempt says of it.
     pub(super) fn pop(&mut self) -> Option<(Waiter, LastAttempt)> {
         if let Some((waiter, _)) = self.alone.take() {
             (self.turn_last, self.turn) = (self.alone_last, waiter.0);
@@ -74,20 +74,20 @@ impl WaitQueue {
         self.pop_from(key)
     }
 
-    /// The first of the topic whose turn it is among those whose last attempt was delivered.
-    pub(super) fn pop_delivered(&mut self) -> Option<(Waiter, LastAttempt)> {
-        if !self.has_delivered() {
+    /// The first of the topic whose turn it is among proven ones.
+    pub(super) fn pop_proven(&mut self) -> Option<(Waiter, LastAttempt)> {
+        if !self.has_proven() {
             return None;
         }
         if let Some((waiter, _)) = self.alone.take() {
-            self.turn_delivered = waiter.0;
+            self.turn_proven = waiter.0;
             return Some((waiter, self.alone_last));
         }
-        let last = (LastAttempt::Delivered, self.turn_delivered);
-        let end = (LastAttempt::None, TopicId(0));
+        let last = (LastAttempt::Proven, self.turn_proven);
+        let end = (LastAttempt::Untried, TopicId(0));
         let later = self.by_topic.range((Bound::Excluded(last), Bound::Excluded(end))).next();
         let key = *later.or_else(|| self.by_topic.first_key_value())?.0;
-        self.turn_delivered = key.1;
+        self.turn_proven = key.1;
         self.pop_from(key)
     }
 
@@ -100,20 +100,20 @@ impl WaitQueue {
         Some(((key.1, id), key.0))
     }
 
-    /// Whether one waits whose last attempt was delivered.
-    pub(super) fn has_delivered(&self) -> bool {
+    /// Whether a proven one waits.
+    pub(super) fn has_proven(&self) -> bool {
         match self.alone {
-            Some(_) => self.alone_last == LastAttempt::Delivered,
-            None => self.by_topic.keys().next().is_some_and(|(last, _)| *last == LastAttempt::Delivered),
+            Some(_) => self.alone_last == LastAttempt::Proven,
+            None => self.by_topic.keys().next().is_some_and(|(last, _)| *last == LastAttempt::Proven),
         }
     }
 
-    /// Takes this one out of the queue, wherever it stands; returns how the last attempt for it ended, if it stood there.
+    /// Takes this one out of the queue, wherever it stands; returns what the last attempt says of it, if it stood there.
     pub(super) fn remove(&mut self, waiter: Waiter) -> Option<LastAttempt> {
         if self.alone.take_if(|(alone, _)| *alone == waiter).is_some() {
             return Some(self.alone_last);
         }
-        let kinds = [LastAttempt::Delivered, LastAttempt::None, LastAttempt::Failed];
+        let kinds = [LastAttempt::Proven, LastAttempt::Untried, LastAttempt::Failed];
         kinds.into_iter().find(|last| self.remove_from((*last, waiter.0), waiter.1))
     }
 
@@ -158,10 +158,10 @@ mod tests {
     fn topics_take_turns_and_each_keeps_its_order() {
         let (mut queue, now) = (WaitQueue::new(), Instant::now());
         for id in 1..=5 {
-            queue.push((TopicId(1), SubscriptionId(id)), LastAttempt::None, now);
+            queue.push((TopicId(1), SubscriptionId(id)), LastAttempt::Untried, now);
         }
         for id in 6..=7 {
-            queue.push((TopicId(2), SubscriptionId(id)), LastAttempt::None, now);
+            queue.push((TopicId(2), SubscriptionId(id)), LastAttempt::Untried, now);
         }
         assert_eq!(queue.len(), 7);
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|((_, id), _)| id.0).collect();
@@ -173,12 +173,12 @@ mod tests {
     fn one_that_is_taken_out_leaves_the_others_in_their_order() {
         let (mut queue, now) = (WaitQueue::new(), Instant::now());
         let waiter = |id| (TopicId(1), SubscriptionId(id));
-        queue.push(waiter(1), LastAttempt::None, now);
+        queue.push(waiter(1), LastAttempt::Untried, now);
         assert_eq!(queue.remove(waiter(2)), None);
         assert!(queue.remove(waiter(1)).is_some() && queue.is_empty());
-        (1..=3).for_each(|id| queue.push(waiter(id), LastAttempt::None, now));
+        (1..=3).for_each(|id| queue.push(waiter(id), LastAttempt::Untried, now));
         let removed = [queue.remove(waiter(2)), queue.remove(waiter(2))];
-        assert_eq!(removed, [Some(LastAttempt::None), None]);
+        assert_eq!(removed, [Some(LastAttempt::Untried), None]);
         let left: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(waiter, _)| waiter).collect();
         assert_eq!(left, [waiter(1), waiter(3)]);
     }
@@ -187,20 +187,20 @@ mod tests {
     fn those_whose_last_attempt_was_delivered_are_found_at_once_and_keep_nobody_else_out() {
         let (mut queue, now) = (WaitQueue::new(), Instant::now());
         let waiter = |topic| (TopicId(topic), SubscriptionId(topic));
-        queue.push(waiter(9), LastAttempt::Delivered, now);
-        assert!(queue.has_delivered());
-        let delivered = |topic| Some((waiter(topic), LastAttempt::Delivered));
-        assert_eq!([queue.pop_delivered(), queue.pop_delivered()], [delivered(9), None]);
-        queue.push(waiter(1), LastAttempt::None, now);
-        assert!(!queue.has_delivered());
-        assert_eq!(queue.pop_delivered(), None);
-        (2..=5).for_each(|topic| queue.push(waiter(topic), LastAttempt::None, now));
-        (6..=9).for_each(|topic| queue.push(waiter(topic), LastAttempt::Delivered, now));
-        assert_eq!([queue.pop_delivered(), queue.pop_delivered()], [delivered(6), delivered(7)]);
-        assert_eq!(queue.remove(waiter(8)), Some(LastAttempt::Delivered));
+        queue.push(waiter(9), LastAttempt::Proven, now);
+        assert!(queue.has_proven());
+        let delivered = |topic| Some((waiter(topic), LastAttempt::Proven));
+        assert_eq!([queue.pop_proven(), queue.pop_proven()], [delivered(9), None]);
+        queue.push(waiter(1), LastAttempt::Untried, now);
+        assert!(!queue.has_proven());
+        assert_eq!(queue.pop_proven(), None);
+        (2..=5).for_each(|topic| queue.push(waiter(topic), LastAttempt::Untried, now));
+        (6..=9).for_each(|topic| queue.push(waiter(topic), LastAttempt::Proven, now));
+        assert_eq!([queue.pop_proven(), queue.pop_proven()], [delivered(6), delivered(7)]);
+        assert_eq!(queue.remove(waiter(8)), Some(LastAttempt::Proven));
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|((topic, _), _)| topic.0).collect();
         assert_eq!(order, [9, 1, 2, 3, 4, 5]);
-        assert_eq!(queue.pop_delivered(), None);
+        assert_eq!(queue.pop_proven(), None);
     }
 
     #[test]
@@ -209,14 +209,14 @@ mod tests {
             let (mut queue, now) = (WaitQueue::new(), Instant::now());
             let of = |topic, id| (TopicId(topic), SubscriptionId(id));
             (1..=backlogs).for_each(|topic| {
-                (0..40).for_each(|id| queue.push(of(topic, id), LastAttempt::Delivered, now));
+                (0..40).for_each(|id| queue.push(of(topic, id), LastAttempt::Proven, now));
             });
-            (11..=13).for_each(|topic| queue.push(of(topic, 0), LastAttempt::None, now));
+            (11..=13).for_each(|topic| queue.push(of(topic, 0), LastAttempt::Untried, now));
             let mut others = Vec::new();
             for _ in 0..=2 * backlogs + 3 {
-                queue.pop_delivered().unwrap();
+                queue.pop_proven().unwrap();
                 let ((topic, _), last) = queue.pop().unwrap();
-                others.extend((last == LastAttempt::None).then_some(topic.0));
+                others.extend((last == LastAttempt::Untried).then_some(topic.0));
             }
             assert_eq!(others, [11, 12, 13], "beside {backlogs} topics with a backlog");
         }
@@ -227,7 +227,7 @@ mod tests {
         let (mut queue, begun) = (WaitQueue::new(), Instant::now());
         for number in 0..100 {
             let come = begun + Duration::from_secs(number);
-            queue.push((TopicId(number % 3), SubscriptionId(number)), LastAttempt::None, come);
+            queue.push((TopicId(number % 3), SubscriptionId(number)), LastAttempt::Untried, come);
         }
         let late = begun + Duration::from_secs(60);
         assert_eq!((queue.since(begun), queue.since(late)), (0, 60));

@@ -12,7 +12,9 @@ use lru::LruCache;
 
 use super::feed::without_known_entries;
 use crate::config::Prefixes;
-use crate::store::{Notification, Offset, Recipient, Rule, Store, StoreError, SubscriptionId, TopicId};
+use crate::store::{
+    ContentKind, Notification, Offset, Recipient, Store, StoreError, SubscriptionId, TopicId,
+};
 use crate::weighted_cache::WeightedCache;
 
 /// Subscriptions whose last version is remembered, some dozen bytes each; all others get the whole.
@@ -31,6 +33,7 @@ pub(super) struct SubscriberBodies {
 impl SubscriberBodies {
     /// Feeds of topics below `shortened` are sent without known entries.
     pub(super) fn new(shortened: Prefixes) -> Self {
+        // A bounded one would take the memory of all its entries at once; `acknowledge` keeps this one within bounds.
         let (acknowledged, made) = (LruCache::unbounded(), WeightedCache::new(KEPT));
         Self { shortened, acknowledged: Mutex::new(acknowledged), made: Mutex::new(made) }
     }
@@ -81,7 +84,7 @@ impl SubscriberBodies {
     }
 
     fn concerns(&self, recipient: &Recipient, notification: &Notification) -> bool {
-        notification.rule == Rule::Latest
+        notification.kind == ContentKind::Fetched
             && is_xml(&notification.content_type)
             && self.shortened.cover(&recipient.topic_url)
     }
@@ -127,7 +130,7 @@ mod tests {
     async fn version(store: &dyn Store, entries: &str) -> Arc<Notification> {
         let posted = store::posted(&TOPIC.parse().unwrap(), format!("<feed>{entries}</feed>"));
         let content_type = Bytes::from_static(b"application/atom+xml");
-        let new = NewNotification { content_type, rule: Rule::Latest, ..posted };
+        let new = NewNotification { content_type, kind: ContentKind::Fetched, ..posted };
         let id = store.append(new, Duration::ZERO).await.unwrap().id();
         store.notification_from(TopicId(id.topic), Offset(id.offset)).await.unwrap().unwrap()
     }

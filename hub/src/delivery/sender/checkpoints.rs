@@ -17,9 +17,10 @@ use super::losses::Losses;
 use crate::delivery::scheduler::{Now, Scheduler};
 use crate::store::{Checkpoint, Ended, Epoch, Shard, Skip, Store, StoreError, SubscriptionId, TopicId};
 
-/// Half of the interval within which a crash may repeat deliveries: what a crash repeats is younger than two of these.
+/// How often progress is saved. What was delivered since the last save is delivered again after a crash; as one save may be under way
+/// when the next is due, that may be the deliveries of two of these intervals.
 pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(125);
-/// The same bound in answers.
+/// After so many answers progress is saved sooner than that, so that a crash repeats no more deliveries than these.
 const CHECKPOINT_AFTER: u64 = 2_048;
 /// The pause after a save that failed.
 const SAVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -56,8 +57,9 @@ type Executed = (oneshot::Sender<usize>, usize);
 pub(super) struct Checkpoints {
     store: Arc<dyn Store>,
     unsaved: VecDeque<Save>,
-    /// Commands that were carried out and are not durable yet; the second ones will be with the save under way.
+    /// Commands that were carried out, whose effect the next save will make durable …
     executed: Vec<Executed>,
+    /// … and those whose effect the save under way does.
     being_saved: Vec<Executed>,
     saving: Option<Pin<Box<dyn Future<Output = Results>>>>,
     losses: Losses,
@@ -240,7 +242,11 @@ impl Checkpoints {
                 }
                 checkpoint.gaps.iter().for_each(|gap| self.losses.add(gap));
                 if let Some(owned) = owned.iter().find(|owned| owned.shard == *shard) {
-                    counters.set_gauges(*shard, owned.scheduler.laggards(), owned.scheduler.open_breakers());
+                    counters.set_gauges(
+                        *shard,
+                        owned.scheduler.laggard_count(),
+                        owned.scheduler.open_breakers(),
+                    );
                 }
             }
             Save::End(_, topic, id, why) => {

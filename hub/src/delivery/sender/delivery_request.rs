@@ -134,7 +134,7 @@ mod tests {
     use resync_core::websub::{Secret, SignatureMethod};
 
     use super::*;
-    use crate::store::{NotificationLinks, Rule};
+    use crate::store::{ContentKind, NotificationLinks};
 
     fn notification() -> Notification {
         Notification {
@@ -147,7 +147,7 @@ mod tests {
                 resourcesync: Some("http://source.example/capabilitylist.xml".to_owned()),
             },
             body: Bytes::from_static(b"Gr\xc3\xbc\xc3\x9fe\n"),
-            rule: Rule::Every,
+            kind: ContentKind::Posted,
             received_at: DateTime::now(),
             trace: None,
         }

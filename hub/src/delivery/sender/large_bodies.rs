@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lru::LruCache;
 
 use crate::delivery::scheduler::Lane;
-use crate::store::{Notification, Offset, Rule, TopicId};
+use crate::store::{ContentKind, Notification, Offset, TopicId};
 
 /// What weighs no more is small: 2,048 requests, as many as are under way at once by default, hold 128 MiB at most.
 const SMALL: u64 = 64 * 1024;
 /// What large ones may weigh together, of them those that go to slow hosts.
 const ALL: u64 = 80 * 1024 * 1024;
 const SLOW: u64 = ALL / 5;
-/// Of so many that found no room it is known without reading them: each takes some 40 bytes.
+/// So many that found no room are remembered, in some 40 bytes each: while there is still none, they need not be read again.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("4096 is not zero");
 
 /// The large notifications of all workers. Clones share them.
@@ -66,7 +66,7 @@ impl LargeBodies {
             return Some(Reservation { held: None });
         }
         let (topic, offset) = (notification.topic, notification.offset);
-        let is_fetched = notification.rule == Rule::Latest;
+        let is_fetched = notification.kind == ContentKind::Fetched;
         self.table()
             .take((topic, offset), weight, lane == Lane::Slow, is_fetched)
             .then(|| Reservation { held: Some((self.clone(), topic, offset)) })
@@ -147,7 +147,7 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    fn notification(offset: u64, rule: Rule, bytes: usize) -> Notification {
+    fn notification(offset: u64, kind: ContentKind, bytes: usize) -> Notification {
         Notification {
             topic: TopicId(1),
             offset: Offset(offset),
@@ -155,22 +155,22 @@ mod tests {
             content_type: "text/plain".into(),
             links: NotificationLinks { hubs: Vec::new(), canonical: String::new(), resourcesync: None },
             body: vec![0; bytes].into(),
-            rule,
+            kind,
             trace: None,
         }
     }
 
     /// As many as find room of so many bytes each, in this lane.
-    fn fill(large: &LargeBodies, from: u64, rule: Rule, lane: Lane) -> Vec<Reservation> {
+    fn fill(large: &LargeBodies, from: u64, kind: ContentKind, lane: Lane) -> Vec<Reservation> {
         (from..)
-            .map_while(|offset| large.reserve(&notification(offset, rule, MIB), lane))
+            .map_while(|offset| large.reserve(&notification(offset, kind, MIB), lane))
             .take(1_000)
             .collect()
     }
 
     #[test]
     fn one_that_many_get_is_held_once_and_given_back_with_the_last() {
-        let (large, one) = (LargeBodies::default(), notification(1, Rule::Every, MIB));
+        let (large, one) = (LargeBodies::default(), notification(1, ContentKind::Posted, MIB));
         let reservations: Vec<_> = (0..1_000).map(|_| large.reserve(&one, Lane::First).unwrap()).collect();
         assert_eq!(large.table().quick.all, one.weight());
         drop(reservations);
@@ -181,31 +181,31 @@ mod tests {
     #[test]
     fn fetched_ones_leave_half_to_what_publishers_post_and_slow_hosts_take_from_nobody() {
         let large = LargeBodies::default();
-        let fetched = fill(&large, 1, Rule::Latest, Lane::First);
+        let fetched = fill(&large, 1, ContentKind::Fetched, Lane::First);
         assert_eq!(fetched.len(), 31);
-        let posted = fill(&large, 1_001, Rule::Every, Lane::Retry);
+        let posted = fill(&large, 1_001, ContentKind::Posted, Lane::Retry);
         assert_eq!(posted.len(), 32);
-        let slow = fill(&large, 2_001, Rule::Every, Lane::Slow);
+        let slow = fill(&large, 2_001, ContentKind::Posted, Lane::Slow);
         assert_eq!(slow.len(), 15);
         assert!(
-            large.reserve(&notification(1, Rule::Latest, MIB), Lane::First).is_some(),
+            large.reserve(&notification(1, ContentKind::Fetched, MIB), Lane::First).is_some(),
             "it is held already"
         );
         drop(fetched);
-        assert_eq!(fill(&large, 3_001, Rule::Every, Lane::First).len(), 31);
+        assert_eq!(fill(&large, 3_001, ContentKind::Posted, Lane::First).len(), 31);
     }
 
     #[test]
     fn small_ones_are_not_counted_and_the_largest_goes_alone() {
         let large = LargeBodies::default();
-        let _small = large.reserve(&notification(1, Rule::Latest, 60 * 1024), Lane::First).unwrap();
+        let _small = large.reserve(&notification(1, ContentKind::Fetched, 60 * 1024), Lane::First).unwrap();
         assert!(large.table().held.is_empty());
-        let whole = large.reserve(&notification(2, Rule::Latest, 200 * MIB), Lane::First).unwrap();
-        assert!(large.reserve(&notification(3, Rule::Every, MIB), Lane::First).is_none());
+        let whole = large.reserve(&notification(2, ContentKind::Fetched, 200 * MIB), Lane::First).unwrap();
+        assert!(large.reserve(&notification(3, ContentKind::Posted, MIB), Lane::First).is_none());
         assert!(large.refuses(TopicId(1), Offset(3), Lane::Retry), "without being read");
         assert!(!large.refuses(TopicId(1), Offset(3), Lane::Slow), "there is room among those");
         drop(whole);
         assert!(!large.refuses(TopicId(1), Offset(3), Lane::Retry));
-        assert!(large.reserve(&notification(3, Rule::Every, MIB), Lane::First).is_some());
+        assert!(large.reserve(&notification(3, ContentKind::Posted, MIB), Lane::First).is_some());
     }
 }

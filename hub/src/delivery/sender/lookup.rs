@@ -10,7 +10,7 @@ use resync_core::websub::TopicUrl;
 use tracing::warn;
 
 use crate::delivery::scheduler::{Attempt, Find, Finished};
-use crate::store::{Notification, Offset, Rule, Store, StoreError, Topic, TopicId};
+use crate::store::{ContentKind, Notification, Offset, Store, StoreError, Topic, TopicId};
 
 /// Damaged records that were logged: notifications, which every attempt for them finds, and subscriptions, again and again.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Lookup {
                 }
                 Err(error) => return Err(error),
             };
-            match attempt.judge(sought, found.offset, found.rule) {
+            match attempt.judge(sought, found.offset, found.kind) {
                 Find::Send => return Ok(Ok(found)),
                 Find::Gap => {
                     // What the log still goes back to was not removed: a restore skipped it.
@@ -93,7 +93,7 @@ impl Lookup {
     /// What became of an attempt whose notification cannot be read, in a log that begins with `first`. It never will be readable again,
     /// and must not hold up the others.
     fn without(&self, attempt: &Attempt, sought: Offset, first: Offset, error: &StoreError) -> Finished {
-        match attempt.judge(sought, sought.max(first), Rule::Every) {
+        match attempt.judge(sought, sought.max(first), ContentKind::Posted) {
             Find::Later => Finished::Superseded,
             Find::Gap => Finished::Gap { from: sought, next: first },
             Find::Send | Find::Pass => {

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::checkpoints::Owned;
 use crate::delivery::scheduler::{
-    Command, LateSubscription, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
+    Command, LaggardProgress, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
 };
 use crate::store::{Shard, SubscriptionId, TopicId};
 use crate::subscriptions::StopDeliveries;
@@ -57,14 +57,14 @@ impl Operator {
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn late(
+    pub async fn laggards(
         &self,
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
-    ) -> Result<Vec<LateSubscription>, Stopped> {
-        let late = self.query(move |shard, now| shard.late(after, limit, now.monotonic)).await?;
-        let mut found: Vec<_> = late.into_iter().flatten().collect();
-        found.sort_unstable_by_key(|late| (late.topic, late.subscription));
+    ) -> Result<Vec<LaggardProgress>, Stopped> {
+        let laggards = self.query(move |shard, now| shard.laggards(after, limit, now.monotonic)).await?;
+        let mut found: Vec<_> = laggards.into_iter().flatten().collect();
+        found.sort_unstable_by_key(|laggard| (laggard.topic, laggard.subscription));
         found.truncate(limit);
         Ok(found)
     }

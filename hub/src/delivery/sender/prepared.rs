@@ -7,7 +7,7 @@ use http::Uri;
 use resync_core::websub::{CallbackUrl, SignatureMethod, SigningKey, UrlError};
 
 use crate::egress::{self, Target};
-use crate::store::{Keep, Recipient, SubscriptionId, TopicId};
+use crate::store::{CachePolicy, Recipient, SubscriptionId, TopicId};
 use crate::weighted_cache::WeightedCache;
 
 /// Bytes of prepared recipients that are kept, of the usual size about 8,000: those of a sweep over millions do not fit and do not
@@ -83,20 +83,20 @@ impl PreparedRecipients {
     pub(super) fn of(
         &self,
         recipient: &Arc<Recipient>,
-        keep: Keep,
+        keep: CachePolicy,
     ) -> Result<Arc<PreparedRecipient>, InvalidCallback> {
         let key = (recipient.topic, recipient.id);
         // Nothing in here can panic half-way.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match keep {
-            Keep::Ready => kept.get(&key).cloned(),
-            Keep::Nothing => kept.pop(&key),
+            CachePolicy::Keep => kept.get(&key).cloned(),
+            CachePolicy::Drop => kept.pop(&key),
         };
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.from, recipient)) {
             return Ok(known);
         }
         let prepared = Arc::new(PreparedRecipient::new(recipient, self.method)?);
-        if keep == Keep::Ready {
+        if keep == CachePolicy::Keep {
             let weight = PREPARED + recipient.weight() + recipient.callback.len();
             kept.put(key, Arc::clone(&prepared), weight);
         }
@@ -124,8 +124,8 @@ mod tests {
     fn a_recipient_of_several_is_prepared_once_and_dropped_with_the_last() {
         let recipients = PreparedRecipients::new(SignatureMethod::Sha256);
         let recipient = recipient(None);
-        let first = recipients.of(&recipient, Keep::Ready).unwrap();
-        let last = recipients.of(&recipient, Keep::Nothing).unwrap();
+        let first = recipients.of(&recipient, CachePolicy::Keep).unwrap();
+        let last = recipients.of(&recipient, CachePolicy::Drop).unwrap();
         assert!(Arc::ptr_eq(&first, &last));
         assert!(recipients.kept.lock().unwrap().is_empty());
     }
@@ -134,7 +134,7 @@ mod tests {
     fn w061_a_renewed_subscription_is_prepared_anew() {
         let recipients = PreparedRecipients::new(SignatureMethod::Sha256);
         let (before, renewed) = (recipient(Some("s3cr3t")), recipient(Some("another")));
-        for keep in [Keep::Ready, Keep::Nothing] {
+        for keep in [CachePolicy::Keep, CachePolicy::Drop] {
             let signature = |recipient: &Arc<Recipient>| {
                 let key = recipients.of(recipient, keep).unwrap();
                 key.key.as_ref().unwrap().sign(b"news").to_string()

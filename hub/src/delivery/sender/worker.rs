@@ -20,10 +20,10 @@ use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
 use crate::delivery::scheduler::{HostId, Lane, Limiter, Now};
 use crate::egress::ConfirmedAddresses;
-use crate::store::{Shard, Slot, Store, StoreEvent, SubscriptionId};
+use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary};
 
 /// How often leases that are over are looked for, and losses are logged.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 /// How often what is past due is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// How often permits that are reserved for networks with few requests are offered to the shards, while there are no others.
@@ -65,18 +65,19 @@ impl Worker {
         max_in_flight: usize,
         owned: Vec<Owned>,
     ) -> Self {
+        let now = std::time::Instant::now();
         Self {
             sender: Rc::new(sender),
             confirmed,
             counters,
-            limiter: Limiter::new(max_in_flight),
+            limiter: Limiter::new(max_in_flight, now),
             loop_timer: LoopTimer::default(),
             reported: [0; 3],
             owned,
             turn: 0,
             in_flight: FuturesUnordered::new(),
             checkpoints: Checkpoints::new(store),
-            spared: std::time::Instant::now(),
+            spared: now,
         }
     }
 
@@ -90,7 +91,7 @@ impl Worker {
         let Inputs { mut events, mut messages, mut stop } = inputs;
         let mut checkpoints = interval(CHECKPOINT_EVERY);
         checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = interval(LOOK_EVERY);
+        let mut expiries = interval(EXPIRE_EVERY);
         let mut counts = interval(COUNT_EVERY);
         while !*stop.borrow() {
             self.start_requests();
@@ -108,7 +109,7 @@ impl Worker {
                     self.report_in_flight();
                     self.save();
                 }
-                _ = looks.tick() => self.look(),
+                _ = expiries.tick() => self.expire_leases(),
                 _ = counts.tick() => self.count_past_due(),
                 () = yield_now(), if self.is_interrupted() => {}
                 _ = stop.changed() => {}
@@ -162,7 +163,11 @@ impl Worker {
     }
 
     /// What was confirmed is known to all once the worker of its shard has noted it.
-    fn note(&self, shard: Shard, Slot { origin, address, lease_end, .. }: &Slot) {
+    fn note(
+        &self,
+        shard: Shard,
+        SubscriptionSummary { origin, address, lease_end, .. }: &SubscriptionSummary,
+    ) {
         if self.owned.iter().any(|owned| owned.shard == shard) {
             self.confirmed.remember(origin, *address, *lease_end);
         }
@@ -293,7 +298,8 @@ impl Worker {
         self.may_start() && self.owned.iter().any(|owned| owned.scheduler.is_interrupted())
     }
 
-    fn look(&mut self) {
+    /// Ends the subscriptions whose leases are over, and logs what was lost since the last time.
+    fn expire_leases(&mut self) {
         self.checkpoints.log_losses();
         if self.checkpoints.has_failed() {
             return;

@@ -5,8 +5,8 @@ use super::{
     subscribe, the, topic, within,
 };
 use crate::store::{
-    Checkpoint, Epoch, FailureClass, Gap, Laggard, Missed, Offset, Replayed, Shard, Skip, Standing,
-    StoreError, StoreEvent, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
+    Checkpoint, Epoch, FailureClass, Gap, Laggard, Missed, NotificationProgress, Offset, Replayed, Shard,
+    Skip, StoreError, StoreEvent, Subscription, SubscriptionId, Sweep, TopicId, Watermark,
 };
 
 on_every_engine!(
@@ -48,7 +48,8 @@ async fn progress_is_found_again_after_reopening(place: Place) {
     let url = topic("t");
     append(&*store, posted(&url, "x")).await;
     let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
-    let laggards = [FailureClass::Slow, FailureClass::Refused, FailureClass::Trouble, FailureClass::Gone];
+    let laggards =
+        [FailureClass::NotFailed, FailureClass::Refused, FailureClass::Trouble, FailureClass::Gone];
     let epoch = store.claim(shard).await.unwrap();
     for class in laggards {
         let laggard = Laggard { class, failing_since: None, ..behind(&subscription, 1) };
@@ -230,7 +231,7 @@ async fn every_subscription_stands_somewhere_with_every_notification(place: Plac
     let (id, offset) = append(&*store, posted(&url, "x")).await;
     let (shard, _) = subscribe(&*store, &url, &callback("late")).await;
     let standing = async || store.standing(id, offset).await.unwrap();
-    assert_eq!(standing().await, Standing { delivered: 0, owing: 4, skipped: 0 });
+    assert_eq!(standing().await, NotificationProgress { delivered: 0, owing: 4, skipped: 0 });
 
     // The sweep has passed the first three; of these one is behind and one was given up.
     let epoch = store.claim(shard).await.unwrap();
@@ -244,7 +245,7 @@ async fn every_subscription_stands_somewhere_with_every_notification(place: Plac
         replayed: vec![],
     };
     store.checkpoint(shard, epoch, checkpoint).await.unwrap();
-    assert_eq!(standing().await, Standing { delivered: 1, owing: 2, skipped: 1 });
+    assert_eq!(standing().await, NotificationProgress { delivered: 1, owing: 2, skipped: 1 });
 
     let checkpoint = Checkpoint {
         watermarks: vec![(id, Watermark { done: offset, sweep: None })],
@@ -252,7 +253,7 @@ async fn every_subscription_stands_somewhere_with_every_notification(place: Plac
         ..Checkpoint::default()
     };
     store.checkpoint(shard, epoch, checkpoint).await.unwrap();
-    assert_eq!(standing().await, Standing { delivered: 3, owing: 0, skipped: 1 });
+    assert_eq!(standing().await, NotificationProgress { delivered: 3, owing: 0, skipped: 1 });
 }
 
 async fn a_paused_topic_stays_paused_until_it_is_resumed(place: Place) {

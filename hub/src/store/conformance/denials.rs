@@ -1,7 +1,7 @@
 //! Denials: what they end, and that they are told until they are told (W-098, W-102).
 
 use super::{Place, activate, ask_to_subscribe, at, callback, on_every_engine, subscribe, told, topic};
-use crate::store::{Activation, NewDenial, Refusal, StoreEvent};
+use crate::store::{Activation, DenialScope, NewDenial, StoreEvent};
 
 on_every_engine!(
     a_denial_ends_the_subscription_and_waits_to_be_told,
@@ -13,15 +13,15 @@ on_every_engine!(
     a_newer_denial_of_a_pair_replaces_the_older_one,
 );
 
-fn denial(name: &str, refusal: Refusal) -> NewDenial {
-    NewDenial { topic: topic("t"), callback: callback(name), reason: "because".into(), refusal }
+fn denial(name: &str, scope: DenialScope) -> NewDenial {
+    NewDenial { topic: topic("t"), callback: callback(name), reason: "because".into(), scope }
 }
 
 async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
     let store = place.open();
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("~d")).await;
     let mut events = store.watch();
-    let denied = store.deny(denial("%7Ed", Refusal::Pair)).await.unwrap().unwrap();
+    let denied = store.deny(denial("%7Ed", DenialScope::Everything)).await.unwrap().unwrap();
     assert_eq!(denied.ended, Some((shard, subscription.topic, subscription.id)));
     assert_eq!(denied.callback.as_str(), subscription.callback.as_str(), "told as the subscriber wrote it");
     assert!(matches!(told(&mut events)[..], [StoreEvent::Unsubscribed { .. }]));
@@ -38,7 +38,7 @@ async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
 async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
     let store = place.open();
     let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
-    let denied = store.deny(denial("d", Refusal::Pair)).await.unwrap().unwrap();
+    let denied = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     assert_eq!(denied.ended, None);
     assert!(store.requests().await.unwrap().is_empty());
     assert!(matches!(activate(&*store, &renewal, at(0)).await, Activation::Superseded));
@@ -48,9 +48,9 @@ async fn only_the_newest_request_of_a_pair_can_be_denied(place: Place) {
     let store = place.open();
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
-    assert!(store.deny(denial("d", Refusal::Request(older.id))).await.unwrap().is_none());
+    assert!(store.deny(denial("d", DenialScope::Request(older.id))).await.unwrap().is_none());
     assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
-    assert!(store.deny(denial("d", Refusal::Request(newer.id))).await.unwrap().is_some());
+    assert!(store.deny(denial("d", DenialScope::Request(newer.id))).await.unwrap().is_some());
     assert!(store.requests().await.unwrap().is_empty());
 }
 
@@ -59,7 +59,7 @@ async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
     let (_, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "a stranger's").await;
     let mut events = store.watch();
-    assert!(store.deny(denial("d", Refusal::Request(renewal.id))).await.unwrap().is_none());
+    assert!(store.deny(denial("d", DenialScope::Request(renewal.id))).await.unwrap().is_none());
     assert!(told(&mut events).is_empty());
     assert!(store.requests().await.unwrap().is_empty());
     assert!(store.denials().await.unwrap().is_empty(), "it is not told what is not so");
@@ -76,10 +76,10 @@ async fn d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_n
     subscribe(&*store, &topic("t"), &callback("d")).await;
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
-    assert!(store.deny(denial("d", Refusal::Confirmed(older.id))).await.unwrap().is_none());
+    assert!(store.deny(denial("d", DenialScope::Confirmed(older.id))).await.unwrap().is_none());
     assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_some());
-    let denied = store.deny(denial("d", Refusal::Confirmed(newer.id))).await.unwrap().unwrap();
+    let denied = store.deny(denial("d", DenialScope::Confirmed(newer.id))).await.unwrap().unwrap();
     assert!(denied.ended.is_some());
     assert!(store.requests().await.unwrap().is_empty());
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
@@ -87,16 +87,16 @@ async fn d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_n
 
 async fn where_there_is_nothing_there_is_nothing_to_deny(place: Place) {
     let store = place.open();
-    assert!(store.deny(denial("d", Refusal::Pair)).await.unwrap().is_none());
+    assert!(store.deny(denial("d", DenialScope::Everything)).await.unwrap().is_none());
     assert!(store.denials().await.unwrap().is_empty(), "nobody is told who never asked (B-33)");
 }
 
 async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
     let store = place.open();
     subscribe(&*store, &topic("t"), &callback("d")).await;
-    let older = store.deny(denial("d", Refusal::Pair)).await.unwrap().unwrap();
+    let older = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     subscribe(&*store, &topic("t"), &callback("d")).await;
-    let newer = store.deny(denial("d", Refusal::Pair)).await.unwrap().unwrap();
+    let newer = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     store.remove_denial(&older).await.unwrap();
     assert_eq!(store.denials().await.unwrap(), [newer]);
 }

@@ -11,8 +11,8 @@ use super::{
     topic, within,
 };
 use crate::store::{
-    Chain, ChainBreak, Interval, NewNotification, NotificationLinks, Offset, Rule, StoreEvent, TopicId,
-    Validators,
+    Chain, ChainBreak, ContentKind, Interval, NewNotification, NotificationLinks, Offset, StoreEvent,
+    TopicId, Validators,
 };
 use crate::trace_context::TraceContext;
 
@@ -45,7 +45,7 @@ async fn a_notification_is_read_as_it_was_appended(place: Place) {
             canonical: "https://source.example/self?x=%7E".into(),
             resourcesync: Some("https://source.example/capabilitylist.xml".into()),
         },
-        rule: Rule::Latest,
+        kind: ContentKind::Fetched,
         received_at: "2026-01-03T09:00:00.123456789Z".parse().unwrap(),
         trace: TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         ..posted(&topic("t"), "<urlset/>\0\0")
@@ -61,7 +61,7 @@ async fn a_notification_is_read_as_it_was_appended(place: Place) {
     assert_eq!(read.content_type, new.content_type);
     assert_eq!(read.links, new.links);
     assert_eq!(read.body, new.body);
-    assert_eq!(read.rule, new.rule);
+    assert_eq!(read.kind, new.kind);
     assert_eq!(read.received_at, new.received_at);
     assert!(read.trace.is_some() && read.trace == new.trace);
 }
@@ -124,7 +124,7 @@ async fn fetched_versions_move_the_latest_offset(place: Place) {
     let url = topic("t");
     append(&*store, posted(&url, "posted")).await;
     assert_eq!(the(&*store, &url).await.latest, Offset(0));
-    append(&*store, NewNotification { rule: Rule::Latest, ..posted(&url, "fetched") }).await;
+    append(&*store, NewNotification { kind: ContentKind::Fetched, ..posted(&url, "fetched") }).await;
     append(&*store, posted(&url, "posted")).await;
     let store = place.reopen(store);
     let topic = the(&*store, &url).await;
@@ -158,7 +158,7 @@ async fn events_are_told_in_the_order_of_the_log_to_everybody(place: Place) {
     join_all((0..50).map(|number| append(&*store, posted(&url, number.to_string())))).await;
     for events in [told(&mut first), told(&mut second)] {
         let offsets = events.iter().map(|event| match event {
-            StoreEvent::Appended { offset, rule: Rule::Every, .. } => offset.0,
+            StoreEvent::Appended { offset, kind: ContentKind::Posted, .. } => offset.0,
             other => panic!("{other:?}"),
         });
         assert!(offsets.eq(1..=50));

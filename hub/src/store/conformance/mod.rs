@@ -22,9 +22,9 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use tempfile::TempDir;
 
 use super::{
-    Activation, Appended, Ended, Engine, FailureClass, Intent, Keyring, Laggard, NewNotification, NewRequest,
-    Notification, NotificationLinks, Offset, Payer, PendingRequest, Rule, Shard, Shares, Store, StoreEvent,
-    Subscription, Topic, TopicId,
+    Activation, Appended, ContentKind, Ended, Engine, FailureClass, Intent, Keyring, Laggard,
+    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Shard,
+    Shares, Store, StoreEvent, Subscription, Topic, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -106,7 +106,7 @@ pub(crate) fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotificatio
             resourcesync: None,
         },
         body: body.into(),
-        rule: Rule::Every,
+        kind: ContentKind::Posted,
         payer: Payer::Publishers,
         idempotency_key: None,
         interval: None,
@@ -197,7 +197,7 @@ fn behind(subscription: &Subscription, cursor: u64) -> Laggard {
         topic: subscription.topic,
         subscription: subscription.id,
         cursor: Offset(cursor),
-        attempts: 3,
+        streak_failures: 3,
         next_attempt: at(2_000_000_000),
         failing_since: Some(at(1_000_000_000)),
         class: FailureClass::Trouble,

@@ -10,9 +10,9 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use super::{LEASE, Place, at, behind, gone, posted, read, topic, within};
 use crate::store::{
-    Activation, Appended, Checkpoint, Engine, Epoch, Intent, Laggard, NewNotification, NewRequest, Offset,
-    PendingRequest, Ping, Rule, Shard, Skip, Store, StoreError, Subscription, SubscriptionId, Trimmed,
-    Watermark,
+    Activation, Appended, Checkpoint, ContentKind, Engine, Epoch, Intent, Laggard, NewNotification,
+    NewRequest, Offset, PendingRequest, Ping, Shard, Skip, Store, StoreError, Subscription, SubscriptionId,
+    Trimmed, Watermark,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::trace_context::TraceContext;
@@ -31,7 +31,7 @@ enum Operation {
     Append {
         topic: usize,
         bytes: usize,
-        rule: Rule,
+        kind: ContentKind,
         key: Option<u8>,
     },
     Trim {
@@ -72,11 +72,11 @@ enum Operation {
 
 fn operation() -> impl Strategy<Value = Operation> {
     let pair = || (0..TOPICS, 0..CALLBACKS);
-    let rule = prop_oneof![Just(Rule::Every), Just(Rule::Latest)];
+    let kind = prop_oneof![Just(ContentKind::Posted), Just(ContentKind::Fetched)];
     let bytes = prop_oneof![4 => 0..300_usize, 1 => 60_000..200_000_usize];
     prop_oneof![
-        6 => (0..TOPICS, bytes, rule, any::<Option<bool>>()).prop_map(|(topic, bytes, rule, key)| {
-            Operation::Append { topic, bytes, rule, key: key.map(u8::from) }
+        6 => (0..TOPICS, bytes, kind, any::<Option<bool>>()).prop_map(|(topic, bytes, kind, key)| {
+            Operation::Append { topic, bytes, kind, key: key.map(u8::from) }
         }),
         1 => (0..30_i64, 0..300_000_u64).prop_map(|(age, max_bytes)| Operation::Trim { age, max_bytes }),
         4 => (pair(), prop::bool::weighted(0.8)).prop_map(|(pair, subscribe)| Operation::Ask { pair, subscribe }),
@@ -143,8 +143,8 @@ impl Model {
     async fn apply(&mut self, store: &dyn Store, operation: Operation) {
         self.now += 1;
         match operation {
-            Operation::Append { topic, bytes, rule, key } => {
-                self.append(store, topic, bytes, rule, key).await;
+            Operation::Append { topic, bytes, kind, key } => {
+                self.append(store, topic, bytes, kind, key).await;
             }
             Operation::Trim { age, max_bytes } => self.trim(store, self.now - age, max_bytes).await,
             Operation::Ask { pair, subscribe } => self.ask(store, pair, subscribe).await,
@@ -183,10 +183,17 @@ impl Model {
         }
     }
 
-    async fn append(&mut self, store: &dyn Store, topic: usize, bytes: usize, rule: Rule, key: Option<u8>) {
+    async fn append(
+        &mut self,
+        store: &dyn Store,
+        topic: usize,
+        bytes: usize,
+        kind: ContentKind,
+        key: Option<u8>,
+    ) {
         let body = Bytes::from(vec![self.now.to_le_bytes()[0]; bytes]);
         let new = NewNotification {
-            rule,
+            kind,
             received_at: at(START + self.now),
             idempotency_key: key.map(|key| format!("key {key}")),
             interval: None,
@@ -204,7 +211,7 @@ impl Model {
         let now = self.now;
         let log = self.log(topic);
         log.head += 1;
-        if rule == Rule::Latest {
+        if kind == ContentKind::Fetched {
             log.latest = log.head;
         }
         log.held.insert(log.head, (body.clone(), now));

@@ -4,7 +4,7 @@ use super::{
     Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret,
     topic,
 };
-use crate::store::{Activation, Intent, NewDenial, NewRequest, Ping, Refusal};
+use crate::store::{Activation, DenialScope, Intent, NewDenial, NewRequest, Ping};
 use crate::trace_context::TraceContext;
 
 on_every_engine!(
@@ -172,15 +172,11 @@ async fn a_denied_pair_forgets_what_everybody_asked_for_it(place: Place) {
         ask_from(&*store, client, &topic, &callback, Intent::Unsubscribe).await;
     }
     let one = ask_from(&*store, Some([192, 0, 2, 1].into()), &topic, &callback, Intent::Unsubscribe).await;
-    let denial = |refusal| NewDenial {
-        topic: topic.clone(),
-        callback: callback.clone(),
-        reason: String::new(),
-        refusal,
-    };
-    assert!(store.deny(denial(Refusal::Request(one.id))).await.unwrap().is_some());
+    let denial =
+        |scope| NewDenial { topic: topic.clone(), callback: callback.clone(), reason: String::new(), scope };
+    assert!(store.deny(denial(DenialScope::Request(one.id))).await.unwrap().is_some());
     assert_eq!(store.requests().await.unwrap().len(), 2, "those of others wait");
-    assert!(store.deny(denial(Refusal::Pair)).await.unwrap().is_some());
+    assert!(store.deny(denial(DenialScope::Everything)).await.unwrap().is_some());
     let store = place.reopen(store);
     assert!(store.requests().await.unwrap().is_empty());
 }

@@ -7,8 +7,8 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use super::{Place, activate, append, at, callback, gone, on_every_engine, posted, subscribe, topic};
 use crate::store::{
-    Account, Accounted, Founded, Intent, NewNotification, NewRequest, Offset, Payer, Rule, Shard, Shares,
-    Store, Trimmed, Validators,
+    Additions, ClientUsage, ContentKind, Intent, NewNotification, NewRequest, Offset, Payer, Shard, Shares,
+    Store, SubscriptionCounts, Trimmed, Validators,
 };
 
 on_every_engine!(
@@ -43,7 +43,7 @@ async fn fetch(store: &dyn Store, name: &str, network: u8, second: i64, bytes: u
 fn fetched(topic: &TopicUrl, network: u8, second: i64, bytes: usize) -> NewNotification {
     let payer = Payer::Strangers(Some(IpAddr::from([192, 0, network, 0])));
     let received_at = at(second);
-    NewNotification { rule: Rule::Latest, payer, received_at, ..posted(topic, vec![7; bytes]) }
+    NewNotification { kind: ContentKind::Fetched, payer, received_at, ..posted(topic, vec![7; bytes]) }
 }
 
 /// A subscription in force that this client has asked for.
@@ -153,9 +153,9 @@ async fn of_what_made_room_no_validators_stay_so_that_it_is_fetched_again(place:
         last_modified: None,
         digest: [7; 32],
     };
-    let (payer, rule) = (Payer::Strangers(None), Rule::Latest);
+    let (payer, kind) = (Payer::Strangers(None), ContentKind::Fetched);
     let fetched =
-        NewNotification { rule, payer, validators: Some(validators.clone()), ..posted(&url, vec![7; 900]) };
+        NewNotification { kind, payer, validators: Some(validators.clone()), ..posted(&url, vec![7; 900]) };
     let (id, version) = append(&*store, fetched.clone()).await;
     assert_eq!(store.validators(id, version).await.unwrap().as_ref(), Some(&validators));
     let too_much = Shares { publishers: MUCH, strangers: fetched.weight() - 1 };
@@ -213,20 +213,20 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
     let client = Some(IpAddr::from([192, 0, 2, 1]));
     let of = |store: &dyn Store| store.accounted(client, &topic("t"), &callback("d"));
     let store = place.open();
-    let new = Founded { topic: true, host: true };
-    assert_eq!((of(&*store).founds, of(&*store).adds), (new, new));
+    let new = Additions { topic: true, host: true };
+    assert_eq!((of(&*store).new_to_client, of(&*store).new_to_hub), (new, new));
     let mut subscriptions = Vec::new();
     for (topic, at) in [(topic("t"), callback("d")), (topic("t"), callback("e")), (topic("u"), callback("d"))]
     {
         subscribe_from(&*store, client, &topic, &at).await;
         subscriptions.push(store.find_subscription(&topic, &at).await.unwrap().unwrap());
     }
-    let account = Account { subscriptions: 3, topics: 2, hosts: 1 };
-    let all = Accounted {
+    let account = SubscriptionCounts { subscriptions: 3, topics: 2, hosts: 1 };
+    let all = ClientUsage {
         of_client: account,
         in_all: account,
-        founds: Founded::default(),
-        adds: Founded::default(),
+        new_to_client: Additions::default(),
+        new_to_hub: Additions::default(),
     };
     assert_eq!(of(&*store), all);
     let store = place.reopen(store);
@@ -236,11 +236,11 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
         store.end(shard, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
     }
     // Nobody is subscribed; the hub knows both topics until it trims.
-    let none = Accounted {
-        of_client: Account::default(),
-        in_all: Account { topics: 2, ..Account::default() },
-        founds: new,
-        adds: Founded { topic: false, host: true },
+    let none = ClientUsage {
+        of_client: SubscriptionCounts::default(),
+        in_all: SubscriptionCounts { topics: 2, ..SubscriptionCounts::default() },
+        new_to_client: new,
+        new_to_hub: Additions { topic: false, host: true },
     };
     assert_eq!(of(&*store), none);
     drop(store);
@@ -273,5 +273,5 @@ async fn a_topic_counts_for_who_brought_it_until_nobody_is_subscribed(place: Pla
         let shard = Shard::of(at, store.shards());
         store.end(shard, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
     }
-    assert_eq!(of(&*store), Account::default());
+    assert_eq!(of(&*store), SubscriptionCounts::default());
 }

@@ -10,8 +10,8 @@ use super::{
     on_every_engine, posted, secret, subscribe, the, told, topic,
 };
 use crate::store::{
-    Activation, Ahead, Checkpoint, Ended, Intent, Keep, Offset, Recipient, Shard, Slot, Store, StoreEvent,
-    Subscription, SubscriptionId, TopicId,
+    Activation, CachePolicy, Checkpoint, Ended, Intent, Offset, ReadAhead, Recipient, Shard, Store,
+    StoreEvent, Subscription, SubscriptionId, SubscriptionSummary, TopicId,
 };
 
 on_every_engine!(
@@ -146,7 +146,9 @@ async fn an_unsubscribed_pair_is_gone_with_its_laggard(place: Place) {
         assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
         let (topic, id) = (subscription.topic, subscription.id);
         assert!(store.subscription(shard, topic, id).await.unwrap().is_none());
-        assert!(recipient(&*store, shard, &subscription, Ahead::Topic, Keep::Ready).await.is_none());
+        assert!(
+            recipient(&*store, shard, &subscription, ReadAhead::Topic, CachePolicy::Keep).await.is_none()
+        );
         let state = store.load_shard(shard).await.unwrap();
         assert_eq!(state.slots.len(), 1);
         assert_eq!(state.laggards, [behind(&neighbour, 0)]);
@@ -243,7 +245,7 @@ async fn events_carry_the_new_state(place: Place) {
     let mut events = store.watch();
     let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
     store.end(shard, subscription.topic, subscription.id, gone(&subscription)).await.unwrap();
-    let slot = Slot {
+    let slot = SubscriptionSummary {
         id: subscription.id,
         topic: subscription.topic,
         origin: "https://destination.example".into(),
@@ -269,7 +271,7 @@ async fn a_renewal_is_seen_at_once(place: Place) {
         let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), &key).await;
         activate(&*store, &request, DateTime::now()).await;
         for keep in KEEP {
-            let read = recipient(&*store, shard, &first, Ahead::Topic, keep).await.unwrap();
+            let read = recipient(&*store, shard, &first, ReadAhead::Topic, keep).await.unwrap();
             assert_eq!(read.secret, Some(secret(&key)));
         }
     }
@@ -327,18 +329,18 @@ async fn a_recipient_has_callback_and_topic_exactly_as_they_were_written(place: 
     }
 }
 
-const KEEP: [Keep; 2] = [Keep::Ready, Keep::Nothing];
+const KEEP: [CachePolicy; 2] = [CachePolicy::Keep, CachePolicy::Drop];
 
-fn reads() -> impl Iterator<Item = (Ahead, Keep)> {
-    [Ahead::Topic, Ahead::Shard].into_iter().flat_map(|ahead| KEEP.map(|keep| (ahead, keep)))
+fn reads() -> impl Iterator<Item = (ReadAhead, CachePolicy)> {
+    [ReadAhead::Topic, ReadAhead::Shard].into_iter().flat_map(|ahead| KEEP.map(|keep| (ahead, keep)))
 }
 
 async fn recipient(
     store: &dyn Store,
     shard: Shard,
     of: &Subscription,
-    ahead: Ahead,
-    keep: Keep,
+    ahead: ReadAhead,
+    keep: CachePolicy,
 ) -> Option<Arc<Recipient>> {
     store.recipient(shard, of.topic, of.id, ahead, keep).await.unwrap()
 }
@@ -366,7 +368,7 @@ async fn subscriptions_are_listed_in_pages_of_all_topics_and_of_one(place: Place
     }
 }
 
-async fn all_slots(store: &dyn Store) -> Vec<Slot> {
+async fn all_slots(store: &dyn Store) -> Vec<SubscriptionSummary> {
     let mut slots = Vec::new();
     for shard in (0..store.shards()).map(Shard) {
         let loaded = store.load_shard(shard).await.unwrap().slots;

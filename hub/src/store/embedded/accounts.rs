@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::net::IpAddr;
 
-use crate::store::{Account, SubscriptionId, TopicId};
+use crate::store::{SubscriptionCounts, SubscriptionId, TopicId};
 
 /// One entry for each client, for each topic and for each callback origin, none for a subscription.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     /// Random, so that nobody can choose whose origin to share.
     hasher: RandomState,
-    clients: HashMap<IpAddr, Account>,
+    clients: HashMap<IpAddr, SubscriptionCounts>,
     /// Only topics that have subscriptions.
     topics: HashMap<TopicId, Held>,
     /// Callback origins, by their hashes.
@@ -51,7 +51,7 @@ impl Accounts {
         self.hasher.hash_one(origin)
     }
 
-    pub(super) fn of(&self, client: IpAddr) -> Account {
+    pub(super) fn of(&self, client: IpAddr) -> SubscriptionCounts {
         self.clients.get(&client).copied().unwrap_or_default()
     }
 
@@ -110,19 +110,24 @@ impl Accounts {
     }
 
     /// From now on it counts for this client, and no longer for the one before.
-    fn hand_over(&mut self, moves: Option<Before>, to: Option<IpAddr>, part: fn(&mut Account) -> &mut u64) {
+    fn hand_over(
+        &mut self,
+        moves: Option<Before>,
+        to: Option<IpAddr>,
+        part: fn(&mut SubscriptionCounts) -> &mut u64,
+    ) {
         if let Some(Before(before)) = moves {
             self.change(before, part, -1);
             self.change(to, part, 1);
         }
     }
 
-    fn change(&mut self, client: Option<IpAddr>, part: fn(&mut Account) -> &mut u64, by: i64) {
+    fn change(&mut self, client: Option<IpAddr>, part: fn(&mut SubscriptionCounts) -> &mut u64, by: i64) {
         let Some(client) = client else { return };
         let account = self.clients.entry(client).or_default();
         let part = part(account);
         *part = part.saturating_add_signed(by);
-        if *account == Account::default() {
+        if *account == SubscriptionCounts::default() {
             self.clients.remove(&client);
         }
     }

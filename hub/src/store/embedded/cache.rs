@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::store::{Keep, Notification, Offset, Recipient, Shard, StoreError, SubscriptionId, TopicId};
+use crate::store::{
+    CachePolicy, Notification, Offset, Recipient, Shard, StoreError, SubscriptionId, TopicId,
+};
 use crate::weighted_cache::WeightedCache;
 
 /// Bytes of notifications that are cached although nobody has them.
@@ -94,11 +96,11 @@ struct WeakMap<T> {
 }
 
 /// So few places are not worth a sweep.
-const FEW: usize = 64;
+const SWEEP_FROM: usize = 64;
 
 impl<T> Default for WeakMap<T> {
     fn default() -> Self {
-        Self { known: HashMap::new(), sweep_at: FEW }
+        Self { known: HashMap::new(), sweep_at: SWEEP_FROM }
     }
 }
 
@@ -115,7 +117,7 @@ impl<T> WeakMap<T> {
         self.known.insert(place, Arc::downgrade(new));
         if self.known.len() >= self.sweep_at {
             self.known.retain(|_, known| known.strong_count() > 0);
-            self.sweep_at = FEW.max(2 * self.known.len());
+            self.sweep_at = SWEEP_FROM.max(2 * self.known.len());
         }
     }
 }
@@ -140,18 +142,18 @@ pub(super) struct Recipients {
 struct OfShard {
     /// Those that are asked for again and again.
     ready: WeightedCache<Key, Arc<Recipient>>,
-    ahead: Ahead,
+    ahead: RecipientsAhead,
     changes: u64,
 }
 
 /// Recipients that were read on the way, each for one use.
 #[derive(Default)]
-struct Ahead {
+struct RecipientsAhead {
     read: BTreeMap<Key, Arc<Recipient>>,
     bytes: usize,
 }
 
-impl Ahead {
+impl RecipientsAhead {
     fn take(&mut self, key: &Key) -> Option<Arc<Recipient>> {
         let taken = self.read.remove(key)?;
         self.bytes -= taken.weight();
@@ -182,18 +184,19 @@ pub(super) struct Reading {
 impl Recipients {
     pub(super) fn new(shards: u16) -> Self {
         let each = RECIPIENT_BYTES / usize::from(shards.max(1));
-        let shard = || OfShard { ready: WeightedCache::new(each), ahead: Ahead::default(), changes: 0 };
+        let shard =
+            || OfShard { ready: WeightedCache::new(each), ahead: RecipientsAhead::default(), changes: 0 };
         Self { shards: (0..shards).map(|_| Mutex::new(shard())).collect() }
     }
 
     /// One that is asked for the last time for now leaves its room to those that are asked for again and again.
-    pub(super) fn get(&self, shard: Shard, key: Key, keep: Keep) -> Result<Arc<Recipient>, Reading> {
+    pub(super) fn get(&self, shard: Shard, key: Key, keep: CachePolicy) -> Result<Arc<Recipient>, Reading> {
         let Some(mut cached) = self.of(shard) else { return Err(Reading { changes: 0 }) };
         let (changes, ahead) = (cached.changes, cached.ahead.take(&key));
         let found = match (keep, ahead) {
-            (Keep::Nothing, ahead) => cached.ready.pop(&key).or(ahead),
-            (Keep::Ready, None) => cached.ready.get(&key).cloned(),
-            (Keep::Ready, Some(recipient)) => {
+            (CachePolicy::Drop, ahead) => cached.ready.pop(&key).or(ahead),
+            (CachePolicy::Keep, None) => cached.ready.get(&key).cloned(),
+            (CachePolicy::Keep, Some(recipient)) => {
                 cached.ready.put(key, Arc::clone(&recipient), recipient.weight());
                 Some(recipient)
             }
@@ -207,20 +210,20 @@ impl Recipients {
         shard: Shard,
         sought: &Arc<Recipient>,
         next: Vec<Arc<Recipient>>,
-        keep: Keep,
+        keep: CachePolicy,
         reading: Reading,
     ) {
         let Some(mut cached) = self.of(shard).filter(|cached| cached.changes == reading.changes) else {
             return;
         };
         match keep {
-            Keep::Ready => {
+            CachePolicy::Keep => {
                 for recipient in std::iter::once(Arc::clone(sought)).chain(next) {
                     let (key, weight) = (key_of(&recipient), recipient.weight());
                     cached.ready.put(key, recipient, weight);
                 }
             }
-            Keep::Nothing => cached.ahead.put(next),
+            CachePolicy::Drop => cached.ahead.put(next),
         }
     }
 
@@ -267,7 +270,7 @@ mod tests {
     use resync_core::websub::TopicUrl;
 
     use super::*;
-    use crate::store::{NotificationLinks, Rule};
+    use crate::store::{ContentKind, NotificationLinks};
 
     fn notification(offset: u64, bytes: usize) -> Arc<Notification> {
         Arc::new(Notification {
@@ -276,7 +279,7 @@ mod tests {
             content_type: Bytes::new(),
             links: NotificationLinks::default(),
             body: vec![0; bytes].into(),
-            rule: Rule::Every,
+            kind: ContentKind::Posted,
             received_at: DateTime::now(),
             trace: None,
         })
@@ -318,7 +321,7 @@ mod tests {
         for offset in 3..10_000 {
             cache.put(notification(offset, 1_000));
         }
-        assert!(lock(&cache.cached).alive.known.len() <= FEW, "nothing stays of what is gone");
+        assert!(lock(&cache.cached).alive.known.len() <= SWEEP_FROM, "nothing stays of what is gone");
     }
 
     #[test]
@@ -343,7 +346,7 @@ mod tests {
     #[test]
     fn a_recipient_read_before_a_change_is_not_kept_after_it() {
         let (one, other) = (recipient(1), recipient(2));
-        for (keep, asked) in [(Keep::Ready, &one), (Keep::Nothing, &other)] {
+        for (keep, asked) in [(CachePolicy::Keep, &one), (CachePolicy::Drop, &other)] {
             let (cache, key) = (Recipients::new(1), key_of(asked));
             let before = cache.get(Shard(0), key, keep).unwrap_err();
             cache.forget(&[(Shard(0), key.0, key.1)]);
@@ -360,17 +363,17 @@ mod tests {
     fn what_is_read_for_one_use_is_given_once_and_takes_no_room_for_long() {
         let cache = Recipients::new(1);
         let key = |id| (TopicId(1), SubscriptionId(id));
-        let reading = cache.get(Shard(0), key(1), Keep::Nothing).unwrap_err();
-        cache.put(Shard(0), &recipient(1), vec![recipient(2), recipient(3)], Keep::Nothing, reading);
-        assert!(cache.get(Shard(0), key(1), Keep::Nothing).is_err());
-        assert!(cache.get(Shard(0), key(2), Keep::Nothing).is_ok());
-        assert!(cache.get(Shard(0), key(2), Keep::Nothing).is_err());
-        assert!(cache.get(Shard(0), key(3), Keep::Ready).is_ok());
-        assert!(cache.get(Shard(0), key(3), Keep::Ready).is_ok(), "it is asked for again");
-        assert!(cache.get(Shard(0), key(3), Keep::Nothing).is_ok(), "for the last time");
-        assert!(cache.get(Shard(0), key(3), Keep::Ready).is_err());
+        let reading = cache.get(Shard(0), key(1), CachePolicy::Drop).unwrap_err();
+        cache.put(Shard(0), &recipient(1), vec![recipient(2), recipient(3)], CachePolicy::Drop, reading);
+        assert!(cache.get(Shard(0), key(1), CachePolicy::Drop).is_err());
+        assert!(cache.get(Shard(0), key(2), CachePolicy::Drop).is_ok());
+        assert!(cache.get(Shard(0), key(2), CachePolicy::Drop).is_err());
+        assert!(cache.get(Shard(0), key(3), CachePolicy::Keep).is_ok());
+        assert!(cache.get(Shard(0), key(3), CachePolicy::Keep).is_ok(), "it is asked for again");
+        assert!(cache.get(Shard(0), key(3), CachePolicy::Drop).is_ok(), "for the last time");
+        assert!(cache.get(Shard(0), key(3), CachePolicy::Keep).is_err());
         for id in 1..=40_000 {
-            cache.put(Shard(0), &recipient(0), vec![recipient(id)], Keep::Nothing, reading);
+            cache.put(Shard(0), &recipient(0), vec![recipient(id)], CachePolicy::Drop, reading);
         }
         let ahead = &lock(&cache.shards[0]).ahead;
         let weight: usize = ahead.read.values().map(|recipient| recipient.weight()).sum();

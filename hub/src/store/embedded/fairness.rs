@@ -14,8 +14,8 @@ use super::reserve::DiskReserve;
 use super::testing::Fragile;
 use crate::store::VerifiedSubscription;
 use crate::store::{
-    Admin, Ended, Intent, Keyring, Log, NewNotification, NewRequest, Offset, Payer, Progress, Requests, Rule,
-    Shard, Shares, Subscriptions, Trimmed, posted,
+    Admin, ContentKind, Ended, Intent, Keyring, Log, NewNotification, NewRequest, Offset, Payer, Progress,
+    Requests, Shard, Shares, Subscriptions, Trimmed, posted,
 };
 
 const SHARES: Shares = Shares { publishers: 12_000, strangers: 8_000 };
@@ -141,14 +141,14 @@ fn open(engine: &Fragile) -> Embedded {
 
 async fn append(store: &Embedded, model: &mut Model, of: Of, bytes: usize) {
     model.now += 1;
-    let (rule, payer) = match of {
-        Of::Publisher(_) => (Rule::Every, Payer::Publishers),
+    let (kind, payer) = match of {
+        Of::Publisher(_) => (ContentKind::Posted, Payer::Publishers),
         Of::Stranger(_, network, ..) => {
-            (Rule::Latest, Payer::Strangers(Some(IpAddr::from([192, 0, network, 0]))))
+            (ContentKind::Fetched, Payer::Strangers(Some(IpAddr::from([192, 0, network, 0]))))
         }
     };
     let received_at = DateTime::from_unix_millis(model.now * 1_000).unwrap();
-    let new = NewNotification { rule, payer, received_at, ..posted(&of.url(), vec![7; bytes]) };
+    let new = NewNotification { kind, payer, received_at, ..posted(&of.url(), vec![7; bytes]) };
     let weight = new.weight();
     let offset = store.append(new, Duration::ZERO).await.unwrap().id().offset;
     model.logs.entry(of).or_default().insert(offset, weight);

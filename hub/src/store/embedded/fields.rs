@@ -13,7 +13,7 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use super::codec::{Decoded, Decoder, Encoder};
 use crate::store::keyring::KeyId;
 use crate::store::{
-    DenialId, Epoch, FailureClass, Offset, PingId, RequestId, Rule, Shard, SubscriptionId, TopicId,
+    ContentKind, DenialId, Epoch, FailureClass, Offset, PingId, RequestId, Shard, SubscriptionId, TopicId,
 };
 use crate::trace_context::TraceContext;
 
@@ -97,8 +97,8 @@ macro_rules! tags {
     };
 }
 
-tags!(Rule: "rule" { Every = 0, Latest = 1 });
-tags!(FailureClass: "class of failure" { Slow = 0, Refused = 1, Trouble = 2, Gone = 3, Unsent = 4 });
+tags!(ContentKind: "kind of content" { Posted = 0, Fetched = 1 });
+tags!(FailureClass: "class of failure" { NotFailed = 0, Refused = 1, Trouble = 2, Gone = 3, Unsent = 4 });
 
 impl Fields for bool {
     fn encode(&self, out: &mut Encoder) {

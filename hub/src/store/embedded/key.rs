@@ -10,11 +10,11 @@ use sha2::{Digest as _, Sha256};
 use super::engine::Space;
 use crate::store::{self, Gap, Offset, RequestId, Shard, SubscriptionId, TopicId};
 
-/// A topic and a callback by their keys (W-073), hashed.
+/// The bytes of a [subscription key](store::SubscriptionKey) (W-073).
 pub(super) type Pair = [u8; 32];
 
 pub(super) fn pair(topic: &TopicUrl, callback: &CallbackUrl) -> Pair {
-    *store::Pair::of(topic, callback).as_bytes()
+    *store::SubscriptionKey::of(topic, callback).as_bytes()
 }
 
 /// What was decided when the store was made.

@@ -137,9 +137,9 @@ impl Shared {
                 body.freeze()
             }
         };
-        let LogRecord { rule, received_at, content_type, links, trace, .. } = record;
+        let LogRecord { kind, received_at, content_type, links, trace, .. } = record;
         let notification =
-            Notification { topic, offset, content_type, links, body, rule, received_at, trace };
+            Notification { topic, offset, content_type, links, body, kind, received_at, trace };
         Ok(Assembled::Whole(notification))
     }
 }

@@ -13,7 +13,7 @@ use super::engine::{Engine, Keys, Space};
 use super::key::{self, Pair, pair};
 use super::layout::{Counters, Encryption, Floor, Foundation, TopicState, account_of};
 use crate::store::keyring::Keyring;
-use crate::store::{Account, Epoch, Payer, PendingRequest, RequestId, Result, Shard, TopicId};
+use crate::store::{Epoch, Payer, PendingRequest, RequestId, Result, Shard, SubscriptionCounts, TopicId};
 
 /// Every topic, and what clients have the hub keep.
 #[derive(Debug, Default)]
@@ -100,9 +100,9 @@ impl Topics {
     }
 
     /// What all clients together have the hub keep.
-    pub(super) fn in_all(&self) -> Account {
+    pub(super) fn in_all(&self) -> SubscriptionCounts {
         let (subscriptions, hosts) = (self.accounts.subscriptions(), self.accounts.hosts());
-        Account { subscriptions, topics: self.by_id.len() as u64, hosts }
+        SubscriptionCounts { subscriptions, topics: self.by_id.len() as u64, hosts }
     }
 
     pub(super) fn get(&self, id: TopicId) -> Option<&TopicState> {

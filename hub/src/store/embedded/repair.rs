@@ -93,7 +93,7 @@ impl Repair<'_> {
                 self.records.put(key::topic(state.topic.id), &*state)
             }
             // No number up to there is given to another notification: who has seen it would take that for a repetition.
-            Fault::Ahead(mut state, offset) => {
+            Fault::ReadAhead(mut state, offset) => {
                 state.topic.head = offset;
                 self.records.put(key::topic(state.topic.id), &*state)
             }
@@ -233,10 +233,10 @@ impl Repair<'_> {
             topic,
             subscription: id,
             cursor: before(state).max(start).min(state.topic.head),
-            attempts: 0,
+            streak_failures: 0,
             next_attempt: DateTime::now(),
             failing_since: None,
-            class: FailureClass::Slow,
+            class: FailureClass::NotFailed,
         };
         self.records.put(key.to_vec(), &laggard)?;
         Ok(true)

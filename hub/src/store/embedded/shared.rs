@@ -19,8 +19,9 @@ use super::layout::{Address, PausedTopic, TopicWatermark, recipient_of};
 use super::memory::{LogBytes, Topics};
 use super::transaction::Staged;
 use crate::store::{
-    self, Account, Accounted, Ahead, Founded, Keep, Keyring, Laggard, Offset, Recipient, Result, Shard,
-    ShardState, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, Topic, TopicId, Usage,
+    self, Additions, CachePolicy, ClientUsage, Keyring, Laggard, Offset, ReadAhead, Recipient, Result, Shard,
+    ShardState, StoreError, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId,
+    SubscriptionSummary, Topic, TopicId, Usage,
 };
 
 /// A commit that takes longer than this means that the log cannot keep up.
@@ -238,16 +239,16 @@ impl Shared {
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
-        ahead: Ahead,
-        keep: Keep,
+        ahead: ReadAhead,
+        keep: CachePolicy,
     ) -> Result<Option<Arc<Recipient>>> {
         let reading = match self.recipients.get(shard, (topic, id), keep) {
             Ok(recipient) => return Ok(Some(recipient)),
             Err(reading) => reading,
         };
         let (within, at_most) = match ahead {
-            Ahead::Topic => (key::shard_topic(shard, topic), AHEAD_IN_TOPIC),
-            Ahead::Shard => (key::shard(shard), AHEAD_IN_SHARD),
+            ReadAhead::Topic => (key::shard_topic(shard, topic), AHEAD_IN_TOPIC),
+            ReadAhead::Shard => (key::shard(shard), AHEAD_IN_SHARD),
         };
         let range = Keys { from: key::subscription(shard, topic, id), to: Keys::prefix(within).to };
         let mut records = self.recipients_in(&range).take(at_most);
@@ -275,7 +276,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn subscription_of(&self, pair: store::Pair) -> Result<Option<Subscription>> {
+    pub(super) fn subscription_of(&self, pair: store::SubscriptionKey) -> Result<Option<Subscription>> {
         match self.get(pair.as_bytes())? {
             Some(Address { shard, topic, id }) => self.get(&key::subscription(shard, topic, id)),
             None => Ok(None),
@@ -312,17 +313,17 @@ impl Shared {
         client: Option<IpAddr>,
         topic: &TopicUrl,
         callback: &CallbackUrl,
-    ) -> Accounted {
+    ) -> ClientUsage {
         let topics = self.topics();
         let known = topics.id(topic);
         let subscribed = known.map_or(0, |id| topics.subscriptions(id));
         let accounts = &topics.accounts;
         let at_host = accounts.at(accounts.host(callback.origin().as_bytes()));
-        Accounted {
-            of_client: client.map_or_else(Account::default, |client| accounts.of(client)),
+        ClientUsage {
+            of_client: client.map_or_else(SubscriptionCounts::default, |client| accounts.of(client)),
             in_all: topics.in_all(),
-            founds: Founded { topic: subscribed == 0, host: at_host == 0 },
-            adds: Founded { topic: known.is_none(), host: at_host == 0 },
+            new_to_client: Additions { topic: subscribed == 0, host: at_host == 0 },
+            new_to_hub: Additions { topic: known.is_none(), host: at_host == 0 },
         }
     }
 
@@ -374,12 +375,18 @@ impl Shared {
     }
 
     /// At most so many subscriptions of a range.
-    pub(super) fn slots_in(&self, range: &Keys, limit: usize) -> Result<Vec<Slot>> {
+    pub(super) fn slots_in(&self, range: &Keys, limit: usize) -> Result<Vec<SubscriptionSummary>> {
         let keys = self.keys();
         let (mut slots, mut origins) = (Vec::new(), HashSet::new());
         for record in self.engine.scan(Space::Subscriptions, range).take(limit) {
             let (key, value) = record?;
-            let mut slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, Slot::decode)?;
+            let mut slot = codec::open_beginning(
+                &keys,
+                Space::Subscriptions,
+                &key,
+                &value,
+                SubscriptionSummary::decode,
+            )?;
             // Many subscriptions have one origin: a copy for each would take more than all the rest.
             match origins.get(&slot.origin) {
                 Some(known) => slot.origin = Arc::clone(known),

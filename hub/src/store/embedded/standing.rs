@@ -9,12 +9,18 @@ use super::key;
 use super::layout::TopicWatermark;
 use super::shared::Shared;
 use crate::store::{
-    Laggard, Offset, Result, Shard, Skip, Slot, Standing, SubscriptionId, Sweep, TopicId, Watermark,
+    Laggard, NotificationProgress, Offset, Result, Shard, Skip, SubscriptionId, SubscriptionSummary, Sweep,
+    TopicId, Watermark,
 };
 
 /// Commits may pass while it counts: a subscription that moves meanwhile is counted before or after its step.
-pub(super) fn standing(shared: &Shared, shards: u16, topic: TopicId, offset: Offset) -> Result<Standing> {
-    let mut standing = Standing::default();
+pub(super) fn standing(
+    shared: &Shared,
+    shards: u16,
+    topic: TopicId,
+    offset: Offset,
+) -> Result<NotificationProgress> {
+    let mut standing = NotificationProgress::default();
     for shard in (0..shards).map(Shard) {
         count(shared, shard, topic, offset, &mut standing)?;
     }
@@ -26,7 +32,7 @@ fn count(
     shard: Shard,
     topic: TopicId,
     offset: Offset,
-    standing: &mut Standing,
+    standing: &mut NotificationProgress,
 ) -> Result<()> {
     let range = Keys::prefix(key::shard_topic(shard, topic));
     let given_up = Keys::prefix(key::skips_from(shard, topic, offset));
@@ -43,7 +49,8 @@ fn count(
     let keys = shared.keys();
     for record in shared.engine.scan(Space::Subscriptions, &range) {
         let (key, value) = record?;
-        let slot = codec::open_beginning(&keys, Space::Subscriptions, &key, &value, Slot::decode)?;
+        let slot =
+            codec::open_beginning(&keys, Space::Subscriptions, &key, &value, SubscriptionSummary::decode)?;
         if slot.start >= offset {
             continue;
         }
@@ -60,7 +67,7 @@ fn count(
 }
 
 /// Where a subscription without a record of its own is.
-fn implied(watermark: &Watermark, slot: &Slot) -> Offset {
+fn implied(watermark: &Watermark, slot: &SubscriptionSummary) -> Offset {
     match watermark.sweep {
         Some(Sweep { target, through }) if slot.id <= through => target,
         Some(_) | None => watermark.done,

@@ -22,9 +22,9 @@ use super::testing::{Fragile, damage};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall};
 use crate::store::{
-    self, Activation, Admin, Appended, Checkpoint, Ended, FailureClass, Intent, Keyring, Laggard, Log,
-    NewNotification, NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Progress, Requests, Rule,
-    Shard, Shares, Skip, StoreError, StoreEvent, Subscriptions, TopicId,
+    self, Activation, Admin, Appended, Checkpoint, ContentKind, Ended, FailureClass, Intent, Keyring,
+    Laggard, Log, NewNotification, NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Progress,
+    Requests, Shard, Shares, Skip, StoreError, StoreEvent, Subscriptions, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -44,7 +44,7 @@ fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
         content_type: Bytes::from_static(b"application/xml"),
         links: NotificationLinks::default(),
         body: body.into(),
-        rule: Rule::Every,
+        kind: ContentKind::Posted,
         payer: Payer::Publishers,
         idempotency_key: key.map(Into::into),
         interval: None,
@@ -145,7 +145,7 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
             topic,
             subscription: id,
             cursor: Offset(0),
-            attempts: 1,
+            streak_failures: 1,
             next_attempt: DateTime::now(),
             failing_since: None,
             class: FailureClass::Trouble,

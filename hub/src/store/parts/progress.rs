@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use crate::store::{
-    Checkpoint, Epoch, Gap, Missed, Offset, Result, Shard, ShardState, Skip, Standing, StoreEvent,
-    Subscription, SubscriptionId, TopicId,
+    Checkpoint, Epoch, Gap, Missed, NotificationProgress, Offset, Result, Shard, ShardState, Skip,
+    StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 
 /// The progress of delivery, by shard. Each shard has one owner, which writes with its epoch.
@@ -36,7 +36,7 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
 
     /// How far the topic's subscriptions are with this notification, as the last checkpoints have it. Takes time in
     /// proportion to the number of subscriptions.
-    async fn standing(&self, topic: TopicId, offset: Offset) -> Result<Standing>;
+    async fn standing(&self, topic: TopicId, offset: Offset) -> Result<NotificationProgress>;
 
     /// Notifications that were given up for a subscription of this shard, at most `limit`, in the order of topics, offsets and
     /// subscriptions, beginning after this one.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::store::{Denial, NewDenial, NewRequest, Pair, PendingRequest, RequestId, Result};
+use crate::store::{Denial, NewDenial, NewRequest, PendingRequest, RequestId, Result, SubscriptionKey};
 
 /// What was acknowledged and is not finished: requests to be verified, and denials whose callbacks are to be informed.
 #[async_trait]
@@ -32,10 +32,10 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     async fn remove_denial(&self, denial: &Denial) -> Result<()>;
 
     /// The denial of the pair of which the callback has to be informed.
-    async fn denial(&self, pair: Pair) -> Result<Option<Denial>>;
+    async fn denial(&self, key: SubscriptionKey) -> Result<Option<Denial>>;
 
     /// The pairs of all such denials, the oldest first; read at start.
-    async fn denied(&self) -> Result<Vec<Pair>>;
+    async fn denied(&self) -> Result<Vec<SubscriptionKey>>;
 
     /// All such denials, the oldest first.
     async fn denials(&self) -> Result<Vec<Denial>>;

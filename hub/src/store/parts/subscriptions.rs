@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::store::{
-    Accounted, Activation, Ahead, Ended, Keep, Pair, Recipient, Result, Shard, Slot, Subscription,
-    SubscriptionId, TopicId, VerifiedSubscription, VerifiedUnsubscription,
+    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Shard, Subscription,
+    SubscriptionId, SubscriptionKey, SubscriptionSummary, TopicId, VerifiedSubscription,
+    VerifiedUnsubscription,
 };
 
 /// Subscriptions in force: how they begin and end, and their records.
@@ -16,7 +17,7 @@ use crate::store::{
 pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
     /// What this client has the hub keep, and all clients together, and whether a subscription to this topic at this callback would
     /// bring a topic or a callback origin that the hub does not know. Asks nothing of the disk.
-    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> Accounted;
+    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> ClientUsage;
 
     /// Puts a verified subscription in force: new, or in the place of the one with the same topic and callback, which keeps
     /// its identity and its cursor (W-061). A new one starts at the offset that the topic's log has at this moment.
@@ -50,8 +51,8 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
-        ahead: Ahead,
-        keep: Keep,
+        ahead: ReadAhead,
+        keep: CachePolicy,
     ) -> Result<Option<Arc<Recipient>>>;
 
     /// The subscription of this pair.
@@ -60,11 +61,11 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
         topic: &TopicUrl,
         callback: &CallbackUrl,
     ) -> Result<Option<Subscription>> {
-        self.subscription_of(Pair::of(topic, callback)).await
+        self.subscription_of(SubscriptionKey::of(topic, callback)).await
     }
 
-    /// The same by the hash of the pair, for those who do not name a callback.
-    async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>>;
+    /// The same by the hash of topic and callback, for those who do not name a callback.
+    async fn subscription_of(&self, key: SubscriptionKey) -> Result<Option<Subscription>>;
 
     /// The subscriptions of a shard in the order of topics and ids, also those whose records cannot be read, for whoever only looks:
     /// commits pass while they are listed.
@@ -77,5 +78,5 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
         of: Option<TopicId>,
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
-    ) -> Result<Vec<Slot>>;
+    ) -> Result<Vec<SubscriptionSummary>>;
 }

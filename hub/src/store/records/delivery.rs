@@ -2,7 +2,7 @@
 
 use resync_core::datetime::DateTime;
 
-use super::{Offset, Slot, SubscriptionId, Topic, TopicId};
+use super::{Offset, SubscriptionId, SubscriptionSummary, Topic, TopicId};
 
 /// How far one shard of a topic is: every subscription is done through `done`, except the laggards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
     /// Nothing failed: it is only slower than the others.
-    Slow,
+    NotFailed,
     /// 3xx and 4xx: perhaps this very message is refused.
     Refused,
     /// 408, 425, 429, 5xx, network, TLS, DNS: the host is in trouble.
@@ -53,8 +53,8 @@ pub struct Laggard {
     pub subscription: SubscriptionId,
     /// It is done through this offset.
     pub cursor: Offset,
-    /// How many attempts at the next notification have failed.
-    pub attempts: u16,
+    /// How many attempts have failed since something was delivered to it or given up.
+    pub streak_failures: u16,
     /// Not before this moment (wall clock).
     pub next_attempt: DateTime,
     /// When the present row of failures began.
@@ -110,7 +110,7 @@ pub struct Missed {
 #[derive(Clone, Debug, Default)]
 pub struct ShardState {
     /// The subscriptions, in any order.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<SubscriptionSummary>,
     /// The topics that these subscriptions are of, and no others.
     pub topics: Vec<Topic>,
     /// The watermarks of these topics, as far as there are any.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{NotificationId, TopicUrl};
 
-use super::{Offset, Rule, TopicId};
+use super::{ContentKind, Offset, TopicId};
 use crate::trace_context::TraceContext;
 
 /// A topic with the bounds of its log.
@@ -21,9 +21,9 @@ pub struct Topic {
     pub first: Offset,
     /// The newest notification; 0 when there never was one.
     pub head: Offset,
-    /// The newest fetched version (`Rule::Latest`); 0 when there never was one.
+    /// The newest fetched version (`ContentKind::Fetched`); 0 when there never was one.
     pub latest: Offset,
-    /// The newest posted notification (`Rule::Every`); 0 when there never was one.
+    /// The newest posted notification (`ContentKind::Posted`); 0 when there never was one.
     pub posted: Offset,
 }
 
@@ -111,7 +111,7 @@ pub struct NewNotification {
     /// The payload, byte for byte.
     pub body: Bytes,
     /// Whether every one counts or only the newest.
-    pub rule: Rule,
+    pub kind: ContentKind,
     /// Whose share it takes; what is posted takes the publishers'.
     pub payer: Payer,
     /// What the publisher calls this notification, so that its repetition is recognised.
@@ -204,7 +204,7 @@ pub struct Validators {
 
 /// How far a topic's subscriptions are with one notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct NotificationProgress {
     /// Subscriptions that are done with it: they have got it, or a newer version of fetched content.
     pub delivered: u64,
     /// Subscriptions that still have to get it.
@@ -227,7 +227,7 @@ pub struct Notification {
     /// The payload.
     pub body: Bytes,
     /// Whether every one counts or only the newest.
-    pub rule: Rule,
+    pub kind: ContentKind,
     /// When it came in.
     pub received_at: DateTime,
     /// Where its deliveries belong in its trace.

@@ -15,20 +15,21 @@ pub use self::delivery::{
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
-    Payer, Ping, PingId, Shares, Standing, Topic, Trimmed, Uptime, Usage, Validators,
+    NotificationProgress, Payer, Ping, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
 };
 pub use self::subscriptions::{
-    Account, Accounted, Activation, Ahead, Denial, DenialId, Ended, Founded, Intent, Keep, NewDenial,
-    NewRequest, PendingRequest, Recipient, Refusal, RequestId, Slot, Subscription,
+    Activation, Additions, CachePolicy, ClientUsage, Denial, DenialId, DenialScope, Ended, Intent, NewDenial,
+    NewRequest, PendingRequest, ReadAhead, Recipient, RequestId, Subscription, SubscriptionCounts,
+    SubscriptionSummary,
 };
 
 /// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length
 /// as eight bytes, the most significant first. It says nothing about a callback that cannot be guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pair([u8; 32]);
+pub struct SubscriptionKey([u8; 32]);
 
-impl Pair {
-    /// The pair of a topic and a callback. This is part of the data format and of the protocol: it must never change.
+impl SubscriptionKey {
+    /// The key of a topic and a callback. This is part of the data format and of the protocol: it must never change.
     pub fn of(topic: &TopicUrl, callback: &CallbackUrl) -> Self {
         let mut hasher = Sha256::new();
         for part in [topic.key().as_bytes(), callback.key().as_bytes()] {
@@ -116,13 +117,13 @@ impl Shard {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
-/// How far behind a subscriber may stay on a topic.
+/// Where the content of a notification is from, which says how far behind a subscriber may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// Posted content: every notification, in log order.
-    Every,
-    /// Fetched content: only the newest version counts.
-    Latest,
+pub enum ContentKind {
+    /// Posted by its publisher: every notification is delivered, in log order.
+    Posted,
+    /// Fetched by the hub: only the newest version is delivered.
+    Fetched,
 }
 
 /// Something that became durable.
@@ -135,7 +136,7 @@ pub enum StoreEvent {
         /// Its place.
         offset: Offset,
         /// Whether it supersedes the fetched versions before it.
-        rule: Rule,
+        kind: ContentKind,
         /// What it weighs.
         bytes: u64,
     },
@@ -144,7 +145,7 @@ pub enum StoreEvent {
         /// Who delivers to it.
         shard: Shard,
         /// The new state.
-        slot: Slot,
+        slot: SubscriptionSummary,
         /// The topic with its bounds at this moment.
         topic: Box<Topic>,
     },

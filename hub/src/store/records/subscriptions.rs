@@ -75,14 +75,14 @@ pub struct NewDenial {
     /// Why, for the subscriber's people.
     pub reason: String,
     /// What is denied.
-    pub refusal: Refusal,
+    pub scope: DenialScope,
 }
 
 /// What a denial is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Whatever there is of the pair.
-    Pair,
+pub enum DenialScope {
+    /// Whatever there is of this topic and callback: requests and subscription.
+    Everything,
     /// This request, and only that: anybody can send one in a subscriber's name, so what is in force stays (W-062).
     Request(RequestId),
     /// This request, which its subscriber has confirmed, and the subscription with it. Nothing where a newer request of the same
@@ -145,7 +145,7 @@ pub struct Subscription {
 
 /// What is new with a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Founded {
+pub struct Additions {
     /// Its topic.
     pub topic: bool,
     /// The origin of its callback.
@@ -154,7 +154,7 @@ pub struct Founded {
 
 /// How much there is of what is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct SubscriptionCounts {
     /// Subscriptions in force.
     pub subscriptions: u64,
     /// Topics; of one client, those with a subscription that it was the first to name.
@@ -165,15 +165,15 @@ pub struct Account {
 
 /// What a client has the hub keep, as one more subscription would find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accounted {
+pub struct ClientUsage {
     /// Of this client.
-    pub of_client: Account,
+    pub of_client: SubscriptionCounts,
     /// Of all.
-    pub in_all: Account,
+    pub in_all: SubscriptionCounts,
     /// What nobody is subscribed to, or with: it would count for this client as long as anybody is.
-    pub founds: Founded,
+    pub new_to_client: Additions,
     /// What the hub does not know.
-    pub adds: Founded,
+    pub new_to_hub: Additions,
 }
 
 /// What a delivery to a subscription needs of its record. The rest is not even decoded: of many subscriptions this is read once
@@ -209,7 +209,7 @@ impl fmt::Debug for Recipient {
 
 /// The little that delivery keeps in memory of each subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct SubscriptionSummary {
     /// The subscription.
     pub id: SubscriptionId,
     /// Its topic.
@@ -224,7 +224,7 @@ pub struct Slot {
     pub address: Option<IpAddr>,
 }
 
-impl Slot {
+impl SubscriptionSummary {
     /// What is kept of this subscription.
     pub(in crate::store) fn of(subscription: &Subscription) -> Self {
         Self {
@@ -253,7 +253,7 @@ pub enum Ended {
 
 /// Which recipients will be asked for after this one, so that they can be read on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ahead {
+pub enum ReadAhead {
     /// The subscriptions of the same topic and shard with the ids after it.
     Topic,
     /// These, and then those of the topics after it in the order of their ids.
@@ -262,9 +262,9 @@ pub enum Ahead {
 
 /// What becomes of a recipient that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum CachePolicy {
     /// It is asked for again soon.
-    Ready,
+    Keep,
     /// It is not asked for again before so many others that keeping it would only take room from them.
-    Nothing,
+    Drop,
 }

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 pub use self::notifier::DenialNotifier;
 use crate::concurrency::Permit;
-use crate::store::{Denial, NewDenial, Pair, Shard, Store, StoreError, SubscriptionId, TopicId};
+use crate::store::{Denial, NewDenial, Shard, Store, StoreError, SubscriptionId, SubscriptionKey, TopicId};
 
 /// Stops deliveries to subscriptions that have ended.
 #[async_trait]
@@ -33,8 +33,8 @@ pub struct Denials {
 pub enum PendingDenial {
     /// A new one, whose texts are at hand.
     New(NewlyDenied),
-    /// The pair of one that is left from before a restart.
-    Recovered(Pair),
+    /// The key of one that is left from before a restart.
+    Recovered(SubscriptionKey),
 }
 
 /// A new denial.

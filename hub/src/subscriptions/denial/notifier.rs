@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::{NewlyDenied, PendingDenial};
 use crate::concurrency::{Client, ClientClass, Limiter, Peer, Permit};
 use crate::egress::{self, EgressError, ReadLimit};
-use crate::store::{Denial, DenialId, Pair, Store, StoreError};
+use crate::store::{Denial, DenialId, Store, StoreError, SubscriptionKey};
 use crate::subscriptions::limits;
 use crate::subscriptions::store_retry::{self, until_readable, until_stored};
 use crate::subscriptions::verification::CallbackClients;
@@ -55,7 +55,7 @@ pub struct DenialNotifier {
 /// A denial that waits: all that is kept of it in memory.
 #[derive(Debug)]
 struct Entry {
-    pair: Pair,
+    key: SubscriptionKey,
     /// `None`: it is left from before a restart, and is read first.
     id: Option<DenialId>,
     client: Client,
@@ -127,14 +127,14 @@ impl DenialNotifier {
     fn take_in(&self, number: u64, denial: PendingDenial, queue: &mut Waiters) {
         let entry = match denial {
             PendingDenial::New(NewlyDenied { denial, client, waiting }) => {
-                let pair = Pair::of(&denial.topic, &denial.callback);
+                let key = SubscriptionKey::of(&denial.topic, &denial.callback);
                 let Origin { client, peer } = self.origin(&denial, client);
-                Entry { pair, id: Some(denial.id), client, peer, failures: 0, _waiting: waiting }
+                Entry { key, id: Some(denial.id), client, peer, failures: 0, _waiting: waiting }
             }
-            PendingDenial::Recovered(pair) => {
+            PendingDenial::Recovered(key) => {
                 let client = Client { network: None, class: ClientClass::Stranger };
                 let peer = self.reading.peer("");
-                Entry { pair, id: None, client, peer, failures: 0, _waiting: None }
+                Entry { key, id: None, client, peer, failures: 0, _waiting: None }
             }
         };
         queue.entries.insert(number, entry);
@@ -155,12 +155,12 @@ impl DenialNotifier {
     fn handle(&self, event: Event<Next>, queue: &mut Waiters) {
         match event {
             Event::Granted(number, permit) => {
-                let Some(Entry { pair, id, failures, .. }) = queue.entries.get(&number) else { return };
-                let (notifier, pair, id, failures) = (self.clone(), *pair, *id, *failures);
+                let Some(Entry { key, id, failures, .. }) = queue.entries.get(&number) else { return };
+                let (notifier, key, id, failures) = (self.clone(), *key, *id, *failures);
                 queue.run(number, async move {
                     match id {
-                        Some(id) => notifier.notify(id, pair, failures, permit).await,
-                        None => notifier.find(pair, permit).await,
+                        Some(id) => notifier.notify(id, key, failures, permit).await,
+                        None => notifier.find(key, permit).await,
                     }
                 });
             }
@@ -188,8 +188,8 @@ impl DenialNotifier {
 
     /// Reads a denial that is left from before a restart. After a failure of the store the permit is kept over the pause, and
     /// the denial queues at the end, as in verification.
-    async fn find(&self, pair: Pair, _permit: Permit) -> Next {
-        let denial = match self.store.denial(pair).await {
+    async fn find(&self, key: SubscriptionKey, _permit: Permit) -> Next {
+        let denial = match self.store.denial(key).await {
             Ok(Some(denial)) => denial,
             Ok(None) => return Next::Done,
             Err(error @ StoreError::Damaged { .. }) => {
@@ -211,8 +211,8 @@ impl DenialNotifier {
     }
 
     /// Notifies the callback, unless a newer denial of the same pair will.
-    async fn notify(&self, id: DenialId, pair: Pair, failures: u8, permit: Permit) -> Next {
-        let newest = until_readable(|| self.store.denial(pair)).await.inspect_err(unreadable).ok().flatten();
+    async fn notify(&self, id: DenialId, key: SubscriptionKey, failures: u8, permit: Permit) -> Next {
+        let newest = until_readable(|| self.store.denial(key)).await.inspect_err(unreadable).ok().flatten();
         let Some(denial) = newest.filter(|denial| denial.id == id) else { return Next::Done };
         let find = || self.store.find_subscription(&denial.topic, &denial.callback);
         // A callback that was subscribed anew since must not learn that it was denied.

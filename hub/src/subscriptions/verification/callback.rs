@@ -53,12 +53,12 @@ impl Verification {
         match reply {
             Reply::Confirmed(confirmation) => {
                 self.breaker.confirmed(who.client, &request.callback);
-                let Some(Denied { reason, refusal }) = self.denies(&request, who, &permit).await else {
+                let Some(Denied { reason, scope }) = self.denies(&request, who, &permit).await else {
                     self.put_in_force(request, lease, asked_at, confirmation).await;
                     return Next::Done;
                 };
                 let PendingRequest { topic, callback, .. } = request;
-                let denial = NewDenial { topic, callback, reason, refusal };
+                let denial = NewDenial { topic, callback, reason, scope };
                 until_stored(|| denials.put(denial.clone())).await.map_or(Next::Done, Next::Notify)
             }
             Reply::Refused(why) | Reply::Unreachable(why) => {

@@ -7,7 +7,7 @@ use tracing::debug;
 
 use super::{Next, Step, Task, Verification};
 use crate::concurrency::Permit;
-use crate::store::{Intent, NewDenial, PendingRequest, Refusal, RequestId, StoreError};
+use crate::store::{DenialScope, Intent, NewDenial, PendingRequest, RequestId, StoreError};
 use crate::subscriptions::bounds::Full;
 use crate::subscriptions::denial::Denials;
 use crate::subscriptions::meters::Ending;
@@ -23,7 +23,7 @@ const RENEWAL_PATIENCE: Duration = Duration::from_secs(30);
 /// Why a confirmed request is denied all the same.
 pub(super) struct Denied {
     pub(super) reason: String,
-    pub(super) refusal: Refusal,
+    pub(super) scope: DenialScope,
 }
 
 impl Verification {
@@ -91,7 +91,7 @@ impl Verification {
         let PendingRequest { id, topic, callback, .. } = request;
         debug!(topic = topic.as_str(), origin = callback.origin(), reason, "request refused by policy");
         self.meters.ended(Ending::Topic);
-        let denial = NewDenial { topic, callback: callback.clone(), reason, refusal: Refusal::Request(id) };
+        let denial = NewDenial { topic, callback: callback.clone(), reason, scope: DenialScope::Request(id) };
         match until_stored(|| denials.put(denial.clone())).await {
             Some(denial) => {
                 // Nobody there confirmed anything, so it counts for the circuit breaker like a failed verification.
@@ -110,11 +110,11 @@ impl Verification {
         permit: &Permit,
     ) -> Option<Denied> {
         if let Some(reason) = self.ends_renewal(request, who, permit).await {
-            return Some(Denied { reason, refusal: Refusal::Confirmed(request.id) });
+            return Some(Denied { reason, scope: DenialScope::Confirmed(request.id) });
         }
         let full = self.is_beyond_bounds(request).await?;
         debug!(topic = request.topic.as_str(), origin = request.callback.origin(), %full, "confirmed, but a limit is reached");
-        Some(Denied { reason: full.to_string(), refusal: Refusal::Request(request.id) })
+        Some(Denied { reason: full.to_string(), scope: DenialScope::Request(request.id) })
     }
 
     /// The limits allowed one more subscription when the request came in. By now many others that waited may be in force.

@@ -346,8 +346,8 @@ async fn b33_a_denial_of_a_request_that_an_earlier_life_left_untold_counts_with_
     let Room { verification, store, pending, .. } = room;
     drop(pending);
     let (deny, pending) = mpsc::unbounded_channel();
-    for pair in store.denied().await.unwrap() {
-        deny.send(PendingDenial::Recovered(pair)).unwrap();
+    for key in store.denied().await.unwrap() {
+        deny.send(PendingDenial::Recovered(key)).unwrap();
     }
     let (_running, stop) = watch::channel(false);
     let telling = tokio::spawn(verification.denial_notifier().run(pending, stop));

@@ -29,25 +29,31 @@ pub(super) struct Read {
 pub(super) fn read(src: &Path, known: &[&str]) -> Read {
     let files = files(src);
     let rooms = Rooms(known.iter().map(|room| (*room).to_owned()).collect());
-    let of_tests: BTreeSet<_> = files.iter().flat_map(|file| file.of_tests.iter().cloned()).collect();
     let re_exports: BTreeMap<_, _> =
         files.iter().filter(|file| file.path == ["lib"]).flat_map(|lib| lib.re_exports(&rooms)).collect();
-    let production =
-        files.iter().filter(|file| !(1..=file.path.len()).any(|end| of_tests.contains(&file.path[..end])));
-    let uses = production.flat_map(|file| file.uses(&rooms, &re_exports)).collect();
+    let uses = in_production(&files).flat_map(|file| file.uses(&rooms, &re_exports)).collect();
     let rooms = files.iter().filter(|file| !file.is_root()).map(|file| rooms.of(&file.path)).collect();
     Read { rooms, uses }
 }
 
-/// Where production code below `folder` names one of these words.
-pub(super) fn named(folder: &Path, words: &[&str]) -> Vec<String> {
-    let named = |file: File| {
-        let found = file.tokens.into_iter().filter(|token| words.contains(&token.text.as_str()));
-        found
-            .map(|Token { line, text }| format!("{}.rs:{line}: {text}", file.path.join("/")))
-            .collect::<Vec<_>>()
+/// Where production code below `folder` names one of these words, or paths.
+pub(super) fn named(folder: &Path, names: &[&str]) -> Vec<String> {
+    let named = |file: &File| {
+        let begins = (0..file.tokens.len()).filter_map(|at| {
+            let name = names.iter().find(|name| file.has(at, name))?;
+            Some(format!("{}.rs:{}: {name}", file.path.join("/"), file.tokens[at].line))
+        });
+        begins.collect::<Vec<_>>()
     };
-    files(folder).into_iter().flat_map(named).collect()
+    in_production(&files(folder)).flat_map(named).collect()
+}
+
+/// Those that are not compiled for tests only.
+fn in_production(files: &[File]) -> impl Iterator<Item = &File> {
+    let of_tests: BTreeSet<_> = files.iter().flat_map(|file| file.of_tests.iter().cloned()).collect();
+    let is_of_tests =
+        move |file: &File| (1..=file.path.len()).any(|end| of_tests.contains(&file.path[..end]));
+    files.iter().filter(move |file| !is_of_tests(file))
 }
 
 fn files(folder: &Path) -> Vec<File> {
@@ -97,6 +103,13 @@ impl File {
         let (tokens, tests) = production(&tokens(text));
         let of_tests = tests.into_iter().map(|name| [module(&path), &[name]].concat()).collect();
         Self { path, tokens, of_tests }
+    }
+
+    /// Whether this word or path begins with the token at this place.
+    fn has(&self, at: usize, name: &str) -> bool {
+        let text = |token: &Token| token.text.clone();
+        let sought: Vec<_> = tokens(name).iter().map(text).collect();
+        self.tokens[at..].iter().map(text).take(sought.len()).eq(sought)
     }
 
     /// Whether it is in no room.
@@ -159,7 +172,7 @@ impl File {
         if text == "{" {
             return self.in_braces(at).into_iter().flat_map(|at| self.paths(module, at)).collect();
         }
-        let path = [module, &[text.clone()]].concat();
+        let path = [module, std::slice::from_ref(text)].concat();
         let goes_on = path.len() < 2 && self.is(at + 1, ":") && self.is(at + 2, ":");
         if goes_on { self.paths(&path, at + 3) } else { vec![(*line, path)] }
     }
@@ -381,6 +394,14 @@ mod kept { use crate::attic; }
         assert_eq!(found, expected.map(|(line, names)| (line, names.to_owned())));
         assert_eq!(file.of_tests, [words(&["floor", "corner", "model"])]);
         assert_eq!(file.uses(&rooms, &re_exports)[0].file, "src/floor/corner.rs");
+    }
+
+    #[test]
+    fn a_path_is_named_where_all_its_words_are() {
+        let file =
+            File::read(words(&["floor"]), "fn lamp() { let lit = Instant::now(); let now = Instant; now() }");
+        let named = (0..file.tokens.len()).filter(|at| file.has(*at, "Instant::now"));
+        assert_eq!(named.count(), 1);
     }
 
     #[test]

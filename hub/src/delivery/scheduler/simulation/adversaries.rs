@@ -15,7 +15,9 @@ use crate::delivery::scheduler::{
     Attempt, BreakerPolicy, Clock, Finished, Lane, Limiter, Limits, Now, Outcome, RetryPolicy, Scheduler,
     WorkerState,
 };
-use crate::store::{Offset, Rule, Shard, ShardState, Slot, StoreEvent, SubscriptionId, Topic, TopicId};
+use crate::store::{
+    ContentKind, Offset, Shard, ShardState, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
+};
 
 const PERMITS: usize = 128;
 const PER_HOST: usize = 8;
@@ -67,7 +69,7 @@ impl World {
     /// One in which failures are repeated so.
     fn with(retry: RetryPolicy) -> Self {
         let now = Now::read();
-        let state = WorkerState::new(PERMITS, PER_HOST);
+        let state = WorkerState::new(PERMITS, PER_HOST, now.monotonic);
         let limits = Limits {
             per_host: PER_HOST,
             window: 1_024,
@@ -120,7 +122,7 @@ impl World {
             self.next_id += 1;
             self.host_of.insert(id, host);
             let origin = format!("http://host{host}.example").into();
-            let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address };
+            let slot = SubscriptionSummary { id, topic, origin, start: Offset(0), lease_end, address };
             let (at, known) = (host % SHARDS, Box::new(self.topic(topic)));
             let shard = Shard(u16::try_from(at).unwrap());
             self.schedulers[at].apply(&StoreEvent::Subscribed { shard, slot, topic: known });
@@ -130,7 +132,8 @@ impl World {
     fn post(&mut self, topic: TopicId) {
         let head = self.heads.entry(topic).or_default();
         *head += 1;
-        let event = StoreEvent::Appended { topic, offset: Offset(*head), rule: Rule::Every, bytes: 100 };
+        let event =
+            StoreEvent::Appended { topic, offset: Offset(*head), kind: ContentKind::Posted, bytes: 100 };
         self.schedulers.iter_mut().for_each(|scheduler| scheduler.apply(&event));
     }
 

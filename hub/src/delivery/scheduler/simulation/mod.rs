@@ -29,9 +29,9 @@ const LONG: u64 = 100_000_000;
 /// What the store would hold: what a scheduler is started from after a crash.
 #[derive(Default)]
 struct Durable {
-    slots: BTreeMap<SubscriptionId, Slot>,
+    slots: BTreeMap<SubscriptionId, SubscriptionSummary>,
     /// What was appended, from offset 1 on.
-    logs: HashMap<TopicId, Vec<Rule>>,
+    logs: HashMap<TopicId, Vec<ContentKind>>,
     /// The oldest notification that retention has left.
     firsts: HashMap<TopicId, Offset>,
     marks: HashMap<TopicId, Watermark>,
@@ -72,7 +72,7 @@ struct World {
     /// Subscribers that refuse everything from now on.
     sick: HashMap<SubscriptionId, u16>,
     /// Single notifications that a subscriber's server fails at.
-    poison: HashSet<(SubscriptionId, Offset)>,
+    suspects: HashSet<(SubscriptionId, Offset)>,
     /// How many requests that were sent since their subscriber said yes last it has answered with 410.
     gone: HashMap<SubscriptionId, u32>,
     /// Whose request was under way when it said yes.
@@ -101,7 +101,14 @@ fn limits() -> Limits {
         gone_confirm_after: second,
     };
     let breaker = BreakerPolicy { failures: 3, open: 2 * second, open_max: 10 * second };
-    Limits { per_host: 3, window: 5, retry, breaker, steps: 256, worker: WorkerState::new(1_000, 3) }
+    Limits {
+        per_host: 3,
+        window: 5,
+        retry,
+        breaker,
+        steps: 256,
+        worker: WorkerState::new(1_000, 3, std::time::Instant::now()),
+    }
 }
 
 impl World {
@@ -116,7 +123,7 @@ impl World {
             scheduler: Scheduler::new(Shard(0), limits(), ShardState::default(), Clock::new(now, None), now),
             in_flight: Vec::new(),
             inboxes: BTreeMap::new(),
-            poison: HashSet::new(),
+            suspects: HashSet::new(),
             gone: HashMap::new(),
             sent_before_yes: HashSet::new(),
             ending: Vec::new(),
@@ -134,18 +141,18 @@ impl World {
 
     fn topic(&self, id: TopicId) -> Topic {
         let log = self.durable.logs.get(&id).map_or([].as_slice(), Vec::as_slice);
-        let newest = |of| log.iter().rposition(|rule| *rule == of).map_or(0, |index| index as u64 + 1);
+        let newest = |of| log.iter().rposition(|kind| *kind == of).map_or(0, |index| index as u64 + 1);
         Topic {
             id,
             url: "http://source.example/t".parse().unwrap(),
             first: self.first(id),
             head: Offset(log.len() as u64),
-            latest: Offset(newest(Rule::Latest)),
-            posted: Offset(newest(Rule::Every)),
+            latest: Offset(newest(ContentKind::Fetched)),
+            posted: Offset(newest(ContentKind::Posted)),
         }
     }
 
-    fn rule(&self, topic: TopicId, offset: Offset) -> Rule {
+    fn kind(&self, topic: TopicId, offset: Offset) -> ContentKind {
         self.durable.logs[&topic][usize::try_from(offset.0).unwrap() - 1]
     }
 
@@ -159,7 +166,7 @@ impl World {
                 let gap = Finished::Gap { from: sought, next: first };
                 return Err(if first > sought { gap } else { Finished::Postponed });
             }
-            match attempt.judge(sought, found, self.rule(attempt.topic, found)) {
+            match attempt.judge(sought, found, self.kind(attempt.topic, found)) {
                 Find::Send => return Ok(found),
                 Find::Gap => return Err(Finished::Gap { from: sought, next: found }),
                 Find::Later => return Err(Finished::Superseded),
@@ -204,14 +211,14 @@ impl World {
     }
 
     fn publish_to(&mut self, topic: TopicId) {
-        let rule = match topic {
-            FETCHED => Rule::Latest,
-            MIXED if self.rng.bool() => Rule::Latest,
-            _ => Rule::Every,
+        let kind = match topic {
+            FETCHED => ContentKind::Fetched,
+            MIXED if self.rng.bool() => ContentKind::Fetched,
+            _ => ContentKind::Posted,
         };
-        self.durable.logs.entry(topic).or_default().push(rule);
+        self.durable.logs.entry(topic).or_default().push(kind);
         let (offset, bytes) = (self.topic(topic).head, 1 << self.rng.u32(0..=20));
-        let event = StoreEvent::Appended { topic, offset, rule, bytes };
+        let event = StoreEvent::Appended { topic, offset, kind, bytes };
         self.scheduler.apply(&event);
     }
 
@@ -228,7 +235,7 @@ impl World {
     fn subscribe_to(&mut self, topic: TopicId, lease_end: DateTime) -> SubscriptionId {
         let id = SubscriptionId(self.next_id);
         self.next_id += 1;
-        let slot = Slot {
+        let slot = SubscriptionSummary {
             id,
             topic,
             origin: format!("http://host{}.example", self.rng.u64(0..HOSTS)).into(),
@@ -265,7 +272,7 @@ impl World {
     }
 
     /// What the store has of a subscription that said yes now; the scheduler does not know it yet.
-    fn renewed(&mut self, id: SubscriptionId, lease_end: DateTime) -> Slot {
+    fn renewed(&mut self, id: SubscriptionId, lease_end: DateTime) -> SubscriptionSummary {
         // The moments of this world are whole seconds. Two yeses of one subscriber take longer than none.
         self.renewals += 1;
         let later = lease_end.to_system_time() + Duration::from_millis(self.renewals);
@@ -351,7 +358,7 @@ impl World {
             return self.scheduler.finished(&attempt, finished, self.now);
         }
         let outcome = match self.sick.get(&attempt.subscription).copied() {
-            None if self.poison.contains(&(attempt.subscription, offset)) => match offset.0 % 2 {
+            None if self.suspects.contains(&(attempt.subscription, offset)) => match offset.0 % 2 {
                 0 => Outcome::cut(),
                 _ => Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None),
             },
@@ -379,7 +386,7 @@ impl World {
     fn receive(&mut self, attempt: Attempt, offset: Offset, learned: Option<u32>) {
         let Some(slot) = self.durable.slots.get(&attempt.subscription) else { return };
         let (first, log) = (self.first(attempt.topic), &self.durable.logs[&attempt.topic]);
-        let rule = |offset: Offset| log[usize::try_from(offset.0).unwrap() - 1];
+        let kind = |offset: Offset| log[usize::try_from(offset.0).unwrap() - 1];
         assert!(offset > slot.start, "{attempt:?} is older than its subscription");
         let excused = |offset: Offset| {
             let skips = self.durable.skips.iter().chain(&self.scheduler.unsaved.skips);
@@ -401,10 +408,10 @@ impl World {
         } else {
             // Where a sweep has not left behind what was posted, a crash may bring a version back that it was about.
             let forgotten = attempt.topic == MIXED && inbox.got.get(&last).is_none_or(Option::is_none);
-            let ordered = rule(offset) == Rule::Every || offset > last || forgotten;
+            let ordered = kind(offset) == ContentKind::Posted || offset > last || forgotten;
             assert!(ordered, "{attempt:?} is older than what came before");
             let mut between =
-                (last.0 + 1..offset.0).map(Offset).filter(|offset| rule(*offset) == Rule::Every);
+                (last.0 + 1..offset.0).map(Offset).filter(|offset| kind(*offset) == ContentKind::Posted);
             let missing = between.find(|offset| !excused(*offset) && !inbox.got.contains_key(offset));
             assert_eq!(missing, None, "{attempt:?} came too early");
         }
@@ -484,7 +491,7 @@ impl World {
     fn end_life(&mut self, forgotten: u32) {
         for attempt in std::mem::take(&mut self.in_flight) {
             let Ok(offset) = self.owed(&attempt) else { continue };
-            let refused = self.poison.contains(&(attempt.subscription, offset));
+            let refused = self.suspects.contains(&(attempt.subscription, offset));
             if self.rng.bool() && !refused && !self.sick.contains_key(&attempt.subscription) {
                 self.receive(attempt, offset, None);
             }
@@ -557,7 +564,8 @@ impl World {
         }
         self.seen.replays += 1;
         let to = Offset(from.0.saturating_sub(1));
-        let whose = |slot: &&Slot| slot.topic == topic && subscription.is_none_or(|id| slot.id == id);
+        let whose =
+            |slot: &&SubscriptionSummary| slot.topic == topic && subscription.is_none_or(|id| slot.id == id);
         for slot in self.durable.slots.values().filter(whose) {
             let to = to.max(slot.start);
             let inbox = self.inboxes.get_mut(&slot.id).unwrap();
@@ -614,7 +622,7 @@ impl World {
                 self.sick.clear();
                 if let Some(id) = self.some_subscription() {
                     let head = self.topic(self.durable.slots[&id].topic).head;
-                    self.poison.insert((id, Offset(head.0 + self.rng.u64(0..4))));
+                    self.suspects.insert((id, Offset(head.0 + self.rng.u64(0..4))));
                 }
             }
             98 => match self.rng.u8(0..8) {
@@ -633,7 +641,7 @@ impl World {
     /// Every subscriber takes everything again, and has all the time in the world.
     fn run_dry(&mut self) {
         self.sick.clear();
-        self.poison.clear();
+        self.suspects.clear();
         for topic in std::mem::take(&mut self.durable.paused) {
             self.scheduler.apply(&StoreEvent::Resumed { topic });
         }
@@ -668,11 +676,13 @@ impl World {
         self.durable.slots.values().all(|slot| self.missing(slot).is_none())
     }
 
-    fn missing(&self, slot: &Slot) -> Option<Offset> {
+    fn missing(&self, slot: &SubscriptionSummary) -> Option<Offset> {
         let inbox = &self.inboxes[&slot.id];
         let Topic { first, head, latest, .. } = self.topic(slot.topic);
         (slot.start.next().0..=head.0).map(Offset).find(|offset| {
-            if self.rule(slot.topic, *offset) == Rule::Latest && (*offset != latest || *offset < first) {
+            if self.kind(slot.topic, *offset) == ContentKind::Fetched
+                && (*offset != latest || *offset < first)
+            {
                 return false;
             }
             // What is gone from the log is no secret.
@@ -710,7 +720,7 @@ fn run(seed: u64) -> Seen {
     world.checkpoint();
     world.save();
     assert!(world.durable.laggards.is_empty(), "seed {seed}: everybody is done, nobody is behind");
-    assert_eq!(world.scheduler.laggards(), 0, "seed {seed}");
+    assert_eq!(world.scheduler.laggard_count(), 0, "seed {seed}");
     assert_eq!(world.owed_in_all(), Owed::default(), "seed {seed}");
     world.seen
 }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::super::next::MANY;
+use super::super::next::MOST_KEPT;
 use super::*;
-use crate::store::Keep;
+use crate::store::CachePolicy;
 
 #[test]
 fn after_a_stop_only_what_was_under_way_is_sent_again() {
@@ -66,7 +66,7 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
     world.scheduler.limits.window = 1_024;
     for id in 1..=20_000 {
         let (id, lease_end, topic) = (SubscriptionId(id), world.lease(LONG), TopicId(1));
-        let slot = Slot {
+        let slot = SubscriptionSummary {
             id,
             topic,
             origin: format!("http://host{}.example", id.0).into(),
@@ -165,11 +165,11 @@ fn unanswered_at_the_second(outcome: &Outcome, others: bool) -> (Vec<u64>, [u64;
     let (topic, other) = (TopicId(1), TopicId(2));
     join(&mut world, topic, 1, "http://crowded.example");
     join(&mut world, other, 2, "http://crowded.example");
-    (0..5).for_each(|_| append(&mut world, topic, Rule::Every));
+    (0..5).for_each(|_| append(&mut world, topic, ContentKind::Posted));
     let mut got = Vec::new();
     for second in 0..13 * 60 {
         if others && second % 5 == 0 {
-            append(&mut world, other, Rule::Every);
+            append(&mut world, other, ContentKind::Posted);
         }
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             let is_second = (attempt.topic, attempt.offset) == (topic, Offset(2));
@@ -252,7 +252,12 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
     world.scheduler.limits.window = 1_024;
     let topic = TopicId(1);
     (1..=50_000).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
-    world.scheduler.apply(&StoreEvent::Appended { topic, offset: Offset(1), rule: Rule::Every, bytes: 0 });
+    world.scheduler.apply(&StoreEvent::Appended {
+        topic,
+        offset: Offset(1),
+        kind: ContentKind::Posted,
+        bytes: 0,
+    });
     let (mut delivered, mut failed, mut most) = (0, 0, 0);
     for second in 0.. {
         assert!(second < 10_000, "{delivered} delivered after {second} s");
@@ -287,7 +292,7 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
 
 /// The operator's view of how long a subscription has been failing.
 fn failing_since(world: &World) -> Option<DateTime> {
-    world.scheduler.late(None, 10, world.now.monotonic).first().and_then(|late| late.failing_since)
+    world.scheduler.laggards(None, 10, world.now.monotonic).first().and_then(|late| late.failing_since)
 }
 
 #[test]
@@ -479,23 +484,23 @@ pub(super) fn deliver_all(world: &mut World) -> Vec<Offset> {
 /// Somebody subscribes for long, with a number and at a host of the scenario's own.
 pub(super) fn join(world: &mut World, topic: TopicId, id: u64, origin: &str) {
     let (id, origin, lease_end) = (SubscriptionId(id), origin.into(), world.lease(LONG));
-    let slot = Slot { id, topic, origin, start: Offset(0), lease_end, address: None };
+    let slot = SubscriptionSummary { id, topic, origin, start: Offset(0), lease_end, address: None };
     let known = Box::new(world.topic(topic));
     world.scheduler.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
 }
 
-pub(super) fn append(world: &mut World, topic: TopicId, rule: Rule) {
-    world.durable.logs.entry(topic).or_default().push(rule);
+pub(super) fn append(world: &mut World, topic: TopicId, kind: ContentKind) {
+    world.durable.logs.entry(topic).or_default().push(kind);
     let offset = world.topic(topic).head;
-    world.scheduler.apply(&StoreEvent::Appended { topic, offset, rule, bytes: 0 });
+    world.scheduler.apply(&StoreEvent::Appended { topic, offset, kind, bytes: 0 });
 }
 
 #[test]
 fn a_version_that_is_superseded_is_not_lost() {
     let mut world = World::new(37);
     world.subscribe_to(MIXED, world.lease(LONG));
-    for rule in [Rule::Latest, Rule::Every, Rule::Latest] {
-        append(&mut world, MIXED, rule);
+    for kind in [ContentKind::Fetched, ContentKind::Posted, ContentKind::Fetched] {
+        append(&mut world, MIXED, kind);
     }
     deliver_all(&mut world);
     let command = Command::Replay { topic: MIXED, subscription: None, from: Offset(1) };
@@ -509,9 +514,9 @@ fn a_gap_is_counted_once_and_by_what_is_missing() {
     let mut world = World::new(41);
     let topic = TopicId(1);
     world.subscribe_to(topic, world.lease(LONG));
-    append(&mut world, topic, Rule::Every);
+    append(&mut world, topic, ContentKind::Posted);
     let first = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-    (0..8).for_each(|_| append(&mut world, topic, Rule::Every));
+    (0..8).for_each(|_| append(&mut world, topic, ContentKind::Posted));
     world.durable.firsts.insert(topic, Offset(6));
     let gap = world.owed(&first).unwrap_err();
     world.scheduler.finished(&first, gap, world.now);
@@ -523,17 +528,17 @@ fn a_gap_is_counted_once_and_by_what_is_missing() {
 fn a_version_that_is_gone_gives_way_to_the_newest_which_comes_once() {
     let mut world = World::new(43);
     world.subscribe_to(FETCHED, world.lease(LONG));
-    (0..3).for_each(|_| append(&mut world, FETCHED, Rule::Latest));
+    (0..3).for_each(|_| append(&mut world, FETCHED, ContentKind::Fetched));
     let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-    append(&mut world, FETCHED, Rule::Latest);
-    append(&mut world, FETCHED, Rule::Latest);
+    append(&mut world, FETCHED, ContentKind::Fetched);
+    append(&mut world, FETCHED, ContentKind::Fetched);
     world.durable.firsts.insert(FETCHED, Offset(5));
     let without = world.owed(&attempt).unwrap_err();
     world.scheduler.finished(&attempt, without, world.now);
     assert_eq!(deliver_all(&mut world), [Offset(5)]);
     world.stop();
     assert_eq!(deliver_all(&mut world), []);
-    append(&mut world, FETCHED, Rule::Latest);
+    append(&mut world, FETCHED, ContentKind::Fetched);
     assert_eq!(deliver_all(&mut world), [Offset(6)]);
     assert_eq!(world.scheduler.take_counts().lost_to_retention, 0);
 }
@@ -542,10 +547,10 @@ fn a_version_that_is_gone_gives_way_to_the_newest_which_comes_once() {
 fn what_was_posted_after_a_version_that_is_gone_is_not_lost_in_silence() {
     let mut world = World::new(83);
     world.subscribe_to(MIXED, world.lease(LONG));
-    append(&mut world, MIXED, Rule::Latest);
+    append(&mut world, MIXED, ContentKind::Fetched);
     let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-    append(&mut world, MIXED, Rule::Every);
-    append(&mut world, MIXED, Rule::Latest);
+    append(&mut world, MIXED, ContentKind::Posted);
+    append(&mut world, MIXED, ContentKind::Fetched);
     world.durable.firsts.insert(MIXED, Offset(3));
     let without = world.owed(&attempt).unwrap_err();
     world.scheduler.finished(&attempt, without, world.now);
@@ -559,10 +564,10 @@ fn after_a_gap_the_next_notification_has_all_its_attempts() {
     let mut world = World::new(47);
     let topic = TopicId(1);
     world.subscribe_to(topic, world.lease(LONG));
-    append(&mut world, topic, Rule::Every);
+    append(&mut world, topic, ContentKind::Posted);
     let first = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
     refuse(&mut world, &first);
-    (0..3).for_each(|_| append(&mut world, topic, Rule::Every));
+    (0..3).for_each(|_| append(&mut world, topic, ContentKind::Posted));
     world.durable.firsts.insert(topic, Offset(3));
     world.wait(2);
     let numbers: Vec<_> = (0..2)
@@ -585,14 +590,14 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
     for id in 1..=5_010 {
         join(&mut world, if id <= 5_000 { crowd } else { few }, id, "http://crowded.example");
     }
-    append(&mut world, crowd, Rule::Every);
+    append(&mut world, crowd, ContentKind::Posted);
     // Each checkpoint detaches who waits, so that in the end the whole crowd is in the host's queue.
     let mut in_flight = VecDeque::new();
     for _ in 0..10 {
         in_flight.extend(std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)));
         world.scheduler.checkpoint(world.now);
     }
-    append(&mut world, few, Rule::Every);
+    append(&mut world, few, ContentKind::Posted);
     let (mut served, mut few_left) = (0, 10);
     while few_left > 0 {
         let attempt: Attempt = in_flight.pop_front().expect("somebody is served");
@@ -610,7 +615,7 @@ fn the_operator_can_retry_at_a_host_whose_breaker_is_open() {
     let mut world = World::new(73);
     let topic = TopicId(1);
     (1..=4).for_each(|id| join(&mut world, topic, id, "http://one.example"));
-    append(&mut world, topic, Rule::Every);
+    append(&mut world, topic, ContentKind::Posted);
     let failing: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
     assert_eq!(failing.len(), 3, "as many as the host takes at once");
     let fail = |world: &mut World, attempt: Attempt| {
@@ -631,7 +636,7 @@ fn the_operator_can_retry_at_a_host_whose_breaker_is_open() {
 }
 
 /// A world with a subscriber whose name leads to an unconfirmed address, and a notification for it that was not sent.
-fn rate_limited(seed: u64) -> (World, Slot) {
+fn rate_limited(seed: u64) -> (World, SubscriptionSummary) {
     let mut world = World::new(seed);
     let id = world.subscribe_to(TopicId(1), world.lease(LONG));
     let slot = world.durable.slots[&id].clone();
@@ -656,7 +661,7 @@ fn what_waits_for_a_confirmation_for_days_has_not_failed_and_is_not_given_up() {
     assert!(times > 3 * 24 * 4, "{times}: the pauses stay short");
     assert_eq!(world.scheduler.take_counts(), Counts::default());
     assert_eq!(world.scheduler.take_opened(), [], "nor does it say anything about the host");
-    let late = world.scheduler.late(None, 1, world.now.monotonic);
+    let late = world.scheduler.laggards(None, 1, world.now.monotonic);
     assert_eq!((late[0].class, late[0].failing_since), (FailureClass::Unsent, None));
     world.wait(1_000);
     assert_eq!(deliver_all(&mut world), [Offset(1)]);
@@ -674,12 +679,14 @@ fn what_waits_for_a_confirmation_goes_out_as_soon_as_its_host_confirms_also_in_a
             world.crash();
         }
         assert_eq!(deliver_all(&mut world), [], "it waits for half an hour");
-        let elsewhere = Slot { origin: "http://other.example".into(), address, ..slot.clone() };
-        let confirmed = Slot { address, ..slot };
+        let elsewhere =
+            SubscriptionSummary { origin: "http://other.example".into(), address, ..slot.clone() };
+        let confirmed = SubscriptionSummary { address, ..slot };
         for (slot, expected) in [(elsewhere, vec![]), (confirmed, vec![Offset(1)])] {
             let topic = Box::new(world.topic(slot.topic));
             // In another shard it is another subscription.
-            let slot = Slot { id: if shard == 0 { slot.id } else { SubscriptionId(99) }, ..slot };
+            let slot =
+                SubscriptionSummary { id: if shard == 0 { slot.id } else { SubscriptionId(99) }, ..slot };
             let shard = if expected.is_empty() { Shard(1) } else { Shard(shard) };
             world.scheduler.apply(&StoreEvent::Subscribed { shard, slot, topic });
             assert_eq!(deliver_all(&mut world), expected);
@@ -712,7 +719,7 @@ fn what_is_refused_a_moment_before_its_host_confirms_does_not_wait_although_that
     for asked in [true, false] {
         let mut world = World::new(113);
         let id = world.subscribe_to(TopicId(1), world.lease(LONG));
-        let slot = Slot { address, ..world.durable.slots[&id].clone() };
+        let slot = SubscriptionSummary { address, ..world.durable.slots[&id].clone() };
         world.publish_to(TopicId(1));
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
         if asked {
@@ -735,13 +742,13 @@ fn many_that_fail_do_not_hold_up_those_that_succeed() {
         let topic = if id <= 20_000 { failing } else { healthy };
         join(&mut world, topic, id, &format!("http://host{id}.example"));
     }
-    append(&mut world, failing, Rule::Every);
+    append(&mut world, failing, ContentKind::Posted);
     while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
         refuse(&mut world, &attempt);
     }
     // What the sweep finds of them now is that they have to wait.
-    append(&mut world, failing, Rule::Every);
-    append(&mut world, healthy, Rule::Every);
+    append(&mut world, failing, ContentKind::Posted);
+    append(&mut world, healthy, ContentKind::Posted);
     let (mut calls, mut served) = (0, 0);
     loop {
         calls += 1;
@@ -763,7 +770,9 @@ fn many_that_fail_do_not_hold_up_those_that_succeed() {
 
 #[test]
 fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
-    for (subscriptions, of_last) in [(MANY as u64 - 1, Keep::Ready), (MANY as u64 + 1, Keep::Nothing)] {
+    for (subscriptions, of_last) in
+        [(MOST_KEPT as u64 - 1, CachePolicy::Keep), (MOST_KEPT as u64 + 1, CachePolicy::Drop)]
+    {
         let mut world = World::new(19);
         let topic = TopicId(1);
         for id in 1..=subscriptions {
@@ -771,11 +780,16 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
         }
         // The first has a sweep of its own, the others share the next.
         for offset in (1..=3).map(Offset) {
-            world.scheduler.apply(&StoreEvent::Appended { topic, offset, rule: Rule::Every, bytes: 0 });
+            world.scheduler.apply(&StoreEvent::Appended {
+                topic,
+                offset,
+                kind: ContentKind::Posted,
+                bytes: 0,
+            });
         }
         let mut attempts = 0;
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
-            let expected = if attempt.offset == Offset(2) { Keep::Ready } else { of_last };
+            let expected = if attempt.offset == Offset(2) { CachePolicy::Keep } else { of_last };
             assert_eq!(attempt.keep, expected, "{attempt:?}");
             let finished = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
             world.scheduler.finished(&attempt, finished, world.now);
@@ -788,7 +802,7 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
 #[test]
 fn what_could_be_served_and_is_not_is_past_due_and_what_waits_for_its_next_attempt_is_not() {
     let (begun, topic) = (Now::read(), TopicId(1));
-    let slot = |id| Slot {
+    let slot = |id| SubscriptionSummary {
         id: SubscriptionId(id),
         topic,
         origin: "http://destination.example".into(),

@@ -92,9 +92,9 @@ fn serve_beside(
 
 /// How long one may have to wait at most: where something was delivered to it before, a few seconds, and until those have ended once that
 /// hang after a success; otherwise until the attacker's topics have had their turn.
-fn bound(topics: u64, hangs: bool, was_delivered: bool, turned: bool) -> Duration {
+fn bound(topics: u64, hangs: bool, is_proven: bool, turned: bool) -> Duration {
     let topics = u32::try_from(topics).unwrap();
-    match (hangs, was_delivered) {
+    match (hangs, is_proven) {
         (true, true) if turned => BOUND + TIMEOUT,
         (_, true) => BOUND,
         (false, false) => BOUND + topics * Duration::from_millis(100),
@@ -107,9 +107,9 @@ fn run(seed: u64) -> usize {
     join(&mut world, HONEST, 1, ORIGIN);
     let decoys = DECOY..DECOY + rng.u64(1..=DECOYS);
     decoys.clone().for_each(|decoy| join(&mut world, TopicId(decoy), decoy, ORIGIN));
-    let mut was_delivered = rng.bool();
-    if was_delivered {
-        append(&mut world, HONEST, Rule::Every);
+    let mut is_proven = rng.bool();
+    if is_proven {
+        append(&mut world, HONEST, ContentKind::Posted);
         serve(&mut world, |_| None);
     }
     let (hangs, mut hanging) = (rng.bool(), Vec::new());
@@ -130,7 +130,7 @@ fn run(seed: u64) -> usize {
                     join(&mut world, TopicId(topic), next_id, ORIGIN);
                     next_id += 1;
                 }
-                append(&mut world, TopicId(topic), Rule::Every);
+                append(&mut world, TopicId(topic), ContentKind::Posted);
             }
         }
         if rng.u8(0..40) == 0 {
@@ -138,23 +138,23 @@ fn run(seed: u64) -> usize {
             let first = rng.u64(decoys.clone());
             let all = rng.bool();
             for decoy in decoys.clone().filter(|decoy| all || *decoy == first) {
-                append(&mut world, TopicId(decoy), Rule::Every);
+                append(&mut world, TopicId(decoy), ContentKind::Posted);
             }
         }
         if posted.is_none() && rng.u8(0..40) == 0 {
-            append(&mut world, HONEST, Rule::Every);
+            append(&mut world, HONEST, ContentKind::Posted);
             posted = Some(now);
         }
         if serve_beside(&mut world, &mut hanging, hangs, failure).contains(&HONEST) {
             posted = None;
-            was_delivered = true;
+            is_proven = true;
         }
         let waited = posted.map_or(Duration::ZERO, |posted| now.saturating_sub(posted));
         assert!(
-            waited <= bound(topics, hangs, was_delivered, turned),
+            waited <= bound(topics, hangs, is_proven, turned),
             "seed {seed}: it has waited for {waited:?}, beside {topics} topics that {}, {} a delivery before",
             if hangs { "hang" } else { "fail" },
-            if was_delivered { "with" } else { "without" },
+            if is_proven { "with" } else { "without" },
         );
         let pauses = world.scheduler.take_opened();
         opened += pauses.len();
@@ -180,11 +180,11 @@ fn failures_of_some_tenants_never_delay_one_whose_deliveries_succeed_by_more_tha
 fn beside_decoys(seed: u64) -> World {
     let mut world = world(seed);
     join(&mut world, HONEST, 1, ORIGIN);
-    append(&mut world, HONEST, Rule::Every);
+    append(&mut world, HONEST, ContentKind::Posted);
     serve(&mut world, |_| None);
     for decoy in DECOY..DECOY + DECOYS {
         join(&mut world, TopicId(decoy), decoy, ORIGIN);
-        append(&mut world, TopicId(decoy), Rule::Every);
+        append(&mut world, TopicId(decoy), ContentKind::Posted);
         serve(&mut world, |_| None);
     }
     world
@@ -194,7 +194,7 @@ fn beside_decoys(seed: u64) -> World {
 fn attack(world: &mut World, topics: u64) {
     for topic in ATTACKED..ATTACKED + topics {
         join(world, TopicId(topic), topic, ORIGIN);
-        append(world, TopicId(topic), Rule::Every);
+        append(world, TopicId(topic), ContentKind::Posted);
     }
 }
 
@@ -203,7 +203,7 @@ fn honest_waits(world: &mut World, hangs: bool) -> Duration {
     let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
     let (mut hanging, mut waited) = (Vec::new(), Duration::ZERO);
     serve_beside(world, &mut hanging, hangs, failure);
-    append(world, HONEST, Rule::Every);
+    append(world, HONEST, ContentKind::Posted);
     while !serve_beside(world, &mut hanging, hangs, failure).contains(&HONEST) {
         assert!(waited < Duration::from_secs(2_000), "it waits for ever");
         waited += STEP;
@@ -233,7 +233,7 @@ fn who_fails_after_a_success_has_used_that_up() {
     attack(&mut world, 200);
     serve(&mut world, |_| None);
     for topic in ATTACKED..ATTACKED + 200 {
-        append(&mut world, TopicId(topic), Rule::Every);
+        append(&mut world, TopicId(topic), ContentKind::Posted);
     }
     let waited = honest_waits(&mut world, false);
     assert!(waited <= Duration::from_secs(20), "{waited:?}: a tenth of a second for each");
@@ -245,7 +245,7 @@ fn who_fails_after_a_success_has_used_that_up() {
 #[test]
 fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
     let (mut world, topic) = (world(23), TopicId(1));
-    let slot = |id: u64, start: u64| Slot {
+    let slot = |id: u64, start: u64| SubscriptionSummary {
         id: SubscriptionId(id),
         topic,
         origin: ORIGIN.into(),
@@ -257,10 +257,10 @@ fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
         topic,
         subscription: SubscriptionId(id),
         cursor: Offset(cursor),
-        attempts: 0,
+        streak_failures: 0,
         next_attempt: world.now.wall,
         failing_since,
-        class: FailureClass::Slow,
+        class: FailureClass::NotFailed,
     };
     let state = ShardState {
         slots: vec![slot(1, 0), slot(2, 5), slot(3, 0), slot(4, 0), slot(5, 0)],
@@ -270,7 +270,7 @@ fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
         ..ShardState::default()
     };
     world.scheduler = Scheduler::new(Shard(0), limits(), state, Clock::new(world.now, None), world.now);
-    let known = world.scheduler.topics[&topic].table.iter().map(|(id, entry)| (id.0, entry.was_delivered));
+    let known = world.scheduler.topics[&topic].table.iter().map(|(id, entry)| (id.0, entry.is_proven));
     assert_eq!(known.collect::<Vec<_>>(), [(1, true), (2, false), (3, false), (4, true), (5, false)]);
 }
 
@@ -278,13 +278,13 @@ fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
 fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
     let mut world = world(7);
     join(&mut world, HONEST, 1, ORIGIN);
-    append(&mut world, HONEST, Rule::Every);
+    append(&mut world, HONEST, ContentKind::Posted);
     assert_eq!(serve(&mut world, |_| None), [HONEST]);
     for id in 2..30 {
         join(&mut world, TopicId(ATTACKED + id % 3), id, ORIGIN);
     }
-    (0..3).for_each(|topic| append(&mut world, TopicId(ATTACKED + topic), Rule::Every));
-    append(&mut world, HONEST, Rule::Every);
+    (0..3).for_each(|topic| append(&mut world, TopicId(ATTACKED + topic), ContentKind::Posted));
+    append(&mut world, HONEST, ContentKind::Posted);
     let down = |_| Some(Outcome::unreachable());
     // The outage lasts for an hour, and all tenants are tried again now and then.
     for _ in 0..3_600 {
@@ -292,7 +292,7 @@ fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
         pass(&mut world, Duration::from_secs(1));
     }
     // Then some of the tenants fail still. The healthy one is served at the time of its own next attempt.
-    let due = world.scheduler.late(None, 1, world.now.monotonic)[0].next_attempt_in.unwrap_or_default();
+    let due = world.scheduler.laggards(None, 1, world.now.monotonic)[0].next_attempt_in.unwrap_or_default();
     let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
     let mut waited = Duration::ZERO;
     while !serve(&mut world, failure).contains(&HONEST) {
@@ -300,7 +300,7 @@ fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
         pass(&mut world, STEP);
         assert!(waited <= due + BOUND, "{due:?} was its pause, and it has waited for {waited:?}");
     }
-    append(&mut world, HONEST, Rule::Every);
+    append(&mut world, HONEST, ContentKind::Posted);
     assert!(serve(&mut world, failure).contains(&HONEST), "and what is posted later at once");
 }
 
@@ -310,18 +310,18 @@ fn who_has_not_failed_is_served_within_seconds_of_an_outage_whatever_fails_besid
     join(&mut world, HONEST, 1, ORIGIN);
     join(&mut world, TopicId(DECOY), DECOY, ORIGIN);
     for topic in [HONEST, TopicId(DECOY)] {
-        append(&mut world, topic, Rule::Every);
+        append(&mut world, topic, ContentKind::Posted);
         serve(&mut world, |_| None);
     }
     for id in 10..20 {
         join(&mut world, TopicId(ATTACKED), id, ORIGIN);
     }
-    append(&mut world, TopicId(ATTACKED), Rule::Every);
+    append(&mut world, TopicId(ATTACKED), ContentKind::Posted);
     for _ in 0..600 {
         serve(&mut world, |_| Some(Outcome::unreachable()));
         pass(&mut world, Duration::from_secs(1));
     }
-    append(&mut world, HONEST, Rule::Every);
+    append(&mut world, HONEST, ContentKind::Posted);
     let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
     let mut waited = Duration::ZERO;
     while !serve(&mut world, failure).contains(&HONEST) {

@@ -19,7 +19,9 @@ use super::active::{ActiveSubscription, FailingSince, Phase};
 use super::host::HostId;
 use super::subscription_table::{SubscriptionEntry, SubscriptionTable};
 use super::wait_queue::LastAttempt;
-use crate::store::{FailureClass, Laggard, Offset, Slot, SubscriptionId, Topic, TopicId, Watermark};
+use crate::store::{
+    FailureClass, Laggard, Offset, SubscriptionId, SubscriptionSummary, Topic, TopicId, Watermark,
+};
 
 /// The state of one topic in one shard.
 #[derive(Debug)]
@@ -92,9 +94,9 @@ impl TopicState {
     /// Puts back a laggard of an earlier life, due at `due`.
     pub(super) fn restore(&mut self, laggard: &Laggard, due: Instant, failing: Option<FailingSince>) {
         let active = ActiveSubscription {
-            attempts: laggard.attempts,
+            streak_failures: laggard.streak_failures,
             // Of a topic that is fetched, the failures may be of versions that nobody needs any more.
-            tries: if self.latest.0 > 0 { 0 } else { laggard.attempts },
+            notification_failures: if self.latest.0 > 0 { 0 } else { laggard.streak_failures },
             failing,
             unconfirmed_times: u16::from(laggard.class == FailureClass::Unsent),
             class: laggard.class,
@@ -104,33 +106,35 @@ impl TopicState {
         };
         self.active.insert(laggard.subscription, active);
         let start = self.table.get(laggard.subscription).map_or(Offset(0), |entry| entry.start);
-        self.set_was_delivered(laggard.subscription, failing.is_none() && laggard.cursor > start);
+        self.set_proven(laggard.subscription, failing.is_none() && laggard.cursor > start);
     }
 
     /// To be called before the laggards of an earlier life are restored: all without a record have got what sweeps were about.
-    pub(super) fn assume_delivered(&mut self) {
+    pub(super) fn assume_proven(&mut self) {
         let (done, sweep) = (self.done, self.sweep.as_ref().map(|sweep| (sweep.position, sweep.target)));
         for (id, entry) in self.table.iter_mut() {
             let done = sweep.filter(|(position, _)| id <= *position).map_or(done, |(_, target)| target);
-            entry.was_delivered = entry.start < done;
+            entry.is_proven = entry.start < done;
         }
     }
 
-    /// Records whether the last attempt for a subscription was delivered.
-    pub(super) fn set_was_delivered(&mut self, id: SubscriptionId, was_delivered: bool) {
+    /// Records whether a subscription is proven.
+    pub(super) fn set_proven(&mut self, id: SubscriptionId, is_proven: bool) {
         if let Some(entry) = self.table.get_mut(id) {
-            entry.was_delivered = was_delivered;
+            entry.is_proven = is_proven;
         }
     }
 
     /// Returns what it replaces.
-    pub(super) fn put(&mut self, id: SubscriptionId, slot: &Slot, host: HostId) -> Option<SubscriptionEntry> {
-        let was_delivered =
-            self.table.get(id).is_some_and(|before| before.host == host && before.was_delivered);
-        self.table.insert(
-            id,
-            SubscriptionEntry { host, start: slot.start, lease_end: slot.lease_end, was_delivered },
-        )
+    pub(super) fn put(
+        &mut self,
+        id: SubscriptionId,
+        slot: &SubscriptionSummary,
+        host: HostId,
+    ) -> Option<SubscriptionEntry> {
+        let is_proven = self.table.get(id).is_some_and(|before| before.host == host && before.is_proven);
+        self.table
+            .insert(id, SubscriptionEntry { host, start: slot.start, lease_end: slot.lease_end, is_proven })
     }
 
     /// Returns what it removes.
@@ -147,26 +151,26 @@ impl TopicState {
         self.active.get_mut(&id)
     }
 
-    /// How the last attempt for a subscription ended.
+    /// What the last attempt for a subscription says of it.
     pub(super) fn last_attempt(&self, id: SubscriptionId) -> LastAttempt {
         if self.active.get(&id).is_some_and(ActiveSubscription::is_retry) {
             return LastAttempt::Failed;
         }
-        self.table.get(id).map_or(LastAttempt::None, SubscriptionEntry::last)
+        self.table.get(id).map_or(LastAttempt::Untried, SubscriptionEntry::last)
     }
 
     /// The newest fetched version that the present sweep is about: nothing newer is sent, so that nobody gets ahead of it.
     pub(super) fn latest(&self) -> Offset {
-        self.latest.min(self.goal())
+        self.latest.min(self.target())
     }
 
     /// Whether the sweep goes beyond this offset, in a topic of posted notifications only.
     pub(super) fn has_after(&self, offset: Offset) -> bool {
-        self.latest == Offset(0) && offset < self.goal()
+        self.latest == Offset(0) && offset < self.target()
     }
 
     /// Where active subscriptions have to get.
-    pub(super) fn goal(&self) -> Offset {
+    pub(super) fn target(&self) -> Offset {
         self.sweep.as_ref().map_or(self.done, |sweep| sweep.target)
     }
 

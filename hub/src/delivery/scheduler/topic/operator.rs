@@ -9,7 +9,7 @@ use crate::store::{Offset, SubscriptionId};
 
 impl TopicState {
     /// The subscriptions after this one that are behind the watermark or the sweep, and those that fail.
-    pub(crate) fn late(
+    pub(crate) fn laggards(
         &self,
         after: SubscriptionId,
     ) -> impl Iterator<Item = (SubscriptionId, &ActiveSubscription)> {
@@ -19,13 +19,13 @@ impl TopicState {
     }
 
     /// How many subscriptions are behind or failing.
-    pub(crate) fn late_count(&self) -> usize {
+    pub(crate) fn laggard_count(&self) -> usize {
         self.active.len() - self.attached.len() - self.parked.len()
     }
 
     /// How many subscriptions were behind or failing when this was asked last, and how many are now.
     pub(crate) fn count_laggards(&mut self) -> (usize, usize) {
-        let now = self.late_count();
+        let now = self.laggard_count();
         (std::mem::replace(&mut self.laggards, now), now)
     }
 
@@ -33,7 +33,7 @@ impl TopicState {
     /// anything where both are zero.
     pub(crate) fn owed(&self) -> (usize, usize) {
         let owes = |active: &ActiveSubscription| active.cursor < self.head;
-        let behind = self.late(SubscriptionId(0)).filter(|(_, active)| owes(active)).count();
+        let behind = self.laggards(SubscriptionId(0)).filter(|(_, active)| owes(active)).count();
         if self.sweep.is_none() {
             return (0, behind);
         }

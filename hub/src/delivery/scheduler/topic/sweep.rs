@@ -9,7 +9,7 @@ use crate::delivery::scheduler::wait_queue::LastAttempt;
 use crate::store::{Offset, SubscriptionId};
 
 /// So many subscriptions of a topic may wait for their hosts because of others, where permits are reserved for those that are served at once.
-const FEW: usize = 64;
+const ATTACHED_MOST: usize = 64;
 
 /// The sweep under way.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ impl TopicState {
                 return Step::Retry(entry.host, id);
             }
             // A few wait for their hosts even so: the next one must not hold up the others of the topic.
-            if self.attached.len() >= FEW && !may(entry.host) {
+            if self.attached.len() >= ATTACHED_MOST && !may(entry.host) {
                 sweep.position = before;
                 return Step::Busy(entry.host);
             }
@@ -172,7 +172,7 @@ impl TopicState {
 
     /// An active subscription is done through its cursor; returns whether it has further to go.
     pub(crate) fn advanced(&mut self, id: SubscriptionId, now: Instant) -> bool {
-        let goal = self.goal();
+        let target = self.target();
         // What finishes before the sweep has come by must not be taken up by it again. That is a laggard that has caught up, or
         // an active one of a sweep that began anew for a newer version.
         let early =
@@ -181,13 +181,13 @@ impl TopicState {
         if active.saved {
             self.changed.insert(id);
         }
-        if active.cursor < goal {
+        if active.cursor < target {
             active.phase = Phase::Waiting;
             self.parked.remove(&id);
             return true;
         }
         // A sweep that began anew may have been forgotten in a crash, but not what it brought: the next one must not bring that again.
-        let ahead = active.cursor > goal;
+        let ahead = active.cursor > target;
         if active.is_failing() || ahead {
             active.phase = Phase::Remembered(now);
             if ahead {

@@ -9,7 +9,7 @@ use crate::store::embedded::codec;
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{Body, LogRecord, Part, TopicState};
-use crate::store::{Offset, Payer, Result, Rule, TopicId};
+use crate::store::{ContentKind, Offset, Payer, Result, TopicId};
 
 pub(super) type Topics = HashMap<TopicId, TopicState>;
 
@@ -102,10 +102,10 @@ impl<'a> Run<'a> {
         self.next = Offset(offset.0.saturating_add(record.body.places()));
         self.bytes += record.weight();
         self.oldest.get_or_insert(record.received_at);
-        match (&record.body, record.rule) {
+        match (&record.body, record.kind) {
             (Body::Hole { .. }, _) => {}
-            (_, Rule::Latest) => self.latest = offset,
-            (_, Rule::Every) => self.posted = offset,
+            (_, ContentKind::Fetched) => self.latest = offset,
+            (_, ContentKind::Posted) => self.posted = offset,
         }
     }
 

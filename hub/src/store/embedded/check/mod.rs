@@ -60,7 +60,7 @@ pub(super) enum Fault {
     Summary(Box<TopicState>),
     /// A watermark or a laggard is beyond the end of the log, up to here: the next notifications would be passed by.
     #[error("delivery of topic {} is noted to be further than its log", .0.topic.url.as_str())]
-    Ahead(Box<TopicState>, Offset),
+    ReadAhead(Box<TopicState>, Offset),
     /// There are subscriptions of a topic, but no record of the topic. The newest of them began here.
     #[error("the record of topic {} is missing, which has subscriptions", .url.as_str())]
     NoTopic { topic: TopicId, url: TopicUrl, start: Offset },

@@ -68,7 +68,7 @@ impl Check<'_> {
         }
         let ahead = |(topic, offset)| {
             let state = topics.get(&topic).filter(|state| offset > state.topic.head)?;
-            Some(Fault::Ahead(Box::new(state.clone()), offset))
+            Some(Fault::ReadAhead(Box::new(state.clone()), offset))
         };
         self.faults.extend(furthest.into_iter().filter_map(ahead));
         Ok(())

@@ -17,8 +17,8 @@ use super::*;
 use crate::store::VerifiedSubscription;
 use crate::store::embedded::{codec, key};
 use crate::store::{
-    Checkpoint, FailureClass, Fetches, Intent, Laggard, Log, NewNotification, NewRequest, NotificationLinks,
-    Offset, Payer, Progress, Requests, Rule, Shard, Subscription, Subscriptions, Watermark,
+    Checkpoint, ContentKind, FailureClass, Fetches, Intent, Laggard, Log, NewNotification, NewRequest,
+    NotificationLinks, Offset, Payer, Progress, Requests, Shard, Subscription, Subscriptions, Watermark,
 };
 use crate::trace_context::TraceContext;
 
@@ -42,7 +42,7 @@ async fn append(store: &Embedded, body: Vec<u8>) {
         content_type: Bytes::from_static(b"text/plain"),
         links: NotificationLinks::default(),
         body: body.into(),
-        rule: Rule::Every,
+        kind: ContentKind::Posted,
         payer: Payer::Publishers,
         idempotency_key: Some("key".into()),
         interval: None,
@@ -92,7 +92,7 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         topic: of.topic,
         subscription: of.id,
         cursor: Offset(1),
-        attempts: 1,
+        streak_failures: 1,
         next_attempt: DateTime::now(),
         failing_since: None,
         class: FailureClass::Refused,
@@ -186,7 +186,10 @@ async fn what_a_topic_notes_of_its_log_is_compared() {
     let mut short = right.clone();
     short.topic.head = Offset(3);
     put(&short);
-    assert_eq!(faults(&engine), [Fault::Summary(Box::new(right)), Fault::Ahead(Box::new(short), Offset(4))]);
+    assert_eq!(
+        faults(&engine),
+        [Fault::Summary(Box::new(right)), Fault::ReadAhead(Box::new(short), Offset(4))]
+    );
 }
 
 #[tokio::test]

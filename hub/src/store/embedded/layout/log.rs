@@ -7,7 +7,9 @@ use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::fields::{Fields, fields, record};
 use crate::store::records::weigh;
-use crate::store::{Chain, ChainBreak, NotificationLinks, Offset, Payer, Ping, Rule, Topic, Validators};
+use crate::store::{
+    Chain, ChainBreak, ContentKind, NotificationLinks, Offset, Payer, Ping, Topic, Validators,
+};
 use crate::trace_context::TraceContext;
 
 /// A topic with what retention needs to know of its log.
@@ -48,7 +50,7 @@ impl Fields for Payer {
 /// A notification in the log; topic and offset are its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct LogRecord {
-    pub(in super::super) rule: Rule,
+    pub(in super::super) kind: ContentKind,
     pub(in super::super) received_at: DateTime,
     pub(in super::super) content_type: Bytes,
     pub(in super::super) links: NotificationLinks,
@@ -56,7 +58,7 @@ pub(in super::super) struct LogRecord {
     pub(in super::super) trace: Option<TraceContext>,
 }
 
-record!(Log: LogRecord { rule, received_at, content_type, links, body, trace });
+record!(Log: LogRecord { kind, received_at, content_type, links, body, trace });
 fields!(NotificationLinks { hubs, canonical, resourcesync });
 
 impl LogRecord {
@@ -71,7 +73,7 @@ impl LogRecord {
     /// So many places, at least one, that are empty.
     pub(in super::super) fn hole(length: u64, why: Empty, received_at: DateTime) -> Self {
         Self {
-            rule: Rule::Every,
+            kind: ContentKind::Posted,
             received_at,
             content_type: Bytes::new(),
             links: NotificationLinks::default(),
@@ -83,7 +85,7 @@ impl LogRecord {
 
 /// When a notification came in, from the beginning of its record.
 pub(in super::super) fn received_at_of(fields: &mut Decoder) -> Decoded<DateTime> {
-    Rule::decode(fields)?;
+    ContentKind::decode(fields)?;
     DateTime::decode(fields)
 }
 

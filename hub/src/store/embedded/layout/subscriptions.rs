@@ -10,8 +10,8 @@ use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::fields::{Fields, fields, record};
 use crate::store::{
-    Denial, Gap, Intent, Laggard, PendingRequest, Recipient, Shard, Skip, Slot, Subscription, SubscriptionId,
-    Sweep, TopicId, Watermark,
+    Denial, Gap, Intent, Laggard, PendingRequest, Recipient, Shard, Skip, Subscription, SubscriptionId,
+    SubscriptionSummary, Sweep, TopicId, Watermark,
 };
 
 record!(Requests: PendingRequest { id, topic, callback, received_at, intent, client });
@@ -44,9 +44,9 @@ impl Record for Subscription {
 }
 
 impl Fields for Subscription {
-    /// What a [`Slot`] needs comes first, so that a million of them load without a URL being parsed.
+    /// What a [`SubscriptionSummary`] needs comes first, so that a million of them load without a URL being parsed.
     fn encode(&self, out: &mut Encoder) {
-        Slot::of(self).encode(out);
+        SubscriptionSummary::of(self).encode(out);
         self.client.encode(out);
         self.callback.encode(out);
         self.topic_url.encode(out);
@@ -57,7 +57,8 @@ impl Fields for Subscription {
     }
 
     fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        let Slot { id, topic, origin: _, start, lease_end, address } = Slot::decode(fields)?;
+        let SubscriptionSummary { id, topic, origin: _, start, lease_end, address } =
+            SubscriptionSummary::decode(fields)?;
         Ok(Self {
             id,
             topic,
@@ -76,7 +77,7 @@ impl Fields for Subscription {
 }
 
 // The beginning of a subscription's record.
-fields!(Slot { id, topic, origin, start, lease_end, address });
+fields!(SubscriptionSummary { id, topic, origin, start, lease_end, address });
 
 /// The origin of a subscription's callback, and for whom it is counted.
 pub(in super::super) fn account_of(fields: &mut Decoder) -> Decoded<(Bytes, Option<IpAddr>)> {
@@ -101,7 +102,7 @@ pub(in super::super) fn recipient_of(
     })
 }
 
-/// A [`Slot`] of which only this is of use, and nothing is copied.
+/// A [`SubscriptionSummary`] of which only this is of use, and nothing is copied.
 fn beginning(fields: &mut Decoder) -> Decoded<(SubscriptionId, TopicId, Bytes)> {
     let place = (Fields::decode(fields)?, Fields::decode(fields)?, fields.bytes()?);
     let (_start, _lease_end) = (fields.number()?, DateTime::decode(fields)?);
@@ -127,6 +128,6 @@ record!(Watermarks: TopicWatermark { 0, 1 });
 fields!(Watermark { done, sweep });
 fields!(Sweep { target, through });
 
-record!(Laggards: Laggard { topic, subscription, cursor, attempts, next_attempt, failing_since, class });
+record!(Laggards: Laggard { topic, subscription, cursor, streak_failures, next_attempt, failing_since, class });
 record!(Skips: Skip { topic, subscription, offset, at, class, status });
 record!(Gaps: Gap { topic, subscription, from, to, at });

@@ -14,9 +14,9 @@ use super::super::engine::Space;
 use super::super::fields::Fields;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, ClockJump, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring, Laggard,
-    NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Rule, Shard, Skip, Slot,
-    Subscription, SubscriptionId, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
+    Chain, ChainBreak, ClockJump, ContentKind, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring,
+    Laggard, NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Shard, Skip,
+    Subscription, SubscriptionId, SubscriptionSummary, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
 use crate::trace_context::TraceContext;
 
@@ -27,7 +27,7 @@ fn time() -> impl Strategy<Value = DateTime> {
 
 fn class() -> impl Strategy<Value = FailureClass> {
     prop::sample::select(vec![
-        FailureClass::Slow,
+        FailureClass::NotFailed,
         FailureClass::Refused,
         FailureClass::Trouble,
         FailureClass::Gone,
@@ -89,7 +89,7 @@ prop_compose! {
         trace in trace(),
     ) -> LogRecord {
         LogRecord {
-            rule: if latest { Rule::Latest } else { Rule::Every },
+            kind: if latest { ContentKind::Fetched } else { ContentKind::Posted },
             received_at,
             content_type: content_type.into(),
             links: NotificationLinks { hubs, canonical, resourcesync },
@@ -104,9 +104,9 @@ prop_compose! {
         numbers in any::<(u64, u64, u64, u16)>(), next_attempt in time(), failing_since in prop::option::of(time()),
         class in class(),
     ) -> Laggard {
-        let (topic, subscription, cursor, attempts) = numbers;
+        let (topic, subscription, cursor, streak_failures) = numbers;
         Laggard {
-            topic: TopicId(topic), subscription: SubscriptionId(subscription), cursor: Offset(cursor), attempts,
+            topic: TopicId(topic), subscription: SubscriptionId(subscription), cursor: Offset(cursor), streak_failures,
             next_attempt, failing_since, class,
         }
     }
@@ -207,10 +207,10 @@ proptest! {
     #[test]
     fn a_slot_is_the_beginning_of_its_subscription(subscription in subscription()) {
         let stored = Bytes::from(seal(&Keyring::none(), b"key", &subscription));
-        let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &stored, Slot::decode).unwrap();
+        let slot = open_beginning(&Keyring::none(), Space::Subscriptions, b"key", &stored, SubscriptionSummary::decode).unwrap();
         let Subscription { id, topic, start, lease_end, address, .. } = subscription;
         let origin = subscription.callback.origin().into();
-        prop_assert_eq!(slot, Slot { id, topic, origin, start, lease_end, address });
+        prop_assert_eq!(slot, SubscriptionSummary { id, topic, origin, start, lease_end, address });
     }
 
     #[test]

@@ -11,8 +11,8 @@ use super::super::writer::Kind;
 use super::super::{Embedded, SLICE, SMALL};
 use super::super::{missed, standing};
 use crate::store::{
-    Checkpoint, Epoch, Gap, Missed, Offset, Progress, Result, Shard, ShardState, Skip, Standing, StoreEvent,
-    Subscription, SubscriptionId, TopicId,
+    Checkpoint, Epoch, Gap, Missed, NotificationProgress, Offset, Progress, Result, Shard, ShardState, Skip,
+    StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 
 #[async_trait]
@@ -52,7 +52,7 @@ impl Progress for Embedded {
         Ok(())
     }
 
-    async fn standing(&self, topic: TopicId, offset: Offset) -> Result<Standing> {
+    async fn standing(&self, topic: TopicId, offset: Offset) -> Result<NotificationProgress> {
         let shards = self.shards;
         self.read(move |shared| standing::standing(shared, shards, topic, offset)).await
     }

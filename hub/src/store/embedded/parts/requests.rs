@@ -6,7 +6,9 @@ use super::super::engine::Keys;
 use super::super::key;
 use super::super::writer::Kind;
 use super::super::{Embedded, SMALL};
-use crate::store::{Denial, NewDenial, NewRequest, Pair, PendingRequest, RequestId, Requests, Result};
+use crate::store::{
+    Denial, NewDenial, NewRequest, PendingRequest, RequestId, Requests, Result, SubscriptionKey,
+};
 
 #[async_trait]
 impl Requests for Embedded {
@@ -42,13 +44,13 @@ impl Requests for Embedded {
         self.try_change(move |t| t.remove_denial(&denial)).await
     }
 
-    async fn denial(&self, pair: Pair) -> Result<Option<Denial>> {
-        self.shared.get(pair.as_bytes())
+    async fn denial(&self, key: SubscriptionKey) -> Result<Option<Denial>> {
+        self.shared.get(key.as_bytes())
     }
 
-    async fn denied(&self) -> Result<Vec<Pair>> {
+    async fn denied(&self) -> Result<Vec<SubscriptionKey>> {
         let of = |denial: Result<Denial>| {
-            denial.map(|denial| (denial.id, Pair::of(&denial.topic, &denial.callback)))
+            denial.map(|denial| (denial.id, SubscriptionKey::of(&denial.topic, &denial.callback)))
         };
         let read = self.read(move |shared| shared.list(&Keys::all()).map(of).collect::<Result<Vec<_>>>());
         let mut waiting = read.await?;

@@ -11,13 +11,14 @@ use super::super::engine::Keys;
 use super::super::key;
 use super::super::layout::Address;
 use crate::store::{
-    Accounted, Activation, Ahead, Ended, Keep, Pair, Recipient, Result, Shard, Slot, Subscription,
-    SubscriptionId, Subscriptions, TopicId, VerifiedSubscription, VerifiedUnsubscription,
+    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Shard, Subscription,
+    SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId, VerifiedSubscription,
+    VerifiedUnsubscription,
 };
 
 #[async_trait]
 impl Subscriptions for Embedded {
-    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> Accounted {
+    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> ClientUsage {
         self.shared.accounted(client, topic, callback)
     }
 
@@ -54,15 +55,15 @@ impl Subscriptions for Embedded {
         shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
-        ahead: Ahead,
-        keep: Keep,
+        ahead: ReadAhead,
+        keep: CachePolicy,
     ) -> Result<Option<Arc<Recipient>>> {
         // A few small records: handing them to another thread would take longer than reading them.
         self.shared.recipient(shard, topic, id, ahead, keep)
     }
 
-    async fn subscription_of(&self, pair: Pair) -> Result<Option<Subscription>> {
-        self.shared.subscription_of(pair)
+    async fn subscription_of(&self, key: SubscriptionKey) -> Result<Option<Subscription>> {
+        self.shared.subscription_of(key)
     }
 
     async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
@@ -75,7 +76,7 @@ impl Subscriptions for Embedded {
         of: Option<TopicId>,
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
-    ) -> Result<Vec<Slot>> {
+    ) -> Result<Vec<SubscriptionSummary>> {
         let mut range = Keys::prefix(match of {
             Some(topic) => key::shard_topic(shard, topic),
             None => key::shard(shard),

@@ -12,8 +12,8 @@ use crate::store::embedded::engine::Space;
 use crate::store::embedded::key;
 use crate::store::embedded::layout::{Body, Expiry, IdempotencyRecord, LogRecord, Part, StoredValidators};
 use crate::store::{
-    Appended, Chain, NewNotification, Notification, Offset, Payer, Ping, PingId, Result, Rule, StoreEvent,
-    TopicId, Validators,
+    Appended, Chain, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingId, Result,
+    StoreEvent, TopicId, Validators,
 };
 use crate::trace_context::TraceContext;
 
@@ -40,7 +40,7 @@ impl Transaction<'_> {
             self.put_validators(topic, offset, validators);
         }
         let record = LogRecord {
-            rule: new.rule,
+            kind: new.kind,
             received_at: new.received_at,
             content_type: new.content_type,
             links: new.links,
@@ -54,12 +54,12 @@ impl Transaction<'_> {
             content_type: record.content_type,
             links: record.links,
             body: new.body,
-            rule: record.rule,
+            kind: record.kind,
             received_at: record.received_at,
             trace: record.trace,
         };
-        let (rule, bytes) = (notification.rule, notification.weight());
-        self.staged.events.push(StoreEvent::Appended { topic, offset, rule, bytes });
+        let (kind, bytes) = (notification.kind, notification.weight());
+        self.staged.events.push(StoreEvent::Appended { topic, offset, kind, bytes });
         let id = notification.id();
         self.staged.notifications.push(Arc::new(notification));
         Ok(Appended::New(id))
@@ -116,9 +116,9 @@ impl Transaction<'_> {
         let state = self.topic_mut(&new.topic);
         let offset = state.topic.head.next();
         state.topic.head = offset;
-        match new.rule {
-            Rule::Latest => state.topic.latest = offset,
-            Rule::Every => state.topic.posted = offset,
+        match new.kind {
+            ContentKind::Fetched => state.topic.latest = offset,
+            ContentKind::Posted => state.topic.posted = offset,
         }
         // A log that is the publishers' stays so: a stranger's ping must not move it.
         if state.topic.posted > Offset(0) {

@@ -13,8 +13,9 @@ use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
 use crate::store::{
-    Activation, Denial, DenialId, Ended, Intent, NewDenial, NewRequest, PendingRequest, Refusal, RequestId,
-    Result, Shard, Slot, StoreError, StoreEvent, Subscription, SubscriptionId, TopicId,
+    Activation, Denial, DenialId, DenialScope, Ended, Intent, NewDenial, NewRequest, PendingRequest,
+    RequestId, Result, Shard, StoreError, StoreEvent, Subscription, SubscriptionId, SubscriptionSummary,
+    TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -118,23 +119,23 @@ impl Transaction<'_> {
     }
 
     pub(in super::super) fn deny(&mut self, new: NewDenial) -> Result<Option<Denial>> {
-        let NewDenial { topic, callback, reason, refusal } = new;
+        let NewDenial { topic, callback, reason, scope } = new;
         let pair = pair(&topic, &callback);
-        let waiting = match refusal {
-            Refusal::Pair => !self.pending(pair).is_empty(),
-            Refusal::Request(id) | Refusal::Confirmed(id) if self.is_pending(pair, id) => true,
-            Refusal::Request(_) | Refusal::Confirmed(_) => return Ok(None),
+        let waiting = match scope {
+            DenialScope::Everything => !self.pending(pair).is_empty(),
+            DenialScope::Request(id) | DenialScope::Confirmed(id) if self.is_pending(pair, id) => true,
+            DenialScope::Request(_) | DenialScope::Confirmed(_) => return Ok(None),
         };
         let known = self.addressed(pair)?;
         if !waiting && known.is_none() {
             return Ok(None);
         }
-        match refusal {
-            Refusal::Pair => self.forget_all_pending(pair),
-            Refusal::Request(id) | Refusal::Confirmed(id) => self.forget_pending(pair, id),
+        match scope {
+            DenialScope::Everything => self.forget_all_pending(pair),
+            DenialScope::Request(id) | DenialScope::Confirmed(id) => self.forget_pending(pair, id),
         }
         // Anybody can send a request in a subscriber's name, so a refused one must not end what that subscriber has confirmed.
-        if matches!(refusal, Refusal::Request(_)) && known.is_some() {
+        if matches!(scope, DenialScope::Request(_)) && known.is_some() {
             return Ok(None);
         }
         let counters = self.counters();
@@ -252,7 +253,7 @@ impl Transaction<'_> {
         let Some(topic) = self.topic_state(subscription.topic).map(|state| state.topic.clone()) else {
             return;
         };
-        let slot = Slot::of(subscription);
+        let slot = SubscriptionSummary::of(subscription);
         self.staged.events.push(StoreEvent::Subscribed { shard, slot, topic: Box::new(topic) });
     }
 }
