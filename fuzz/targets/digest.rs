@@ -1,7 +1,4 @@
-//! libFuzzer on `digest`; what must hold is in core/tests/fuzzed/digest.rs, where `cargo test` runs it, too.
+//! libFuzzer on `digest`; what must hold is in tests/fuzzed/src/digest.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../core/tests/fuzzed/digest.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &str| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &str| resync_fuzzed::digest::run(input));

@@ -1,7 +1,4 @@
-//! libFuzzer on `document`; what must hold is in core/tests/fuzzed/document.rs, where `cargo test` runs it, too.
+//! libFuzzer on `document`; what must hold is in tests/fuzzed/src/document.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../core/tests/fuzzed/document.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| resync_fuzzed::document::run(input));

@@ -1,7 +1,4 @@
-//! libFuzzer on `embedded`; what must hold is in core/tests/fuzzed/embedded.rs, where `cargo test` runs it, too.
+//! libFuzzer on `embedded`; what must hold is in tests/fuzzed/src/embedded.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../core/tests/fuzzed/embedded.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| resync_fuzzed::embedded::run(input));

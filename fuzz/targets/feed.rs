@@ -1,7 +1,4 @@
-//! libFuzzer on `feed`; what must hold is in hub/tests/fuzzed/feed.rs, where `cargo test` runs it, too.
+//! libFuzzer on `feed`; what must hold is in tests/fuzzed/src/feed.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../hub/tests/fuzzed/feed.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| resync_fuzzed::feed::run(input));

@@ -1,7 +1,4 @@
-//! libFuzzer on `form`; what must hold is in core/tests/fuzzed/form.rs, where `cargo test` runs it, too.
+//! libFuzzer on `form`; what must hold is in tests/fuzzed/src/form.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../core/tests/fuzzed/form.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| resync_fuzzed::form::run(input));

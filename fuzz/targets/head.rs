@@ -1,7 +1,4 @@
-//! libFuzzer on `head`; what must hold is in hub/tests/fuzzed/head.rs, where `cargo test` runs it, too.
+//! libFuzzer on `head`; what must hold is in tests/fuzzed/src/head.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../hub/tests/fuzzed/head.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| resync_fuzzed::head::run(input));

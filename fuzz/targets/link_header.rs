@@ -1,7 +1,4 @@
-//! libFuzzer on `link_header`; what must hold is in core/tests/fuzzed/link_header.rs, where `cargo test` runs it, too.
+//! libFuzzer on `link_header`; what must hold is in tests/fuzzed/src/link_header.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../core/tests/fuzzed/link_header.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| resync_fuzzed::link_header::run(input));

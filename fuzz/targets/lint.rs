@@ -1,7 +1,4 @@
-//! libFuzzer on `lint`; what must hold is in core/tests/fuzzed/lint.rs, where `cargo test` runs it, too.
+//! libFuzzer on `lint`; what must hold is in tests/fuzzed/src/lint.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../core/tests/fuzzed/lint.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| resync_fuzzed::lint::run(input));

@@ -1,7 +1,4 @@
-//! libFuzzer on `signature`; what must hold is in core/tests/fuzzed/signature.rs, where `cargo test` runs it, too.
+//! libFuzzer on `signature`; what must hold is in tests/fuzzed/src/signature.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../core/tests/fuzzed/signature.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| resync_fuzzed::signature::run(input));

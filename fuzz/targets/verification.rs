@@ -1,7 +1,4 @@
-//! libFuzzer on `verification`; what must hold is in core/tests/fuzzed/verification.rs, where `cargo test` runs it, too.
+//! libFuzzer on `verification`; what must hold is in tests/fuzzed/src/verification.rs, where `cargo test` runs it, too.
 #![no_main]
 
-#[path = "../../core/tests/fuzzed/verification.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|input: &str| body::run(input));
+libfuzzer_sys::fuzz_target!(|input: &str| resync_fuzzed::verification::run(input));

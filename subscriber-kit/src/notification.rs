@@ -123,14 +123,7 @@ mod tests {
     use resync_core::document::{Change, ChangeNotification, ResourceChange};
 
     fn set() -> Set {
-        Set {
-            capability_list: None,
-            resource_list: Some(Url::parse("http://a.example/resourcelist.xml").unwrap()),
-            capabilities: Vec::new(),
-            framework_channel: None,
-            change_channel: None,
-            described_by: None,
-        }
+        Set::bare(Url::parse("http://a.example/resourcelist.xml").unwrap())
     }
 
     fn notification(changes: &[FrameworkChange]) -> Vec<u8> {

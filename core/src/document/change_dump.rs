@@ -1,8 +1,7 @@
 //! Change Dump, its index, and the manifest inside each package: changes with their content (RS-140 to RS-148).
 
 use super::draft::{Draft, document, entry};
-use super::resource_dump::package;
-use super::{Capability, Change, Entry, Metadata, Patch, Root, ZIP};
+use super::{Capability, Change, Entry, Metadata, Patch, Root};
 use crate::datetime::DateTime;
 
 /// Builds a Change Dump, open unless [`until`](Self::until) closes it.
@@ -99,16 +98,6 @@ document!(ChangeDumpManifest: until);
 pub struct ChangePackage(Entry);
 
 impl ChangePackage {
-    /// A ZIP package of `length` bytes.
-    pub fn zip(loc: impl Into<String>, length: u64) -> Self {
-        Self::new(loc, ZIP, length)
-    }
-
-    /// A package of another format; harms interoperability (RS-101, RS-142).
-    pub fn new(loc: impl Into<String>, media_type: impl Into<String>, length: u64) -> Self {
-        Self(package(loc, media_type, length))
-    }
-
     /// Of which moments the package has all changes.
     pub fn interval(mut self, from: DateTime, until: DateTime) -> Self {
         let metadata = self.0.metadata.get_or_insert_default();
@@ -118,7 +107,7 @@ impl ChangePackage {
     }
 }
 
-entry!(ChangePackage: lastmod hashes contents foreign);
+entry!(ChangePackage: package lastmod hashes contents foreign);
 
 /// One change of one resource with its content in the package (RS-144); each change has a path of its own (RS-145).
 #[derive(Clone, Debug)]

@@ -175,6 +175,21 @@ macro_rules! entry {
 }
 
 macro_rules! entry_method {
+    (package) => {
+        /// A ZIP package of `length` bytes.
+        pub fn zip(loc: impl Into<String>, length: u64) -> Self {
+            Self::new(loc, $crate::document::ZIP, length)
+        }
+
+        /// A package of another format; harms interoperability (RS-101, RS-142).
+        pub fn new(loc: impl Into<String>, media_type: impl Into<String>, length: u64) -> Self {
+            let mut entry = $crate::document::Entry::new(loc);
+            let metadata = entry.metadata.get_or_insert_default();
+            metadata.media_type = Some(media_type.into());
+            metadata.length = Some(length);
+            Self(entry)
+        }
+    };
     (lastmod) => {
         /// When the representation was last modified, as in HTTP (RS-031).
         pub fn lastmod(mut self, lastmod: $crate::datetime::DateTime) -> Self {

@@ -1,7 +1,7 @@
 //! Resource Dump, its index, and the manifest inside each package: a set of resources to take away (RS-100 to RS-109).
 
 use super::draft::{Draft, document, entry};
-use super::{Capability, Entry, Metadata, Root, ZIP};
+use super::{Capability, Entry, Metadata, Root};
 use crate::datetime::DateTime;
 
 /// Builds a Resource Dump.
@@ -98,16 +98,6 @@ document!(ResourceDumpManifest: completed);
 pub struct Package(Entry);
 
 impl Package {
-    /// A ZIP package of `length` bytes.
-    pub fn zip(loc: impl Into<String>, length: u64) -> Self {
-        Self::new(loc, ZIP, length)
-    }
-
-    /// A package of another format; harms interoperability (RS-101).
-    pub fn new(loc: impl Into<String>, media_type: impl Into<String>, length: u64) -> Self {
-        Self(package(loc, media_type, length))
-    }
-
     /// When the taking of the package's snapshot started.
     pub fn at(mut self, at: DateTime) -> Self {
         self.0.metadata.get_or_insert_default().at = Some(at);
@@ -121,13 +111,7 @@ impl Package {
     }
 }
 
-entry!(Package: lastmod hashes contents foreign);
-
-pub(super) fn package(loc: impl Into<String>, media_type: impl Into<String>, length: u64) -> Entry {
-    let metadata =
-        Metadata { media_type: Some(media_type.into()), length: Some(length), ..Metadata::default() };
-    Entry::with_metadata(loc, metadata)
-}
+entry!(Package: package lastmod hashes contents foreign);
 
 /// One bitstream in a package of a Resource Dump (RS-106).
 #[derive(Clone, Debug)]

@@ -27,22 +27,22 @@ pub(super) fn is_plain_text(raw: &str) -> bool {
 }
 
 /// What an attribute value stands for (XML 1.0, 3.3.3).
-pub(super) fn cook_value(raw: &str) -> Result<String, Fault> {
+pub(super) fn unescape_value(raw: &str) -> Result<String, Fault> {
     if raw.contains('<') {
         return Err(Fault::Form("an attribute value has a bare <"));
     }
     let attribute = Attribute { key: QName(""), value: Cow::Borrowed(raw) };
-    let cooked = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|error| match error {
+    let unescaped = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|error| match error {
         Error::Escape(EscapeError::UnrecognizedEntity(_, name)) => undefined(&name),
         Error::Escape(EscapeError::InvalidCharRef(_)) => Fault::Form("a reference names no character of XML"),
         _ => BARE,
     })?;
-    refuse_forbidden(&cooked)?;
-    Ok(cooked.into_owned())
+    refuse_forbidden(&unescaped)?;
+    Ok(unescaped.into_owned())
 }
 
 /// What text between tags or in CDATA stands for (XML 1.0, 2.11).
-pub(super) fn cook_text(raw: &str) -> Result<Cow<'_, str>, Fault> {
+pub(super) fn unescape_text(raw: &str) -> Result<Cow<'_, str>, Fault> {
     refuse_forbidden(raw)?;
     if raw.contains("]]>") {
         return Err(Fault::Form("]]> stands outside of CDATA; write it as ]]&gt;"));
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn raw_values_stand_for_what_xml_says() {
-        assert_eq!(cook_value("a&amp;&#x62;\r\nc\td&#10;").unwrap(), "a&b c d\n");
-        assert_eq!(cook_text("a\r\nb\rc").unwrap(), "a\nb\nc");
-        assert!(matches!(cook_value("&x;"), Err(Fault::Entity(name)) if name == "x"));
+        assert_eq!(unescape_value("a&amp;&#x62;\r\nc\td&#10;").unwrap(), "a&b c d\n");
+        assert_eq!(unescape_text("a\r\nb\rc").unwrap(), "a\nb\nc");
+        assert!(matches!(unescape_value("&x;"), Err(Fault::Entity(name)) if name == "x"));
         for value in ["&", "&#0;", "&#xd800;", "&#+65;", "&#x;", "\u{1}"] {
-            assert!(cook_value(value).is_err(), "{value:?}");
+            assert!(unescape_value(value).is_err(), "{value:?}");
         }
-        assert!(cook_text("]]>").is_err());
+        assert!(unescape_text("]]>").is_err());
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) struct Input<R: BufRead> {
     start: Place,
     length: usize,
     /// Whether white space that comes next is still before the token.
-    skips_space: bool,
+    skips_whitespace: bool,
     /// Up to where in the chunk lines are counted.
     counted: usize,
     line: u64,
@@ -67,7 +67,7 @@ impl<R: BufRead> Input<R> {
             left: max_bytes,
             start: Place::Index(0),
             length: 0,
-            skips_space: false,
+            skips_whitespace: false,
             counted: 0,
             line: 1,
             column: 1,
@@ -88,10 +88,10 @@ impl<R: BufRead> Input<R> {
 
     /// A token is about to be read. White space before it may be skipped; however long, it is no text that is too long.
     #[inline]
-    pub(super) fn begin(&mut self, skips_space: bool) {
+    pub(super) fn begin(&mut self, skips_whitespace: bool) {
         self.start = Place::Index(self.at);
         self.length = 0;
-        self.skips_space = skips_space;
+        self.skips_whitespace = skips_whitespace;
     }
 
     /// Whether the last token is longer than a token may be.
@@ -181,18 +181,19 @@ impl<R: BufRead> BufRead for Input<R> {
 
     #[inline]
     fn consume(&mut self, amount: usize) {
-        let is_skipped = self.skips_space && self.chunk.get(self.at).is_some_and(|&next| is_space(next));
+        let is_skipped =
+            self.skips_whitespace && self.chunk.get(self.at).is_some_and(|&next| is_whitespace(next));
         self.at += amount;
         if is_skipped {
             self.start = Place::Index(self.at);
         } else {
-            self.skips_space = false;
+            self.skips_whitespace = false;
             self.length += amount;
         }
     }
 }
 
-pub(super) fn is_space(byte: u8) -> bool {
+pub(super) fn is_whitespace(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
 }
 

@@ -4,14 +4,14 @@
 mod attribute;
 mod characters;
 mod dialect;
-mod element;
 mod error;
 mod input;
 mod limits;
-mod markup;
+mod md_ln;
 mod namespaces;
 mod options;
 mod reader;
+mod serializer;
 mod source;
 mod step;
 mod tokens;

@@ -1,6 +1,9 @@
 //! What the prefixes of names stand for, element by element.
+//!
+//! `quick-xml` resolves them. It is given each declaration one by one, since it would take their values as written, with
+//! references unresolved, and lets a default namespace be one that XML reserves.
 
-use std::borrow::Cow;
+use quick_xml::name::{self, NamespaceResolver, PrefixDeclaration, QName, ResolveResult};
 
 use super::error::Fault;
 use super::{
@@ -9,18 +12,18 @@ use super::{
 
 /// The namespaces that mean something here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Space {
+pub(super) enum Namespace {
     None,
     Sitemap,
     Rs,
-    /// What [`Space::Rs`] was in the D-Lib paper (DL-005).
+    /// What [`Namespace::Rs`] was in the D-Lib paper (DL-005).
     DLib,
     /// Where the alpha draft took links and metadata from (ALPHA-001).
     Xhtml,
     Foreign,
 }
 
-impl Space {
+impl Namespace {
     fn of(namespace: &str) -> Self {
         match namespace {
             "" => Self::None,
@@ -34,66 +37,62 @@ impl Space {
 }
 
 /// The declarations in scope.
-#[derive(Debug, Default)]
-pub(super) struct Namespaces {
-    /// Inner ones come last.
-    bindings: Vec<Binding>,
-}
-
 #[derive(Debug)]
-struct Binding {
-    prefix: String,
-    namespace: String,
-    space: Space,
-    /// The depth of the element that declares it.
-    depth: usize,
+pub(super) struct Namespaces(NamespaceResolver);
+
+impl Default for Namespaces {
+    fn default() -> Self {
+        let mut resolver = NamespaceResolver::default();
+        // The limits of depth and attributes bound the declarations already.
+        resolver.set_max_namespace_bindings(usize::MAX);
+        Self(resolver)
+    }
 }
 
 impl Namespaces {
     /// Takes a declaration of the element at this depth; the prefix is empty for the default namespace.
-    pub(super) fn declare(
-        &mut self,
-        prefix: &str,
-        namespace: Cow<'_, str>,
-        depth: usize,
-    ) -> Result<(), Fault> {
-        match (prefix, &*namespace) {
-            ("xml", XML_NAMESPACE) => return Ok(()),
-            ("xml" | "xmlns", _) | (_, XML_NAMESPACE | XMLNS_NAMESPACE) => {
-                let reason = "the prefixes xml and xmlns and their namespaces belong together";
-                return Err(Fault::Form(reason));
-            }
-            ("", _) => {}
+    pub(super) fn declare(&mut self, prefix: &str, uri: &str, depth: usize) -> Result<(), Fault> {
+        let declaration = match (prefix, uri) {
+            ("", XML_NAMESPACE | XMLNS_NAMESPACE) => return Err(RESERVED),
+            ("", _) => PrefixDeclaration::Default,
+            ("xml" | "xmlns", _) => PrefixDeclaration::Named(prefix),
             (_, "") => return Err(Fault::Form("a prefix cannot stand for no namespace")),
-            _ => {}
-        }
-        let (prefix, space) = (prefix.to_owned(), Space::of(&namespace));
-        self.bindings.push(Binding { prefix, namespace: namespace.into_owned(), space, depth });
-        Ok(())
+            _ => PrefixDeclaration::Named(prefix),
+        };
+        self.0.set_level(level(depth));
+        self.0.add(declaration, name::Namespace(uri)).map_err(|_| RESERVED)
     }
 
     /// Forgets what the element at this depth declared.
     pub(super) fn leave(&mut self, depth: usize) {
-        while self.bindings.last().is_some_and(|binding| binding.depth >= depth) {
-            self.bindings.pop();
-        }
+        self.0.set_level(level(depth.saturating_sub(1)));
     }
 
-    /// What a prefix stands for. The default namespace has the empty prefix.
-    pub(super) fn resolve(&self, prefix: &str) -> Result<(Space, &str), Fault> {
-        match self.bindings.iter().rev().find(|binding| same(&binding.prefix, prefix)) {
-            Some(binding) => Ok((binding.space, &binding.namespace)),
-            None if prefix.is_empty() => Ok((Space::None, "")),
-            None if prefix == "xml" => Ok((Space::Foreign, XML_NAMESPACE)),
-            None => Err(Fault::Prefix(prefix.to_owned())),
-        }
+    /// The namespace of an element, and its URI.
+    pub(super) fn of_element(&self, name: &str) -> Result<(Namespace, &str), Fault> {
+        known(self.0.resolve_element(QName(name)).0)
+    }
+
+    /// The namespace of an attribute, and its URI: the default namespace is not for attributes.
+    pub(super) fn of_attribute(&self, name: &str) -> Result<(Namespace, &str), Fault> {
+        known(self.0.resolve_attribute(QName(name)).0)
     }
 }
 
-/// Equality of short names: byte by byte, since a call that compares many at once waits for those just written.
-#[inline]
-pub(super) fn same(one: &str, other: &str) -> bool {
-    one.len() == other.len() && one.bytes().zip(other.bytes()).all(|(one, other)| one == other)
+const RESERVED: Fault = Fault::Form("the prefixes xml and xmlns and their namespaces belong together");
+
+fn level(depth: usize) -> u16 {
+    u16::try_from(depth).unwrap_or(u16::MAX)
+}
+
+fn known(resolved: ResolveResult<'_>) -> Result<(Namespace, &str), Fault> {
+    match resolved {
+        ResolveResult::Unbound => Ok((Namespace::None, "")),
+        // Only declarations may have the prefix `xmlns`, and they are no attributes here.
+        ResolveResult::Bound(name::Namespace(XMLNS_NAMESPACE)) => Err(Fault::Prefix("xmlns".to_owned())),
+        ResolveResult::Bound(name::Namespace(uri)) => Ok((Namespace::of(uri), uri)),
+        ResolveResult::Unknown(prefix) => Err(Fault::Prefix(prefix)),
+    }
 }
 
 #[cfg(test)]
@@ -103,25 +102,25 @@ mod tests {
     #[test]
     fn inner_declarations_hide_outer_ones_until_their_element_ends() {
         let mut namespaces = Namespaces::default();
-        namespaces.declare("", SITEMAP_NAMESPACE.into(), 1).unwrap();
-        namespaces.declare("", "".into(), 2).unwrap();
-        namespaces.declare("rs", RS_NAMESPACE.into(), 2).unwrap();
-        assert_eq!(namespaces.resolve("").unwrap(), (Space::None, ""));
-        assert_eq!(namespaces.resolve("rs").unwrap(), (Space::Rs, RS_NAMESPACE));
+        namespaces.declare("", SITEMAP_NAMESPACE, 1).unwrap();
+        namespaces.declare("", "", 2).unwrap();
+        namespaces.declare("rs", RS_NAMESPACE, 2).unwrap();
+        assert_eq!(namespaces.of_element("a").unwrap(), (Namespace::None, ""));
+        assert_eq!(namespaces.of_element("rs:a").unwrap(), (Namespace::Rs, RS_NAMESPACE));
         namespaces.leave(2);
-        assert_eq!(namespaces.resolve("").unwrap(), (Space::Sitemap, SITEMAP_NAMESPACE));
-        assert!(namespaces.resolve("rs").is_err());
+        assert_eq!(namespaces.of_element("a").unwrap(), (Namespace::Sitemap, SITEMAP_NAMESPACE));
+        assert!(namespaces.of_element("rs:a").is_err());
     }
 
     #[test]
     fn what_xml_reserves_cannot_be_declared_otherwise() {
         let mut namespaces = Namespaces::default();
-        assert_eq!(namespaces.resolve("xml").unwrap(), (Space::Foreign, XML_NAMESPACE));
-        assert!(namespaces.declare("xml", XML_NAMESPACE.into(), 1).is_ok());
+        assert_eq!(namespaces.of_element("xml:a").unwrap(), (Namespace::Foreign, XML_NAMESPACE));
+        assert!(namespaces.declare("xml", XML_NAMESPACE, 1).is_ok());
         for (prefix, namespace) in
             [("xml", "urn:x"), ("xmlns", "urn:x"), ("a", XML_NAMESPACE), ("", XMLNS_NAMESPACE), ("a", "")]
         {
-            assert!(namespaces.declare(prefix, namespace.into(), 1).is_err(), "{prefix} {namespace}");
+            assert!(namespaces.declare(prefix, namespace, 1).is_err(), "{prefix} {namespace}");
         }
     }
 }

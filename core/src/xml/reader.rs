@@ -6,7 +6,7 @@ mod checks;
 mod entry;
 
 use super::dialect::{Child, Dialect, Translator};
-use super::namespaces::Space;
+use super::namespaces::Namespace;
 use super::step::{Step, open};
 use super::tokens::{Token, Tokens};
 use super::{Limit, Options, Position, ReadError};
@@ -296,7 +296,7 @@ impl<R: BufRead> Reader<R> {
                 Token::Open => {
                     let mut found = Vec::new();
                     let step = open(&mut self.tokens, &mut self.metadata, &mut self.translator, &mut found)?;
-                    if self.tokens.space() == Space::DLib || !found.is_empty() {
+                    if self.tokens.namespace() == Namespace::DLib || !found.is_empty() {
                         self.report_tag(found);
                     }
                     return Ok(step);
@@ -307,7 +307,7 @@ impl<R: BufRead> Reader<R> {
 
     #[cold]
     fn report_tag(&mut self, mut found: Vec<(Rule, String)>) {
-        if self.translator.tag(self.tokens.space(), self.count == 0, &mut found) {
+        if self.translator.tag(self.tokens.namespace(), self.count == 0, &mut found) {
             self.report_dialect();
         }
         for (rule, detail) in found {

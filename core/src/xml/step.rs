@@ -3,9 +3,9 @@
 use std::io::BufRead;
 
 use super::dialect::{Child, Translator};
-use super::namespaces::Space;
+use super::namespaces::Namespace;
 use super::tokens::Tokens;
-use super::{ReadError, element};
+use super::{ReadError, md_ln};
 use crate::document::{Link, Metadata, Root};
 use crate::rules::Rule;
 
@@ -52,23 +52,23 @@ pub(super) fn open<R: BufRead>(
     translator: &mut Translator,
     found: &mut Vec<(Rule, String)>,
 ) -> Result<Step, ReadError> {
-    let field = match (tokens.space(), tokens.name()) {
-        (Space::Rs | Space::DLib, "md") => {
+    let field = match (tokens.namespace(), tokens.name()) {
+        (Namespace::Rs | Namespace::DLib, "md") => {
             // What was read before and not taken is no part of this.
             *metadata = Metadata::default();
-            element::metadata(tokens, metadata, &mut |rule, detail| found.push((rule, detail)))?;
+            md_ln::metadata(tokens, metadata, &mut |rule, detail| found.push((rule, detail)))?;
             return Ok(Step::Metadata);
         }
-        (Space::Rs | Space::DLib, "ln") => {
-            let link = element::link(tokens, &mut |rule, detail| found.push((rule, detail)))?;
+        (Namespace::Rs | Namespace::DLib, "ln") => {
+            let link = md_ln::link(tokens, &mut |rule, detail| found.push((rule, detail)))?;
             return Ok(Step::Link(link.map(Box::new)));
         }
-        (Space::Sitemap, "url") => return open_entry(tokens, Root::UrlSet, found),
-        (Space::Sitemap, "sitemap") => return open_entry(tokens, Root::SitemapIndex, found),
-        (Space::Sitemap, "loc") => Field::Loc,
-        (Space::Sitemap, "lastmod") => Field::Lastmod,
-        (Space::Sitemap, "changefreq") => Field::ChangeFrequency,
-        (Space::Sitemap, "priority") => Field::Priority,
+        (Namespace::Sitemap, "url") => return open_entry(tokens, Root::UrlSet, found),
+        (Namespace::Sitemap, "sitemap") => return open_entry(tokens, Root::SitemapIndex, found),
+        (Namespace::Sitemap, "loc") => Field::Loc,
+        (Namespace::Sitemap, "lastmod") => Field::Lastmod,
+        (Namespace::Sitemap, "changefreq") => Field::ChangeFrequency,
+        (Namespace::Sitemap, "priority") => Field::Priority,
         _ => return open_other(tokens, translator, found),
     };
     translator.begin_field();
@@ -98,7 +98,7 @@ fn open_other<R: BufRead>(
         return Ok(Step::Old(child));
     }
     tokens.attributes(|_| {})?;
-    if !matches!(tokens.space(), Space::Foreign | Space::Xhtml) {
+    if !matches!(tokens.namespace(), Namespace::Foreign | Namespace::Xhtml) {
         found.push((Rule::ElementUnknown, format!("{} is left out", tokens.name())));
     }
     Ok(Step::Other)

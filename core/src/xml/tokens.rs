@@ -10,10 +10,10 @@ use quick_xml::events::attributes::AttrError;
 use quick_xml::events::{BytesDecl, BytesPI, BytesStart, Event};
 
 use super::attribute::{NAME, NO_QUOTES, NO_VALUE, RawAttribute, attribute, up_to};
-use super::characters::{cook_text, cook_value, is_name, is_plain_text, is_plain_value, referenced};
+use super::characters::{is_name, is_plain_text, is_plain_value, referenced, unescape_text, unescape_value};
 use super::error::Fault;
-use super::input::{Input, is_space};
-use super::namespaces::{Namespaces, Space, same};
+use super::input::{Input, is_whitespace};
+use super::namespaces::{Namespace, Namespaces};
 use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, Options, Position, ReadError};
 
 /// One token; what it consists of is asked from [`Tokens`] until the next one is read.
@@ -31,9 +31,9 @@ pub(super) enum Token {
 
 /// One attribute that is no namespace declaration.
 pub(super) struct Attribute<'a> {
-    pub(super) space: Space,
-    /// Empty for none.
-    pub(super) namespace: &'a str,
+    pub(super) namespace: Namespace,
+    /// The URI of the namespace; empty for none.
+    pub(super) uri: &'a str,
     pub(super) prefix: &'a str,
     pub(super) name: &'a str,
     pub(super) value: Cow<'a, str>,
@@ -50,7 +50,7 @@ pub(super) struct Tokens<R: BufRead> {
     tag: String,
     name: Range<usize>,
     attributes: Vec<RawAttribute>,
-    space: Space,
+    namespace: Namespace,
     empty: bool,
     text: String,
     root_seen: bool,
@@ -73,7 +73,7 @@ impl<R: BufRead> Tokens<R> {
             tag: String::new(),
             name: 0..0,
             attributes: Vec::new(),
-            space: Space::None,
+            namespace: Namespace::None,
             empty: false,
             text: String::new(),
             root_seen: false,
@@ -108,8 +108,8 @@ impl<R: BufRead> Tokens<R> {
     }
 
     /// The namespace of the last start tag.
-    pub(super) fn space(&self) -> Space {
-        self.space
+    pub(super) fn namespace(&self) -> Namespace {
+        self.namespace
     }
 
     /// The text that was read last.
@@ -119,7 +119,7 @@ impl<R: BufRead> Tokens<R> {
 
     /// Whether white space at the start of a text is kept. Between elements it says nothing, and most of a document is
     /// white space between elements.
-    pub(super) fn keep_space(&mut self, keep: bool) {
+    pub(super) fn keep_whitespace(&mut self, keep: bool) {
         self.xml.config_mut().trim_text_start = !keep;
     }
 
@@ -130,8 +130,8 @@ impl<R: BufRead> Tokens<R> {
             self.close();
             return Ok(Token::Close);
         }
-        let skips_space = self.xml.config().trim_text_start;
-        self.xml.get_mut().begin(skips_space);
+        let skips_whitespace = self.xml.config().trim_text_start;
+        self.xml.get_mut().begin(skips_whitespace);
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let token = match self.xml.read_event_into(&mut buffer) {
@@ -164,9 +164,8 @@ impl<R: BufRead> Tokens<R> {
                 parts => parts,
             };
             let value = value(&self.tag[attribute.value.clone()])?;
-            let (space, namespace) =
-                if prefix.is_empty() { (Space::None, "") } else { self.namespaces.resolve(prefix)? };
-            each(Attribute { space, namespace, prefix, name, value });
+            let (namespace, uri) = self.namespaces.of_attribute(&self.tag[attribute.name.clone()])?;
+            each(Attribute { namespace, uri, prefix, name, value });
         }
         Ok(())
     }
@@ -233,7 +232,7 @@ impl<R: BufRead> Tokens<R> {
         let mut end = name_end;
         let mut declares = false;
         loop {
-            let start = up_to(&self.tag, end, |byte| !is_space(byte));
+            let start = up_to(&self.tag, end, |byte| !is_whitespace(byte));
             if start == self.tag.len() {
                 break;
             }
@@ -245,7 +244,7 @@ impl<R: BufRead> Tokens<R> {
                 return Err(Fault::Form("white space stands between the attributes of a tag"));
             }
             let name = &self.tag[attribute.name.clone()];
-            if self.attributes.iter().any(|other| same(&self.tag[other.name.clone()], name)) {
+            if self.attributes.iter().any(|other| &self.tag[other.name.clone()] == name) {
                 return Err(Fault::Form("a tag has an attribute twice"));
             }
             declares |= name.starts_with("xmlns");
@@ -263,7 +262,7 @@ impl<R: BufRead> Tokens<R> {
                 _ => continue,
             };
             let namespace = value(&self.tag[attribute.value.clone()])?;
-            self.namespaces.declare(prefix, namespace, self.depth)?;
+            self.namespaces.declare(prefix, &namespace, self.depth)?;
         }
         Ok(())
     }
@@ -273,12 +272,12 @@ impl<R: BufRead> Tokens<R> {
         if !is_name(name) {
             return Err(NAME);
         }
-        let (prefix, local) = split(name)?;
-        let (space, namespace) = self.namespaces.resolve(prefix)?;
-        if self.depth == 1 && space != Space::Sitemap {
-            return Err(Fault::UnknownRoot { name: local.to_owned(), namespace: namespace.to_owned() });
+        let (_, local) = split(name)?;
+        let (namespace, uri) = self.namespaces.of_element(name)?;
+        if self.depth == 1 && namespace != Namespace::Sitemap {
+            return Err(Fault::UnknownRoot { name: local.to_owned(), namespace: uri.to_owned() });
         }
-        self.space = space;
+        self.namespace = namespace;
         self.name = name.len() - local.len()..name.len();
         Ok(())
     }
@@ -326,7 +325,7 @@ fn put_text(text: &mut String, raw: &str) -> Result<(), Fault> {
     if is_plain_text(raw) {
         text.push_str(raw);
     } else {
-        text.push_str(&cook_text(raw)?);
+        text.push_str(&unescape_text(raw)?);
     }
     Ok(())
 }
@@ -345,7 +344,7 @@ fn split(name: &str) -> Result<(&str, &str), Fault> {
 
 #[inline]
 fn value(raw: &str) -> Result<Cow<'_, str>, Fault> {
-    if is_plain_value(raw) { Ok(Cow::Borrowed(raw)) } else { cook_value(raw).map(Cow::Owned) }
+    if is_plain_value(raw) { Ok(Cow::Borrowed(raw)) } else { unescape_value(raw).map(Cow::Owned) }
 }
 
 /// The bytes of a document behind its byte order mark, if they are in UTF-8 as far as the first of them show.

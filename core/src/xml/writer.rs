@@ -4,7 +4,7 @@ use std::io;
 
 use flate2::write::GzEncoder;
 
-use super::markup::Markup;
+use super::serializer::Serializer;
 use super::{Compression, Format, MAX_BYTES, WriteError};
 use crate::document::{Document, Entry, Header, Root};
 use crate::rules::{Checker, Place, Rule, Violations};
@@ -32,17 +32,17 @@ pub fn write(document: &Document) -> Vec<u8> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_with(document: &Document, format: Format) -> Vec<u8> {
-    let mut markup = Markup::new(format.layout);
-    markup.header(document.header());
+    let mut serializer = Serializer::new(format.layout);
+    serializer.header(document.header());
     let mut sink = Sink::new(Vec::new(), format.compression);
     for entry in document.entries() {
-        markup.entry(document.root(), entry);
-        if markup.text().len() >= GATHERED {
-            sink.take(&mut markup).expect("a Vec takes any bytes");
+        serializer.entry(document.root(), entry);
+        if serializer.text().len() >= GATHERED {
+            sink.take(&mut serializer).expect("a Vec takes any bytes");
         }
     }
-    markup.end(document.root());
-    sink.take(&mut markup).expect("a Vec takes any bytes");
+    serializer.end(document.root());
+    sink.take(&mut serializer).expect("a Vec takes any bytes");
     sink.finish().expect("a Vec takes any bytes")
 }
 
@@ -67,7 +67,7 @@ pub struct Writer<W: io::Write> {
     out: Sink<W>,
     root: Root,
     checker: Checker,
-    gathered: Markup,
+    gathered: Serializer,
     /// Bytes of all that was written and gathered, before compression.
     bytes: u64,
 }
@@ -84,7 +84,7 @@ impl<W: io::Write> Writer<W> {
         if !checker.violations().is_conforming() {
             return Err(WriteError::Violations(checker.finish()));
         }
-        let mut gathered = Markup::new(format.layout);
+        let mut gathered = Serializer::new(format.layout);
         gathered.header(header);
         let bytes = length(gathered.text());
         let out = Sink::new(out, format.compression);
@@ -154,13 +154,13 @@ impl<W: io::Write> Sink<W> {
         }
     }
 
-    fn take(&mut self, markup: &mut Markup) -> io::Result<()> {
-        let bytes = markup.text().as_bytes();
+    fn take(&mut self, serializer: &mut Serializer) -> io::Result<()> {
+        let bytes = serializer.text().as_bytes();
         match self {
             Self::Plain(out) => out.write_all(bytes)?,
             Self::Gzip(encoder) => io::Write::write_all(encoder, bytes)?,
         }
-        markup.truncate(0);
+        serializer.truncate(0);
         Ok(())
     }
 

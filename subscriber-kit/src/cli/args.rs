@@ -12,7 +12,7 @@ use resync_common::completions::{Completions, Man};
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
-use resync_subscriber_kit::sync::{Authority, Baseline, ChangesFrom, Filter, SyncOptions};
+use resync_subscriber_kit::sync::{Authority, BaselineFrom, ChangesFrom, Filter, SyncOptions};
 use url::Url;
 
 use super::limits::{LimitArgs, TimeoutArgs};
@@ -401,7 +401,7 @@ pub(crate) struct SelectionArgs {
     pub(crate) parallel: u16,
     /// Source of a copy without files: a Resource Dump if that is cheaper, always a dump if there is one, or never
     #[arg(long, default_value = "cheaper", value_name = "WHAT", value_parser = baseline())]
-    pub(crate) baseline: Baseline,
+    pub(crate) baseline: BaselineFrom,
     /// Where to read changes from, if the Source has both
     #[arg(long, default_value = "list", value_name = "WHAT", value_parser = changes())]
     pub(crate) changes: ChangesFrom,
@@ -443,7 +443,7 @@ impl SelectionArgs {
                 origins => Authority::Origins(origins.to_vec()),
             },
             parallel: self.parallel.into(),
-            mirrors: self.mirrors,
+            foreign_mirrors: self.mirrors,
             baseline: self.baseline,
             changes: self.changes,
             prefer: self.prefer.clone(),
@@ -460,11 +460,11 @@ impl SelectionArgs {
     }
 }
 
-fn baseline() -> impl TypedValueParser<Value = Baseline> {
+fn baseline() -> impl TypedValueParser<Value = BaselineFrom> {
     PossibleValuesParser::new(["cheaper", "dump", "list"]).map(|text| match text.as_str() {
-        "dump" => Baseline::Dump,
-        "list" => Baseline::List,
-        _ => Baseline::Cheaper,
+        "dump" => BaselineFrom::Dump,
+        "list" => BaselineFrom::List,
+        _ => BaselineFrom::Cheaper,
     })
 }
 

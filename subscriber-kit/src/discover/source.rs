@@ -299,7 +299,8 @@ impl Set {
         self.capabilities.iter().find(|(capability, _)| capability == wanted).map(|(_, url)| url)
     }
 
-    pub(super) fn bare(resource_list: Url) -> Self {
+    /// A set of which only the Resource List is known.
+    pub(crate) fn bare(resource_list: Url) -> Self {
         Self {
             capability_list: None,
             resource_list: Some(resource_list),

@@ -212,8 +212,7 @@ impl Client {
     ) -> Result<Option<Answer>, FetchError> {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
-            check_scheme(&at)?;
-            self.address_guard.check(&at)?;
+            self.check(&at)?;
             let permit = deadline.without(self.host_limits.take(&at)).await;
             let permit = permit.map_err(|left| FetchError::HostPaused { url: at.clone(), left })?;
             let request = self.http.get(at.clone()).headers(headers.clone());
@@ -251,6 +250,14 @@ impl Client {
         Err(self.too_many_redirects(url, at))
     }
 
+    /// Whether a request may go there.
+    fn check(&self, url: &Url) -> Result<(), FetchError> {
+        match url.scheme() {
+            "http" | "https" => self.address_guard.check(url),
+            _ => Err(FetchError::Scheme(url.to_string())),
+        }
+    }
+
     /// Fetches a document of at most [`MAX_DOCUMENT_BYTES`] into a temporary file.
     pub(crate) async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
         let document = self.document_unless(url, None, &std::env::temp_dir()).await?;
@@ -276,8 +283,7 @@ impl Client {
     pub(crate) async fn post_form(&self, url: &Url, form: &str) -> Result<FormAnswer, FetchError> {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
-            check_scheme(&at)?;
-            self.address_guard.check(&at)?;
+            self.check(&at)?;
             let request = self.http.post(at.clone()).header(CONTENT_TYPE, FORM_CONTENT_TYPE);
             let sent = request.body(form.to_owned()).timeout(self.options.idle_timeout).send().await;
             let mut response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
@@ -340,13 +346,6 @@ pub(crate) fn led_to(document: &Url, reference: &str) -> Option<Url> {
     // A relative reference may be shorter than its URL.
     let resolved = if reference.len() > MAX_URL { None } else { document.join(reference).ok() };
     resolved.filter(|url| url.as_str().len() <= MAX_URL)
-}
-
-fn check_scheme(url: &Url) -> Result<(), FetchError> {
-    match url.scheme() {
-        "http" | "https" => Ok(()),
-        _ => Err(FetchError::Scheme(url.to_string())),
-    }
 }
 
 fn is_redirect(status: StatusCode) -> bool {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::report::Report;
-use super::session::Session;
+use super::run::Run;
 use super::{ResourceError, SyncError, SyncOptions};
 use crate::sync::files::delete;
 use crate::sync::files::download::blocking;
 use crate::sync::files::dump::{Dumps, Filled, fill, is_empty};
-use crate::sync::files::run::{Run, RunOutcome};
+use crate::sync::files::executor::{Executor, RunOutcome};
 use crate::sync::reading::changes::Point;
 use crate::sync::reading::collector::Collected;
 use crate::sync::reading::file_map::FileMap;
@@ -18,7 +18,7 @@ use crate::sync::reading::path::{uri_or_path, url_of};
 use crate::sync::reading::plan::Line;
 use crate::sync::saved::cache::{FileCache, HandledSnapshot};
 
-impl Session<'_> {
+impl Run<'_> {
     pub(super) async fn baseline(
         &self,
         snapshot: Snapshot,
@@ -29,16 +29,16 @@ impl Session<'_> {
         let Collected { file_map, plan, mut report, packages, bytes, names_versions } = collected;
         let deletion_skipped = deletion_obstacle(&consistency, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
-        let mut run = Run::new(self, Arc::clone(&file_map), cache, may_remove);
-        run.filled = self.fill(&run, file_map.wanted(), bytes).await?;
-        Box::pin(run.unpack(&plan, packages)).await?;
+        let mut executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
+        executor.filled = self.fill(&executor, file_map.wanted(), bytes).await?;
+        Box::pin(executor.unpack(&plan, packages)).await?;
         let mut updates = FileCache::default();
         let mut run_outcome = RunOutcome::default();
-        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
+        Box::pin(executor.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
         if may_remove {
             self.remove_unlisted(file_map, &mut report, &mut run_outcome).await;
         }
-        run.account(&mut report);
+        executor.account(&mut report);
         report.deletion_skipped = deletion_skipped;
         report.retry_may_help |= matches!(consistency, Consistency::Mixed(_));
         // An index without `at` may stay the same while its lists change, so it must be read again. After a gap, the same
@@ -88,7 +88,7 @@ impl Session<'_> {
     }
 
     /// Fills an empty copy from a Resource Dump, if that is cheaper (RS-190).
-    async fn fill(&self, run: &Run<'_>, resources: u64, bytes: u64) -> Result<Filled, SyncError> {
+    async fn fill(&self, executor: &Executor<'_>, resources: u64, bytes: u64) -> Result<Filled, SyncError> {
         let Some(root) = self.dump.filter(|_| !self.options.dry_run) else { return Ok(Filled::new()) };
         let directory = self.target.directory.clone();
         if !blocking(move || is_empty(&directory)).await? {
@@ -96,7 +96,7 @@ impl Session<'_> {
         }
         let dumps = Dumps { lists: &self.lists, root };
         match dumps.cheaper_than(resources, bytes).await {
-            Some(dump) => Ok(fill(dump, &self.lists, &run.placer).await),
+            Some(dump) => Ok(fill(dump, &self.lists, &executor.placer).await),
             None => Ok(Filled::new()),
         }
     }

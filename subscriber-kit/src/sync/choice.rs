@@ -6,7 +6,7 @@ use std::sync::Arc;
 use resync_core::datetime::DateTime;
 
 use super::report::Report;
-use super::session::Session;
+use super::run::Run;
 use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
 use crate::notification::DatedChange;
@@ -60,15 +60,15 @@ pub(crate) async fn synchronise_with_notified(
     notified: &[DatedChange],
 ) -> Result<Report, SyncError> {
     let max = options.max_run_time;
-    let run = async {
-        let work = Session::open(client, offer, target, options, notified).await?;
-        work.run(depth).await
+    let synchronising = async {
+        let run = Run::open(client, offer, target, options, notified).await?;
+        run.synchronise(depth).await
     };
-    tokio::time::timeout(max, Box::pin(run)).await.unwrap_or(Err(SyncError::TooLong { max }))
+    tokio::time::timeout(max, Box::pin(synchronising)).await.unwrap_or(Err(SyncError::TooLong { max }))
 }
 
-impl Session<'_> {
-    async fn run(&self, depth: Depth) -> Result<Report, SyncError> {
+impl Run<'_> {
+    async fn synchronise(&self, depth: Depth) -> Result<Report, SyncError> {
         let saved = self.starting_state(depth)?;
         let copy_state = saved.as_ref().filter(|_| self.lists.changes.is_some());
         let now = DateTime::now();

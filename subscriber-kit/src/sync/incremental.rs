@@ -4,9 +4,9 @@ use resync_core::datetime::DateTime;
 
 use super::SyncError;
 use super::report::{Method, Report};
-use super::session::{Session, copy_state};
+use super::run::{Run, copy_state};
 use crate::sync::files::download::blocking;
-use crate::sync::files::run::{Run, RunOutcome};
+use crate::sync::files::executor::{Executor, RunOutcome};
 use crate::sync::reading::changes::{Changes, GapPolicy, Reached};
 use crate::sync::reading::collector::{Collected, Collector};
 use crate::sync::reading::gaps::GapHistory;
@@ -14,7 +14,7 @@ use crate::sync::reading::lists::Lists;
 use crate::sync::saved::cache::{AddedFiles, FileCache};
 use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
 
-impl Session<'_> {
+impl Run<'_> {
     /// Handles the changes since the last run; `None` if the Change Lists have a gap that `policy` refuses (RS-197). Without a
     /// Change List, handles the changes from notifications.
     pub(super) async fn incremental(
@@ -89,13 +89,13 @@ impl Session<'_> {
                 run_outcome.postpone(retry);
             }
         }
-        let mut run = Run::new(self, file_map, FileCache::default(), false);
+        let mut executor = Executor::new(self, file_map, FileCache::default(), false);
         // Deletions come first: a folder may have to give way to a file, or the other way round.
-        run.deletions(&plan, &mut report, &mut run_outcome).await?;
-        Box::pin(run.unpack(&plan, packages)).await?;
+        executor.deletions(&plan, &mut report, &mut run_outcome).await?;
+        Box::pin(executor.unpack(&plan, packages)).await?;
         let mut updates = AddedFiles::new(&self.folder);
-        Box::pin(run.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
-        run.account(&mut report);
+        Box::pin(executor.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
+        executor.account(&mut report);
         Ok((report, run_outcome))
     }
 

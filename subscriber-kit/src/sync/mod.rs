@@ -1,4 +1,4 @@
-//! Bringing a directory in step with a Source: baseline synchronisation and audit (RS-190, RS-195).
+//! Bringing a directory in step with a Source: baseline and incremental synchronisation, and audit (RS-190, RS-191, RS-195).
 //!
 //! The list and the file alone decide whether a file is fetched. What is saved between runs only spares work, so an
 //! interrupted run is simply run again.
@@ -47,8 +47,8 @@ mod incremental;
 mod progress;
 mod reading;
 mod report;
+mod run;
 mod saved;
-mod session;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,8 +109,8 @@ impl Offer {
 
     /// What a copy is made from: the Resource List, or else the Resource Dump (RS-190).
     #[must_use]
-    pub fn base(&self, how: Baseline) -> Option<&Url> {
-        let dump = self.resource_dump.as_ref().filter(|_| how != Baseline::List);
+    pub fn base(&self, how: BaselineFrom) -> Option<&Url> {
+        let dump = self.resource_dump.as_ref().filter(|_| how != BaselineFrom::List);
         self.resource_list.as_ref().or(dump)
     }
 
@@ -149,9 +149,9 @@ impl Authority {
     }
 }
 
-/// What an empty copy is made from.
+/// Where the baseline of an empty copy comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Baseline {
+pub enum BaselineFrom {
     /// From a Resource Dump if it is cheaper than single requests, or if there is no list.
     #[default]
     Cheaper,
@@ -185,8 +185,8 @@ pub struct SyncOptions {
     pub progress: Progress,
     /// Whose resources may be fetched.
     pub authority: Authority,
-    /// What an empty copy is made from.
-    pub baseline: Baseline,
+    /// Where the baseline of an empty copy comes from.
+    pub baseline: BaselineFrom,
     /// Where changes are read from.
     pub changes: ChangesFrom,
     /// Media types, such as `application/pdf` or `image/*`: of a resource that has an alternate representation of one of
@@ -196,7 +196,7 @@ pub struct SyncOptions {
     pub filter: Filter,
     /// Whether resources with a listed hash may be fetched from mirrors at other origins (RS-171), or else from the original
     /// (RS-180). Mirrors at the list's own origin are always used.
-    pub mirrors: bool,
+    pub foreign_mirrors: bool,
     /// How many resources are compared and fetched at the same time: at most 160 (48 except on Linux), and 64 of unknown length.
     pub parallel: usize,
     /// How often a request is retried.
@@ -225,11 +225,11 @@ impl Default for SyncOptions {
             from: None,
             progress: Progress::default(),
             authority: Authority::default(),
-            baseline: Baseline::default(),
+            baseline: BaselineFrom::default(),
             changes: ChangesFrom::default(),
             prefer: Vec::new(),
             filter: Filter::default(),
-            mirrors: false,
+            foreign_mirrors: false,
             parallel: 8,
             retries: 2,
             retry_pause: Duration::from_millis(250),

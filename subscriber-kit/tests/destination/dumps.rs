@@ -6,7 +6,7 @@ use crate::support::site::ChangingSource;
 use crate::support::{client, document, files};
 use resync_core::build::PackageLimits;
 use resync_subscriber_kit::sync::{
-    Baseline, ChangesFrom, Depth, Method, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
+    BaselineFrom, ChangesFrom, Depth, Method, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
     synchronise,
 };
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ async fn site(files: usize) -> ChangingSource {
     site
 }
 
-async fn run(site: &ChangingSource, directory: &TempDir, how: Baseline) -> Report {
+async fn run(site: &ChangingSource, directory: &TempDir, how: BaselineFrom) -> Report {
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
     let options = SyncOptions { baseline: how, delete: true, retries: 0, ..SyncOptions::default() };
     synchronise(&client(), &site.offer(), &target, &options, Depth::Full).await.unwrap()
@@ -38,14 +38,14 @@ fn asked(site: &ChangingSource) -> Vec<String> {
 async fn rs190_a_dump_is_taken_where_it_is_cheaper_and_the_copy_is_the_same() {
     let site = site(50).await;
     let directory = tempfile::tempdir().unwrap();
-    let report = run(&site, &directory, Baseline::Cheaper).await;
+    let report = run(&site, &directory, BaselineFrom::Cheaper).await;
     assert_eq!((counts(&report), report.bytes_hashed), ([50, 0, 0, 0, 0], 0));
     assert_eq!(files(directory.path()), site.files);
     let asked_for = asked(&site);
     assert!(asked_for.len() == 1 && asked_for[0].contains(".zip"), "{asked_for:?}");
 
     // A copy that has files has no use for it.
-    assert_eq!(counts(&run(&site, &directory, Baseline::Dump).await), [0, 0, 0, 50, 0]);
+    assert_eq!(counts(&run(&site, &directory, BaselineFrom::Dump).await), [0, 0, 0, 50, 0]);
     assert!(asked(&site).is_empty());
 }
 
@@ -53,11 +53,11 @@ async fn rs190_a_dump_is_taken_where_it_is_cheaper_and_the_copy_is_the_same() {
 async fn a_dump_that_costs_more_than_it_saves_is_left_alone_unless_it_is_asked_for() {
     let site = site(1).await;
     let [by_cost, by_wish, never] = [(); 3].map(|()| tempfile::tempdir().unwrap());
-    run(&site, &by_cost, Baseline::Cheaper).await;
+    run(&site, &by_cost, BaselineFrom::Cheaper).await;
     assert_eq!(asked(&site), ["/d0/0"]);
-    run(&site, &by_wish, Baseline::Dump).await;
+    run(&site, &by_wish, BaselineFrom::Dump).await;
     assert!(asked(&site)[0].contains(".zip"));
-    run(&site, &never, Baseline::List).await;
+    run(&site, &never, BaselineFrom::List).await;
     assert_eq!(asked(&site), ["/d0/0"]);
     for copy in [&by_cost, &by_wish, &never] {
         assert_eq!(files(copy.path()), site.files);
@@ -70,7 +70,7 @@ async fn rs111_what_an_old_dump_does_not_have_or_has_otherwise_is_fetched_by_its
     site.tell(&[("d0/0", Some("newer than the dump")), ("new", Some("new")), ("d1/1", None)]);
     let directory = tempfile::tempdir().unwrap();
     site.source.asked();
-    let report = run(&site, &directory, Baseline::Cheaper).await;
+    let report = run(&site, &directory, BaselineFrom::Cheaper).await;
     assert_eq!(counts(&report), [50, 0, 0, 0, 0]);
     assert_eq!(files(directory.path()), site.files);
     let mut one_by_one = asked(&site);
@@ -84,20 +84,20 @@ async fn rs110_a_package_that_is_broken_or_a_lie_costs_downloads_and_nothing_els
     let site = site(50).await;
     let package = {
         let directory = tempfile::tempdir().unwrap();
-        run(&site, &directory, Baseline::Dump).await;
+        run(&site, &directory, BaselineFrom::Dump).await;
         asked(&site).into_iter().find(|path| path.contains(".zip")).unwrap()
     };
     for lie in [b"no zip at all".to_vec(), Vec::new(), b"PK\x05\x06".repeat(30)] {
         site.source.put(&package, &lie);
         let directory = tempfile::tempdir().unwrap();
-        let report = run(&site, &directory, Baseline::Dump).await;
+        let report = run(&site, &directory, BaselineFrom::Dump).await;
         assert_eq!(counts(&report), [50, 0, 0, 0, 0]);
         assert_eq!(files(directory.path()), site.files);
         site.source.asked();
     }
     site.source.remove("/resourcedump.xml");
     let directory = tempfile::tempdir().unwrap();
-    assert_eq!(counts(&run(&site, &directory, Baseline::Cheaper).await), [50, 0, 0, 0, 0]);
+    assert_eq!(counts(&run(&site, &directory, BaselineFrom::Cheaper).await), [50, 0, 0, 0, 0]);
 }
 
 /// A look at a Source that has nothing but packages.
@@ -360,7 +360,7 @@ async fn a_dump_of_a_thousand_packages_is_unpacked_whole() {
         site.source.asked();
         let directory = tempfile::tempdir().unwrap();
         let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
-        let options = SyncOptions { baseline: Baseline::Dump, retries: 0, ..SyncOptions::default() };
+        let options = SyncOptions { baseline: BaselineFrom::Dump, retries: 0, ..SyncOptions::default() };
         let report = synchronise(&client(), &offer, &target, &options, Depth::Full).await.unwrap();
         assert_eq!(counts(&report), [2000, 0, 0, 0, 0]);
         assert_eq!(files(directory.path()), site.files);
@@ -422,7 +422,7 @@ async fn a_source_with_nothing_that_may_be_used_is_named() {
     let site = site(1).await;
     let directory = tempfile::tempdir().unwrap();
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
-    let options = SyncOptions { baseline: Baseline::List, ..SyncOptions::default() };
+    let options = SyncOptions { baseline: BaselineFrom::List, ..SyncOptions::default() };
     for offer in [site.dumps_only(), Offer::default()] {
         let result = synchronise(&client(), &offer, &target, &options, Depth::Full).await;
         assert!(matches!(result, Err(SyncError::NothingOffered)));

@@ -175,7 +175,7 @@ async fn rs180_what_the_source_no_longer_has_comes_from_where_it_had_it_if_a_has
     let original = Source::start().await;
     for (body, mirrors, comes) in [("right", true, true), ("wrong", true, false), ("right", false, false)] {
         let mut copy = Copy::start().await;
-        copy.options.mirrors = mirrors;
+        copy.options.foreign_mirrors = mirrors;
         copy.options.retry_pause = Duration::from_millis(1);
         original.put("/x", body.as_bytes());
         let hash = Digest::of(Algorithm::Sha256, b"right");

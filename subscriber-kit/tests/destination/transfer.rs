@@ -111,7 +111,7 @@ async fn rs171_mirrors_are_asked_by_their_pri_and_what_they_send_must_be_proven(
         "another origin, and not asked for"
     );
 
-    copy.options.mirrors = true;
+    copy.options.foreign_mirrors = true;
     list(&copy, &hash);
     copy.sync().await;
     assert_eq!((first.asked(), later.asked()), (vec!["/m".to_owned()], Vec::new()));

@@ -7,7 +7,7 @@ use crate::datetime::DateTime;
 use crate::digest::Hashes;
 use crate::document::{Capability, Change, Entry, ForeignAttribute, Header, Link, Metadata, Relation, Root};
 use crate::rules::Rule;
-use crate::xml::namespaces::Space;
+use crate::xml::namespaces::Namespace;
 use crate::xml::tokens::Tokens;
 use crate::xml::{ReadError, XHTML_NAMESPACE};
 
@@ -46,32 +46,32 @@ pub(in crate::xml) enum Child {
 impl Child {
     /// What such a start tag means; `None` for a tag that the draft does not have either.
     pub(super) fn open<R: BufRead>(tokens: &mut Tokens<R>) -> Result<Option<Self>, ReadError> {
-        let mut child = match (tokens.space(), tokens.name()) {
-            (Space::Rs, "fixity") => Self::Fixity(String::new()),
-            (Space::Rs, "size") => Self::Size,
-            (Space::Rs, "mimetype") => Self::MimeType,
-            (Space::Rs, "contentencoding") => Self::ContentEncoding,
-            (Space::Rs, "path") => Self::Path,
-            (Space::Sitemap, "expires") => Self::Expires,
-            (Space::Xhtml, "meta") => Self::Meta { name: String::new(), content: String::new() },
-            (Space::Xhtml, "link") => Self::Link(OldLink::default()),
+        let mut child = match (tokens.namespace(), tokens.name()) {
+            (Namespace::Rs, "fixity") => Self::Fixity(String::new()),
+            (Namespace::Rs, "size") => Self::Size,
+            (Namespace::Rs, "mimetype") => Self::MimeType,
+            (Namespace::Rs, "contentencoding") => Self::ContentEncoding,
+            (Namespace::Rs, "path") => Self::Path,
+            (Namespace::Sitemap, "expires") => Self::Expires,
+            (Namespace::Xhtml, "meta") => Self::Meta { name: String::new(), content: String::new() },
+            (Namespace::Xhtml, "link") => Self::Link(OldLink::default()),
             _ => return Ok(None),
         };
-        tokens.attributes(|attribute| child.set(attribute.space, attribute.name, &attribute.value))?;
+        tokens.attributes(|attribute| child.set(attribute.namespace, attribute.name, &attribute.value))?;
         Ok(Some(child))
     }
 
-    fn set(&mut self, space: Space, attribute: &str, value: &str) {
-        let target = match (self, space, attribute) {
-            (Self::Fixity(algorithm), Space::None, "type") => algorithm,
-            (Self::Meta { name, .. }, Space::None, "name") => name,
-            (Self::Meta { content, .. }, Space::None, "content") => content,
-            (Self::Link(link), Space::None, "rel") => &mut link.rel,
-            (Self::Link(link), Space::None, "href") => &mut link.href,
-            (Self::Link(link), Space::None, "title") => &mut link.title,
-            (Self::Link(link), Space::None, "type") => &mut link.media_type,
-            (Self::Link(link), Space::Rs, "protocol") => &mut link.protocol,
-            (Self::Link(link), Space::Rs, "pubsubnode") => &mut link.node,
+    fn set(&mut self, namespace: Namespace, attribute: &str, value: &str) {
+        let target = match (self, namespace, attribute) {
+            (Self::Fixity(algorithm), Namespace::None, "type") => algorithm,
+            (Self::Meta { name, .. }, Namespace::None, "name") => name,
+            (Self::Meta { content, .. }, Namespace::None, "content") => content,
+            (Self::Link(link), Namespace::None, "rel") => &mut link.rel,
+            (Self::Link(link), Namespace::None, "href") => &mut link.href,
+            (Self::Link(link), Namespace::None, "title") => &mut link.title,
+            (Self::Link(link), Namespace::None, "type") => &mut link.media_type,
+            (Self::Link(link), Namespace::Rs, "protocol") => &mut link.protocol,
+            (Self::Link(link), Namespace::Rs, "pubsubnode") => &mut link.node,
             _ => return,
         };
         value.trim_ascii().clone_into(target);

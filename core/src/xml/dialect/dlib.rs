@@ -4,7 +4,7 @@
 use crate::datetime::DateTime;
 use crate::document::{Capability, Change, Entry, ForeignAttribute, Header, Link, Metadata, Relation, Root};
 use crate::xml::DLIB_NAMESPACE;
-use crate::xml::namespaces::Space;
+use crate::xml::namespaces::Namespace;
 
 /// The prefix under which its own attributes are kept.
 const PREFIX: &str = "dlib";
@@ -13,8 +13,8 @@ const ETAG: &str = "etag";
 const TOP: &str = "top";
 
 /// An attribute of `rs:md` that no later form has, as one of another community; `None` for any other.
-pub(in crate::xml) fn attribute(space: Space, name: &str, value: &str) -> Option<ForeignAttribute> {
-    (space == Space::DLib && matches!(name, MODIFIED | ETAG)).then(|| ForeignAttribute {
+pub(in crate::xml) fn attribute(namespace: Namespace, name: &str, value: &str) -> Option<ForeignAttribute> {
+    (namespace == Namespace::DLib && matches!(name, MODIFIED | ETAG)).then(|| ForeignAttribute {
         namespace: DLIB_NAMESPACE.to_owned(),
         prefix: PREFIX.to_owned(),
         name: name.to_owned(),
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(header.link(&Relation::Index).unwrap().href, "http://example.org/index.xml");
         let metadata = read.document.entries[0].metadata.clone().unwrap();
         assert!(metadata.hash.get(Algorithm::Md5).is_some());
-        assert_eq!(metadata.foreign, [attribute(Space::DLib, "etag", "1-2-3").unwrap()]);
+        assert_eq!(metadata.foreign, [attribute(Namespace::DLib, "etag", "1-2-3").unwrap()]);
         assert!(read.into_document().is_ok());
     }
 

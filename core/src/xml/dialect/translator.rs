@@ -6,7 +6,7 @@ use super::{Dialect, alpha, dlib, v1_0};
 use crate::datetime::DateTime;
 use crate::document::{Entry, Header, Root};
 use crate::rules::Rule;
-use crate::xml::namespaces::Space;
+use crate::xml::namespaces::Namespace;
 use crate::xml::step::Field;
 use crate::xml::tokens::{Attribute, Tokens};
 use crate::xml::{Limit, MAX_LINKS, MAX_TEXT, ReadError};
@@ -60,7 +60,7 @@ impl Translator {
     /// Takes an attribute of the root.
     pub(in crate::xml) fn root_attribute(&mut self, attribute: &Attribute<'_>) {
         if let Some(head) = &mut self.head
-            && attribute.space == Space::Rs
+            && attribute.namespace == Namespace::Rs
             && attribute.name == "type"
         {
             head.set_type(&attribute.value);
@@ -75,7 +75,7 @@ impl Translator {
     /// Takes an attribute of a field.
     pub(in crate::xml) fn field_attribute(&mut self, attribute: &Attribute<'_>) {
         if self.head.is_some()
-            && attribute.space == Space::Rs
+            && attribute.namespace == Namespace::Rs
             && matches!(attribute.name, "type" | "protocol")
         {
             self.field_type = Some(attribute.value.to_string());
@@ -101,15 +101,15 @@ impl Translator {
     /// Looks at the tag of an `rs:md` or `rs:ln`, and at what was wrong with it. Gives whether it showed the form.
     pub(in crate::xml) fn tag(
         &mut self,
-        space: Space,
+        namespace: Namespace,
         is_in_header: bool,
         found: &mut Vec<(Rule, String)>,
     ) -> bool {
         // It is the root that says what the document is.
-        let is_recognised = space == Space::DLib && self.dialect == Dialect::V1_1 && is_in_header;
+        let is_recognised = namespace == Namespace::DLib && self.dialect == Dialect::V1_1 && is_in_header;
         if is_recognised {
             self.dialect = Dialect::DLib2013;
-        } else if space == Space::DLib && self.dialect != Dialect::DLib2013 {
+        } else if namespace == Namespace::DLib && self.dialect != Dialect::DLib2013 {
             let detail = "an element has the namespace of the D-Lib paper of 2013".to_owned();
             found.insert(0, (Rule::Dialect, detail));
         }

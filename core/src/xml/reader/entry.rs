@@ -108,7 +108,7 @@ impl<R: BufRead> Reader<R> {
     fn read_text(&mut self, name: &str, mut entry: Option<&mut Entry>) -> Result<(), ReadError> {
         let depth = self.tokens.depth();
         self.text.clear();
-        self.tokens.keep_space(true);
+        self.tokens.keep_whitespace(true);
         loop {
             match self.step()? {
                 Step::Text if self.text.len() > MAX_TEXT => return Err(self.tokens.limit(Limit::Text)),
@@ -124,7 +124,7 @@ impl<R: BufRead> Reader<R> {
             }
             self.skip_to(depth)?;
         }
-        self.tokens.keep_space(false);
+        self.tokens.keep_whitespace(false);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ use crate::sync::reading::lists::Lists;
 use crate::sync::reading::packages::{Bitstream, ListedPackage, OpenPackage, Packages, bitstream};
 use crate::sync::reading::path::relative_path;
 use crate::sync::saved::cache::CachedFile;
-use crate::sync::{Baseline, ResourceError, SyncError};
+use crate::sync::{BaselineFrom, ResourceError, SyncError};
 
 /// The cost of one request, in bytes of transfer.
 const REQUEST: u64 = 4096;
@@ -41,7 +41,7 @@ pub(crate) struct Dumps<'s> {
 impl Dumps<'_> {
     /// The dump, if it is requested, or cheaper than `resources` requests for `bytes` bytes. An unknown cost counts as too high.
     pub(crate) async fn cheaper_than(&self, resources: u64, bytes: u64) -> Option<Dump> {
-        if self.lists.options.baseline == Baseline::List {
+        if self.lists.options.baseline == BaselineFrom::List {
             return None;
         }
         let packages = match self.packages().await {
@@ -51,7 +51,7 @@ impl Dumps<'_> {
                 return None;
             }
         };
-        if self.lists.options.baseline == Baseline::Dump {
+        if self.lists.options.baseline == BaselineFrom::Dump {
             return Some(Dump(packages));
         }
         let lengths: Option<u64> = packages.iter().map(|package| package.facts.length).sum();

@@ -10,18 +10,18 @@ use url::Url;
 use super::batch::{self, FinishedFile};
 use super::content::Content;
 use super::download::{Received, Transfer, blocking};
+use super::executor::{Executor, FetchedFile, FileResult};
 use super::folder::Staging;
 use super::local::{self, Facts, FileState};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
 use super::place::Placer;
-use super::run::{New, Run, Synced};
 use crate::sync::reading::packages::{Bitstream, OpenPackage, Packages, bitstream, linked};
 use crate::sync::reading::path::relative_path;
 use crate::sync::reading::plan::{Line, Plan};
 use crate::sync::report::Outcome;
 use crate::sync::{ResourceError, SyncError, SyncOptions};
 
-impl Run<'_> {
+impl Executor<'_> {
     /// Brings files in step from packages. Those for which this fails are fetched like any other.
     pub(crate) async fn unpack(&mut self, plan: &Plan, mut packages: Packages) -> Result<(), SyncError> {
         if packages.is_empty() || self.options.dry_run {
@@ -41,7 +41,7 @@ impl Run<'_> {
             let Ok(comparison) = self.compare(&planned, &relative).await else { continue };
             if comparison.local == FileState::Same {
                 let local::Comparison { known, hashed, .. } = comparison;
-                self.is_done(planned.number, Ok(Synced { outcome: Outcome::Unchanged, known, hashed }));
+                self.is_done(planned.number, Ok(FileResult { outcome: Outcome::Unchanged, known, hashed }));
                 continue;
             }
             let (placer, entry) = (Arc::clone(&self.placer), packed_entry(&planned.line));
@@ -50,7 +50,7 @@ impl Run<'_> {
             match packages.read(package, self.lists, take).await {
                 Some(Bitstream::Received(received)) => {
                     let ready = FinishedFile::new(received, &planned.line.facts, &relative);
-                    batch.push((planned.number, New { ready, comparison, is_patched: false }));
+                    batch.push((planned.number, FetchedFile { ready, comparison, is_patched: false }));
                 }
                 Some(Bitstream::Refused(error)) => self.is_done(planned.number, Err(error)),
                 // It is fetched from its URI.
@@ -66,14 +66,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn place_unpacked(&mut self, batch: Vec<(u32, New)>) {
+    async fn place_unpacked(&mut self, batch: Vec<(u32, FetchedFile)>) {
         let (numbers, batch): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         for (number, result) in numbers.into_iter().zip(self.place_new(batch).await) {
             self.is_done(number, result);
         }
     }
 
-    fn is_done(&mut self, line: u32, result: Result<Synced, ResourceError>) {
+    fn is_done(&mut self, line: u32, result: Result<FileResult, ResourceError>) {
         self.unpacked.get_mut().unwrap_or_else(PoisonError::into_inner).insert(line, result);
     }
 

@@ -11,15 +11,15 @@ use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
 use crate::notification::DatedChange;
 use crate::sync::files::download::blocking;
+use crate::sync::files::executor::RunOutcome;
 use crate::sync::files::folder::{CopyFolder, Staging};
-use crate::sync::files::run::RunOutcome;
 use crate::sync::reading::filter::Filter;
 use crate::sync::reading::lists::Lists;
 use crate::sync::saved::cache::{FileCache, Scope};
 use crate::sync::saved::copy_state::CopyState;
 
 /// One run on one locked copy.
-pub(super) struct Session<'s> {
+pub(super) struct Run<'s> {
     pub(super) target: &'s Target,
     pub(super) options: &'s SyncOptions,
     pub(super) lists: Lists<'s>,
@@ -30,7 +30,7 @@ pub(super) struct Session<'s> {
     pub(super) saved: Option<CopyState>,
 }
 
-impl<'s> Session<'s> {
+impl<'s> Run<'s> {
     /// Locks the copy and loads what earlier runs left.
     pub(super) async fn open(
         client: &'s Client,

@@ -2,7 +2,8 @@
 
 use resync_core::datetime::DateTime;
 
-pub(crate) fn run(text: &str) {
+/// Runs the target over one input.
+pub fn run(text: &str) {
     let Ok(instant) = text.parse::<DateTime>() else { return };
     let written = instant.to_string();
     assert!(written.ends_with('Z') && written.len() >= "2026-01-03T09:00:00Z".len(), "{written}");

@@ -30,7 +30,8 @@ static PROXIES: LazyLock<[(TrustedProxies, &str, &str); 2]> = LazyLock::new(|| {
     })
 });
 
-pub(crate) fn run(bytes: &[u8]) {
+/// Runs the target over one input.
+pub fn run(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     catching_up(&String::from_utf8_lossy(lines.next().unwrap_or_default()));
     let headers = fields(lines);

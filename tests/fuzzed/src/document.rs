@@ -6,7 +6,8 @@ use std::io::Write as _;
 use flate2::{Compression, write::GzEncoder};
 use resync_core::xml::{self, Format, Limit, Limits, MAX_BYTES, MAX_LINKS, Mode, Options, ReadError, Reader};
 
-pub(crate) fn run(bytes: &[u8]) {
+/// Runs the target over one input.
+pub fn run(bytes: &[u8]) {
     let strict = Options { mode: Mode::Strict, ..Options::default() };
     let strictly = xml::read_with(bytes, strict);
     let Ok(read) = xml::read(bytes) else {

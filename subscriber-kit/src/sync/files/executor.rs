@@ -1,4 +1,4 @@
-//! One run over the resources of a plan: each is compared, and fetched if it differs; finished files are put in place in batches.
+//! Executes the plan of a run: each resource is compared, and fetched if it differs; finished files are put in place in batches.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use crate::sync::reading::packages::Packages;
 use crate::sync::reading::path::relative_path;
 use crate::sync::reading::plan::{Line, Plan, Planned};
 use crate::sync::report::{Outcome, Report};
+use crate::sync::run::Run;
 use crate::sync::saved::cache::{CacheUpdates, CachedFile, FileCache, Scope};
 use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
-use crate::sync::session::Session;
 use crate::sync::{Authority, ResourceError, SyncError, SyncOptions, Target};
 
-/// What all resources of one run share.
-pub(crate) struct Run<'s> {
+/// What all resources of one plan share.
+pub(crate) struct Executor<'s> {
     pub(crate) target: &'s Target,
     pub(crate) options: &'s SyncOptions,
     pub(crate) lists: &'s Lists<'s>,
@@ -39,7 +39,7 @@ pub(crate) struct Run<'s> {
     /// Files from a dump, before they are compared with the list.
     pub(crate) filled: Filled,
     /// The results of lines that were unpacked.
-    pub(crate) unpacked: Mutex<HashMap<u32, Result<Synced, ResourceError>>>,
+    pub(crate) unpacked: Mutex<HashMap<u32, Result<FileResult, ResourceError>>>,
     pub(crate) packages: tokio::sync::Mutex<Packages>,
     pub(crate) patched: AtomicU64,
 }
@@ -108,30 +108,31 @@ impl RunOutcome {
     }
 }
 
-struct Done {
+/// The result of one line of the plan.
+struct LineResult {
     line: Line,
     /// `None` if it has no valid path.
     relative: Option<PathBuf>,
     /// `None` if a later line counts instead.
-    result: Option<Result<Synced, ResourceError>>,
+    result: Option<Result<FileResult, ResourceError>>,
 }
 
-/// The result of comparing and fetching.
-enum Step {
-    Done(Done),
-    New(Line, New),
+/// What is to be done next about a line: its result is known, or the file that was fetched is put in place.
+enum NextStep {
+    Record(LineResult),
+    Place(Line, FetchedFile),
 }
 
 /// The finished files of the next batch.
 #[derive(Default)]
 struct NextBatch {
-    files: Vec<(Line, New)>,
+    files: Vec<(Line, FetchedFile)>,
     /// How many bytes of memory they take.
     bytes: usize,
 }
 
 impl NextBatch {
-    fn push(&mut self, line: Line, new: New) {
+    fn push(&mut self, line: Line, new: FetchedFile) {
         self.bytes += new.ready.in_memory();
         self.files.push((line, new));
     }
@@ -147,39 +148,34 @@ impl NextBatch {
     }
 }
 
-/// The new file of a resource, and what was there before.
-pub(crate) struct New {
+/// The new file of a resource before it is put in place, and what was there before.
+pub(crate) struct FetchedFile {
     pub(crate) ready: FinishedFile,
     pub(crate) comparison: local::Comparison,
     pub(crate) is_patched: bool,
 }
 
-/// A resource that is in step, or its new file.
-enum Found {
-    Done(Synced),
-    New(New),
+/// What comparing a resource with its file led to: it is finished, or its new file was fetched.
+enum Compared {
+    Finished(FileResult),
+    Fetched(FetchedFile),
 }
 
 /// The result of bringing one file in step.
-pub(crate) struct Synced {
+pub(crate) struct FileResult {
     pub(crate) outcome: Outcome,
     pub(crate) known: Option<CachedFile>,
     pub(crate) hashed: u64,
 }
 
-impl<'s> Run<'s> {
-    pub(crate) fn new(
-        work: &'s Session<'s>,
-        file_map: Arc<FileMap>,
-        known: FileCache,
-        may_remove: bool,
-    ) -> Self {
-        let Session { target, options, .. } = *work;
+impl<'s> Executor<'s> {
+    pub(crate) fn new(run: &'s Run<'s>, file_map: Arc<FileMap>, known: FileCache, may_remove: bool) -> Self {
+        let Run { target, options, .. } = *run;
         let placer = Placer {
             directory: target.directory.clone(),
             base: target.base.clone(),
             progress: options.progress.clone(),
-            folder: Arc::clone(&work.folder),
+            folder: Arc::clone(&run.folder),
             file_map,
             may_remove,
             removed: AtomicU64::new(0),
@@ -189,8 +185,8 @@ impl<'s> Run<'s> {
         Self {
             target,
             options,
-            lists: &work.lists,
-            home: work.lists.list.origin(),
+            lists: &run.lists,
+            home: run.lists.list.origin(),
             placer: Arc::new(placer),
             known,
             filled: Filled::new(),
@@ -279,8 +275,8 @@ impl<'s> Run<'s> {
                 Some((bytes, step)) = resources.next(), if !resources.is_empty() => {
                     coming -= bytes;
                     match step {
-                        Step::Done(done) => self.record(done, run_outcome, report, updates),
-                        Step::New(line, new) => waiting.push(line, new),
+                        NextStep::Record(done) => self.record(done, run_outcome, report, updates),
+                        NextStep::Place(line, new) => waiting.push(line, new),
                     }
                 },
                 Some(batch) = batches.next(), if !batches.is_empty() => for done in batch {
@@ -291,42 +287,44 @@ impl<'s> Run<'s> {
         }
     }
 
-    async fn place_batch(&self, batch: Vec<(Line, New)>) -> Vec<Done> {
+    async fn place_batch(&self, batch: Vec<(Line, FetchedFile)>) -> Vec<LineResult> {
         let (lines, batch): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let paths: Vec<PathBuf> = batch.iter().map(|new| new.ready.relative.clone()).collect();
         let results = self.place_new(batch).await;
-        let done = |((line, relative), result)| Done { line, relative: Some(relative), result: Some(result) };
+        let done =
+            |((line, relative), result)| LineResult { line, relative: Some(relative), result: Some(result) };
         lines.into_iter().zip(paths).zip(results).map(done).collect()
     }
 
     /// Puts new files in place; returns the results in the same order.
-    pub(crate) async fn place_new(&self, batch: Vec<New>) -> Vec<Result<Synced, ResourceError>> {
-        let parts =
-            batch.into_iter().map(|New { ready, comparison, is_patched }| (ready, (comparison, is_patched)));
+    pub(crate) async fn place_new(&self, batch: Vec<FetchedFile>) -> Vec<Result<FileResult, ResourceError>> {
+        let parts = batch
+            .into_iter()
+            .map(|FetchedFile { ready, comparison, is_patched }| (ready, (comparison, is_patched)));
         let (ready, before): (Vec<_>, Vec<_>) = parts.unzip();
         let placer = Arc::clone(&self.placer);
         let results = blocking(move || place_all(&placer, ready)).await;
         let synced = |(result, (comparison, is_patched)): (Result<Written, _>, (local::Comparison, bool))| {
             self.patched.fetch_add(u64::from(is_patched && result.is_ok()), Ordering::Relaxed);
-            result.map(|written| Synced::of(written, &comparison))
+            result.map(|written| FileResult::of(written, &comparison))
         };
         results.into_iter().zip(before).map(synced).collect()
     }
 
     fn record(
         &self,
-        done: Done,
+        done: LineResult,
         run_outcome: &mut RunOutcome,
         report: &mut Report,
         updates: &mut dyn CacheUpdates,
     ) {
-        let Done { line, relative, result } = done;
+        let LineResult { line, relative, result } = done;
         let Some(result) = result else { return };
         self.options.progress.one_done();
         if let Err(error) = &result {
             run_outcome.failed(&line, error);
         }
-        let outcome = result.map(|Synced { outcome, known, hashed }| {
+        let outcome = result.map(|FileResult { outcome, known, hashed }| {
             let is_filled = relative.as_ref().is_some_and(|relative| self.filled.contains_key(relative));
             let outcome = if is_filled { Outcome::Created } else { outcome };
             report.bytes_hashed += hashed;
@@ -343,23 +341,23 @@ impl<'s> Run<'s> {
         report.count(&self.options.progress, &line.loc, outcome);
     }
 
-    async fn resource(&self, planned: Planned) -> Step {
+    async fn resource(&self, planned: Planned) -> NextStep {
         let (relative, result) = match relative_path(&planned.line.loc, &planned.url, &self.target.base) {
             Ok(relative) if !self.placer.file_map.is_last_word(&relative, planned.number) => (None, None),
             Ok(relative) => match self.bring_in_step(&planned, &relative).await {
-                Ok(Found::New(new)) => return Step::New(planned.line, new),
-                Ok(Found::Done(synced)) => (Some(relative), Some(Ok(synced))),
+                Ok(Compared::Fetched(new)) => return NextStep::Place(planned.line, new),
+                Ok(Compared::Finished(synced)) => (Some(relative), Some(Ok(synced))),
                 Err(error) => (Some(relative), Some(Err(error))),
             },
             Err(error) => (None, Some(Err(error.into()))),
         };
-        Step::Done(Done { line: planned.line, relative, result })
+        NextStep::Record(LineResult { line: planned.line, relative, result })
     }
 
-    async fn bring_in_step(&self, planned: &Planned, relative: &Path) -> Result<Found, ResourceError> {
+    async fn bring_in_step(&self, planned: &Planned, relative: &Path) -> Result<Compared, ResourceError> {
         let unpacked = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).remove(&planned.number);
         if let Some(unpacked) = unpacked {
-            return unpacked.map(Found::Done);
+            return unpacked.map(Compared::Finished);
         }
         let comparison = if planned.is_missing {
             local::Comparison::of(FileState::Missing)
@@ -368,7 +366,7 @@ impl<'s> Run<'s> {
         };
         if comparison.local == FileState::Same {
             let local::Comparison { known, hashed, .. } = comparison;
-            return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
+            return Ok(Compared::Finished(FileResult { outcome: Outcome::Unchanged, known, hashed }));
         }
         if self.options.dry_run {
             let outcome =
@@ -377,11 +375,11 @@ impl<'s> Run<'s> {
                 let (placer, relative) = (Arc::clone(&self.placer), relative.to_owned());
                 blocking(move || placer.pretend(&relative)).await?;
             }
-            return Ok(Found::Done(Synced { outcome, known: None, hashed: comparison.hashed }));
+            return Ok(Compared::Finished(FileResult { outcome, known: None, hashed: comparison.hashed }));
         }
         if let Some(received) = self.patch(&planned.line, relative, comparison.local).await {
             let ready = FinishedFile::new(received, &planned.line.facts, relative);
-            return Ok(Found::New(New { ready, comparison, is_patched: true }));
+            return Ok(Compared::Fetched(FetchedFile { ready, comparison, is_patched: true }));
         }
         let line = &planned.line;
         let alternate = line.alternate.as_deref().and_then(|place| Url::parse(place).ok());
@@ -399,12 +397,12 @@ impl<'s> Run<'s> {
         let received = match transfer.run().await {
             Err(error) if transfer.unless.is_some() && error.is_unchanged() => {
                 let local::Comparison { known, hashed, .. } = comparison;
-                return Ok(Found::Done(Synced { outcome: Outcome::Unchanged, known, hashed }));
+                return Ok(Compared::Finished(FileResult { outcome: Outcome::Unchanged, known, hashed }));
             }
             received => received?,
         };
         let ready = FinishedFile::new(received, &line.facts, relative);
-        Ok(Found::New(New { ready, comparison, is_patched: false }))
+        Ok(Compared::Fetched(FetchedFile { ready, comparison, is_patched: false }))
     }
 
     /// The URLs that may be used: other origins only if the list has a hash.
@@ -412,7 +410,8 @@ impl<'s> Run<'s> {
         let is_proven = line.facts.algorithm().is_some();
         let is_allowed = |place: &Url| {
             Authority::SameOrigin.allows(place, &self.home)
-                || (is_proven && (self.options.mirrors || self.options.authority.allows(place, &self.home)))
+                || (is_proven
+                    && (self.options.foreign_mirrors || self.options.authority.allows(place, &self.home)))
         };
         urls.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
     }
@@ -437,7 +436,7 @@ impl<'s> Run<'s> {
     }
 }
 
-impl Synced {
+impl FileResult {
     pub(crate) fn of(written: Written, comparison: &local::Comparison) -> Self {
         let (outcome, known) = match (written, comparison.local) {
             (Written::Identical(known), _) => (Outcome::Unchanged, known),

@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 
 /// The seeds of a target; there are some.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
     let seeds: Vec<_> =
         fs::read_dir(folder).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
     assert!(!seeds.is_empty(), "{target} has no seeds");

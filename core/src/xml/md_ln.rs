@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use super::ReadError;
 use super::dialect;
-use super::namespaces::Space;
+use super::namespaces::Namespace;
 use super::tokens::{Attribute, Tokens};
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
@@ -22,7 +22,7 @@ pub(super) fn metadata<R: BufRead>(
     metadata: &mut Metadata,
     report: &mut impl FnMut(Rule, String),
 ) -> Result<(), ReadError> {
-    let space = tokens.space();
+    let namespace = tokens.namespace();
     tokens.attributes(|attribute| {
         let Some(Attribute { name, value, .. }) = own(attribute, &mut metadata.foreign, report) else {
             return;
@@ -43,7 +43,7 @@ pub(super) fn metadata<R: BufRead>(
             "length" => metadata.length = length(&value, report),
             "path" => metadata.path = Some(value.into_owned()),
             "type" => metadata.media_type = Some(value.into_owned()),
-            other => match dialect::metadata_attribute(space, other, &value) {
+            other => match dialect::metadata_attribute(namespace, other, &value) {
                 Some(attribute) => metadata.foreign.push(attribute),
                 None => unknown(other, report),
             },
@@ -94,16 +94,16 @@ fn own<'a>(
     foreign: &mut Vec<ForeignAttribute>,
     report: &mut impl FnMut(Rule, String),
 ) -> Option<Attribute<'a>> {
-    match attribute.space {
-        Space::None => Some(attribute),
-        Space::Rs => {
+    match attribute.namespace {
+        Namespace::None => Some(attribute),
+        Namespace::Rs => {
             report(Rule::AttributePrefixed, format!("{}:{} is left out", attribute.prefix, attribute.name));
             None
         }
-        Space::Sitemap | Space::DLib | Space::Xhtml | Space::Foreign => {
+        Namespace::Sitemap | Namespace::DLib | Namespace::Xhtml | Namespace::Foreign => {
             let prefix = if attribute.prefix == RS_PREFIX { RENAMED_PREFIX } else { attribute.prefix };
             foreign.push(ForeignAttribute {
-                namespace: attribute.namespace.to_owned(),
+                namespace: attribute.uri.to_owned(),
                 prefix: prefix.to_owned(),
                 name: attribute.name.to_owned(),
                 value: attribute.value.into_owned(),

@@ -10,7 +10,8 @@ static CALLBACKS: LazyLock<[CallbackUrl; 2]> = LazyLock::new(|| {
         .map(|url| CallbackUrl::parse(url).expect("it is a callback"))
 });
 
-pub(crate) fn run(query: &str) {
+/// Runs the target over one input.
+pub fn run(query: &str) {
     let Ok(verification) = Verification::parse(query) else { return };
     if let Verification::Subscribe { challenge, .. } | Verification::Unsubscribe { challenge, .. } =
         &verification

@@ -2,7 +2,8 @@
 
 use resync_core::digest::{Agreement, Digest, Hashes};
 
-pub(crate) fn run(text: &str) {
+/// Runs the target over one input.
+pub fn run(text: &str) {
     if let Ok(digest) = text.parse::<Digest>() {
         let written = digest.to_string();
         assert_eq!(written, written.to_ascii_lowercase());

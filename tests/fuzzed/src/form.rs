@@ -2,7 +2,8 @@
 
 use resync_core::websub::{MAX_URL, Request};
 
-pub(crate) fn run(body: &[u8]) {
+/// Runs the target over one input.
+pub fn run(body: &[u8]) {
     let Ok(request) = Request::parse(body) else { return };
     let form = match &request {
         Request::Subscribe(subscribe) => {

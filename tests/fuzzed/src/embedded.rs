@@ -3,7 +3,8 @@
 
 use resync_core::websub::{LinkHeader, MAX_LINKS, embedded_links};
 
-pub(crate) fn run(body: &[u8]) {
+/// Runs the target over one input.
+pub fn run(body: &[u8]) {
     let tags = body.windows(4).filter(|four| four.eq_ignore_ascii_case(b"link")).count();
     for (content_type, respelled) in
         [("text/html", "Text/HTML ;charset=utf-8"), ("application/atom+xml", "APPLICATION/ATOM+XML; x")]

@@ -3,7 +3,8 @@
 
 use resync_hub::delivery::without_known_entries;
 
-pub(crate) fn run(bytes: &[u8]) {
+/// Runs the target over one input.
+pub fn run(bytes: &[u8]) {
     let (old, new) = match bytes.iter().position(|byte| *byte == 0) {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),
         None => (bytes, bytes),

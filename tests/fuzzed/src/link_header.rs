@@ -8,7 +8,8 @@ use url::Url;
 static BASE: LazyLock<Url> =
     LazyLock::new(|| Url::parse("https://source.example/lists/changes.xml").expect("it is a URL"));
 
-pub(crate) fn run(bytes: &[u8]) {
+/// Runs the target over one input.
+pub fn run(bytes: &[u8]) {
     let links = LinkHeader::parse(bytes.split(|byte| *byte == b'\n'));
     assert!(links.iter().count() <= MAX_LINKS);
     let written = links.to_string();

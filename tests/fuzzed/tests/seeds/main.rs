@@ -1,19 +1,12 @@
-//! The bodies of the fuzz targets, run over their seeds and over thousands of damaged ones; libFuzzer runs the same bodies for
-//! as long as one likes (`tests/fuzz`). And bytes that are made to be hostile, by rules.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+//! The fuzz targets, run over their seeds and over thousands of damaged ones. And bytes that are made to be hostile, by rules.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod datetime;
-mod digest;
-mod document;
-mod embedded;
-mod form;
 mod hostile_bytes;
-mod link_header;
-mod lint;
 mod seeds;
-mod signature;
-mod verification;
 
+use resync_fuzzed::{
+    datetime, digest, document, embedded, feed, form, head, link_header, lint, signature, verification,
+};
 use seeds::run_over_seeds;
 
 /// The same for a target that takes text.
@@ -64,4 +57,14 @@ fn any_bytes_as_a_signature_and_a_body() {
 #[test]
 fn any_text_as_a_verification() {
     run_over_texts("verification", verification::run);
+}
+
+#[test]
+fn any_bytes_as_the_query_and_the_header_of_a_request() {
+    run_over_seeds("head", head::run);
+}
+
+#[test]
+fn any_bytes_as_two_versions_of_a_feed() {
+    run_over_seeds("feed", feed::run);
 }

@@ -5,8 +5,8 @@ use resync_core::websub::{Secret, Signature, SignatureMethod, SignedBody, Signin
 const METHODS: [SignatureMethod; 4] =
     [SignatureMethod::Sha1, SignatureMethod::Sha256, SignatureMethod::Sha384, SignatureMethod::Sha512];
 
-// The first line is the header, what follows is the body.
-pub(crate) fn run(input: &[u8]) {
+/// The first line is the header, what follows is the body.
+pub fn run(input: &[u8]) {
     let (line, body) = match input.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&input[..end], &input[end + 1..]),
         None => (input, &[][..]),

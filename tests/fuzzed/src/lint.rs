@@ -35,7 +35,8 @@ impl Fetch for Site<'_> {
     }
 }
 
-pub(crate) fn run(bytes: &[u8]) {
+/// Runs the target over one input.
+pub fn run(bytes: &[u8]) {
     let check = || {
         let mut site = Site { bytes, asked: 0 };
         let report = Check::default().documents(DOCUMENTS).requests(REQUESTS).run(&mut site, START);

@@ -8,12 +8,12 @@ use crate::document::{Capability, Change, Entry, ForeignAttribute, Header, Link,
 
 /// Text that grows element by element.
 #[derive(Debug)]
-pub(super) struct Markup {
+pub(super) struct Serializer {
     text: String,
     layout: Layout,
 }
 
-impl Markup {
+impl Serializer {
     pub(super) fn new(layout: Layout) -> Self {
         Self { text: String::new(), layout }
     }
@@ -204,17 +204,9 @@ impl Markup {
 
     #[inline]
     fn number(&mut self, name: &str, value: Option<u64>) {
-        let Some(mut rest) = value else { return };
+        let Some(value) = value else { return };
         self.push(name);
-        // What formatting asks first, such as for a width, takes longer than the digits.
-        let mut digits = [b'0'; 20];
-        let mut first = digits.len();
-        while rest > 0 || first == digits.len() {
-            first -= 1;
-            digits[first] += u8::try_from(rest % 10).unwrap_or_default();
-            rest /= 10;
-        }
-        self.push(std::str::from_utf8(&digits[first..]).expect("digits are ASCII"));
+        self.push(itoa::Buffer::new().format(value));
         self.push("\"");
     }
 
