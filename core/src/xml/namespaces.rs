@@ -24,8 +24,9 @@ pub(super) enum Namespace {
 }
 
 impl Namespace {
-    fn of(namespace: &str) -> Self {
-        match namespace {
+    #[inline]
+    fn of(uri: &str) -> Self {
+        match uri {
             "" => Self::None,
             SITEMAP_NAMESPACE => Self::Sitemap,
             RS_NAMESPACE => Self::Rs,
@@ -68,14 +69,16 @@ impl Namespaces {
         self.0.set_level(level(depth.saturating_sub(1)));
     }
 
-    /// The namespace of an element, and its URI.
-    pub(super) fn of_element(&self, name: &str) -> Result<(Namespace, &str), Fault> {
-        known(self.0.resolve_element(QName(name)).0)
-    }
-
-    /// The namespace of an attribute, and its URI: the default namespace is not for attributes.
-    pub(super) fn of_attribute(&self, name: &str) -> Result<(Namespace, &str), Fault> {
-        known(self.0.resolve_attribute(QName(name)).0)
+    /// The namespace of an element or of an attribute with a prefix, and its URI.
+    #[inline]
+    pub(super) fn resolve(&self, name: &str) -> Result<(Namespace, &str), Fault> {
+        match self.0.resolve_element(QName(name)).0 {
+            ResolveResult::Unbound => Ok((Namespace::None, "")),
+            // Only declarations may have the prefix `xmlns`, and none of them is asked about here.
+            ResolveResult::Bound(name::Namespace(XMLNS_NAMESPACE)) => Err(Fault::Prefix("xmlns".to_owned())),
+            ResolveResult::Bound(name::Namespace(uri)) => Ok((Namespace::of(uri), uri)),
+            ResolveResult::Unknown(prefix) => Err(Fault::Prefix(prefix)),
+        }
     }
 }
 
@@ -83,16 +86,6 @@ const RESERVED: Fault = Fault::Form("the prefixes xml and xmlns and their namesp
 
 fn level(depth: usize) -> u16 {
     u16::try_from(depth).unwrap_or(u16::MAX)
-}
-
-fn known(resolved: ResolveResult<'_>) -> Result<(Namespace, &str), Fault> {
-    match resolved {
-        ResolveResult::Unbound => Ok((Namespace::None, "")),
-        // Only declarations may have the prefix `xmlns`, and they are no attributes here.
-        ResolveResult::Bound(name::Namespace(XMLNS_NAMESPACE)) => Err(Fault::Prefix("xmlns".to_owned())),
-        ResolveResult::Bound(name::Namespace(uri)) => Ok((Namespace::of(uri), uri)),
-        ResolveResult::Unknown(prefix) => Err(Fault::Prefix(prefix)),
-    }
 }
 
 #[cfg(test)]
@@ -105,17 +98,17 @@ mod tests {
         namespaces.declare("", SITEMAP_NAMESPACE, 1).unwrap();
         namespaces.declare("", "", 2).unwrap();
         namespaces.declare("rs", RS_NAMESPACE, 2).unwrap();
-        assert_eq!(namespaces.of_element("a").unwrap(), (Namespace::None, ""));
-        assert_eq!(namespaces.of_element("rs:a").unwrap(), (Namespace::Rs, RS_NAMESPACE));
+        assert_eq!(namespaces.resolve("a").unwrap(), (Namespace::None, ""));
+        assert_eq!(namespaces.resolve("rs:a").unwrap(), (Namespace::Rs, RS_NAMESPACE));
         namespaces.leave(2);
-        assert_eq!(namespaces.of_element("a").unwrap(), (Namespace::Sitemap, SITEMAP_NAMESPACE));
-        assert!(namespaces.of_element("rs:a").is_err());
+        assert_eq!(namespaces.resolve("a").unwrap(), (Namespace::Sitemap, SITEMAP_NAMESPACE));
+        assert!(namespaces.resolve("rs:a").is_err());
     }
 
     #[test]
     fn what_xml_reserves_cannot_be_declared_otherwise() {
         let mut namespaces = Namespaces::default();
-        assert_eq!(namespaces.of_element("xml:a").unwrap(), (Namespace::Foreign, XML_NAMESPACE));
+        assert_eq!(namespaces.resolve("xml:a").unwrap(), (Namespace::Foreign, XML_NAMESPACE));
         assert!(namespaces.declare("xml", XML_NAMESPACE, 1).is_ok());
         for (prefix, namespace) in
             [("xml", "urn:x"), ("xmlns", "urn:x"), ("a", XML_NAMESPACE), ("", XMLNS_NAMESPACE), ("a", "")]

@@ -164,7 +164,11 @@ impl<R: BufRead> Tokens<R> {
                 parts => parts,
             };
             let value = value(&self.tag[attribute.value.clone()])?;
-            let (namespace, uri) = self.namespaces.of_attribute(&self.tag[attribute.name.clone()])?;
+            // Nearly every attribute is of this kind.
+            let (namespace, uri) = match prefix {
+                "" => (Namespace::None, ""),
+                _ => self.namespaces.resolve(&self.tag[attribute.name.clone()])?,
+            };
             each(Attribute { namespace, uri, prefix, name, value });
         }
         Ok(())
@@ -244,7 +248,7 @@ impl<R: BufRead> Tokens<R> {
                 return Err(Fault::Form("white space stands between the attributes of a tag"));
             }
             let name = &self.tag[attribute.name.clone()];
-            if self.attributes.iter().any(|other| &self.tag[other.name.clone()] == name) {
+            if self.attributes.iter().any(|other| same(&self.tag[other.name.clone()], name)) {
                 return Err(Fault::Form("a tag has an attribute twice"));
             }
             declares |= name.starts_with("xmlns");
@@ -273,7 +277,7 @@ impl<R: BufRead> Tokens<R> {
             return Err(NAME);
         }
         let (_, local) = split(name)?;
-        let (namespace, uri) = self.namespaces.of_element(name)?;
+        let (namespace, uri) = self.namespaces.resolve(name)?;
         if self.depth == 1 && namespace != Namespace::Sitemap {
             return Err(Fault::UnknownRoot { name: local.to_owned(), namespace: uri.to_owned() });
         }
@@ -328,6 +332,12 @@ fn put_text(text: &mut String, raw: &str) -> Result<(), Fault> {
         text.push_str(&unescape_text(raw)?);
     }
     Ok(())
+}
+
+/// Equality of short names: byte by byte, since a call that compares many at once waits for those just written.
+#[inline]
+fn same(one: &str, other: &str) -> bool {
+    one.len() == other.len() && one.bytes().zip(other.bytes()).all(|(one, other)| one == other)
 }
 
 /// Prefix and local name.
