@@ -51,7 +51,7 @@ pub(crate) struct SlowLimit {
 /// The client that causes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Its network ([`network`](crate::rate_limiter::network)); `None` if it is unknown, as after a restart.
+    /// Its network: an IPv4 address, or a block of IPv6 addresses that one customer has; `None` if it is unknown, as after a restart.
     pub network: Option<IpAddr>,
     /// Whether it is trusted.
     pub class: ClientClass,

@@ -1,6 +1,6 @@
 //! Delivery: what a topic's log holds reaches every subscription, in order, until it is acknowledged or given up.
 //!
-//! Two rooms. The [scheduler] decides which request is next and what an answer means; it does no input or output. The [sender] above it
+//! Two modules. `scheduler` decides which request is next and what an answer means; it does no input or output. `sender` above it
 //! makes the requests and saves the progress. There is one worker per core, each with its own runtime, connections and shards. Workers
 //! share only what the store has in memory: the bounds of the logs, and notifications that were just posted or read.
 
