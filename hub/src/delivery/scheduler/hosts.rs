@@ -139,7 +139,7 @@ impl Hosts {
         self.host(id).delivered(waiter);
     }
 
-    /// A request to this host went to this address.
+    /// A request to this host went to this address, at which its name has confirmed.
     pub(super) fn reached(&mut self, id: HostId, address: IpAddr) {
         let known = self.states[id.index()].address;
         if known != Some(address) {
@@ -172,9 +172,10 @@ impl Hosts {
             }
             while let Some(id) = self.next_ready(lane, spare) {
                 self.host(id).in_ready[index] = false;
-                if let Some((waiter, is_proven, is_probe)) = self.pop(id, lane) {
+                if let Some((waiter, permit)) = self.pop(id, lane) {
                     self.turn = (index + 1) % Lane::ALL.len();
-                    return Some((id, self.begin(id, lane, is_proven, is_probe), waiter));
+                    self.begin(id, permit);
+                    return Some((id, permit, waiter));
                 }
                 // It may have become slow, or quick again, since it came here.
                 self.mark_ready(id);
@@ -185,22 +186,19 @@ impl Hosts {
     }
 
     /// A request to this host begins.
-    fn begin(&mut self, id: HostId, lane: Lane, is_proven: bool, is_probe: bool) -> Permit {
-        let now = self.now;
+    fn begin(&mut self, id: HostId, permit: Permit) {
+        let Permit { lane, is_proven, begun, .. } = permit;
         let host = self.host(id);
         host.in_flight += 1;
         host.unproven += u32::from(!is_proven);
         host.in_lanes[lane as usize] += 1;
         host.network.add(lane, 1);
-        let takes_long = host.response_time.takes_long();
-        let permit = Permit { lane, is_proven, takes_long, is_probe, begun: now };
-        self.in_flight.begin(id, is_proven, now);
+        self.in_flight.begin(id, is_proven, begun);
         self.mark_ready(id);
         let host = &self.states[id.index()];
         if lane != Lane::First && host.in_ready[lane as usize] {
-            self.worker.networks.wait_on(lane, &host.network, now);
+            self.worker.networks.wait_on(lane, &host.network, begun);
         }
-        permit
     }
 
     /// Takes the next host whose network may have a permit of this lane: one of `spare`, where no others are left.
@@ -217,14 +215,20 @@ impl Hosts {
         !gives_way && self.has_permit(id, spare)
     }
 
-    /// The next one in this lane, whether it is proven, and whether its request is the breaker's probe.
-    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, bool, bool)> {
+    /// The next one in this lane, and what its request takes.
+    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, Permit)> {
         let candidates = self.candidates(id)?;
         let host = &mut self.states[id.index()];
         let is_slow = host.is_slow(self.bound);
         let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
-        let is_probe = host.in_trouble && self.breakers.sent(id, chosen, self.now);
-        Some((waiter, last == LastAttempt::Proven, is_probe))
+        let permit = Permit {
+            lane,
+            is_proven: last == LastAttempt::Proven,
+            takes_long: host.response_time.takes_long(),
+            is_probe: host.in_trouble && self.breakers.sent(id, chosen, self.now),
+            begun: self.now,
+        };
+        Some((waiter, permit))
     }
 
     /// Whether its network may have one more permit: one of `spare`, where no others are left.
@@ -468,18 +472,18 @@ impl Hosts {
             return None;
         }
         let breaker = if host.in_trouble { self.breakers.get(id) } else { None };
-        let permits =
+        let candidates =
             breaker.map_or(Candidates::InTurn, |breaker| breaker.candidates(under_way, self.limit, self.now));
         if is_full {
-            return (permits != Candidates::RecentlyDelivered).then_some(Candidates::OnlyProven);
+            return (candidates != Candidates::RecentlyDelivered).then_some(Candidates::OnlyProven);
         }
         // Where requests hang, tenants that answer must not wait behind those that let them hang.
-        let hangs = permits == Candidates::InTurn && host.is_slow(None);
-        let permits = if hangs { Candidates::RecentlyDeliveredFirst } else { permits };
+        let hangs = candidates == Candidates::InTurn && host.is_slow(None);
+        let candidates = if hangs { Candidates::RecentlyDeliveredFirst } else { candidates };
         // Nor before they do: unproven subscriptions have no more than half of its permits while proven ones wait.
-        let are_many = matches!(permits, Candidates::InTurn | Candidates::RecentlyDeliveredFirst)
+        let are_many = matches!(candidates, Candidates::InTurn | Candidates::RecentlyDeliveredFirst)
             && host.unproven as usize >= (self.limit / 2).max(1);
-        Some(if are_many { Candidates::ProvenFirst } else { permits })
+        Some(if are_many { Candidates::ProvenFirst } else { candidates })
     }
 
     fn mark_ready(&mut self, id: HostId) {
