@@ -25,9 +25,9 @@ use crate::egress::{
     ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
 };
 use crate::http::{
-    self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, Ingress, Limits, Pace,
-    PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
-    TrustedProxies, admin, public, serve,
+    self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, FormTurns, Ingress,
+    Limits, Pace, PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls,
+    TlsError, TrustedProxies, admin, public, serve,
 };
 use crate::liveness::Liveness;
 use crate::meters::Meters;
@@ -218,7 +218,7 @@ impl Hub {
             stopped: stopped.clone(),
         };
         warn_of_overhearing(admin_address, admin_tls.as_ref());
-        let endpoint = EndpointState {
+        let endpoint = Arc::new(EndpointState {
             requests,
             publish: PublishState {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
@@ -239,7 +239,8 @@ impl Hub {
             hub_url: Arc::clone(&url),
             moved_to: config.moved_to.clone(),
             drain,
-        };
+            forms: FormTurns::default(),
+        });
         let own = SelfService::new(service, &endpoint);
         for tls in [&tls, &admin_tls].into_iter().flatten() {
             tasks.spawn(tls.clone().keep(stopped.clone()));

@@ -155,6 +155,11 @@ impl Request {
     /// As [`Request::parse`], but a ping that names more than `most` topics, repetitions included, is refused before any
     /// of them is looked at: reading a thousand URLs costs far more than counting them.
     pub fn parse_within(body: &[u8], most: usize) -> Result<Self, FormError> {
+        if let Some(found) =
+            topics_of_plain_ping(body).filter(|found| (most + 1..MAX_PARAMETERS).contains(found))
+        {
+            return Err(FormError::TooManyTopics { found, most });
+        }
         let form = Form::read(body)?;
         let mode = form.required(
             "hub.mode",
@@ -215,6 +220,18 @@ pub(super) fn lease_seconds(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let seconds = digits.then(|| text.parse().unwrap_or(u64::MAX));
     seconds.filter(|&seconds| seconds > 0)
+}
+
+/// How many topics a ping names, counted without decoding anything. `None` for other requests, and for pings with parameters whose
+/// names or mode are percent-encoded, which nobody does.
+fn topics_of_plain_ping(body: &[u8]) -> Option<usize> {
+    let (mut is_ping, mut topics) = (false, 0);
+    for part in body.split(|&b| b == b'&') {
+        is_ping |= part == b"hub.mode=publish";
+        let topic = part.strip_prefix(b"hub.url=").or_else(|| part.strip_prefix(b"hub.topic="));
+        topics += usize::from(topic.is_some_and(|topic| !topic.is_empty()));
+    }
+    is_ping.then_some(topics)
 }
 
 /// A form's parameters, decoded, in the order sent.

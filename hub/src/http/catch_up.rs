@@ -99,7 +99,7 @@ pub struct CatchUpQuery {
 }
 
 pub(super) async fn read(
-    State(state): State<EndpointState>,
+    State(state): State<Arc<EndpointState>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     uri: Uri,
     RawQuery(raw): RawQuery,
@@ -128,7 +128,7 @@ pub(super) async fn read(
             return Ok(answer(XML_CONTENT_TYPE, list.bytes, (list.reservation, permit)));
         }
         let page = state.catch_up.page(&query.topic, query.after, query.limit).await?;
-        page_answer(page, query, state.hub_url, permit).await
+        page_answer(page, query, Arc::clone(&state.hub_url), permit).await
     };
     read.await.unwrap_or_else(|why| not_read(&why))
 }

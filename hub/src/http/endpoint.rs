@@ -12,6 +12,7 @@ use axum::routing::{any, get};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use resync_core::websub::{self, CallbackUrl, FormError, TopicUrl, is_form};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
 use super::catch_up::Readers;
@@ -27,6 +28,8 @@ use crate::topics::CatchUp;
 
 /// The longest form. It has three URLs and a secret at most.
 const FORM_LIMIT: usize = 64 * 1024;
+/// Forms that are handled at once. Anybody may send them by the hundred in one moment; notifications come in between.
+const FORMS_AT_ONCE: usize = 4;
 /// A note for a client that sends a secret to a hub without TLS (D-06).
 const OVERHEARD: &str = "\nnote: this hub is reached by plain http; others may read hub.secret on its way";
 /// `Retry-After` while too many requests wait for verification.
@@ -35,7 +38,7 @@ const BUSY_RETRY: u64 = 10;
 const DRAIN_RETRY: u64 = 30;
 
 /// The rooms that handle requests.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct EndpointState {
     /// Subscribe and unsubscribe requests.
     pub requests: Requests,
@@ -57,17 +60,37 @@ pub struct EndpointState {
     pub moved_to: Option<Url>,
     /// Whether the hub is drained.
     pub drain: Drain,
+    /// Turns to handle forms.
+    pub forms: FormTurns,
+}
+
+/// Turns to handle forms, in the order of the requests.
+#[derive(Debug)]
+pub struct FormTurns(Semaphore);
+
+impl FormTurns {
+    /// The right to handle one form, until it is dropped.
+    async fn take(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.0.acquire().await.ok()
+    }
+}
+
+impl Default for FormTurns {
+    fn default() -> Self {
+        Self(Semaphore::new(FORMS_AT_ONCE))
+    }
 }
 
 /// The public routes; `own` has the pages for subscribers.
-pub fn public(state: EndpointState, own: SelfService) -> Router {
+pub fn public(state: Arc<EndpointState>, own: SelfService) -> Router {
     Router::new()
         .route("/websub", any(endpoint))
         .route("/websub/", any(endpoint))
         .route("/websub/notifications", get(catch_up::read))
         .route("/websub/notifications.xml", get(catch_up::read))
         .route("/websub/notifications/{id}", get(notifications::status))
-        .route("/", get(|state: State<EndpointState>| async move { about(&state.hub_url) }))
+        .route("/", get(|state: State<Arc<EndpointState>>| async move { about(&state.hub_url) }))
         .method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
         .fallback(|| async { text(StatusCode::NOT_FOUND, "no such path: the hub's endpoint is /websub/") })
         .with_state(state)
@@ -75,7 +98,7 @@ pub fn public(state: EndpointState, own: SelfService) -> Router {
 }
 
 async fn endpoint(
-    State(state): State<EndpointState>,
+    State(state): State<Arc<EndpointState>>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
     request: Request<Body>,
 ) -> Response {
@@ -86,7 +109,7 @@ async fn endpoint(
     }
 }
 
-async fn post(state: EndpointState, peer: SocketAddr, request: Request<Body>) -> Response {
+async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body>) -> Response {
     let Some(taking) = state.drain.take_in() else {
         let why =
             "this hub is about to stop and accepts nothing new: send the same request again in a moment";
@@ -105,6 +128,7 @@ async fn post(state: EndpointState, peer: SocketAddr, request: Request<Body>) ->
     match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, &bodies.forms).await {
         Ok((body, room)) => {
             let take = async move {
+                let _turn = state.forms.take().await;
                 let answer = take_form(&state, client, &head.headers, &body).await;
                 drop(room);
                 answer
@@ -206,4 +230,23 @@ fn about(hub_url: &str) -> Response {
             form = websub::FORM_CONTENT_TYPE
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_a_flood_of_forms_few_are_handled_at_once_and_in_their_order() {
+        let turns = FormTurns::default();
+        let mut handled: Vec<_> = (0..FORMS_AT_ONCE).map(|_| turns.take().now_or_never().flatten()).collect();
+        assert!(handled.iter().all(Option::is_some));
+        let (mut next, mut last) = (Box::pin(turns.take()), Box::pin(turns.take()));
+        assert!((&mut next).now_or_never().is_none() && (&mut last).now_or_never().is_none());
+        handled.pop();
+        assert!((&mut last).now_or_never().is_none(), "it comes after the one before");
+        assert!((&mut next).now_or_never().is_some());
+    }
 }

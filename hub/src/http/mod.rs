@@ -20,6 +20,7 @@ mod reply;
 mod search_queue;
 mod self_service;
 mod server;
+mod status_cache;
 mod tls;
 
 pub use admin::{AdminState, AdminToken, Authentication, Sessions, admin};
@@ -27,7 +28,7 @@ pub use body::{Bodies, Pace};
 pub use catch_up::{CatchUpQuery, Readers};
 pub use certificates::Certificates;
 pub use client::TrustedProxies;
-pub use endpoint::{EndpointState, public};
+pub use endpoint::{EndpointState, FormTurns, public};
 pub use limits::{Limits, TooMany};
 pub use meters::PublishMeters;
 pub use notifications::Statuses;

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
+use resync_core::datetime::DateTime;
 use resync_core::websub::NotificationId;
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{EndpointState, too_many};
 use super::reply::{json, later, refuse, unavailable};
 use super::search_queue::{NotGranted, SearchQueue};
+use super::status_cache::StatusCache;
 use crate::store::{NotificationProgress, Offset, Store, StoreError, TopicId};
 use crate::topics::Tickets;
 
@@ -28,6 +30,8 @@ pub struct Statuses {
     hub_url: Arc<str>,
     /// Counting reads every subscription of a topic: one search at a time, so that nobody can keep the disk busy.
     searches: SearchQueue,
+    /// What was counted last, so that a flood of queries does not count again and again.
+    counted: StatusCache<Arc<Status>>,
 }
 
 /// What a publisher sees of its notification: no callback, and no single subscription.
@@ -36,6 +40,7 @@ struct Status {
     notification: String,
     topic: String,
     received_at: String,
+    counted_at: String,
     subscriptions: Counts,
 }
 
@@ -55,7 +60,7 @@ pub(super) struct Ticket {
 impl Statuses {
     /// `hub_url` is what the URLs of statuses begin with.
     pub fn new(store: Arc<dyn Store>, tickets: Tickets, hub_url: Arc<str>) -> Self {
-        Self { store, tickets, hub_url, searches: SearchQueue::new() }
+        Self { store, tickets, hub_url, searches: SearchQueue::new(), counted: StatusCache::new() }
     }
 
     /// Where the status of a notification is.
@@ -65,10 +70,13 @@ impl Statuses {
 
     /// The status of a notification, for a client that may see it, in its turn.
     pub(super) async fn show(&self, client: IpAddr, id: NotificationId) -> Response {
+        if let Some(status) = self.counted.get(id, Instant::now()) {
+            return json(StatusCode::OK, &*status);
+        }
         let statuses = self.clone();
         let shown = self.searches.during(client, TURN_TIMEOUT, async move { statuses.status(id).await });
         match shown.await {
-            Ok(Ok(Some(status))) => json(StatusCode::OK, &status),
+            Ok(Ok(Some(status))) => json(StatusCode::OK, &*status),
             Ok(Ok(None)) => refuse(StatusCode::GONE, "the log no longer holds this notification"),
             Ok(Err(error)) => unavailable(&error),
             Err(NotGranted::TooMany) => {
@@ -82,8 +90,19 @@ impl Statuses {
         }
     }
 
-    async fn status(&self, id: NotificationId) -> Result<Option<Status>, StoreError> {
-        let (topic, offset) = (TopicId(id.topic), Offset(id.offset));
+    async fn status(&self, id: NotificationId) -> Result<Option<Arc<Status>>, StoreError> {
+        let began = Instant::now();
+        // Somebody may have counted while this one waited.
+        if let Some(status) = self.counted.get(id, began) {
+            return Ok(Some(status));
+        }
+        let Some(status) = self.count(id).await?.map(Arc::new) else { return Ok(None) };
+        self.counted.put(id, Arc::clone(&status), status.topic.len(), began, Instant::now());
+        Ok(Some(status))
+    }
+
+    async fn count(&self, id: NotificationId) -> Result<Option<Status>, StoreError> {
+        let (topic, offset, counted_at) = (TopicId(id.topic), Offset(id.offset), DateTime::now());
         let found = self.store.notification_from(topic, offset).await?;
         let Some(notification) = found.filter(|found| found.offset == offset) else { return Ok(None) };
         let NotificationProgress { delivered, owing, skipped } = self.store.standing(topic, offset).await?;
@@ -91,6 +110,7 @@ impl Statuses {
             notification: id.to_string(),
             topic: notification.links.canonical.clone(),
             received_at: notification.received_at.to_string(),
+            counted_at: counted_at.to_string(),
             subscriptions: Counts { delivered, owing, skipped },
         }))
     }
@@ -98,7 +118,7 @@ impl Statuses {
 
 /// `GET /websub/notifications/ID?ticket=…`. Without the ticket the answer does not show whether the notification exists.
 pub(super) async fn status(
-    State(state): State<EndpointState>,
+    State(state): State<Arc<EndpointState>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Path(id): Path<String>,
     Query(Ticket { ticket }): Query<Ticket>,

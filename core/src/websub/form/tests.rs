@@ -250,6 +250,10 @@ fn a_ping_of_too_many_topics_is_refused_before_any_of_them_is_read() {
     };
     assert_eq!(ping(3), Err(FormError::TooManyTopics { found: 6, most: 4 }));
     assert!(matches!(ping(2), Err(FormError::Topic { parameter: "hub.url", .. })), "{:?}", ping(2));
+    let not_utf8 = b"hub.mode=publish&hub.url=%FF&hub.topic=%FF";
+    assert_eq!(Request::parse_within(not_utf8, 1), Err(FormError::TooManyTopics { found: 2, most: 1 }));
+    let encoded = b"hub%2Emode=publish&hub%2Eurl=http://s.example/1&hub%2Eurl=http://s.example/2";
+    assert_eq!(Request::parse_within(encoded, 1), Err(FormError::TooManyTopics { found: 2, most: 1 }));
     let subscribe = Request::parse_within(GOOD.as_bytes(), 0);
     assert!(matches!(subscribe, Ok(Request::Subscribe(_))), "it is about pings only: {subscribe:?}");
 }
