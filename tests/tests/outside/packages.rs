@@ -19,8 +19,12 @@ const PUBLISHED: [&str; 5] =
 fn cargo(arguments: &[&str]) -> Output {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let output =
-        Command::new(cargo).args(arguments).args(["--offline", "--locked"]).current_dir(root).output().unwrap();
+    let output = Command::new(cargo)
+        .args(arguments)
+        .args(["--offline", "--locked"])
+        .current_dir(root)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     output
 }
