@@ -10,9 +10,15 @@ use serde_json::{Value, json};
 
 /// What a build of a set did.
 pub(super) fn built(name: Option<&str>, built: &Built) -> Value {
-    let skipped = built.skipped.iter().map(|one| json!({"path": one.path, "reason": one.reason.to_string()}));
-    let unportable =
-        built.unportable.iter().map(|one| json!({"path": one.path, "cause": one.cause.to_string()}));
+    // A name that is no UTF-8 has no other form in JSON.
+    let skipped = built
+        .skipped
+        .iter()
+        .map(|one| json!({"path": one.path.to_string_lossy(), "reason": one.reason.to_string()}));
+    let unportable = built
+        .unportable
+        .iter()
+        .map(|one| json!({"path": one.path.to_string_lossy(), "cause": one.cause.to_string()}));
     json!({
         "set": name,
         "resources": built.resources,

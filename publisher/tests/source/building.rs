@@ -289,3 +289,16 @@ fn a_name_with_a_backslash_is_published_percent_encoded_with_a_warning() {
     let list = place.document("resync/resourcelist.xml");
     assert!(list.entries().iter().any(|entry| entry.loc == format!("{BASE}/a%5Cb")));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_name_that_is_no_utf_8_is_published_percent_encoded_with_a_warning_and_in_json() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+    let place = Place::new();
+    fs::write(place.collection().join(OsStr::from_bytes(b"a\xff")), "x").unwrap();
+    let run = place.build(&["--json"]).succeeded();
+    assert!(run.out.contains("bytes that are no UTF-8"), "{}", run.out);
+    let list = place.document("resync/resourcelist.xml");
+    assert!(list.entries().iter().any(|entry| entry.loc == format!("{BASE}/a%FF")));
+}

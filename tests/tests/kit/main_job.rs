@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use resync_harness::{HubProcess, Process, binary, eventually, tree};
@@ -126,18 +127,146 @@ async fn a_source_whose_hub_is_away_loses_nothing() {
     eventually("the copy is the same as the collection", || async { same(&collection, &copy) }).await;
 }
 
-#[tokio::test]
-async fn the_readmes_first_command_ends_with_equal_folders() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+/// What `examples/main-job` needs of a system where the programs are built.
+const TOOLS: [&str; 17] = [
+    "awk", "bash", "cat", "cp", "diff", "dirname", "env", "find", "mkdir", "mktemp", "rm", "sed", "sleep",
+    "sort", "tail", "wc", "xargs",
+];
+
+/// The folder of the programs that `cargo test` built.
+fn built() -> PathBuf {
     let programs = binary("resync-hub").parent().unwrap().to_owned();
     for name in ["resync-source", "resync-destination"] {
         assert_eq!(binary(name).parent(), Some(programs.as_path()));
     }
-    let output =
-        Command::new(root.join("examples/main-job")).arg("--built").arg(programs).output().await.unwrap();
+    programs
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn main_job() -> Command {
+    Command::new(root().join("examples/main-job"))
+}
+
+/// What a command says on standard output, which ends well.
+async fn said(command: &mut Command) -> String {
+    let output = command.output().await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+/// What a command that is not begun says on standard error.
+async fn refused(command: &mut Command) -> String {
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{}{said}", String::from_utf8_lossy(&output.stdout));
+    said
+}
+
+/// A folder with nothing but the tools for `examples/main-job`: a `PATH` without compilers.
+fn tools(folder: &Path) -> PathBuf {
+    let tools = folder.join("tools");
+    fs::create_dir(&tools).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    for tool in TOOLS {
+        let found = std::env::split_paths(&path).map(|place| place.join(tool)).find(|file| file.is_file());
+        symlink(found.unwrap_or_else(|| panic!("{tool} is missing")), tools.join(tool)).unwrap();
+    }
+    tools
+}
+
+#[tokio::test]
+async fn the_readmes_first_command_ends_with_equal_folders_and_asks_for_no_compiler_where_all_is_built() {
+    let folder = tempdir().unwrap();
+    let path = tools(folder.path());
+    let said = said(main_job().env("PATH", &path).arg("--built").arg(built())).await;
     assert!(said.contains("the same: ") && said.contains("first delivered notification"), "{said}");
+    assert!(refused(main_job().env("PATH", &path)).await.contains("cargo is missing"));
+}
+
+#[tokio::test]
+async fn the_first_command_takes_any_folder_and_compares_what_can_be_a_resource() {
+    let folder = tempdir().unwrap();
+    let sample = folder.path().join("sample");
+    for name in ["a.txt", "names/\u{fc} b\n#?.txt", "names/back\\slash", ".hidden/c", "draft.tmp", "z/alone"]
+    {
+        write(&sample, name, name);
+    }
+    fs::create_dir_all(sample.join("empty/deep")).unwrap();
+    symlink("/nowhere/at/all", sample.join("dangling")).unwrap();
+    symlink(".", sample.join("names/loop")).unwrap();
+    symlink("a.txt", sample.join("link")).unwrap();
+    fs::set_permissions(sample.join("a.txt"), fs::Permissions::from_mode(0o444)).unwrap();
+    let said = said(main_job().arg("--built").arg(built()).arg(&sample)).await;
+    assert!(said.contains("left out: 1 that cannot be read as files, such as dangling"), "{said}");
+    // The last one, which was alone in its folder, is deleted; another is created.
+    assert!(said.contains("deleted  z/alone") && said.contains("the same: 5 files"), "{said}");
+    assert!(sample.join("z/alone").is_file(), "the sample stays as it is");
+}
+
+#[tokio::test]
+async fn the_first_command_says_what_it_cannot_use() {
+    let folder = tempdir().unwrap();
+    let built = built();
+    let empty = folder.path().to_str().unwrap();
+    for (arguments, says) in [
+        (vec!["--built"], "--built takes the folder"),
+        (vec!["--built", empty], "resync-hub is missing in"),
+        (vec!["--nonsense"], "--nonsense is not known"),
+        (vec!["/nowhere"], "/nowhere is no folder"),
+    ] {
+        let said = refused(main_job().args(&arguments)).await;
+        assert!(said.contains(says), "{arguments:?}: {said}");
+    }
+    let output = main_job().arg("--built").arg(&built).arg(empty).output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("at least two files"), "{said}");
+}
+
+/// A cargo that takes down what it is asked for, and brings the programs of this build.
+#[tokio::test]
+async fn the_first_command_builds_the_three_programs_alone_quickly_and_says_beforehand_what_that_costs() {
+    let folder = tempdir().unwrap();
+    let (path, target) = (tools(folder.path()), folder.path().join("target"));
+    let script = format!(
+        "#!/bin/bash\necho \"$*\" >'{0}/asked'\nmkdir -p '{0}/target'\ncp -r '{1}' '{0}/target/quick'\n",
+        folder.path().display(),
+        folder.path().join("programs").display()
+    );
+    fs::create_dir(folder.path().join("programs")).unwrap();
+    for name in ["resync-hub", "resync-source", "resync-destination"] {
+        symlink(binary(name), folder.path().join("programs").join(name)).unwrap();
+    }
+    for (name, text) in [("cargo", script.as_str()), ("cc", "#!/bin/bash\n")] {
+        fs::write(path.join(name), text).unwrap();
+        fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = main_job();
+    command.env("PATH", &path).env("CARGO_TARGET_DIR", &target);
+    let first = said(&mut command).await;
+    let (cost, build) = (first.find("The first time this takes"), first.find("$ cargo build"));
+    assert!(cost.is_some() && cost < build, "{first}");
+    assert!(!said(&mut command).await.contains("The first time"), "it is built already");
+
+    // The real cargo knows the profile, the crates and the features; the second engine and the allocator are not among them.
+    let asked = fs::read_to_string(folder.path().join("asked")).unwrap();
+    let (_, packages) = asked.trim().split_once(" -p ").unwrap();
+    assert!(asked.contains("--locked --profile quick"), "{asked}");
+    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    assert_eq!(manifest["profile"]["quick"]["lto"].as_str(), Some("off"));
+    let tree = said(
+        Command::new(env!("CARGO"))
+            .args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "-p"])
+            .args(packages.replace("--bins ", "").split(' '))
+            .current_dir(root()),
+    )
+    .await;
+    for (name, is_there) in [("clap", true), ("fjall", true), ("sled", false), ("tikv-jemallocator", false)] {
+        assert_eq!(tree.lines().any(|line| line.starts_with(&format!("{name} v"))), is_there, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

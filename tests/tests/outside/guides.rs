@@ -222,6 +222,28 @@ async fn every_command_of_the_ten_minute_starts_does_what_they_say() {
     }
 }
 
+/// The programs are built already, so nothing is installed.
+#[tokio::test]
+async fn every_command_of_the_first_page_does_what_it_says_for_each_role() {
+    let folder = tempdir().unwrap();
+    let first = fs::read_to_string(root().join("README.md")).unwrap();
+    let installed = ["hub", "publisher", "subscriber-kit"]
+        .map(|member| format!("$ cargo install --locked --path {member}\n"));
+    let guide = with(&first, &installed.each_ref().map(|line| (line.as_str(), "")));
+    let used = ["8080", "8090"].map(|port| format!("127.0.0.1:{port}"));
+    let guide = at_free_addresses(&guide, &used.each_ref().map(String::as_str));
+    let mut reader = Reader::new(folder.path());
+    // What the page leaves at its default.
+    let hub = guide.split("listening on http://").nth(1).unwrap().split('\n').next().unwrap().to_owned();
+    reader.environment.insert("RESYNC_HUB_LISTEN".to_owned(), hub);
+    for name in ["RESYNC_HUB_ADMIN_LISTEN", "RESYNC_DESTINATION_LISTEN"] {
+        reader.environment.insert(name.to_owned(), free_address().to_string());
+    }
+    assert_eq!(steps(&guide).len(), 8);
+    assert_eq!(guide.lines().filter(|line| line.starts_with("$ ")).count(), 8, "every one is followed");
+    reader.follow(&guide).await;
+}
+
 #[tokio::test]
 async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub() {
     let folder = tempdir().unwrap();

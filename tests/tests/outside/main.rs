@@ -9,6 +9,7 @@ mod guides;
 mod layers;
 mod load;
 mod openapi;
+mod packages;
 mod pages;
 mod papers;
 mod peers;

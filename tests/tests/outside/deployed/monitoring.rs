@@ -177,7 +177,9 @@ fn the_dashboards_panels_lie_beside_each_other_and_explain_themselves() {
     }
     assert!(panels.len() >= 15);
     let provider = read("deploy/grafana/provisioning/dashboards/resync-hub.yml");
-    assert!(read("deploy/compose.yaml").contains("/grafana/dashboards:/var/lib/grafana/dashboards:ro"));
+    assert!(
+        read("deploy/compose.monitoring.yaml").contains("/grafana/dashboards:/var/lib/grafana/dashboards:ro")
+    );
     assert!(provider.contains("path: /var/lib/grafana/dashboards"));
     assert!(
         read("deploy/grafana/provisioning/datasources/prometheus.yml").contains("http://prometheus:9090")

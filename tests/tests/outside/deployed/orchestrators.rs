@@ -9,6 +9,7 @@ use resync_harness::python_with;
 use resync_hub::config::{self, Config};
 use serde_json::{Value, json};
 use tempfile::tempdir;
+use walkdir::WalkDir;
 
 use super::{read, replaced, root, run, said, text, yaml};
 
@@ -43,14 +44,26 @@ fn strings(map: &Value) -> HashMap<String, String> {
 
 // --- Compose ---
 
-/// Where the one who starts it keeps the operator's token.
-const TOKEN_FILE: &str = "/etc/hostname";
+/// What Compose is asked with: the hub alone, and with what watches it.
+const HUB: [&str; 1] = ["deploy/compose.yaml"];
+const WATCHED: [&str; 2] = ["deploy/compose.yaml", "deploy/compose.monitoring.yaml"];
+const VARIABLES: [(&str, &str); 2] = [("HUB_NAME", "hub.library.example"), ("GRAFANA_PASSWORD", "secret")];
 
-fn compose() -> Value {
+fn docker_compose(files: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new("docker-compose");
-    command.arg("-f").arg(root().join("deploy/compose.yaml")).arg("config");
-    command.env("GRAFANA_PASSWORD", "secret").env("ADMIN_TOKEN_FILE", TOKEN_FILE);
-    yaml(&said(&mut command)).remove(0)
+    for file in files {
+        command.arg("-f").arg(root().join(file));
+    }
+    for (name, _) in VARIABLES {
+        command.env_remove(name);
+    }
+    command.arg("config").envs(variables.iter().copied());
+    command
+}
+
+/// What Compose makes of both files.
+fn compose() -> Value {
+    yaml(&said(&mut docker_compose(&WATCHED, &VARIABLES))).remove(0)
 }
 
 /// From which address a port is reached, and which port of the container that is. Compose 1 tells it in a line, Compose 2 by its parts.
@@ -93,45 +106,94 @@ fn both_ways_in_which_compose_tells_of_ports_and_volumes_are_understood() {
 }
 
 #[test]
-fn compose_understands_its_file_and_asks_for_a_password_and_for_the_operators_token() {
-    assert_eq!(compose()["services"].as_object().unwrap().len(), 3);
-    for (missing, said) in
-        [("GRAFANA_PASSWORD", "ADMIN_TOKEN_FILE"), ("ADMIN_TOKEN_FILE", "GRAFANA_PASSWORD")]
+fn compose_understands_its_files_and_asks_for_what_only_the_operator_knows() {
+    assert_eq!(compose()["services"].as_object().unwrap().len(), 5);
+    said(&mut docker_compose(&HUB, &VARIABLES[..1]));
+    for (files, given, missing) in
+        [(&HUB[..], &[][..], "HUB_NAME"), (&WATCHED[..], &VARIABLES[..1], "GRAFANA_PASSWORD")]
     {
-        let mut command = Command::new("docker-compose");
-        command.arg("-f").arg(root().join("deploy/compose.yaml")).arg("config");
-        let refused = run(command.env_remove(missing).env(said, TOKEN_FILE));
+        let refused = run(&mut docker_compose(files, given));
         assert!(!refused.status.success() && text(&refused).contains(missing), "{}", text(&refused));
     }
 }
 
 #[test]
-fn nothing_of_the_compose_file_is_reached_from_elsewhere_and_everything_it_mounts_is_there() {
+fn of_the_compose_files_only_caddy_is_reached_from_elsewhere_and_everything_they_mount_is_there() {
     let compose = compose();
+    let mut open = Vec::new();
     for (name, service) in compose["services"].as_object().unwrap() {
         for port in service["ports"].as_array().into_iter().flatten() {
             let (from, to) = published(port);
-            assert!(from == "127.0.0.1" && to != "8081", "{name}: {port}");
+            if from == "127.0.0.1" {
+                assert_ne!(to, "8081", "{name}: {port}");
+            } else {
+                open.push((name.as_str(), to));
+            }
         }
         for volume in service["volumes"].as_array().unwrap() {
             let (source, _) = mounted(volume);
             let source = source.as_str();
             let is_there = if source.starts_with('/') {
-                Path::new(source).is_dir()
+                Path::new(source).exists()
             } else {
                 compose["volumes"].get(source).is_some()
             };
             assert!(is_there, "{name} mounts {source}");
         }
     }
+    open.dedup();
+    assert_eq!(open, [("caddy", "8080".to_owned()), ("caddy", "8443".to_owned())]);
 }
 
 #[test]
-fn in_the_compose_file_prometheus_reaches_the_hub_and_its_data_is_kept() {
+fn every_service_of_the_compose_files_runs_as_nobody_in_particular_writes_to_volumes_only_and_tells_its_health()
+ {
+    for (name, service) in compose()["services"].as_object().unwrap() {
+        assert_eq!(service["read_only"], true, "{name}");
+        assert_eq!(service["cap_drop"], json!(["ALL"]), "{name}");
+        assert_eq!(service["security_opt"], json!(["no-new-privileges:true"]), "{name}");
+        let user = service["user"].as_str().unwrap();
+        // That one prepares Caddy's volumes, without network, and ends.
+        if name == "caddy-volumes" {
+            assert_eq!([&service["network_mode"], &service["cap_add"]], [&json!("none"), &json!(["CHOWN"])]);
+            assert!(service["restart"].is_null());
+            continue;
+        }
+        assert!(!user.starts_with('0'), "{name} runs as {user}");
+        assert!(
+            service["healthcheck"]["test"][0] == "CMD" && service["restart"] == "unless-stopped",
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn caddy_of_the_compose_file_has_every_value_that_its_file_takes_from_the_environment() {
+    let compose = compose();
+    let caddy = &compose["services"]["caddy"];
+    let given = strings(&caddy["environment"]);
+    let file = read("deploy/Caddyfile");
+    let mut taken: Vec<_> =
+        file.split("{$").skip(1).map(|rest| rest.split([':', '}']).next().unwrap()).collect();
+    taken.sort_unstable();
+    let mut names: Vec<_> = given.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(taken, names);
+    let ports: Vec<_> = caddy["ports"].as_array().unwrap().iter().map(|port| published(port).1).collect();
+    assert_eq!(ports, ["HUB_HTTP_PORT", "HUB_HTTPS_PORT", "HUB_HTTPS_PORT"].map(|name| given[name].as_str()));
+    let hub = config(&strings(&compose["services"]["hub"]["environment"]));
+    assert_eq!(given["HUB_ADDRESS"], format!("hub:{}", hub.listen.port()));
+    assert_eq!(hub.public_url.unwrap().host_str(), Some(given["HUB_NAME"].as_str()));
+    // Both who prepares the volumes and who uses them.
+    assert_eq!(compose["services"]["caddy-volumes"]["image"], caddy["image"]);
+    assert_eq!(compose["services"]["caddy-volumes"]["entrypoint"][1], caddy["user"]);
+}
+
+#[test]
+fn in_the_compose_files_prometheus_reaches_the_hub_and_its_data_is_kept() {
     let compose = compose();
     let hub = &compose["services"]["hub"];
-    let environment = strings(&hub["environment"]);
-    let config = config(&environment);
+    let config = config(&strings(&hub["environment"]));
     assert!(config.admin.listen.ip().is_unspecified());
     assert!(
         read("deploy/prometheus/prometheus.yml").contains(&format!("\"hub:{}\"", config.admin.listen.port()))
@@ -140,24 +202,51 @@ fn in_the_compose_file_prometheus_reaches_the_hub_and_its_data_is_kept() {
     assert!(volumes.iter().any(|volume| mounted(volume).1 == config.data_dir.to_str().unwrap()));
     assert!(!config.ingress.trusted_proxies.is_empty());
     assert_eq!(hub["stop_grace_period"], "15s");
-    // Compose 2 tells a secret by its parts.
-    let secret = hub["secrets"][0].as_str().or(hub["secrets"][0]["source"].as_str()).unwrap();
-    assert_eq!(compose["secrets"][secret]["file"], TOKEN_FILE);
-    assert_eq!(config.admin_token_file(), Path::new("/run/secrets").join(secret));
+    let image = read("deploy/Containerfile");
+    assert!(image.contains(&format!("USER {}\n", hub["user"].as_str().unwrap())));
+    // The token is read from the volume, as the page says.
+    let token = format!("cp hub:{}", config.admin_token_file().display());
+    assert!(read("deploy/README.md").contains(&token), "{token}");
     let build = root().join("deploy").join("..").join(hub["build"]["dockerfile"].as_str().unwrap());
     assert!(build.is_file());
 }
 
 // --- Kubernetes ---
 
+/// What may be uncommented in `kustomization.yaml`.
+const COMPONENTS: [&str; 2] = ["ingress", "servicemonitor"];
+
 fn kustomized() -> String {
     said(Command::new("kubectl").arg("kustomize").arg(root().join("deploy/kubernetes")))
 }
 
+/// The same with these components, for a hub at `https://hub.library.example`.
+fn kustomized_with(components: &[&str]) -> String {
+    let folder = tempdir().unwrap();
+    let from = root().join("deploy/kubernetes");
+    for file in WalkDir::new(&from).into_iter().map(Result::unwrap).filter(|file| file.file_type().is_file())
+    {
+        let copy = folder.path().join(file.path().strip_prefix(&from).unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(file.path(), copy).unwrap();
+    }
+    let mut whole = read("deploy/kubernetes/kustomization.yaml");
+    for component in components {
+        whole = replaced(&whole, &format!("  #- {component} "), &format!("  - {component} "));
+    }
+    whole = replaced(&whole, "https://hub.example.org", "https://hub.library.example");
+    fs::write(folder.path().join("kustomization.yaml"), whole).unwrap();
+    said(Command::new("kubectl").arg("kustomize").arg(folder.path()))
+}
+
 /// The one object of a kind.
 fn object(kind: &str) -> Value {
-    let mut found: Vec<_> = yaml(&kustomized()).into_iter().filter(|object| object["kind"] == kind).collect();
-    assert_eq!(found.len(), 1, "{kind}");
+    only(&kustomized(), |object| object["kind"] == kind)
+}
+
+fn only(objects: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    let mut found: Vec<_> = yaml(objects).into_iter().filter(is_it).collect();
+    assert_eq!(found.len(), 1, "{objects}");
     found.remove(0)
 }
 
@@ -166,7 +255,11 @@ fn kubernetes_own_schemas_hold_for_every_object_and_would_not_for_a_misspelt_one
     let folder = tempdir().unwrap();
     let python = folder.path().join("python");
     python_with(&python, &[VALIDATOR]).unwrap();
-    let objects = kustomized();
+    // Only the Prometheus Operator knows a ServiceMonitor.
+    let all = kustomized_with(&COMPONENTS);
+    let known: Vec<_> =
+        all.split("---\n").filter(|object| !object.contains("kind: ServiceMonitor")).collect();
+    let objects = known.join("---\n");
     let path = folder.path().join("all.yaml");
     let validate = |text: &str| {
         fs::write(&path, text).unwrap();
@@ -174,9 +267,58 @@ fn kubernetes_own_schemas_hold_for_every_object_and_would_not_for_a_misspelt_one
     };
     let verdict = validate(&objects);
     assert!(verdict.status.success(), "{}", text(&verdict));
-    assert_eq!(text(&verdict).matches(" passed for resource ").count(), 5, "{}", text(&verdict));
+    assert_eq!(text(&verdict).matches(" passed for resource ").count(), 7, "{}", text(&verdict));
     let misspelt = validate(&replaced(&objects, "readinessProbe:", "readynessProbe:"));
     assert!(!misspelt.status.success(), "{}", text(&misspelt));
+}
+
+#[test]
+fn an_ingress_and_a_monitor_are_there_only_for_who_asks_for_them() {
+    let kinds = |text: &str| {
+        let mut kinds: Vec<_> = yaml(text).iter().map(|it| it["kind"].as_str().unwrap().to_owned()).collect();
+        kinds.sort_unstable();
+        kinds
+    };
+    let base = kinds(&kustomized());
+    assert_eq!(base.len(), 5);
+    for (component, more) in
+        [("ingress", &["Ingress"][..]), ("servicemonitor", &["Service", "ServiceMonitor"])]
+    {
+        let mut expected = [base.clone(), more.iter().map(|kind| (*kind).to_owned()).collect()].concat();
+        expected.sort_unstable();
+        assert_eq!(kinds(&kustomized_with(&[component])), expected);
+    }
+}
+
+#[test]
+fn the_ingress_passes_the_endpoint_of_the_public_url_on_and_nothing_else() {
+    let all = kustomized_with(&["ingress"]);
+    let ingress = only(&all, |it| it["kind"] == "Ingress")["spec"].clone();
+    let config = config(&strings(&only(&all, |it| it["kind"] == "ConfigMap")["data"]));
+    let host = config.public_url.as_ref().and_then(|url| url.host_str()).unwrap();
+    assert_eq!(ingress["tls"][0]["hosts"], json!([host]));
+    let service = only(&all, |it| it["kind"] == "Service");
+    let backend = json!({"service": {"name": service["metadata"]["name"], "port": {"name": service["spec"]["ports"][0]["name"]}}});
+    let paths = json!([{"path": "/websub", "pathType": "Prefix", "backend": backend}]);
+    assert_eq!(ingress["rules"], json!([{"host": host, "http": {"paths": paths}}]));
+}
+
+#[test]
+fn the_monitor_finds_the_admin_port_ready_or_not_under_the_name_of_the_alerts() {
+    let all = kustomized_with(&["servicemonitor"]);
+    let monitor = only(&all, |it| it["kind"] == "ServiceMonitor")["spec"].clone();
+    let selected = monitor["selector"]["matchLabels"].as_object().unwrap();
+    let service = only(&all, |it| {
+        it["kind"] == "Service"
+            && selected.iter().all(|(label, value)| it["metadata"]["labels"][label] == *value)
+    });
+    let pod = object("StatefulSet")["spec"]["template"]["metadata"]["labels"].clone();
+    assert_eq!(service["spec"]["selector"], pod);
+    assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
+    let port = &service["spec"]["ports"][0];
+    assert_eq!([&port["name"], &port["targetPort"]], [&monitor["endpoints"][0]["port"], &json!("admin")]);
+    let job = &service["metadata"]["labels"][monitor["jobLabel"].as_str().unwrap()];
+    assert!(read("deploy/prometheus/alerts.yml").contains(&format!("job={job}")), "{job}");
 }
 
 #[test]

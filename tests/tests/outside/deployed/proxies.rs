@@ -191,6 +191,36 @@ async fn nginx_passes_real_traffic_on_and_tells_clients_apart() {
     let plain = free_address();
     let nginx = nginx(&scene, plain);
     real_traffic_passes(&scene).await;
+    plain_requests_are_sent_to_https(&scene, plain, 301).await;
+    let logs = ["resync-hub.log", "resync-hub.error.log"];
+    the_logs_tell_who_was_refused_and_no_ticket(&mut scene, &logs, &nginx).await;
+    assert!(nginx.terminate().await.success());
+}
+
+/// Caddy with what the environment may say, as in `deploy/compose.yaml`; only the certificate is one of this test.
+fn caddy(scene: &Scene, plain: SocketAddr) -> Process {
+    let folder = scene.folder.path().display().to_string();
+    let named = "\n{$HUB_NAME:hub.example.org} {\n";
+    let here = format!("{named}\tbind 127.0.0.1\n\ttls {folder}/front.pem {folder}/front.key\n");
+    let site = replaced(&read("deploy/Caddyfile"), named, &here);
+    let site = replaced(&site, "\n{\n", "\n{\n\tadmin off\n");
+    fs::write(scene.file("Caddyfile"), site).unwrap();
+    let mut command = Command::new("caddy");
+    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(scene.file("Caddyfile"));
+    command
+        .env("HUB_NAME", NAME)
+        .env("HUB_ADDRESS", scene.hub.address.to_string())
+        .env("HUB_LOG", format!("file {folder}/resync-hub.log"))
+        .env("HUB_HTTP_PORT", plain.port().to_string())
+        .env("HUB_HTTPS_PORT", scene.front.port().to_string());
+    for name in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+        command.env(name, scene.folder.path());
+    }
+    Process::run("caddy", &mut command)
+}
+
+/// A request without TLS is sent to the same path with TLS, at the port that the public sees.
+async fn plain_requests_are_sent_to_https(scene: &Scene, plain: SocketAddr, status: u16) {
     let client = Client::builder()
         .tls_backend_preconfigured(scene.trust())
         .resolve(NAME, plain)
@@ -200,37 +230,17 @@ async fn nginx_passes_real_traffic_on_and_tells_clients_apart() {
     let query = format!("ticket={}", "7".repeat(64));
     let sent_away =
         client.get(format!("http://{NAME}:{}/websub/?{query}", plain.port())).send().await.unwrap();
-    assert_eq!(sent_away.status(), 301);
+    assert_eq!(sent_away.status(), status);
     assert_eq!(sent_away.headers()["location"], format!("https://{NAME}/websub/?{query}"));
-    let logs = ["resync-hub.log", "resync-hub.error.log"];
-    the_logs_tell_who_was_refused_and_no_ticket(&mut scene, &logs, &nginx).await;
-    assert!(nginx.terminate().await.success());
-}
-
-fn caddy(scene: &Scene) -> Process {
-    let site = replaced(&read("deploy/Caddyfile"), "127.0.0.1:8080", &scene.hub.address.to_string());
-    let folder = scene.folder.path().display().to_string();
-    let here = format!(
-        "\nhttps://{NAME}:{} {{\n\tbind 127.0.0.1\n\ttls {folder}/front.pem {folder}/front.key\n",
-        scene.front.port()
-    );
-    let site = replaced(&site, &format!("\n{NAME} {{\n"), &here);
-    let site = replaced(&site, "\n{\n", "\n{\n\tadmin off\n\tauto_https disable_redirects\n");
-    let site = replaced(&site, "/var/log/caddy/", &format!("{folder}/"));
-    fs::write(scene.file("Caddyfile"), site).unwrap();
-    let mut command = Command::new("caddy");
-    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(scene.file("Caddyfile"));
-    for name in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
-        command.env(name, scene.folder.path());
-    }
-    Process::run("caddy", &mut command)
 }
 
 #[tokio::test]
 async fn caddy_passes_real_traffic_on_and_tells_clients_apart() {
     let mut scene = Scene::new().await;
-    let caddy = caddy(&scene);
+    let plain = free_address();
+    let caddy = caddy(&scene, plain);
     real_traffic_passes(&scene).await;
+    plain_requests_are_sent_to_https(&scene, plain, 308).await;
     the_logs_tell_who_was_refused_and_no_ticket(&mut scene, &["resync-hub.log"], &caddy).await;
     assert!(caddy.terminate().await.success());
 }
