@@ -112,21 +112,25 @@ def write_tree(kind, writer, tree):
 
 def papers(program):
     """The man pages and completions of a program, by the paths at which they are looked for."""
-    shells = {
-        "bash": f"share/bash-completion/completions/{program.name}",
-        "zsh": f"share/zsh/site-functions/_{program.name}",
-        "fish": f"share/fish/vendor_completions.d/{program.name}.fish",
-    }
-    found = {path: run(program, "completions", shell) for shell, path in shells.items()}
+    found = {path: run(program, "completions", shell) for shell, path in completions(program.name).items()}
     with tempfile.TemporaryDirectory() as folder:
         run(program, "man", folder)
         return found | {f"share/man/man1/{page.name}": page.read_bytes() for page in Path(folder).iterdir()}
 
 
+def completions(name):
+    """Where each shell looks for what completes the command lines of a program."""
+    return {
+        "bash": f"share/bash-completion/completions/{name}",
+        "zsh": f"share/zsh/site-functions/_{name}",
+        "fish": f"share/fish/vendor_completions.d/{name}.fish",
+    }
+
+
 def papers_of(program, tree):
     """The man pages and completions of one program in a tree."""
-    found = [*(tree / "share/man/man1").glob(f"{program.name}[.-]*"), tree / f"share/bash-completion/completions/{program.name}"]
-    return [*found, tree / f"share/zsh/site-functions/_{program.name}", tree / f"share/fish/vendor_completions.d/{program.name}.fish"]
+    pages = sorted((tree / "share/man/man1").glob(f"{program.name}[.-]*"))
+    return [*pages, *(tree / path for path in completions(program.name).values())]
 
 
 def copy_documents(programs, folder):
@@ -162,12 +166,11 @@ def write_tarball(tree, out):
 
 def write_wheel(program, kind, tree, out):
     """pip puts the program beside Python's own, and the rest of the wheel into the same tree."""
-    name, number = program.name.replace("-", "_"), re.sub(r"-(alpha|beta|rc)\.", lambda found: found[1], version())
-    tags = wheel_tags(kind)
+    name, number, tags = program.name.replace("-", "_"), version().replace("-rc.", "rc"), wheel_tags(kind)
     data, info = f"{name}-{number}.data", f"{name}-{number}.dist-info"
     files = {f"{data}/scripts/{program.name}": tree / "bin" / program.name}
     files |= {f"{data}/data/{path.relative_to(tree)}": path for path in papers_of(program, tree)}
-    files |= {f"{info}/licenses/{path.name}": path for path in ROOT.glob("LICENSE-*")}
+    files |= {f"{info}/licenses/{path.name}": path for path in sorted(ROOT.glob("LICENSE-*"))}
     contents = {path: file.read_bytes() for path, file in files.items()}
     contents[f"{info}/METADATA"] = f"""\
 Metadata-Version: 2.4
@@ -309,11 +312,7 @@ def copy(file, into):
 
 
 def put(path, content, mode=0o644):
-    """Whatever the umask, everybody may read it."""
-    for folder in reversed(path.parents):
-        if not folder.exists():
-            folder.mkdir()
-            folder.chmod(0o755)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     path.chmod(mode)
 
