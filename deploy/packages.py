@@ -103,14 +103,14 @@ def write_tree(kind, writer, tree):
     """Programs of one kind, and what those of another one, which run here, write about themselves."""
     for program in PROGRAMS:
         copy(kind.folder / program.name, tree / "bin" / program.name)
-        for path, text in papers(writer.folder / program.name).items():
+        for path, text in written_pages(writer.folder / program.name).items():
             put(tree / path, text)
         for unit in program.units:
             copy(ROOT / "deploy" / unit, tree / "lib/systemd/system" / unit)
     copy_documents(PROGRAMS, tree / "share/doc/resync")
 
 
-def papers(program):
+def written_pages(program):
     """The man pages and completions of a program, by the paths at which they are looked for."""
     found = {path: run(program, "completions", shell) for shell, path in completions(program.name).items()}
     with tempfile.TemporaryDirectory() as folder:
@@ -127,7 +127,7 @@ def completions(name):
     }
 
 
-def papers_of(program, tree):
+def pages_of(program, tree):
     """The man pages and completions of one program in a tree."""
     pages = sorted((tree / "share/man/man1").glob(f"{program.name}[.-]*"))
     return [*pages, *(tree / path for path in completions(program.name).values())]
@@ -169,7 +169,7 @@ def write_wheel(program, kind, tree, out):
     name, number, tags = program.name.replace("-", "_"), version().replace("-rc.", "rc"), wheel_tags(kind)
     data, info = f"{name}-{number}.data", f"{name}-{number}.dist-info"
     files = {f"{data}/scripts/{program.name}": tree / "bin" / program.name}
-    files |= {f"{data}/data/{path.relative_to(tree)}": path for path in papers_of(program, tree)}
+    files |= {f"{data}/data/{path.relative_to(tree)}": path for path in pages_of(program, tree)}
     files |= {f"{info}/licenses/{path.name}": path for path in sorted(ROOT.glob("LICENSE-*"))}
     contents = {path: file.read_bytes() for path, file in files.items()}
     contents[f"{info}/METADATA"] = f"""\
@@ -228,7 +228,7 @@ def write_debian_package(program, kind, tree, out):
         for unit in program.units:
             text = (tree / "lib/systemd/system" / unit).read_text().replace("/usr/local/bin/", "/usr/bin/")
             put(root / "usr/lib/systemd/system" / unit, text.encode())
-        for path in papers_of(program, tree):
+        for path in pages_of(program, tree):
             place = root / "usr" / str(path.relative_to(tree)).replace("zsh/site-functions", "zsh/vendor-completions")
             if place.parent.name == "man1":
                 put(place.with_name(f"{place.name}.gz"), packed(path.read_bytes()))

@@ -11,11 +11,11 @@ use tempfile::{TempDir, tempdir};
 use super::said;
 
 /// A folder that is the root of everything that runs in it.
-pub struct Root(TempDir);
+pub(super) struct Root(TempDir);
 
 impl Root {
     /// With the packages that every Debian has, as after `debootstrap --variant=minbase` without apt.
-    pub fn of_debian() -> Self {
+    pub(super) fn of_debian() -> Self {
         let packages = Packages::installed_here();
         let root = Self::of(&packages.with_dependencies(packages.essential()));
         let records = root.path("var/lib/dpkg");
@@ -32,7 +32,7 @@ impl Root {
     }
 
     /// With nothing but what the programs are linked against.
-    pub fn of_the_c_library() -> Self {
+    pub(super) fn of_the_c_library() -> Self {
         Self::of(&["libc6", "libgcc-s1"].map(str::to_owned).into())
     }
 
@@ -54,12 +54,12 @@ impl Root {
         root
     }
 
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(super) fn path(&self, path: &str) -> PathBuf {
         self.0.path().join(path)
     }
 
     /// A program of this root, run in it.
-    pub fn command(&self, program: &str) -> Command {
+    pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("chroot");
         command.arg(self.0.path()).arg(program).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command
