@@ -17,15 +17,14 @@ impl Root {
     /// With the packages that every Debian has, as after `debootstrap --variant=minbase` without apt.
     pub(super) fn of_debian() -> Self {
         let packages = Packages::installed_here();
-        let root = Self::of(&packages.with_dependencies(packages.essential()));
+        let names = packages.with_dependencies(packages.essential());
+        let root = Self::of(&names);
         let records = root.path("var/lib/dpkg");
         for part in ["info", "updates"] {
             fs::create_dir_all(records.join(part)).unwrap();
         }
-        let names = packages.with_dependencies(packages.essential());
-        let status: String =
-            names.iter().map(|name| format!("{}\n\n", packages.0[name].join("\n"))).collect();
-        fs::write(records.join("status"), status).unwrap();
+        let status: Vec<_> = names.iter().map(|name| packages.0[name].join("\n")).collect();
+        fs::write(records.join("status"), status.join("\n\n") + "\n").unwrap();
         fs::write(root.path("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
         fs::write(root.path("etc/group"), "root:x:0:\n").unwrap();
         root
