@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use resync_harness::binary;
-use resync_hub::config::{self, Config, ConfigError, LogFormat, PublishPolicy};
+use resync_hub::config::{self, Config, ConfigError, PublishPolicy};
 
 /// The most exposure that `systemd-analyze security` may find, in tenths; a newer systemd looks at more than an older one.
 const EXPOSURE: &str = "15";
@@ -191,125 +189,6 @@ fn a_misspelt_key_in_the_sample_would_be_found() {
     assert!(error.contains("did you mean public_url?"), "{error}");
 }
 
-// --- the container image ---
-
-#[test]
-fn the_image_is_built_with_a_compiler_that_the_workspace_supports() {
-    let containerfile = Containerfile::read();
-    let [build, runtime] = &containerfile.stages[..] else { panic!("two stages: build and runtime") };
-    assert_eq!(build.name.as_deref(), Some("build"));
-    let tag = build.image.rsplit_once("rust:").expect("the official Rust image").1;
-    let version = |text: &str| -> Vec<u32> { text.split('.').map_while(|part| part.parse().ok()).collect() };
-    let pinned = version(tag.split('-').next().unwrap_or_default());
-    assert_eq!(pinned.len(), 2, "{tag} is not pinned to a minor version");
-    assert!(pinned >= version(env!("CARGO_PKG_RUST_VERSION")), "{tag} is older than rust-version");
-    assert!(runtime.image.contains("/distroless/"), "no shell in {}", runtime.image);
-    let debian = |text: &str| (text.contains("bookworm") || text.contains("debian12")).then_some(12);
-    assert_eq!(debian(&build.image), debian(&runtime.image), "both have the same C library");
-}
-
-#[test]
-fn everything_that_the_image_copies_exists() {
-    let containerfile = Containerfile::read();
-    let ignored = read("deploy/Containerfile.dockerignore");
-    for copy in containerfile.all("COPY").map(Copy::parse) {
-        for source in copy.sources {
-            match &copy.from {
-                None => {
-                    assert!(root().join(&source).exists(), "{source} is not in the repository");
-                    assert!(
-                        ignored.lines().any(|line| line == format!("!{source}")),
-                        "{source} is kept out of the build"
-                    );
-                }
-                Some(from) => {
-                    let stage = containerfile.stages.iter().find(|stage| stage.name.as_ref() == Some(from));
-                    let mut made = stage.expect("a stage of this file").values("RUN");
-                    assert!(made.any(|run| run.contains(&source)), "{from} does not make {source}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn the_image_builds_a_program_of_this_workspace_with_all_its_members() {
-    let containerfile = Containerfile::read();
-    let words: Vec<_> = containerfile.all("RUN").flat_map(str::split_whitespace).collect();
-    let after = |flag: &str| words.windows(2).find(|pair| pair[0] == flag).map(|pair| pair[1]);
-    assert!(words.contains(&"--locked") && words.contains(&"--release"));
-    let package = after("--package").expect("one package is built");
-    let program = after("--bin").expect("one program is built");
-
-    let copied: Vec<_> = containerfile.all("COPY").map(Copy::parse).flat_map(|copy| copy.sources).collect();
-    let members = members();
-    for member in &members {
-        let is_copied = copied.iter().any(|source| Path::new(member).starts_with(source));
-        assert!(is_copied, "cargo needs the workspace member {member}");
-    }
-    let manifest = members
-        .iter()
-        .map(|member| read(&format!("{member}/Cargo.toml")))
-        .find(|manifest| manifest.contains(&format!("[package]\nname = \"{package}\"")))
-        .expect("the package is a member");
-    assert!(
-        manifest.contains(&format!("[[bin]]\nname = \"{program}\"")),
-        "{package} has no program {program}"
-    );
-}
-
-#[test]
-fn the_image_runs_the_hub_as_nobody_in_particular() {
-    let containerfile = Containerfile::read();
-    let runtime = containerfile.runtime();
-    let user = runtime.value("USER");
-    let (uid, gid) = user.split_once(':').expect("user and group");
-    assert!(uid.parse::<u32>().is_ok_and(|id| id > 0), "{uid} is not a number other than 0");
-    assert!(gid.parse::<u32>().is_ok_and(|id| id > 0), "{gid} is not a number other than 0");
-
-    let data = list(runtime.value("VOLUME"));
-    let folder = runtime.values("COPY").map(Copy::parse).find(|copy| copy.to == data[0]);
-    assert_eq!(
-        folder.and_then(|copy| copy.owner).as_deref(),
-        Some(user),
-        "a fresh volume belongs to the hub"
-    );
-    assert_eq!(runtime.environment()["RESYNC_HUB_DATA_DIR"], data[0]);
-}
-
-#[test]
-fn the_image_starts_the_program_that_was_copied_and_asks_it_for_its_health() {
-    let containerfile = Containerfile::read();
-    let runtime = containerfile.runtime();
-    let entry = list(runtime.value("ENTRYPOINT"));
-    let [program] = &entry[..] else { panic!("nothing but the program: {entry:?}") };
-    assert!(runtime.values("COPY").map(Copy::parse).any(|copy| copy.to == *program));
-    assert_eq!(list(runtime.value("CMD")), ["serve"]);
-
-    let (_, check) = runtime.value("HEALTHCHECK").split_once("CMD").expect("a command");
-    let check = list(check);
-    assert_eq!(check[0], *program);
-    // Nobody listens there, which is another answer (1) than a command line that is not understood (2).
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = run(hub().args(&check[1..]).env("RESYNC_HUB_ADMIN_LISTEN", nobody.to_string()));
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("no hub at"), "{}", text(&output));
-}
-
-#[test]
-fn the_environment_of_the_image_is_a_configuration_that_the_hub_understands() {
-    let containerfile = Containerfile::read();
-    let runtime = containerfile.runtime();
-    let environment = runtime.environment();
-    let config = config::load(None, environment.clone(), &Vec::new()).unwrap();
-    assert!(config.listen.ip().is_unspecified(), "reachable from outside the container");
-    assert_eq!(config.listen.port().to_string(), runtime.value("EXPOSE"));
-    assert!(config.admin.listen.ip().is_loopback(), "not reachable from outside the container");
-    assert_eq!(config.log.format, LogFormat::Json);
-    assert_eq!(config.data_dir, Path::new(&environment["RESYNC_HUB_DATA_DIR"]));
-    assert_eq!(environment.len(), 4, "a variable that is new here wants its own line above");
-}
-
 // --- the words ---
 
 #[test]
@@ -402,95 +281,4 @@ fn load(path: &str) -> Result<Config, ConfigError> {
 fn load_text(text: &str) -> Result<Config, ConfigError> {
     let (_folder, file) = temporary("hub.toml", text);
     config::load(Some(&file), [], &Vec::new())
-}
-
-fn members() -> Vec<String> {
-    let manifest = read("Cargo.toml");
-    let line = manifest.lines().find_map(|line| line.strip_prefix("members = "));
-    list(line.expect("the workspace lists its members"))
-}
-
-/// The strings of `["a", "b"]`.
-fn list(text: &str) -> Vec<String> {
-    text.split('"').skip(1).step_by(2).map(str::to_owned).collect()
-}
-
-/// A Containerfile by stages: instructions without comments, with continued lines joined.
-struct Containerfile {
-    stages: Vec<Stage>,
-}
-
-struct Stage {
-    image: String,
-    name: Option<String>,
-    instructions: Vec<(String, String)>,
-}
-
-impl Containerfile {
-    fn read() -> Self {
-        let text = read("deploy/Containerfile");
-        let lines: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
-        let joined = lines.join("\n").replace("\\\n", " ");
-        let mut stages: Vec<Stage> = Vec::new();
-        for line in joined.lines().filter(|line| !line.trim().is_empty()) {
-            let (keyword, value) = line.split_once(' ').expect("a keyword and a value");
-            if keyword == "FROM" {
-                let (image, name) =
-                    value.split_once(" AS ").map_or((value, None), |(image, name)| (image, Some(name)));
-                let (image, name) = (image.to_owned(), name.map(str::to_owned));
-                stages.push(Stage { image, name, instructions: Vec::new() });
-            } else {
-                let stage = stages.last_mut().expect("FROM comes first");
-                stage.instructions.push((keyword.to_owned(), value.trim().to_owned()));
-            }
-        }
-        Self { stages }
-    }
-
-    fn runtime(&self) -> &Stage {
-        self.stages.last().expect("at least one stage")
-    }
-
-    fn all<'a>(&'a self, keyword: &'a str) -> impl Iterator<Item = &'a str> {
-        self.stages.iter().flat_map(move |stage| stage.values(keyword))
-    }
-}
-
-impl Stage {
-    fn values<'a>(&'a self, keyword: &'a str) -> impl Iterator<Item = &'a str> {
-        self.instructions.iter().filter(move |one| one.0 == keyword).map(|one| one.1.as_str())
-    }
-
-    /// Of an instruction that stands there exactly once.
-    fn value<'a>(&'a self, keyword: &'a str) -> &'a str {
-        let found: Vec<_> = self.values(keyword).collect();
-        let [value] = found[..] else { panic!("{keyword} stands there {} times", found.len()) };
-        value
-    }
-
-    fn environment(&self) -> HashMap<String, String> {
-        let pairs = self.values("ENV").flat_map(str::split_whitespace);
-        pairs
-            .map(|pair| pair.split_once('=').expect("NAME=value"))
-            .map(|(k, v)| (k.into(), v.into()))
-            .collect()
-    }
-}
-
-/// A COPY instruction.
-struct Copy {
-    from: Option<String>,
-    owner: Option<String>,
-    sources: Vec<String>,
-    to: String,
-}
-
-impl Copy {
-    fn parse(value: &str) -> Self {
-        let (flags, mut paths): (Vec<_>, Vec<_>) =
-            value.split_whitespace().map(str::to_owned).partition(|word| word.starts_with("--"));
-        let flag = |name| flags.iter().find_map(|flag: &String| flag.strip_prefix(name).map(str::to_owned));
-        let to = paths.pop().expect("a destination");
-        Self { from: flag("--from="), owner: flag("--chown="), sources: paths, to }
-    }
 }

@@ -1,12 +1,15 @@
 //! What operators copy from `deploy/`, in the hands of the programs that will read it: Prometheus, nginx, Caddy, Compose, Kubernetes'
-//! own tools and dpkg. (What needs none of them is in `deploy.rs`.)
+//! own tools, dpkg and pip. (What needs none of them is in `deploy.rs`.)
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod images;
 mod monitoring;
 mod orchestrators;
 mod package;
 mod proxies;
+mod release;
+mod roots;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The Debian package: made of the built hub, installed, upgraded and removed by a real dpkg in a folder of its own.
+//! The Debian packages of a release: installed, upgraded and removed by a real dpkg in a folder of its own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,6 +9,7 @@ use resync_harness::binary;
 use tempfile::{TempDir, tempdir};
 use walkdir::WalkDir;
 
+use super::release::{PROGRAMS, artefact};
 use super::{read, root, run, said, text};
 
 /// A system of which there is nothing but dpkg's own records.
@@ -18,18 +19,14 @@ struct System {
 }
 
 impl System {
-    fn new() -> Self {
+    fn new(program: &str) -> Self {
         let folder = tempdir().unwrap();
-        let mut build = Command::new(root().join("deploy/deb/build.sh"));
-        build.arg(binary("resync-hub")).arg(folder.path());
-        // The binary of a test is large, and nobody downloads it.
-        let package = said(build.env("DPKG_DEB_COMPRESSOR_TYPE", "none"));
         let records = folder.path().join("system/var/lib/dpkg");
         for part in ["info", "updates"] {
             fs::create_dir_all(records.join(part)).unwrap();
         }
         fs::write(records.join("status"), "").unwrap();
-        Self { package: PathBuf::from(package.trim()), folder }
+        Self { package: artefact(&format!("{program}_"), ".deb"), folder }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -55,7 +52,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn the_package_is_installed_kept_as_it_was_changed_and_removed_without_a_trace() {
-    let system = System::new();
+    let system = System::new("resync-hub");
     system.install();
     let (hub, config) = (system.path("usr/bin/resync-hub"), system.path("etc/resync-hub/hub.toml"));
     assert_eq!((mode(&hub), mode(&config)), (0o755, 0o644));
@@ -77,38 +74,55 @@ fn the_package_is_installed_kept_as_it_was_changed_and_removed_without_a_trace()
 }
 
 #[test]
-fn the_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
-    let system = System::new();
-    let field = |name: &str| said(Command::new("dpkg-deb").arg("--field").arg(&system.package).arg(name));
-    assert_eq!(field("Package").trim(), "resync-hub");
-    assert_eq!(field("Version").trim(), env!("CARGO_PKG_VERSION"));
-    assert!(field("Depends").contains("libc6 (>= 2."), "{}", field("Depends"));
-    let held = said(Command::new("dpkg-deb").arg("--contents").arg(&system.package));
-    for file in [
-        "/usr/lib/systemd/system/resync-hub.service",
-        "/usr/lib/systemd/system/resync-hub.socket",
-        "/usr/share/doc/resync-hub/copyright",
-        "/usr/share/doc/resync-hub/changelog.gz",
-        "/usr/share/doc/resync-hub/deploy/README.md",
-        "/usr/share/doc/resync-hub/docs/operations.md",
-        "/usr/share/doc/resync-hub/docs/hub.md",
-        "/usr/share/doc/resync-hub/examples/nginx.conf",
-        "/usr/share/doc/resync-hub/examples/alerts.yml",
-    ] {
-        assert!(held.lines().any(|line| line.ends_with(file)), "{file} is missing:\n{held}");
+fn the_packages_of_the_other_programs_are_installed_and_removed_without_a_trace() {
+    for program in ["resync-source", "resync-destination"] {
+        let system = System::new(program);
+        system.install();
+        system.install();
+        let installed = system.path("usr/bin").join(program);
+        assert!(said(Command::new(&installed).arg("--version")).contains(env!("CARGO_PKG_VERSION")));
+        let unit = system.path("usr/lib/systemd/system").join(format!("{program}.service"));
+        let unit = fs::read_to_string(unit).unwrap();
+        assert_eq!(unit.replace("/usr/bin/", "/usr/local/bin/"), read(&format!("deploy/{program}.service")));
+        system.dpkg(&["--purge", program]);
+        assert!(!installed.exists() && !system.path("etc").join(program).exists());
     }
-    for line in held.lines() {
-        assert!(line.contains(" root/root "), "{line}");
-        assert!(
-            line.starts_with('l') || line[5..10].matches('w').count() == 0,
-            "only root may write: {line}"
-        );
+}
+
+#[test]
+fn each_package_says_what_it_needs_and_holds_what_an_operator_looks_for() {
+    for program in PROGRAMS {
+        let package = System::new(program).package;
+        let field = |name: &str| said(Command::new("dpkg-deb").arg("--field").arg(&package).arg(name));
+        assert_eq!(field("Package").trim(), program);
+        assert_eq!(field("Version").trim(), env!("CARGO_PKG_VERSION"));
+        assert!(field("Depends").contains("libc6 (>= 2."), "{}", field("Depends"));
+        let held = said(Command::new("dpkg-deb").arg("--contents").arg(&package));
+        let unit = format!("/usr/lib/systemd/system/{program}.service");
+        let documents =
+            ["copyright", "changelog.gz", "deploy/README.md", "docs/operations.md", "docs/hub.md"];
+        let documents = documents.map(|file| format!("/usr/share/doc/{program}/{file}"));
+        for file in documents.into_iter().chain([unit]) {
+            assert!(held.lines().any(|line| line.ends_with(&file)), "{file} is missing:\n{held}");
+        }
+        for line in held.lines() {
+            assert!(line.contains(" root/root "), "{line}");
+            assert!(
+                line.starts_with('l') || line[5..10].matches('w').count() == 0,
+                "only root may write: {line}"
+            );
+        }
+    }
+    let hub = artefact("resync-hub_", ".deb");
+    let held = said(Command::new("dpkg-deb").arg("--contents").arg(hub));
+    for file in ["systemd/system/resync-hub.socket", "examples/nginx.conf", "examples/alerts.yml"] {
+        assert!(held.lines().any(|line| line.ends_with(file)), "{file} is missing:\n{held}");
     }
 }
 
 #[test]
 fn the_pages_of_the_package_lead_to_each_other() {
-    let system = System::new();
+    let system = System::new("resync-hub");
     system.install();
     let mut followed = 0;
     for page in WalkDir::new(system.path("usr/share/doc/resync-hub")) {
@@ -130,62 +144,51 @@ fn the_pages_of_the_package_lead_to_each_other() {
 }
 
 #[test]
-fn the_package_brings_man_pages_and_completions_where_they_are_looked_for() {
-    let system = System::new();
-    system.install();
-    let pages = system.path("usr/share/man/man1");
-    let page = |name: &str| {
-        let page = pages.join(format!("{name}.1.gz"));
-        said(Command::new("man").args(["--warnings", "--local-file"]).arg(page).env("MANWIDTH", "200"))
-    };
-    assert!(page("resync-hub").contains("resync-hub-backup(1)"), "{}", page("resync-hub"));
-    assert!(page("resync-hub-drain").contains("--timeout"));
-    let commands = said(Command::new(system.path("usr/bin/resync-hub")).arg("--help"));
-    let commands = commands.split("Commands:").nth(1).unwrap().split("\n\n").next().unwrap();
-    let commands: Vec<_> = commands
-        .lines()
-        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
-        .filter_map(|line| line.split_whitespace().next())
-        .collect();
-    assert!(commands.contains(&"backup") && commands.len() > 15, "{commands:?}");
-    for command in commands {
-        let page = pages.join(format!("resync-hub-{command}.1.gz"));
-        assert!(page.is_file() || command == "help", "{command} has no man page");
+fn each_package_brings_man_pages_and_completions_where_they_are_looked_for() {
+    for (program, some) in
+        [("resync-hub", "backup"), ("resync-source", "publish"), ("resync-destination", "sync")]
+    {
+        let system = System::new(program);
+        system.install();
+        let pages = system.path("usr/share/man/man1");
+        let page = |name: &str| {
+            let page = pages.join(format!("{name}.1.gz"));
+            said(Command::new("man").args(["--warnings", "--local-file"]).arg(page).env("MANWIDTH", "200"))
+        };
+        assert!(page(program).contains(&format!("{program}-{some}(1)")), "{}", page(program));
+        assert!(page(&format!("{program}-{some}")).contains("--help"));
+        let commands = said(Command::new(system.path("usr/bin").join(program)).arg("--help"));
+        let commands = commands.split("Commands:").nth(1).unwrap().split("\n\n").next().unwrap();
+        let commands: Vec<_> = commands
+            .lines()
+            .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
+        assert!(commands.contains(&some) && commands.len() > 8, "{commands:?}");
+        for command in commands {
+            let page = pages.join(format!("{program}-{command}.1.gz"));
+            assert!(page.is_file() || command == "help", "{command} has no man page");
+        }
+        let script = system.path("usr/share/bash-completion/completions").join(program);
+        let completes = format!("source '{}' && complete -p {program}", script.display());
+        assert!(said(Command::new("bash").args(["-c", &completes])).contains(program));
+        let zsh = system.path("usr/share/zsh/vendor-completions").join(format!("_{program}"));
+        let zsh = fs::read_to_string(zsh).unwrap();
+        assert!(zsh.starts_with(&format!("#compdef {program}")), "{zsh:.100}");
+        let fish = system.path("usr/share/fish/vendor_completions.d").join(format!("{program}.fish"));
+        assert!(fs::read_to_string(fish).unwrap().contains(&format!("complete -c {program}")));
     }
-    let script = system.path("usr/share/bash-completion/completions/resync-hub");
-    let completes = format!("source '{}' && complete -p resync-hub", script.display());
-    assert!(said(Command::new("bash").args(["-c", &completes])).contains("resync-hub"));
-    let zsh = fs::read_to_string(system.path("usr/share/zsh/vendor-completions/_resync-hub")).unwrap();
-    assert!(zsh.starts_with("#compdef resync-hub"), "{zsh:.100}");
-    let fish = system.path("usr/share/fish/vendor_completions.d/resync-hub.fish");
-    assert!(fs::read_to_string(fish).unwrap().contains("complete -c resync-hub"));
 }
 
 /// Debian's own judge of packages.
 #[test]
-fn lintian_finds_no_error_in_the_package() {
-    let system = System::new();
-    let mut judge = Command::new("lintian");
-    // Only the package of a test is not compressed.
-    let own = ["control", "data"].map(|part| format!("uses-no-compression-for-{part}-tarball")).join(",");
-    let judged = run(judge.arg("--allow-root").args(["--suppress-tags", &own]).arg(&system.package));
+fn lintian_finds_neither_errors_nor_warnings_in_the_packages() {
+    let packages = PROGRAMS.map(|program| System::new(program).package);
+    let judged = run(Command::new("lintian").arg("--allow-root").args(packages));
     let found = text(&judged);
-    let errors: Vec<_> = found.lines().filter(|line| line.starts_with("E: ")).collect();
-    assert_eq!(errors, Vec::<&str>::new(), "{found}");
-}
-
-/// A temporary folder anywhere does not change what is in the package.
-#[test]
-fn the_package_is_the_same_wherever_it_is_built() {
-    let folder = tempdir().unwrap();
-    let below = folder.path().join("lib/here");
-    fs::create_dir_all(&below).unwrap();
-    let mut build = Command::new(root().join("deploy/deb/build.sh"));
-    build.arg(binary("resync-hub")).arg(folder.path());
-    let package = said(build.env("DPKG_DEB_COMPRESSOR_TYPE", "none").env("TMPDIR", &below));
-    let held = said(Command::new("dpkg-deb").arg("--contents").arg(package.trim()));
-    let program = held.lines().find(|line| line.ends_with("/usr/bin/resync-hub")).unwrap();
-    assert!(program.starts_with("-rwxr-xr-x"), "{program}");
+    let faults: Vec<_> =
+        found.lines().filter(|line| line.starts_with("E: ") || line.starts_with("W: ")).collect();
+    assert_eq!(faults, Vec::<&str>::new(), "{found}");
 }
 
 #[test]
