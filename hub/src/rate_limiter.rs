@@ -123,9 +123,9 @@ impl RateLimiter {
         Self { rate, shared: enabled.then(|| Arc::new(Shared::new(rate, REMEMBERED))) }
     }
 
-    /// How many events of one key may be admitted together, if there is a limit.
-    pub(crate) fn most(&self) -> Option<u32> {
-        self.shared.is_some().then_some(self.rate.burst)
+    /// Whether there is a limit.
+    pub(crate) fn is_on(&self) -> bool {
+        self.shared.is_some()
     }
 
     /// Counts one event of this key.

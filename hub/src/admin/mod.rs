@@ -12,6 +12,7 @@ mod export;
 mod log_filter;
 mod queries;
 mod responses;
+mod running;
 mod self_service;
 mod text;
 mod trends;
@@ -27,10 +28,11 @@ pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, Expor
 pub use log_filter::LogFilter;
 pub use queries::PageRequest;
 pub use responses::{
-    Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
+    Break, Chain, Denied, Done, Draining, Host, Laggard, LogEntry, LogLevel, Lost, NewPublisher, Outcome,
     Overview, Page, Paused, Publisher, Remaining, Rotated, Skipped, Status, StatusPage, Subscription,
     SubscriptionDetail, Topic, TopicDetail, Trouble,
 };
+pub use running::{Running, RunningNote};
 pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
 pub use text::{Lasting, Size, counted};
 pub use trends::{Sample, Sources, Trends};

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::responses::{
-    Gap, Host, Late, LogEntry, Outcome, Overview, Page, Paused, Publisher, Skipped, Status, Subscription,
+    Host, Laggard, LogEntry, Lost, Outcome, Overview, Page, Paused, Publisher, Skipped, Status, Subscription,
     SubscriptionDetail, Topic, TopicDetail, topic_id,
 };
 use super::{AdminService, Failed, PageId, text};
@@ -55,13 +55,16 @@ impl PageRequest {
 
 impl AdminService {
     /// The hub in a few numbers.
-    pub fn status(&self) -> Status {
-        Status {
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn status(&self) -> Result<Status, Failed> {
+        Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
             topics: self.store.usage().topics,
-            subscriptions: self.counters.subscriptions(),
+            subscriptions: self.operator.in_force().await?,
             deliveries: self.counters.totals(),
-        }
+        })
     }
 
     /// The hub at a glance.
@@ -78,7 +81,7 @@ impl AdminService {
         let outcomes = names.into_iter().zip(now.outcomes).zip(before.outcomes);
         let disk = Space::of(&self.data_dir).ok();
         Ok(Overview {
-            status: self.status(),
+            status: self.status().await?,
             running_for: self.trends.running_for().as_secs(),
             trouble: self.obstacle(),
             published: now.published,
@@ -135,7 +138,7 @@ impl AdminService {
         let publishers = tokens.list().filter(|(_, info)| info.covers(&topic.url));
         Ok(TopicDetail {
             subscriptions: standing.subscriptions,
-            late: standing.laggards,
+            laggards: standing.laggards,
             publishers: publishers.map(|(name, _)| name.to_owned()).collect(),
             open: self.open,
             log: self.log(&topic).await?,
@@ -178,22 +181,28 @@ impl AdminService {
             Some((shard, place)) => (shard.0, Some(place)),
             None => (0, None),
         };
-        let limit = request.limit();
-        let (mut slots, mut next) = (Vec::new(), None);
-        for shard in (from..self.store.shards()).map(Shard) {
-            // One more than wanted, to know whether there is another page.
-            let room = limit + 1 - slots.len();
-            for slot in self.store.slots_after(shard, wanted, after.take(), room).await? {
-                if slots.len() == limit {
-                    next = slots.last().map(|(shard, slot)| place_of(*shard, slot));
+        let (limit, now) = (request.limit(), DateTime::now());
+        let mut slots = Vec::new();
+        'shards: for shard in (from..self.store.shards()).map(Shard) {
+            loop {
+                // One more than wanted, to know whether there is another page.
+                let room = limit + 1 - slots.len();
+                let found = self.store.slots_after(shard, wanted, after.take(), room).await?;
+                let is_last = found.len() < room;
+                after = found.last().filter(|_| !is_last).map(|last| (last.topic, last.id));
+                // What is over stays in the store for up to half a minute.
+                slots.extend(found.into_iter().filter(|slot| slot.lease_end > now).map(|slot| (shard, slot)));
+                if slots.len() > limit {
+                    break 'shards;
+                }
+                if is_last {
                     break;
                 }
-                slots.push((shard, slot));
-            }
-            if next.is_some() {
-                break;
             }
         }
+        let has_more = slots.len() > limit;
+        slots.truncate(limit);
+        let next = slots.last().filter(|_| has_more).map(|(shard, slot)| place_of(*shard, slot));
         let urls = self.urls(of).await?;
         let url = |slot: &SubscriptionSummary| urls.get(&slot.topic).map_or("", TopicUrl::as_str);
         Ok(Page { items: slots.iter().map(|(_, slot)| Subscription::new(slot, url(slot))).collect(), next })
@@ -231,14 +240,14 @@ impl AdminService {
             done_received_at: done.map(|done| done.received_at.to_string()),
             head: progress.head.0,
             behind: progress.head.distance(progress.cursor),
-            attempts: progress.streak_failures,
+            failed_attempts: progress.streak_failures,
             failing_since: progress.failing_since.map(|since| since.to_string()),
             waits: text::waits(progress.waits, progress.breaker_open_for, progress.paused),
             paused: progress.paused,
             status_page: self.page_url(&self.hub_url, PageId::new(id, found.created_at)),
             recent_attempts: self.notes.of(id).into_iter().map(Into::into).collect(),
             skipped: skips.into_iter().take(MISSED_SHOWN).map(Skipped::from).collect(),
-            lost: gaps.into_iter().take(MISSED_SHOWN).map(Gap::from).collect(),
+            lost: gaps.into_iter().take(MISSED_SHOWN).map(Lost::from).collect(),
             search_incomplete: !all,
         })
     }
@@ -247,7 +256,7 @@ impl AdminService {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn laggards(&self, request: &PageRequest) -> Result<Page<Late>, Failed> {
+    pub async fn laggards(&self, request: &PageRequest) -> Result<Page<Laggard>, Failed> {
         let after = request.place(|after| {
             let NotificationId { topic, offset } = after.parse().ok()?;
             Some((TopicId(topic), SubscriptionId(offset)))
@@ -255,7 +264,7 @@ impl AdminService {
         let found = self.operator.laggards(after, request.limit()).await?;
         let next = found.last().filter(|_| found.len() == request.limit());
         let next = next.map(|late| format!("{:016x}.{}", late.topic.0, late.subscription.0));
-        Ok(Page { items: found.into_iter().map(Late::from).collect(), next })
+        Ok(Page { items: found.into_iter().map(Laggard::from).collect(), next })
     }
 
     /// Notifications that were given up for a subscription.
@@ -285,13 +294,13 @@ impl AdminService {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn gaps(&self, request: &PageRequest) -> Result<Page<Gap>, Failed> {
+    pub async fn lost(&self, request: &PageRequest) -> Result<Page<Lost>, Failed> {
         let found = self.store.gaps(request.place(parse_gap)?, request.limit()).await?;
         let next = found.last().filter(|_| found.len() == request.limit()).map(|gap| {
             let store::Gap { topic, subscription, from, at, .. } = gap;
             format!("{}.{:016x}.{}.{}", at.unix_millis(), topic.0, from.0, subscription.0)
         });
-        Ok(Page { items: found.into_iter().map(Gap::from).collect(), next })
+        Ok(Page { items: found.into_iter().map(Lost::from).collect(), next })
     }
 
     /// Hosts with an open circuit breaker.

@@ -27,29 +27,23 @@ impl PingLimit {
         }
     }
 
-    /// How many topics one ping may name, if there is a limit.
-    pub(super) fn most(&self) -> Option<u32> {
-        self.clients.most()
+    /// Whether there is any limit.
+    pub(super) fn is_on(&self) -> bool {
+        self.clients.is_on()
     }
 
-    /// Counts a ping of so many topics.
-    pub(super) fn admit(&self, client: IpAddr, topics: usize, now: Instant) -> Result<(), Refusal> {
-        self.clients.admit_all(std::iter::repeat_n(network(client), topics), now)
-    }
-
-    /// Counts the topics that the hub has to fetch for a ping: all of them, or none. Unknown topics are not fetched, and do not count for
-    /// their hosts.
-    pub(super) fn admit_fetches(
-        &self,
-        client: IpAddr,
-        topics: &[TopicUrl],
-        now: Instant,
-    ) -> Result<(), Refusal> {
-        let client = Some(network(client));
+    /// Counts the topics that the hub has to fetch for a ping: all of them, or none. Topics that nobody subscribed to are not fetched, and
+    /// cost nothing.
+    pub(super) fn admit(&self, client: IpAddr, topics: &[TopicUrl], now: Instant) -> Result<(), Refusal> {
+        let client = network(client);
         let keys: Vec<_> = topics.iter().map(TopicUrl::key).collect();
         let hosts: Vec<_> = topics.iter().map(|topic| topic.url().host_str().unwrap_or_default()).collect();
-        self.topics.admit_all(client, &keys, now)?;
-        self.hosts.admit_all(client, &hosts, now).inspect_err(|_| self.topics.give_back(client, &keys))
+        self.clients.admit_all(topics.iter().map(|_| client), now)?;
+        let fetches = self.topics.admit_all(Some(client), &keys, now).and_then(|()| {
+            let of_hosts = self.hosts.admit_all(Some(client), &hosts, now);
+            of_hosts.inspect_err(|_| self.topics.give_back(Some(client), &keys))
+        });
+        fetches.inspect_err(|_| topics.iter().for_each(|_| self.clients.undo(client, 1)))
     }
 }
 
@@ -69,6 +63,10 @@ mod tests {
         format!("http://source.example/{path}").parse().unwrap()
     }
 
+    fn on_host(number: usize) -> TopicUrl {
+        format!("http://source{number}.example/").parse().unwrap()
+    }
+
     fn client(number: usize) -> IpAddr {
         std::net::Ipv4Addr::from_bits(u32::try_from(number).unwrap()).into()
     }
@@ -76,17 +74,13 @@ mod tests {
     fn fetched(limit: &PingLimit, mut ping: impl FnMut(usize) -> (IpAddr, TopicUrl)) -> usize {
         let now = Instant::now();
         let pings = (0..1_000).map(&mut ping);
-        pings
-            .filter(|(client, topic)| limit.admit_fetches(*client, std::slice::from_ref(topic), now).is_ok())
-            .count()
+        pings.filter(|(client, topic)| limit.admit(*client, std::slice::from_ref(topic), now).is_ok()).count()
     }
 
     #[test]
     fn one_topic_one_host_and_one_client_each_have_their_limit() {
-        let now = Instant::now();
-        let by_one = limit(true);
-        assert_eq!((0..1_000).filter(|_| by_one.admit(client(1), 1, now).is_ok()).count(), 100);
-        assert!(by_one.admit(client(2), 1, now).is_ok());
+        assert_eq!(fetched(&limit(true), |number| (client(1), on_host(number))), 100);
+        assert_eq!(fetched(&limit(true), |number| (client(number), on_host(number))), 1_000);
         assert_eq!(fetched(&limit(true), |_| (client(1), topic("same"))), 10);
         assert_eq!(fetched(&limit(true), |number| (client(number), topic("same"))), 50, "all together");
         assert_eq!(fetched(&limit(true), |number| (client(1), topic(&number.to_string()))), 100);
@@ -98,32 +92,38 @@ mod tests {
     fn one_client_uses_up_nothing_of_anothers_pings() {
         let (limit, now) = (limit(true), Instant::now());
         for number in 0..1_000 {
-            let _ = limit.admit_fetches(client(1), &[topic(&number.to_string())], now);
-            let _ = limit.admit_fetches(client(1), &[topic("honest")], now);
+            let _ = limit.admit(client(1), &[topic(&number.to_string())], now);
+            let _ = limit.admit(client(1), &[topic("honest")], now);
         }
-        assert!(limit.admit_fetches(client(2), &[topic("honest")], now).is_ok());
+        assert!(limit.admit(client(2), &[topic("honest")], now).is_ok());
     }
 
     #[test]
     fn who_waits_as_long_as_told_is_admitted() {
         let (limit, now, same) = (limit(true), Instant::now(), topic("same"));
-        let refused = (0..100)
-            .find_map(|_| limit.admit_fetches(client(1), std::slice::from_ref(&same), now).err())
-            .unwrap();
+        let refused =
+            (0..100).find_map(|_| limit.admit(client(1), std::slice::from_ref(&same), now).err()).unwrap();
         let Refusal::Later(wait) = refused else { panic!("one more is not too many: {refused:?}") };
-        assert!(limit.admit_fetches(client(1), std::slice::from_ref(&same), now + wait).is_ok());
+        assert!(limit.admit(client(1), std::slice::from_ref(&same), now + wait).is_ok());
     }
 
     #[test]
     fn a_ping_of_many_topics_is_taken_as_a_whole_or_costs_nothing() {
         let (limit, now) = (limit(true), Instant::now());
         let topics: Vec<_> = (0..100).map(|number| topic(&number.to_string())).collect();
-        assert_eq!(limit.admit(client(1), 101, now), Err(Refusal::Never(100)), "and it never will be");
-        assert!(limit.admit(client(1), 100, now).is_ok());
-        assert!(limit.admit_fetches(client(1), &topics[..60], now).is_ok());
-        let refused = limit.admit_fetches(client(1), &topics, now);
+        let too_many: Vec<_> = (0..101).map(on_host).collect();
+        assert_eq!(limit.admit(client(1), &too_many, now), Err(Refusal::Never(100)), "and it never will be");
+        assert!(limit.admit(client(1), &topics[..60], now).is_ok());
+        let refused = limit.admit(client(1), &topics, now);
         let Err(Refusal::Later(wait)) = refused else { panic!("sixty are too many: {refused:?}") };
-        assert_eq!(wait, Duration::from_secs(12), "until the host has sixty more");
-        assert!(limit.admit_fetches(client(1), &topics[60..], now).is_ok(), "the refused one took nothing");
+        assert_eq!(wait, Duration::from_secs(6), "until the client has sixty more");
+        assert!(limit.admit(client(1), &topics[60..], now).is_ok(), "the refused one took nothing");
+        let later = now + Duration::from_secs(10);
+        let refused = limit.admit(client(1), &topics, later);
+        assert_eq!(refused, Err(Refusal::Later(Duration::from_secs(10))), "until the host has fifty more");
+        assert!(
+            limit.admit(client(1), &too_many[..50], later).is_ok(),
+            "the refused one gave back the client's"
+        );
     }
 }

@@ -27,6 +27,9 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 const REPRESENTATION: &str = "return=representation";
 /// How long a publisher waits for the status; after that it gets 202.
 const REPRESENTATION_TIMEOUT: Duration = Duration::from_secs(1);
+/// Topics that one ping without a token may name. Some programs name all feeds of a site, each as `hub.url` and as `hub.topic` (C-05),
+/// and do not look at the answer.
+const NAMED_BY_STRANGERS: usize = 500;
 
 /// The rooms that handle publishers' requests.
 #[derive(Clone, Debug)]
@@ -52,17 +55,15 @@ pub struct PublishState {
 }
 
 impl PublishState {
-    /// How many topics a ping of this sender may name: twice as many as can be admitted, since some name each as `hub.url` and as
-    /// `hub.topic` (C-05).
+    /// How many topics a ping of this sender may name. Each costs a look whether anybody has subscribed to it, and nothing more where
+    /// nobody has.
     pub(super) fn most_named(&self, grant: Option<&Grant>) -> usize {
-        let most = self.ping_limit.most().filter(|_| grant.is_none());
-        most.and_then(|most| usize::try_from(most).ok()).map_or(MAX_PARAMETERS, |most| most.saturating_mul(2))
+        if grant.is_none() && self.ping_limit.is_on() { NAMED_BY_STRANGERS } else { MAX_PARAMETERS }
     }
 
     /// Refuses a ping that names more than [`Self::most_named`].
     pub(super) fn refuse_ping(&self, error: &FormError) -> Response {
-        let refusal = self.ping_limit.most().map(Refusal::Never).map(too_many_pings);
-        let response = refusal.unwrap_or_else(|| refuse(StatusCode::BAD_REQUEST, error));
+        let response = refuse(StatusCode::PAYLOAD_TOO_LARGE, error);
         self.meters.ping(response.status());
         response
     }
@@ -124,10 +125,9 @@ impl PublishState {
             .topics
             .into_iter()
             .partition(|topic| grant.as_ref().is_some_and(|grant| grant.covers(topic)));
-        self.ping_limit.admit(client, strange.len(), Instant::now()).map_err(too_many_pings)?;
         let fetched = async |topics| self.pings.fetched(topics).await.map_err(|error| unavailable(&error));
         let (known, strange) = (fetched(known).await?, fetched(strange).await?);
-        self.ping_limit.admit_fetches(client, &strange, Instant::now()).map_err(too_many_pings)?;
+        self.ping_limit.admit(client, &strange, Instant::now()).map_err(too_many_pings)?;
         let open = self.intake.is_open();
         if open || !known.is_empty() {
             *span = Some(self.begin(headers, "ping"));
@@ -225,7 +225,9 @@ fn too_many_pings(refusal: Refusal) -> Response {
             later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why)
         }
         Refusal::Never(most) => {
-            let why = format_args!("too many topics in one ping: name at most {most}, or ping with a token");
+            let why = format_args!(
+                "too many topics with subscribers in one ping: name at most {most} of them, or ping with a token"
+            );
             refuse(StatusCode::PAYLOAD_TOO_LARGE, why)
         }
     }

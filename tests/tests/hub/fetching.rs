@@ -228,7 +228,7 @@ async fn w142_posts_that_are_compressed_are_refused_since_no_delivery_would_say_
 #[tokio::test]
 async fn b33_pings_without_a_token_are_limited_by_topic_whatever_the_policy_and_by_what_is_fetched() {
     let folder = tempdir().unwrap();
-    let keys = [("LIMITS_PING_TOPIC", "1/h, burst 2"), ("LIMITS_PING_CLIENT", "1/s, burst 50")];
+    let keys = [("LIMITS_PING_TOPIC", "1/h, burst 2"), ("LIMITS_PING_CLIENT", "1/h, burst 52")];
     let hub = HubProcess::start_public(folder.path(), &keys).await;
     let publisher = Receiver::start().await;
     let topic = publisher.url("/topic");
@@ -251,10 +251,25 @@ async fn b33_pings_without_a_token_are_limited_by_topic_whatever_the_policy_and_
         let unknown = send(vec![publisher.url("/unknown")], "").await;
         assert_eq!(unknown.status, 204, "what is not fetched costs no fetch: {}", unknown.text());
     }
-    let many = (0..51).map(|number| publisher.url(&format!("/{number}"))).collect();
-    let refused = send(many, "").await;
+    let many = |count| (0..count).map(|number| publisher.url(&format!("/{number}"))).collect::<Vec<_>>();
+    for _ in 0..4 {
+        let unknown = send(many(200), "").await;
+        assert_eq!(unknown.status, 204, "like all feeds of a weblog: {}", unknown.text());
+    }
+    let refused = send(many(501), "").await;
     assert_eq!(refused.status, 413, "{}", refused.text());
-    assert!(refused.text().contains("at most 50"), "{}", refused.text());
+    assert!(refused.text().contains("at most 500"), "{}", refused.text());
+    for topic in many(53) {
+        assert_eq!(hub.publish(&topic, "known to the hub").await.unwrap().status, 202);
+    }
+    let refused = send(many(53), "").await;
+    assert_eq!(refused.status, 413, "{}", refused.text());
+    assert!(refused.text().contains("at most 52"), "{}", refused.text());
+    assert_eq!(
+        send(many(50), "").await.status,
+        204,
+        "those that nobody knew, and the refused ones, cost nothing"
+    );
 
     let token = hub.add_token("publisher", &publisher.url("/")).await;
     let with_token = send(vec![topic], &format!("Bearer {token}")).await;

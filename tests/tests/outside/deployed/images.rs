@@ -136,7 +136,7 @@ fn the_image_asks_the_hub_for_its_health() {
         .args(&check[1..])
         .env("RESYNC_HUB_ADMIN_LISTEN", nobody.to_string()));
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("no hub at"), "{}", text(&output));
+    assert!(text(&output).contains("no hub runs in"), "{}", text(&output));
 }
 
 #[test]
