@@ -1,14 +1,14 @@
 //! `resync-hub token`: the publishers' tokens, by way of the running hub, or in the files of one that is stopped.
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use clap::Subcommand;
+use resync_common::output::Table;
 use resync_hub::admin::{Audit, By};
 use resync_hub::config::Config;
 use resync_hub::topics::{NewToken, TokenInfo, Tokens, TokensError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
@@ -24,6 +24,7 @@ pub(super) enum Token {
     /// Make a token; it is shown once
     Add {
         /// A name for it, to list and revoke it by
+        #[arg(value_name = "NAME")]
         name: String,
         /// Topics that begin like this; may be repeated
         #[arg(long = "topic-prefix", value_name = "URL", required = true)]
@@ -33,12 +34,16 @@ pub(super) enum Token {
     },
     /// List the tokens
     List {
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         hub: WhichHub,
     },
     /// Revoke a token at once
     Revoke {
         /// Its name
+        #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
         hub: WhichHub,
@@ -48,7 +53,7 @@ pub(super) enum Token {
 pub(super) fn run(command: Token) -> Result<(), Failure> {
     match command {
         Token::Add { name, topic_prefixes, hub } => say(add(&hub.load()?, &name, topic_prefixes)?),
-        Token::List { hub } => list(&hub.load()?)?.iter().for_each(say),
+        Token::List { json, hub } => show(&list(&hub.load()?)?, json)?,
         Token::Revoke { name, hub } => {
             revoke(&hub.load()?, &name)?;
             say(format_args!("{name} is revoked"));
@@ -127,7 +132,7 @@ struct Made {
 }
 
 /// A token in a list.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Line {
     name: String,
     topic_prefixes: Vec<String>,
@@ -135,10 +140,16 @@ struct Line {
     last_used: Option<String>,
 }
 
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, topic_prefixes, created_at, last_used } = self;
-        let used = last_used.as_deref().unwrap_or("never");
-        write!(f, "{name}\tmade {created_at}\tused {used}\t{}", topic_prefixes.join(" "))
+fn show(tokens: &[Line], json: bool) -> Result<(), Failure> {
+    if json {
+        say(serde_json::to_string(tokens).map_err(Failure::new)?);
+        return Ok(());
     }
+    let mut table = Table::new(["NAME", "MADE", "LAST USED", "TOPICS"]);
+    for Line { name, topic_prefixes, created_at, last_used } in tokens {
+        let used = last_used.as_deref().unwrap_or("never");
+        table.row([name.as_str(), created_at, used, &topic_prefixes.join(" ")]);
+    }
+    table.print();
+    Ok(())
 }
