@@ -27,7 +27,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What a library says of a connection whose ends speak differently, for people; all else as it is.
-fn in_plain_words(cause: String) -> String {
+pub fn in_plain_words(cause: String) -> String {
     if cause.contains("corrupt message of type InvalidContentType") {
         "the server there speaks no TLS: write http:// instead of https://, or another port".to_owned()
     } else if cause.contains("invalid HTTP version parsed") {

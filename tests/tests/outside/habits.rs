@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
 
 use resync_harness::binary;
 use tempfile::tempdir;
@@ -407,4 +409,26 @@ fn progress_has_no_bar_before_its_end_is_known() {
     let build = "resync-source build papers --base-url http://source.example/ --out site";
     let shown = on_a_terminal(build, folder.path());
     assert!(shown.contains("300 resources, 1.2 MiB") && !shown.contains("0/0"), "{shown}");
+}
+
+#[test]
+fn a_server_without_tls_is_said_to_have_none() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1_024]);
+            let _ = stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    for words in [["resync-destination", "discover"], ["resync-source", "check"]] {
+        let output = run(Command::new(binary(words[0])).arg(words[1]).arg(&url));
+        let told = said(&output.stdout) + &said(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && told.contains("write http:// instead of https://"),
+            "{told}"
+        );
+    }
 }
