@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use resync_common::client::in_plain_words;
 use resync_hub::config::TlsConfig;
 use resync_hub::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -106,7 +105,10 @@ impl Admin<'_> {
                      runs (`resync-hub healthcheck`), {rest}"
                 ))
             }
-            _ => Failure::new(format_args!("no hub at {address}: {}", in_plain_words(error.to_string()))),
+            _ => {
+                let cause = resync_common::client::in_plain_words(error.to_string());
+                Failure::new(format_args!("no hub at {address}: {cause}"))
+            }
         }
     }
 
