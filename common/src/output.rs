@@ -13,9 +13,8 @@ static PROGRAM: OnceLock<String> = OnceLock::new();
 static QUIET: AtomicBool = AtomicBool::new(false);
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Says in which name this process speaks.
-#[cfg(feature = "cli")]
-pub(crate) fn speak_as(program: &str) {
+/// Says in which name this process speaks: needed where it may speak before its command line is read.
+pub fn speak_as(program: &str) {
     PROGRAM.get_or_init(|| program.to_owned());
 }
 

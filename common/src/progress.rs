@@ -7,8 +7,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::output::is_quiet;
 
 /// What the line shows where the end is known, and where it is not: a bar without an end would look full.
-const BOUNDED: &str = "{prefix} [{wide_bar}] {pos}/{len}{msg}, {eta} left";
-const UNBOUNDED: &str = "{prefix}{msg}, {elapsed}";
+const BOUNDED: &str = "{msg} [{wide_bar}] {pos}/{len}, {eta} left";
+const UNBOUNDED: &str = "{msg}, {elapsed}";
 
 /// A line with a bar. It is taken back when this is dropped.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Step<'a> {
 impl Bar {
     /// A line of its own, which appears when it first shows something.
     pub fn new() -> Self {
-        let bar = ProgressBar::new(0);
+        let bar = ProgressBar::new(0).with_style(style(""));
         if is_quiet() {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
@@ -37,7 +37,7 @@ impl Bar {
 
     /// A line below those of others.
     pub fn among(others: &MultiProgress) -> Self {
-        if is_quiet() { Self::new() } else { Self(others.add(ProgressBar::new(0))) }
+        if is_quiet() { Self::new() } else { Self(others.add(ProgressBar::new(0).with_style(style("")))) }
     }
 
     /// Whether nobody sees it.
@@ -57,13 +57,14 @@ impl Bar {
             self.0.reset();
             self.0.set_prefix(what.to_owned());
         }
-        let (template, message) = line(done, all, &more.to_string());
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        self.0.set_style(style.progress_chars("=> "));
-        self.0.set_message(message);
-        // There may be more than was known before.
-        self.0.set_length(all.unwrap_or(0).max(done));
-        self.0.set_position(done);
+        // Each change is drawn: nothing may look as if it were done.
+        if let Some(all) = all {
+            // There may be more than was known before.
+            self.0.set_length(all.max(done));
+            self.0.set_position(done);
+        }
+        self.0.set_style(style(if all.is_some() { BOUNDED } else { UNBOUNDED }));
+        self.0.set_message(message(what, done, all, &more.to_string()));
     }
 }
 
@@ -79,14 +80,16 @@ impl Drop for Bar {
     }
 }
 
-/// The template of the line, and what is said about the work.
-fn line(done: u64, all: Option<u64>, more: &str) -> (&'static str, String) {
-    let more = if more.is_empty() { String::new() } else { format!(", {more}") };
-    match all {
-        Some(_) => (BOUNDED, more),
-        None if done > 0 => (UNBOUNDED, format!(", {done}{more}")),
-        None => (UNBOUNDED, more),
-    }
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("=> ")
+}
+
+/// What is said about the work. The bar itself says how much is done, if there is one.
+fn message(what: &str, done: u64, all: Option<u64>, more: &str) -> String {
+    let number = if all.is_none() && done > 0 { done.to_string() } else { String::new() };
+    let parts = [what, &number, more];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -94,10 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_drawn_only_where_the_end_is_known() {
-        assert_eq!(line(0, None, ""), (UNBOUNDED, String::new()));
-        assert_eq!(line(7, None, "1.0 KiB"), (UNBOUNDED, ", 7, 1.0 KiB".to_owned()));
-        assert_eq!(line(7, Some(9), "1.0 KiB"), (BOUNDED, ", 1.0 KiB".to_owned()));
+    fn a_number_is_said_where_no_bar_shows_it() {
+        assert_eq!(message("listing", 0, None, ""), "listing");
+        assert_eq!(message("listing", 7, None, "1.0 KiB"), "listing, 7, 1.0 KiB");
+        assert_eq!(message("listing", 7, Some(9), "1.0 KiB"), "listing, 1.0 KiB");
     }
 
     #[test]
@@ -105,7 +108,5 @@ mod tests {
         let bar = Bar::new();
         bar.show(Step { what: "listing", done: 3, all: Some(2) }, "");
         assert_eq!((bar.0.position(), bar.0.length()), (3, Some(3)));
-        bar.show(Step { what: "listing", done: 0, all: Some(0) }, "");
-        assert_eq!(bar.0.length(), Some(0));
     }
 }

@@ -104,13 +104,13 @@ struct Settings {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
     config: Option<PathBuf>,
-    /// Address to listen on, for example 127.0.0.1:8080 (env: RESYNC_HUB_LISTEN)
+    /// Address to listen on [env: RESYNC_HUB_LISTEN] [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// URL by which the world reaches the hub, for example https://hub.example (env: RESYNC_HUB_PUBLIC_URL)
+    /// URL by which the world reaches the hub, for example https://hub.example [env: RESYNC_HUB_PUBLIC_URL] [default: its address]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
-    /// Folder for everything the hub remembers (env: RESYNC_HUB_DATA_DIR)
+    /// Folder for everything the hub remembers [env: RESYNC_HUB_DATA_DIR] [default: ./data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
     /// Try it out: no tokens, no rate limits, callbacks on loopback allowed; listens on loopback only

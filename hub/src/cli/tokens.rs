@@ -26,7 +26,7 @@ pub(super) enum Token {
         /// A name for it, to list and revoke it by
         #[arg(value_name = "NAME")]
         name: String,
-        /// Topics that begin like this; may be repeated
+        /// Topics that begin like this (repeatable)
         #[arg(long = "topic-prefix", value_name = "URL", required = true)]
         topic_prefixes: Vec<String>,
         #[command(flatten)]
@@ -34,7 +34,7 @@ pub(super) enum Token {
     },
     /// List the tokens
     List {
-        /// Write JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]

@@ -33,7 +33,7 @@ use super::{Failure, help::HELP};
 /// What is logged usually.
 pub(crate) const LOG: &str = "warn";
 
-/// Turns a folder of files into a ResourceSync Source and notifies its hubs of changes.
+/// Turn a folder of files into a ResourceSync Source, and notify its hubs of changes.
 #[derive(Debug, Parser)]
 #[command(name = "resync-source", version, arg_required_else_help = true)]
 pub(crate) struct Cli {

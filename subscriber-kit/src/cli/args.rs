@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue};
 use resync_common::completions::{Completions, Man};
 use resync_common::habits::{GLOBAL, habitual};
 use resync_common::values::{address, duration, duration_or_zero, size};
+use resync_common::words::counted;
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
@@ -23,7 +24,7 @@ use super::limits::{LimitArgs, TimeoutArgs};
 /// What is logged usually.
 pub(crate) const LOG: &str = "info";
 
-/// Keeps a copy of a ResourceSync Source in step.
+/// Keep a copy of a ResourceSync Source in step.
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
@@ -90,7 +91,7 @@ pub(crate) fn is_switch(arg: &Arg) -> bool {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shows what a Source offers: its sets, lists and notification channels
+    /// Show what a Source offers: its sets, lists and notification channels
     Discover {
         /// Any URL of the Source
         #[arg(value_name = "URL")]
@@ -100,11 +101,11 @@ pub(crate) enum Command {
         /// Do not read the lists for their sizes and dates
         #[arg(long)]
         no_sizes: bool,
-        /// Write JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Brings a directory in step, once
+    /// Bring a directory in step, once
     Sync {
         #[command(flatten)]
         copy: Copy,
@@ -121,13 +122,13 @@ pub(crate) enum Command {
         #[arg(long)]
         list: bool,
     },
-    /// Checks whether a directory is in step, without changing it (exit code 1 if not, or if unproven)
+    /// Check whether a directory is in step, without changing it (exit code 1 if not, or if unproven)
     Audit(Copy),
-    /// Forwards the notifications of topics or Sources, without a copy
+    /// Forward the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),
-    /// Keeps a directory in step: subscribes and synchronises on every notification
+    /// Keep a directory in step: subscribe, and synchronise on every notification
     Listen(Box<Listen>),
-    /// Ends the subscriptions of a copy, or of another state, that no process uses; the callback must be as before
+    /// End the subscriptions of a copy, or of another state, that no process uses; the callback must be as before
     Unsubscribe {
         #[command(flatten)]
         state: StateArgs,
@@ -135,15 +136,15 @@ pub(crate) enum Command {
         callback: CallbackArgs,
         #[command(flatten)]
         addresses: AddressArgs,
-        /// Write JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Shows the subscriptions and the last synchronisation of a directory
+    /// Show the subscriptions and the last synchronisation of a directory
     Status {
         #[command(flatten)]
         state: StateArgs,
-        /// Write JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -151,16 +152,16 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Write man pages into a folder
     Man(Man),
-    /// Checks or prints the configuration
+    /// Check or print the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Checks the file
+    /// Check the file
     Check,
-    /// Prints every key with its meaning and value; defaults are commented out
+    /// Print every key with its meaning and value; defaults are commented out
     Print,
 }
 
@@ -220,7 +221,7 @@ pub(crate) struct Copy {
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -240,7 +241,7 @@ pub(crate) struct Listen {
     /// Interval of synchronisations without a notification, give or take ten percent; 0s for never
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration_or_zero)]
     pub(crate) poll: Duration,
-    /// Write each event as a line of JSON
+    /// Print each event as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -255,7 +256,7 @@ pub(crate) struct Subscribe {
     pub(crate) state: PathBuf,
     #[command(flatten)]
     pub(crate) service: Service,
-    /// Write each notification as a line of JSON
+    /// Print each notification as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -294,9 +295,9 @@ impl Listen {
         let SelectionArgs { set, base, state, .. } = &self.selection;
         if self.url.len() != self.into.len() {
             return Err(format!(
-                "{} URLs and {} directories: give an --into for each URL",
-                self.url.len(),
-                self.into.len()
+                "{} and {}: give an --into for each URL",
+                counted(self.url.len(), "URL", "URLs"),
+                counted(self.into.len(), "directory", "directories")
             ));
         }
         if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
@@ -349,7 +350,7 @@ pub(crate) struct AccessArgs {
     #[arg(long, hide_env_values = true, value_name = "TOKEN",
           value_parser = Credentials::bearer)]
     pub(crate) token: Option<Header>,
-    /// A request header for the Source; sent only to the origin of URL, also after a move to https; may be given several times
+    /// A request header for the Source; sent only to the origin of URL, also after a move to https (repeatable)
     #[arg(long, hide_env_values = true, value_name = "NAME: VALUE",
           value_delimiter = '\n', value_parser = header)]
     pub(crate) header: Vec<Header>,
@@ -404,7 +405,7 @@ pub(crate) struct SelectionArgs {
     /// Remove files that the Source no longer lists, if its lists are complete
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Also fetch resources from the origin of this URL; may be given several times
+    /// Also fetch resources from the origin of this URL (repeatable)
     #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
     pub(crate) origin: Vec<Url>,
     /// Also fetch resources from any other origin
@@ -423,10 +424,10 @@ pub(crate) struct SelectionArgs {
     /// Also fetch from mirrors on other origins, and from the original (`via`), if the list has a hash
     #[arg(long)]
     pub(crate) mirrors: bool,
-    /// Copy the alternate representation of this media type if a resource has one; may be given several times
+    /// Copy the alternate representation of this media type if a resource has one (repeatable)
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub(crate) prefer: Vec<String>,
-    /// Only resources of this media type, such as text/html or image/*; may be given several times
+    /// Only resources of this media type, such as text/html or image/* (repeatable)
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub(crate) types: Vec<String>,
     /// Only resources whose URI matches this pattern of * and ?

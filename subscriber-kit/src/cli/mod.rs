@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
-use resync_common::output::{answer, be_quiet, complain, finish, say, write_line};
+use resync_common::output::{answer, be_quiet, complain, finish, say, speak_as, write_line};
 use resync_common::{logging, signals};
 use resync_core::websub::key::TopicUrl;
 use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
@@ -62,6 +62,7 @@ impl Failure {
 
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
+    speak_as("resync-destination");
     let result = config::command_line().map_err(Failure::configuration).and_then(start);
     match result.and_then(|code| Ok(finish().map(|()| code)?)) {
         Ok(code) => code,

@@ -26,7 +26,7 @@ use help::HELP;
 /// The engines of a hub's store.
 const ENGINES: [&str; 2] = ["fjall", "sled"];
 
-/// Measures what the hub and its kit do.
+/// Measure what the hub and its kit do.
 #[derive(Debug, Parser)]
 #[command(name = "resync-load", version)]
 struct Cli {
@@ -39,15 +39,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A scenario against our hub or any other: what it measures, and what the oracle says
+    /// Run a scenario against our hub or any other, and judge what it measured
     Run(RunArguments),
-    /// The scenarios that come with this tool
+    /// List the scenarios that come with this tool
     Scenarios {
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// One or two results as a page with everything in it, as SVG and as JSON
+    /// Show one or two results as a page with everything in it, as SVG and as JSON
     Report {
         /// What `resync-load run --out` wrote; with two, both are shown side by side
         #[arg(num_args = 1..=2, required = true, value_name = "FILE")]
@@ -56,7 +56,7 @@ enum Command {
         #[arg(short, long, default_value = "report.html", value_name = "FILE")]
         out: PathBuf,
     },
-    /// The receiver of runs by itself, or a bare hyper server, so that another tool can drive it (see tests/receiver)
+    /// Serve the receiver of runs by itself, or a bare hyper server, so that another tool can drive it (see tests/receiver)
     Receiver {
         /// Which of them
         #[arg(long, value_enum, default_value = "receiver", value_name = "KIND")]
@@ -65,7 +65,7 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<u32>)]
         payload: u32,
     },
-    /// What this machine could do at best: a bare client loop, and durable appends
+    /// Measure what this machine could do at best: a bare client loop, and durable appends
     Limit {
         /// Requests of the client loop
         #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = number::<u64>)]
@@ -79,11 +79,11 @@ enum Command {
         /// Requests under way at once, at most
         #[arg(long, value_name = "N", default_value_t = 512, value_parser = number::<usize>)]
         at_once: usize,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Deliveries a second of a hub, store included, against the bare client loop
+    /// Measure deliveries a second of a hub, store included, against the bare client loop
     Fanout {
         /// Subscriptions of the one topic
         #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
@@ -106,11 +106,11 @@ enum Command {
         /// The engine of the hub's store
         #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// What healthy subscribers notice of hosts that hang and hosts that refuse
+    /// Measure what healthy subscribers notice of hosts that hang and hosts that refuse
     Isolation {
         /// Subscriptions of the one topic
         #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = number::<usize>)]
@@ -133,11 +133,11 @@ enum Command {
         /// Pairs of measurements; the median of their ratios counts
         #[arg(long, value_name = "N", default_value_t = 9, value_parser = number::<usize>)]
         rounds: usize,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// A host with many subscriptions comes back after it was away
+    /// Measure how a host with many subscriptions gets them after it was away
     Recovery {
         /// Subscriptions on the one host
         #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = number::<usize>)]
@@ -154,11 +154,11 @@ enum Command {
         /// The engine of the hub's store
         #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Many subscriptions: memory, start and a full fan-out, against a small hub
+    /// Measure many subscriptions: memory, start and a full fan-out, against a small hub
     Scale {
         /// Topics
         #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
@@ -178,14 +178,14 @@ enum Command {
         /// The engine of the hub's store
         #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Durable notifications a second, and the time from a post to its first delivery
+    /// Measure durable notifications a second, and the time from a post to its first delivery
     Publish {
         /// Publishers at once, one measurement for each number
-        #[arg(long, value_delimiter = ',', default_value = "1,16,256")]
+        #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,256", value_parser = number::<usize>)]
         publishers: Vec<usize>,
         /// Seconds of each
         #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<u64>)]
@@ -199,11 +199,11 @@ enum Command {
         /// The engine of the hub's store
         #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// How long a first copy of a Source behind nginx takes, against the Python client `resync`
+    /// Measure how long a first copy of a Source behind nginx takes, against the Python client `resync`
     Copy {
         /// Files of the Source
         #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = number::<usize>)]
@@ -217,19 +217,19 @@ enum Command {
         /// The program nginx
         #[arg(long, env = "RESYNC_NGINX", default_value = "nginx", value_name = "FILE")]
         nginx: PathBuf,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// What honest publishers and subscribers notice of all kinds of attackers at once
+    /// Measure what honest publishers and subscribers notice of all kinds of attackers at once
     Attack {
         #[command(flatten)]
         plan: Attack,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Whatever is promised, measured by its own command, as one table
+    /// Measure whatever is promised, each by its own command, and show it as one table
     Figures(FiguresArguments),
     /// Print completions for a shell
     Completions(Completions),
@@ -290,7 +290,7 @@ struct RunArguments {
     /// Write the result as JSON to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

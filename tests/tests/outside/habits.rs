@@ -197,7 +197,10 @@ fn every_command_of_every_program_keeps_the_habits() {
         hold(!needs_json || has_json, "it lists or reports, and has no --json".to_owned());
         // Values.
         let arguments = page.section("Arguments");
-        let arguments = arguments.iter().map(|line| line.trim()).filter(|line| line.starts_with(['<', '[']));
+        let arguments = arguments
+            .into_iter()
+            .filter(|line| line.starts_with("  <") || line.starts_with("  ["))
+            .map(str::trim);
         for line in flags.iter().copied().chain(arguments) {
             let Some(value) = value_name(line) else { continue };
             let known = value.split('|').all(|one| VALUES.contains(&one))
