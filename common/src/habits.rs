@@ -16,6 +16,15 @@ pub const USAGE: u8 = 2;
 /// The exit code of a configuration that cannot work.
 pub const BAD_CONFIGURATION: u8 = 64;
 
+/// The same in words. What else there is stands in the help of its command.
+const EXIT_CODES: &str = "
+
+Exit codes:
+  0   done
+  1   failed, or found something wrong
+  2   wrong usage
+  64  wrong configuration";
+
 /// The heading of the flags that every command has.
 pub const GLOBAL: &str = "Global options";
 
@@ -40,8 +49,11 @@ pub fn habitual(command: Command, help: &Help) -> Command {
 }
 
 fn with_help(command: Command, path: &str, help: &Help) -> Command {
+    let exit_codes = if path.is_empty() { EXIT_CODES } else { "" };
     let command = match help.examples.iter().find(|(name, _)| *name == path) {
-        Some((_, lines)) => command.after_long_help(format!("Examples:\n  {}", lines.join("\n  "))),
+        Some((_, lines)) => {
+            command.after_long_help(format!("Examples:\n  {}{exit_codes}", lines.join("\n  ")))
+        }
         None => command,
     };
     command.mut_args(|arg| with_hints(arg, help)).mut_subcommands(|sub| {

@@ -30,7 +30,6 @@ pub(crate) const LOG: &str = "info";
 /// WebSub topic.
 /// Every flag but --since is also a key of the configuration file (see `config print`), and an environment variable; the
 /// flag overrides the variable, and that the file.
-/// Exit codes: 0 done, 1 failed, not in step or unproven, 2 wrong usage, 3 no audit possible, 64 wrong configuration.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
@@ -122,7 +121,7 @@ pub(crate) enum Command {
         #[arg(long)]
         list: bool,
     },
-    /// Check whether a directory is in step, without changing it (exit code 1 if not, or if unproven)
+    /// Check whether a directory is in step, without changing it (exit code 1 if not, or if unproven; 3 if it cannot be checked)
     Audit(Copy),
     /// Forward the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),

@@ -178,6 +178,8 @@ fn every_command_of_every_program_keeps_the_habits() {
         let examples = page.section("Examples");
         let has_examples = examples.iter().any(|line| line.trim().starts_with(&name));
         hold(has_examples || !is_leaf, "the long help has no example".to_owned());
+        let has_codes = page.section("Exit codes").iter().any(|line| line.trim().starts_with("64  "));
+        hold(has_codes || page.path.len() > 1, "the long help has no exit codes".to_owned());
         for line in page.short.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')) {
             hold(SHORT.contains(&line.trim_end_matches(':')), format!("the short help has {line}"));
         }
