@@ -128,9 +128,9 @@ impl Table {
     }
 
     fn for_programs(&self) -> Vec<String> {
-        let cell = |(heading, cell): (&String, &String)| match self.is_named {
-            true => format!("{}={cell}", heading.to_lowercase().replace(' ', "_")),
-            false => cell.clone(),
+        let name = |heading: &String| heading.to_lowercase().replace(' ', "_");
+        let cell = |(heading, cell): (&String, &String)| {
+            if self.is_named { format!("{}={cell}", name(heading)) } else { cell.clone() }
         };
         let line = |row: &Vec<String>| self.headings.iter().zip(row).map(cell).collect::<Vec<_>>().join("\t");
         self.rows.iter().map(line).collect()
