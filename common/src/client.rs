@@ -23,7 +23,19 @@ pub fn tls(roots: RootCertStore) -> ClientConfig {
 /// The innermost cause of an error: of a failed request, the one that helps.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let innermost = successors(Some(error), |&cause| cause.source()).last();
-    innermost.unwrap_or(error).to_string()
+    in_plain_words(innermost.unwrap_or(error).to_string())
+}
+
+/// What a library says of a connection whose ends speak differently, for people; all else as it is.
+pub fn in_plain_words(cause: String) -> String {
+    if cause.contains("corrupt message of type InvalidContentType") {
+        "the server there speaks no TLS: write http:// instead of https://, or another port".to_owned()
+    } else if cause.contains("invalid HTTP version parsed") {
+        "the server there does not answer in HTTP: if it speaks TLS, write https:// instead of http://"
+            .to_owned()
+    } else {
+        cause
+    }
 }
 
 #[cfg(test)]
@@ -41,6 +53,13 @@ mod tests {
         let refused = || io::Error::other("the server refused it");
         assert_eq!(root_cause(&Outer(refused())), "the server refused it");
         assert_eq!(root_cause(&refused()), "the server refused it");
+    }
+
+    #[test]
+    fn a_server_that_speaks_otherwise_is_said_to_with_what_to_write() {
+        let said = |cause: &str| root_cause(&Outer(io::Error::other(cause.to_owned())));
+        assert!(said("received corrupt message of type InvalidContentType").contains("write http://"));
+        assert!(said("invalid HTTP version parsed").contains("write https://"));
     }
 
     #[test]

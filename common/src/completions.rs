@@ -11,6 +11,7 @@ use clap_complete::Shell;
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Completions {
     /// For which shell
+    #[arg(value_name = "SHELL")]
     shell: Shell,
 }
 
@@ -18,8 +19,11 @@ impl Completions {
     /// The script that completes the command lines of this program.
     pub fn script(self, mut program: Command) -> String {
         let (name, mut script) = (program.get_name().to_owned(), Vec::new());
-        clap_complete::generate(self.shell, &mut program, name, &mut script);
-        String::from_utf8_lossy(&script).trim_end().to_owned()
+        clap_complete::generate(self.shell, &mut program, &name, &mut script);
+        let script = String::from_utf8_lossy(&script);
+        // For bash, clap_complete 4.6 spells a dash in the name of the program in two ways, so that no command is recognised.
+        let (wrong, right) = (name.replace('-', "__subcmd__"), name.replace('-', "__"));
+        script.replace(&wrong, &right).trim_end().to_owned()
     }
 }
 
@@ -27,6 +31,7 @@ impl Completions {
 #[derive(Args, Clone, Debug)]
 pub struct Man {
     /// Where to write them
+    #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
 

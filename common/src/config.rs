@@ -146,7 +146,7 @@ impl Layers {
             let mut alone = self.default.clone();
             put(&mut alone, key, found);
             if let Err(error) = whole(&alone) {
-                self.problems.push(format!("{key}: {}", on_one_line(&error)));
+                self.problems.push(format!("{key}: {}", instead(&error, &usual)));
                 put(&mut self.effective, key, usual);
             }
         }
@@ -160,6 +160,22 @@ impl Layers {
 
 fn variable(prefix: &str, key: &str) -> String {
     format!("{prefix}{}", key.replace('.', "_").to_uppercase())
+}
+
+/// What to write, where the error only says which type of the program does not fit.
+fn instead(error: &toml::de::Error, usual: &Value) -> String {
+    let said = on_one_line(error);
+    let raw = ["invalid type:", "invalid value:", "invalid socket address syntax"];
+    if !raw.iter().any(|raw| said.contains(raw)) {
+        return said;
+    }
+    match usual {
+        Value::Integer(number) => format!("write a whole number, for example {number}"),
+        Value::Boolean(_) => "write true or false".to_owned(),
+        Value::Array(_) => "write a list, for example [\"one\", \"two\"]".to_owned(),
+        Value::String(text) if text.is_empty() => "write a text in quotes".to_owned(),
+        usual => format!("write for example {usual}"),
+    }
 }
 
 fn on_one_line(error: &toml::de::Error) -> String {
@@ -277,7 +293,8 @@ mod tests {
         ] {
             assert!(problems.iter().any(|problem| problem == expected), "{expected}: {problems:?}");
         }
-        assert!(problems.iter().any(|problem| problem.starts_with("wheel.turns: ")), "{problems:?}");
+        let number = "wheel.turns: write a whole number, for example 1";
+        assert!(problems.iter().any(|problem| problem == number), "{problems:?}");
         assert_eq!(problems.len(), 5, "{problems:?}");
     }
 }

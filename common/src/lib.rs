@@ -6,11 +6,15 @@
 //! * `client`: what HTTP clients trust (feature `client`);
 //! * `completions`: completions for shells, and man pages (feature `cli`);
 //! * `config`: configuration in layers, and the key that was meant (feature `config`);
+//! * `habits`: what all command lines have in common (feature `cli`);
 //! * `logging`: the log of a program (feature `cli`);
+//! * [`output`]: what a program prints;
 //! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
 //! * `signals`: the signals that ask a program to stop (feature `cli`);
 //! * `server`: a small HTTP/1 server with bounded connections (feature `server`);
-//! * [`space`]: how much room a disk has.
+//! * [`space`]: how much room a disk has;
+//! * `values`: values of flags (feature `cli`);
+//! * [`words`]: numbers, sizes and lengths of time in words.
 #![deny(missing_docs)]
 
 pub mod backoff;
@@ -21,7 +25,10 @@ pub mod completions;
 #[cfg(feature = "config")]
 pub mod config;
 #[cfg(feature = "cli")]
+pub mod habits;
+#[cfg(feature = "cli")]
 pub mod logging;
+pub mod output;
 #[cfg(feature = "progress")]
 pub mod progress;
 #[cfg(feature = "server")]
@@ -29,3 +36,6 @@ pub mod server;
 #[cfg(feature = "cli")]
 pub mod signals;
 pub mod space;
+#[cfg(feature = "cli")]
+pub mod values;
+pub mod words;

@@ -4,13 +4,11 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 /// The system's allocator keeps what the threads of the store's compactions took once; this one gives it back.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    cli::run(cli::Cli::parse())
+    cli::main()
 }

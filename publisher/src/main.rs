@@ -4,8 +4,8 @@ mod cli;
 
 use std::{process::ExitCode, time::Duration};
 
-use cli::{Cli, Failure};
-use resync_common::logging;
+use cli::{Cli, Failure, LOG};
+use resync_common::{logging, output};
 
 /// How long a build may go on after a watch was stopped. The next run makes what was interrupted, such as a dump.
 const GRACE: Duration = Duration::from_secs(5);
@@ -14,16 +14,17 @@ fn main() -> ExitCode {
     match run(Cli::of_process()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            output::complain(&failure);
             ExitCode::from(failure.exit_code())
         }
     }
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    logging::start(&cli.log).map_err(|_| Failure::Log(cli.log))?;
+    output::be_quiet(cli.quiet);
+    logging::start(&cli.log, LOG).map_err(|_| Failure::Log(cli.log))?;
     let runtime = tokio::runtime::Runtime::new()?;
     let done = runtime.block_on(cli::run(cli.command));
     runtime.shutdown_timeout(GRACE);
-    done
+    done.and(output::finish().map_err(Failure::from))
 }

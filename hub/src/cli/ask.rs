@@ -169,7 +169,10 @@ impl Admin {
                      runs (`resync-hub healthcheck`), {rest}"
                 ))
             }
-            _ => Failure::new(format_args!("no hub at {address}: {error}")),
+            _ => {
+                let cause = resync_common::client::in_plain_words(error.to_string());
+                Failure::new(format_args!("no hub at {address}: {cause}"))
+            }
         }
     }
 

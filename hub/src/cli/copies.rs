@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) struct Backup {
     /// Where to write it; an existing file is replaced once the backup is complete. With - it goes to standard output,
     /// where only exit code 0 says that it is whole
+    #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     hub: RunningHub,
@@ -34,6 +35,7 @@ pub(super) struct Backup {
 #[derive(Args, Debug)]
 pub(super) struct Restore {
     /// The backup; - for standard input, where a part of one restores nothing
+    #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Leave out the publishers' tokens and the key of the status URLs: for a backup that others have had in their hands. Publishers
     /// then need new tokens, and the URLs that were given out open nothing any more
@@ -76,7 +78,7 @@ fn pass_on(config: &Config, file: &Path, admin: Option<&AdminAddress>) -> Result
     let taken = take(config, file, admin, Both(io::stdout(), through));
     let read = reading.join().map_err(|_| Failure::new("the backup that was written could not be read"))?;
     taken?;
-    complain(&summary(&whole(read)?));
+    complain(summary(&whole(read)?));
     Ok(())
 }
 
@@ -178,7 +180,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
 fn name_tokens(config: &Config) -> Result<(), Failure> {
     let tokens = Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)?;
     for (name, info) in tokens.list() {
-        complain(&format!(
+        complain(format_args!(
             "with it comes the publishers' token {name:?} for topics that begin with {}: `resync-hub token revoke` ends one that you \
              do not know",
             info.topic_prefixes.join(" or ")

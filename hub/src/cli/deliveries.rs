@@ -1,6 +1,8 @@
 //! `resync-hub deliveries`: what is late in a running hub, and what to do about it.
 
 use clap::{ArgGroup, Args, Subcommand};
+use resync_common::output::Table;
+use resync_common::values::number;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
@@ -32,7 +34,7 @@ enum Command {
     /// Give up the next notification for a late subscription
     Skip {
         /// Its number
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", value_parser = number::<u64>)]
         subscription: u64,
     },
     /// Deliver once more what was posted from an offset or a moment on
@@ -49,14 +51,14 @@ struct Page {
     #[arg(long, value_name = "PLACE")]
     after: Option<String>,
     /// At most so many
-    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = number::<usize>)]
     limit: usize,
 }
 
 #[derive(Debug, Args)]
 struct Topic {
     /// Its URL
-    #[arg(value_name = "TOPIC")]
+    #[arg(value_name = "URL")]
     topic: String,
 }
 
@@ -67,7 +69,7 @@ struct Which {
     #[arg(long, value_name = "URL", group = "which")]
     topic: Option<String>,
     /// One subscription
-    #[arg(long, value_name = "ID", group = "which")]
+    #[arg(long, value_name = "ID", group = "which", value_parser = number::<u64>)]
     subscription: Option<u64>,
     /// All late subscriptions of a host, for example https://destination.example
     #[arg(long, value_name = "ORIGIN", group = "which")]
@@ -81,10 +83,10 @@ struct Replay {
     #[arg(long, value_name = "URL", group = "whose")]
     topic: Option<String>,
     /// To one subscription
-    #[arg(long, value_name = "ID", group = "whose")]
+    #[arg(long, value_name = "ID", group = "whose", value_parser = number::<u64>)]
     subscription: Option<u64>,
     /// From this offset on
-    #[arg(long, value_name = "OFFSET", group = "begin")]
+    #[arg(long, value_name = "OFFSET", group = "begin", value_parser = number::<u64>)]
     from: Option<u64>,
     /// From this moment on, for example 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", group = "begin")]
@@ -141,24 +143,30 @@ fn request(command: Command) -> (&'static str, &'static str, Parameters) {
     }
 }
 
-/// One line for each entry, its fields by name.
+/// A row for each entry, its fields by name.
 fn show(answer: &Value) {
     match answer {
-        Value::Array(entries) => entries.iter().for_each(show),
+        Value::Array(entries) => table(entries),
         Value::Object(fields) if fields.contains_key("items") => {
             show(&fields["items"]);
             if let Some(Value::String(next)) = fields.get("next") {
                 say(format_args!("more: --after {next}"));
             }
         }
-        Value::Object(fields) => {
-            let line: Vec<_> =
-                fields.iter().map(|(name, value)| format!("{name}={}", plain(value))).collect();
-            say(line.join("\t"));
-        }
+        Value::Object(_) => table(std::slice::from_ref(answer)),
         Value::Null => say("done"),
         other => say(plain(other)),
     }
+}
+
+fn table(entries: &[Value]) {
+    let fields = |entry: &Value| entry.as_object().cloned().unwrap_or_default();
+    let names = entries.first().map(fields).unwrap_or_default();
+    let mut table = Table::new(names.keys().map(|name| name.to_uppercase().replace('_', " "))).named();
+    for entry in entries.iter().map(fields) {
+        table.row(names.keys().map(|name| entry.get(name).map(plain).unwrap_or_default()));
+    }
+    table.print();
 }
 
 fn plain(value: &Value) -> String {

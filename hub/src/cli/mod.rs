@@ -7,6 +7,7 @@ mod ask;
 mod copies;
 mod deliveries;
 mod fsck;
+mod help;
 mod owner;
 mod reach;
 mod secrets;
@@ -18,20 +19,18 @@ mod tools;
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use resync_common::completions::{Completions, Man};
-use resync_common::logging::takes_colour;
+use resync_common::habits::{self, BAD_CONFIGURATION, FAILED, GLOBAL};
+use resync_common::output::{answer, be_quiet, complain, finish, say, takes_colour};
 use resync_hub::StartError;
 use resync_hub::admin::LogFilter;
 use resync_hub::config::{self, Config, ConfigError, LogFormat, Overrides};
 use tracing_subscriber::{EnvFilter, reload};
-
-/// The exit code of a bad configuration.
-const BAD_CONFIGURATION: u8 = 64;
 
 /// A WebSub hub for ResourceSync communities: it loses nothing that it acknowledged.
 #[derive(Debug, Parser)]
@@ -41,6 +40,9 @@ pub(crate) struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     serve: Settings,
+    /// Print failures only, and what was asked for
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -81,19 +83,35 @@ enum Command {
     Man(Man),
 }
 
+impl Command {
+    /// Whether what it prints is what was asked for.
+    fn is_a_question(&self) -> bool {
+        !matches!(
+            self,
+            Self::Serve(_)
+                | Self::Backup(_)
+                | Self::Restore(_)
+                | Self::Fsck(_)
+                | Self::Drain(_)
+                | Self::Healthcheck(_)
+                | Self::Man(_)
+        )
+    }
+}
+
 /// Settings of the hub; every key of the configuration file has an environment variable too (RESYNC_HUB_…).
 #[derive(Args, Clone, Debug, Default)]
 struct Settings {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
     config: Option<PathBuf>,
-    /// Address to listen on, for example 127.0.0.1:8080 (env: RESYNC_HUB_LISTEN)
+    /// Address to listen on [env: RESYNC_HUB_LISTEN] [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// URL by which the world reaches the hub, for example https://hub.example (env: RESYNC_HUB_PUBLIC_URL)
+    /// URL by which the world reaches the hub, for example https://hub.example [env: RESYNC_HUB_PUBLIC_URL] [default: its address]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
-    /// Folder for everything the hub remembers (env: RESYNC_HUB_DATA_DIR)
+    /// Folder for everything the hub remembers [env: RESYNC_HUB_DATA_DIR] [default: ./data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
     /// Try it out: no tokens, no rate limits, callbacks on loopback allowed; listens on loopback only
@@ -120,10 +138,28 @@ fn variables() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(text)
 }
 
+/// The command line with its help.
+fn command_line() -> clap::Command {
+    habits::habitual(Cli::command(), &help::HELP)
+}
+
 /// Runs what the command line asks for.
-pub(crate) fn run(cli: Cli) -> ExitCode {
+pub(crate) fn main() -> ExitCode {
+    let cli: Cli = habits::parse(command_line());
     let command = cli.command.unwrap_or(Command::Serve(cli.serve));
-    let result = match command {
+    be_quiet(cli.quiet && !command.is_a_question());
+    let result = run(command);
+    match result.and_then(|()| finish().map_err(Failure::new)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
         Command::Serve(settings) => serve::run(&settings),
         Command::Token(command) => tokens::run(command),
         Command::Topics(command) => tools::topics(command),
@@ -138,17 +174,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::LogLevel(command) => steer::log_level(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
         Command::Completions(wanted) => {
-            say(wanted.script(Cli::command()));
+            answer(wanted.script(command_line()));
             Ok(())
         }
-        Command::Man(wanted) => wanted.write(Cli::command()).map_err(Failure::new),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(&failure.message);
-            ExitCode::from(failure.code)
-        }
+        Command::Man(wanted) => wanted.write(command_line()).map_err(Failure::new),
     }
 }
 
@@ -161,7 +190,7 @@ struct Failure {
 
 impl Failure {
     fn new(message: impl std::fmt::Display) -> Self {
-        Self { code: 1, message: message.to_string() }
+        Self { code: FAILED, message: message.to_string() }
     }
 
     /// Neither one way nor the other.
@@ -179,17 +208,8 @@ impl From<ConfigError> for Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         let configured = matches!(error, StartError::Tls(_) | StartError::TlsRoots(_) | StartError::Keys(_));
-        Self { code: if configured { BAD_CONFIGURATION } else { 1 }, message: error.to_string() }
+        Self { code: if configured { BAD_CONFIGURATION } else { FAILED }, message: error.to_string() }
     }
-}
-
-/// Writes to standard output; a closed pipe is no failure.
-fn say(text: impl std::fmt::Display) {
-    let _ = writeln!(io::stdout(), "{text}");
-}
-
-fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "resync-hub: {text}");
 }
 
 /// Starts logging as configured; the returned filter changes it.
@@ -198,6 +218,8 @@ fn start_logging(config: &Config) -> Result<LogFilter, Failure> {
         .map_err(|error| Failure { code: BAD_CONFIGURATION, message: format!("log.{error}") })?;
     let colour = takes_colour(&io::stderr());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Where standard error is closed, a word about that would end the process.
+    let builder = builder.log_internal_errors(false);
     let set: Set = match config.log.format {
         LogFormat::Pretty => {
             let builder = builder.with_ansi(colour).with_target(false).with_filter_reloading();
@@ -224,4 +246,15 @@ fn understood(filter: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(filter).map_err(|error| {
         format!("filter is no filter ({error}): write for example \"info\" or \"info,resync_hub=debug\"")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_is_complete_and_its_examples_are_command_lines() {
+        command_line().debug_assert();
+        assert_eq!(habits::wrong_help(&command_line(), &help::HELP), Vec::<String>::new());
+    }
 }

@@ -4,6 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use resync_common::output::answer;
+use resync_common::values::duration;
 use resync_hub::admin::counted;
 use serde::Deserialize;
 
@@ -25,7 +27,7 @@ pub(super) struct Drain {
     #[arg(long, conflicts_with = "end")]
     wait: bool,
     /// Wait no longer than this, for example 90s or 2h (exit code 3 if something is left then)
-    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
     admin: AdminApi,
@@ -34,6 +36,7 @@ pub(super) struct Drain {
 #[derive(Args, Debug)]
 pub(super) struct LogLevel {
     /// A level for all, levels for parts, or both: warn, hub=debug, info,resync_hub::delivery=trace; without it, the current one is shown
+    #[arg(value_name = "FILTER")]
     filter: Option<String>,
     #[command(flatten)]
     admin: AdminApi,
@@ -100,7 +103,7 @@ pub(super) fn drain(command: Drain) -> Result<(), Failure> {
         (body, state, over) = until_nothing_is_owed(&admin, (body, state), timeout)?;
     }
     if json {
-        say(body);
+        answer(body);
     }
     let owed = state.owed.as_ref().map_or_else(|| UNCOUNTED.to_owned(), Counts::words);
     if over {
@@ -141,7 +144,7 @@ fn until_nothing_is_owed(
             return Ok((body, DrainState { owed: Some(owed), ..state }, true));
         }
         if told.as_ref() != Some(&owed) {
-            complain(&format!("waiting: {}", owed.words()));
+            complain(format_args!("waiting: {}", owed.words()));
             told = Some(owed);
         }
         thread::sleep(left.map_or(ASK_EVERY, |left| left.min(ASK_EVERY)));
@@ -161,10 +164,6 @@ pub(super) fn log_level(command: LogLevel) -> Result<(), Failure> {
         }
     };
     let Filter { filter } = understand(&body)?;
-    if json {
-        say(body);
-    } else {
-        say(filter);
-    }
+    answer(if json { body } else { filter });
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! `resync-hub token`: the publishers' tokens, by way of the running hub, or in the files of one that is stopped.
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use clap::Subcommand;
+use resync_common::output::Table;
 use resync_hub::admin::{Audit, By};
 use resync_hub::config::Config;
 use resync_hub::topics::{NewToken, TokenInfo, Tokens, TokensError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
@@ -25,8 +25,9 @@ pub(super) enum Token {
     /// Make a token; it is shown once
     Add {
         /// A name for it, to list and revoke it by
+        #[arg(value_name = "NAME")]
         name: String,
-        /// Topics that begin like this; may be repeated
+        /// Topics that begin like this (repeatable)
         #[arg(long = "topic-prefix", value_name = "URL", required = true)]
         topic_prefixes: Vec<String>,
         #[command(flatten)]
@@ -34,12 +35,16 @@ pub(super) enum Token {
     },
     /// List the tokens
     List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         hub: RunningHub,
     },
     /// Revoke a token at once
     Revoke {
         /// Its name
+        #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
         hub: RunningHub,
@@ -49,7 +54,7 @@ pub(super) enum Token {
 pub(super) fn run(command: Token) -> Result<(), Failure> {
     match command {
         Token::Add { name, topic_prefixes, hub } => say(Whose::of(&hub)?.add(&name, topic_prefixes)?),
-        Token::List { hub } => Whose::of(&hub)?.list()?.iter().for_each(say),
+        Token::List { json, hub } => show(&Whose::of(&hub)?.list()?, json)?,
         Token::Revoke { name, hub } => {
             Whose::of(&hub)?.revoke(&name)?;
             say(format_args!("{name} is revoked"));
@@ -150,7 +155,7 @@ struct Made {
 }
 
 /// A token in a list.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Line {
     name: String,
     topic_prefixes: Vec<String>,
@@ -158,10 +163,16 @@ struct Line {
     last_used: Option<String>,
 }
 
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, topic_prefixes, created_at, last_used } = self;
-        let used = last_used.as_deref().unwrap_or("never");
-        write!(f, "{name}\tmade {created_at}\tused {used}\t{}", topic_prefixes.join(" "))
+fn show(tokens: &[Line], json: bool) -> Result<(), Failure> {
+    if json {
+        say(serde_json::to_string(tokens).map_err(Failure::new)?);
+        return Ok(());
     }
+    let mut table = Table::new(["NAME", "MADE", "LAST USED", "TOPICS"]);
+    for Line { name, topic_prefixes, created_at, last_used } in tokens {
+        let used = last_used.as_deref().unwrap_or("never");
+        table.row([name.as_str(), created_at, used, &topic_prefixes.join(" ")]);
+    }
+    table.print();
+    Ok(())
 }

@@ -4,6 +4,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use resync_common::output::Table;
+use resync_common::values::number;
+use resync_common::words::counted;
 use resync_hub::config::{self, Config, ConfigError, DEFAULT_TOML};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -67,7 +70,7 @@ pub(super) enum Subscriptions {
     /// Print everything that is stored about a subscription or a callback, except secrets (JSON)
     Export {
         /// The id of a subscription, as `list` shows it, or the URL of a callback
-        #[arg(value_name = "ID|CALLBACK")]
+        #[arg(value_name = "ID|URL")]
         whose: String,
         #[command(flatten)]
         admin: AdminApi,
@@ -75,6 +78,7 @@ pub(super) enum Subscriptions {
     /// Give the status page of a subscription another address; the one of before opens nothing any more
     NewAddress {
         /// Its id, as `list` shows it
+        #[arg(value_name = "ID", value_parser = number::<u64>)]
         id: u64,
         #[command(flatten)]
         admin: AdminApi,
@@ -82,7 +86,7 @@ pub(super) enum Subscriptions {
     /// End subscriptions now and tell their callbacks (hub.mode=denied)
     Deny {
         /// Their ids, as `list` shows them
-        #[arg(value_name = "ID", required_unless_present = "topic")]
+        #[arg(value_name = "ID", required_unless_present = "topic", value_parser = number::<u64>)]
         ids: Vec<u64>,
         /// All subscriptions of this topic
         #[arg(long, value_name = "URL")]
@@ -124,7 +128,7 @@ impl CheckArgs {
     fn file(self) -> Option<PathBuf> {
         let is_named = self.config.is_some();
         let file = in_force(self.config, false);
-        complain(&match &file {
+        complain(match &file {
             None => "no configuration file is used".to_owned(),
             Some(file) if is_named => format!("the configuration file is {}", file.display()),
             Some(file) => {
@@ -171,7 +175,7 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
             if config.secrets.credential().is_some() {
                 complain("the keys for secrets are passed to the service only, and were not checked");
             }
-            config.exposed().iter().for_each(|exposed| complain(&exposed.to_string()));
+            config.exposed().iter().for_each(|exposed| complain(exposed));
             say("the configuration is fine");
         }
     }
@@ -187,10 +191,15 @@ pub(super) fn topics(command: Topics) -> Result<(), Failure> {
         return Ok(());
     }
     let topics: Vec<TopicLine> = lines(topics)?;
+    let mut table = Table::new(["TOPIC", "ID", "LOG"]);
+    for TopicLine { url, id, first, head, .. } in &topics {
+        table.row([url, id, &format!("{first}..{head}")]);
+    }
+    table.print();
     for topic in topics {
-        say(format_args!("{}\t{}\t{}..{}", topic.url, topic.id, topic.first, topic.head));
         let Some(chain) = topic.chain.filter(|chain| chain.broken > 0) else { continue };
-        say(format_args!("  chain of Change Notifications broken {} times", chain.broken));
+        let broken = counted(chain.broken, "time", "times");
+        say(format_args!("{}: chain of Change Notifications broken {broken}", topic.url));
         for one in chain.breaks {
             say(format_args!(
                 "  {} before {}: the one before it ended {}, it starts {}",
@@ -211,9 +220,11 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
                 say(Value::from(all));
                 return Ok(());
             }
+            let mut table = Table::new(["ID", "TOPIC", "CALLBACK", "UNTIL"]);
             for SubscriptionLine { id, topic, callback_origin, lease_end } in lines(all)? {
-                say(format_args!("{id}\t{topic}\t{callback_origin}\tuntil {lease_end}"));
+                table.row([id.to_string(), topic, callback_origin, lease_end]);
             }
+            table.print();
         }
         Subscriptions::Export { whose, admin } => {
             let path = if let Ok(id) = whose.parse::<u64>() {

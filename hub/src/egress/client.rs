@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use ipnet::IpNet;
+use resync_common::client::in_plain_words;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -388,7 +389,7 @@ fn name_cause(error: &(dyn StdError + 'static)) -> EgressError {
     }
     // hyper calls a request that was not sent cancelled, or its connection closed.
     let was_sent = error.downcast_ref::<hyper::Error>().is_some_and(|e| !e.is_canceled() && !e.is_closed());
-    let innermost = short(innermost);
+    let innermost = short(in_plain_words(innermost));
     if was_sent { EgressError::Interrupted(innermost) } else { EgressError::Network(innermost) }
 }
 

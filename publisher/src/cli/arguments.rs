@@ -8,8 +8,14 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use resync_common::completions::{Completions, Man};
+use clap::{
+    Args, CommandFactory, Parser, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser,
+};
+use resync_common::{
+    completions::{Completions, Man},
+    habits::{GLOBAL, habitual, parse},
+    values::{address, duration, duration_or_zero, number, size},
+};
 use resync_core::{
     digest::Algorithm,
     lint::{MAX_DOCUMENTS, MAX_REQUESTS},
@@ -22,17 +28,23 @@ use resync_publisher::{
     state::{State, set_folders},
 };
 
-use super::Failure;
+use super::{Failure, help::HELP};
 
-/// Turns a folder of files into a ResourceSync Source and notifies its hubs of changes.
+/// What is logged usually.
+pub(crate) const LOG: &str = "warn";
+
+/// Turn a folder of files into a ResourceSync Source, and notify its hubs of changes.
 #[derive(Debug, Parser)]
-#[command(name = "resync-source", version, arg_required_else_help = true, max_term_width = 110)]
+#[command(name = "resync-source", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// What to log on stderr: off, error, warn, info, debug, trace, or a filter such as `resync_publisher=debug`
-    #[arg(long, global = true, env = "RESYNC_SOURCE_LOG", default_value = "warn", value_name = "FILTER")]
+    /// What to log on standard error: off, error, warn, info, debug, trace, or a filter such as `resync_publisher=debug`
+    #[arg(long, global = true, env = "RESYNC_SOURCE_LOG", default_value = LOG, value_name = "FILTER", help_heading = GLOBAL)]
     pub(crate) log: String,
+    /// Print failures only, and what --json asks for
+    #[arg(short, long, global = true, env = "RESYNC_SOURCE_QUIET", help_heading = GLOBAL)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,7 +69,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         tokens: Tokens,
         /// How often to look at all files, in case an event was missed
-        #[arg(long, env = "RESYNC_SOURCE_RESCAN", value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
+        #[arg(long, env = "RESYNC_SOURCE_RESCAN", value_name = "DURATION", default_value = "10m", value_parser = duration)]
         rescan: Duration,
     },
     /// Build, then pack every resource into a Resource Dump, or every change since the last one into a Change Dump
@@ -83,7 +95,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct OutArgs {
     /// The folder of the site: documents, and the state in `.resync-source`
-    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER")]
+    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "DIR")]
     out: Option<PathBuf>,
     /// The configuration file; --out overrides its `out` [default: source.toml, if it exists and --out is not given]
     #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE")]
@@ -148,13 +160,13 @@ pub(crate) struct InitArgs {
     #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE", default_value = config::FILE)]
     pub(crate) config: PathBuf,
     /// The folder whose files are the resources
-    #[arg(long, env = "RESYNC_SOURCE_DIR", value_name = "DIR")]
+    #[arg(env = "RESYNC_SOURCE_DIR", value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
     /// The URL under which that folder is published
     #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// The folder of the site [default: site, beside the file]
-    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "FOLDER")]
+    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// A hub (repeatable)
     #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
@@ -172,7 +184,7 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
     /// Hashes in the Resource List: md5, sha-1, sha-256 (repeatable) [default: those of the last build, at first sha-256]
-    #[arg(long, env = "RESYNC_SOURCE_HASH", value_name = "ALGORITHM", value_delimiter = ',')]
+    #[arg(long, env = "RESYNC_SOURCE_HASH", value_name = "ALGORITHM", value_delimiter = ',', value_parser = algorithm(), ignore_case = true)]
     hash: Vec<Algorithm>,
     /// A hub for both notification channels (repeatable) [default: those of the last build, at first none]
     #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
@@ -279,7 +291,7 @@ impl BuildArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min
-    #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) retry: Duration,
     #[command(flatten)]
     pub(crate) tokens: Tokens,
@@ -304,7 +316,7 @@ pub(crate) struct NotifyArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
     /// Skip the Change Notification of this number, which a hub has refused, and send later ones; `status` shows the number
-    #[arg(long, env = "RESYNC_SOURCE_SKIP", value_name = "NUMBER")]
+    #[arg(long, env = "RESYNC_SOURCE_SKIP", value_name = "N", value_parser = number::<u64>)]
     pub(crate) skip: Option<u64>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
@@ -315,7 +327,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
     /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, env = "RESYNC_SOURCE_LISTEN", default_value = "127.0.0.1:8090", value_name = "ADDR")]
+    #[arg(long, env = "RESYNC_SOURCE_LISTEN", default_value = "127.0.0.1:8090", value_name = "ADDR", value_parser = address)]
     pub(crate) listen: SocketAddr,
 }
 
@@ -337,16 +349,16 @@ pub(crate) struct CheckArgs {
     #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Time limit for the check of a URL, such as 90s or 1h
-    #[arg(long, env = "RESYNC_SOURCE_DEADLINE", value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+    #[arg(long, env = "RESYNC_SOURCE_DEADLINE", value_name = "DURATION", default_value = "10m", value_parser = duration)]
     pub(crate) deadline: Duration,
     /// Maximum number of requests of a check, for documents, packages and topics
-    #[arg(long, env = "RESYNC_SOURCE_MAX_REQUESTS", value_name = "NUMBER", default_value_t = MAX_REQUESTS)]
+    #[arg(long, env = "RESYNC_SOURCE_MAX_REQUESTS", value_name = "N", default_value_t = MAX_REQUESTS, value_parser = number::<usize>)]
     pub(crate) max_requests: usize,
     /// Maximum number of documents of a check
-    #[arg(long, env = "RESYNC_SOURCE_MAX_DOCUMENTS", value_name = "NUMBER", default_value_t = MAX_DOCUMENTS)]
+    #[arg(long, env = "RESYNC_SOURCE_MAX_DOCUMENTS", value_name = "N", default_value_t = MAX_DOCUMENTS, value_parser = number::<usize>)]
     pub(crate) max_documents: usize,
-    /// Maximum bytes of packages that the check of a URL fetches, such as 500MB; 0 for none
-    #[arg(long, env = "RESYNC_SOURCE_PACKAGES", value_name = "BYTES", default_value_t = ByteSize(PACKAGE_BYTES))]
+    /// Maximum bytes of packages that the check of a URL fetches, such as 500MB; 0B for none
+    #[arg(long, env = "RESYNC_SOURCE_PACKAGES", value_name = "SIZE", default_value_t = ByteSize(PACKAGE_BYTES), value_parser = size)]
     pub(crate) packages: ByteSize,
 }
 
@@ -360,10 +372,17 @@ impl CheckArgs {
 impl Cli {
     /// The command line of this process. An environment variable that is empty counts as absent.
     pub(crate) fn of_process() -> Self {
-        let mut command = without_empty_variables(Self::command());
-        let matches = command.get_matches_mut();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+        parse(without_empty_variables(command()))
     }
+}
+
+/// The command line with all its habits.
+pub(crate) fn command() -> clap::Command {
+    habitual(Cli::command(), &HELP)
+}
+
+fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
+    PossibleValuesParser::new(["md5", "sha-1", "sha-256"]).try_map(|name| name.parse::<Algorithm>())
 }
 
 fn without_empty_variables(command: clap::Command) -> clap::Command {
@@ -381,11 +400,18 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 
 #[cfg(test)]
 mod tests {
+    use resync_common::habits::wrong_help;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_is_complete_and_its_examples_are_command_lines() {
+        assert_eq!(wrong_help(&command(), &HELP), Vec::<String>::new());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, thread::available_parallelism};
 
 use indicatif::MultiProgress;
+use resync_common::output::{say, warn};
 use resync_publisher::{
     Error,
     blocking::unblocked,
@@ -17,7 +18,7 @@ use super::{
     arguments::{BuildArgs, BuildRequest, SetSettings, TokenArgs, outs_of},
     failed_set, json,
     notify::{NotifyReport, notify_all},
-    print, print_json,
+    print_json,
     progress::Bar,
     sets::{self, print_failure},
     text,
@@ -46,7 +47,7 @@ impl BuildReport {
     fn add_built(&mut self, set_settings: &SetSettings, built: &Built) {
         let name = name_of(set_settings);
         for line in text::warnings(built) {
-            eprintln!("warning: {}", text::of_set(name, &line));
+            warn(text::of_set(name, &line));
         }
         self.lines.push((name.map(str::to_owned), text::built(built, set_settings)));
         self.sets.push(json::built(name, built));
@@ -101,7 +102,7 @@ impl BuildReport {
             let maintenance = dumping.await;
             let name = name_of(&set_settings);
             for failure in &maintenance.failures {
-                eprintln!("warning: {}", text::of_set(name, &text::failure(failure)));
+                warn(text::of_set(name, &text::failure(failure)));
             }
             self.has_maintenance_failures |= !maintenance.failures.is_empty();
             self.sets
@@ -123,9 +124,8 @@ impl BuildReport {
         more: impl IntoIterator<Item = (&'static str, Vec<Value>)>,
     ) -> Result<(), Failure> {
         if !is_json {
-            let lines: Vec<_> =
-                self.lines.iter().map(|(name, line)| text::of_set(name.as_deref(), line)).collect();
-            return if lines.is_empty() { Ok(()) } else { print(&lines.join("\n")) };
+            self.lines.iter().map(|(name, line)| text::of_set(name.as_deref(), line)).for_each(say);
+            return Ok(());
         }
         let mut object = json!({ "sets": self.sets });
         for (key, values) in more {

@@ -2,13 +2,14 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
+use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
 use resync_publisher::{Error, UrlError, config::ConfigError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(
-        "no site given; use --out FOLDER or --config FILE, or run `resync-source init` to write a source.toml here"
+        "no site given; use --out DIR or --config FILE, or run `resync-source init` to write a source.toml here"
     )]
     NoSite,
     #[error("{0} is missing, and there is no terminal to ask; give it with {1}")]
@@ -25,8 +26,8 @@ pub(crate) enum Failure {
     Listen(SocketAddr, #[source] io::Error),
     #[error("--log `{0}` is not a filter; use off, error, warn, info, debug, trace, or target=level")]
     Log(String),
-    #[error("cannot write to stdout: {0}")]
-    Output(#[from] io::Error),
+    #[error(transparent)]
+    System(#[from] io::Error),
     #[error(transparent)]
     Man(io::Error),
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
@@ -48,14 +49,17 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// 2 for wrong usage, 64 for a configuration that cannot work, 66 for one that cannot be read, else 1.
+    /// As for all programs, see CONTRIBUTING.md.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Sets { code, .. } => *code,
-            Self::NoSite | Self::NotAsked(..) => 2,
-            Self::Config(ConfigError::Io { action: "read", .. }) => 66,
+            Self::NoSite | Self::NotAsked(..) => USAGE,
             Self::Url(_)
-            | Self::Config(ConfigError::Syntax { .. } | ConfigError::Problems { .. })
+            | Self::Config(
+                ConfigError::Io { action: "read", .. }
+                | ConfigError::Syntax { .. }
+                | ConfigError::Problems { .. },
+            )
             | Self::Log(_)
             | Self::Publisher(
                 Error::CollectionInSite { .. }
@@ -66,8 +70,8 @@ impl Failure {
                 | Error::WhoseToken { .. }
                 | Error::BadToken
                 | Error::NoBaseUrl { .. },
-            ) => 64,
-            _ => 1,
+            ) => BAD_CONFIGURATION,
+            _ => FAILED,
         }
     }
 }

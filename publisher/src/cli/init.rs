@@ -5,9 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use resync_common::output::{say, warn};
 use resync_publisher::{BaseUrl, HubUrl, config};
 
-use super::{Failure, arguments::InitArgs, print};
+use super::{Failure, arguments::InitArgs};
 
 pub(super) fn run(arguments: InitArgs) -> Result<(), Failure> {
     let InitArgs { config: path, directory, base_url, out, mut hub } = arguments;
@@ -17,7 +18,7 @@ pub(super) fn run(arguments: InitArgs) -> Result<(), Failure> {
     let asks = directory.is_none() || base_url.is_none();
     let directory = match directory {
         Some(directory) => directory,
-        None => ask("The folder whose files are the resources", "the folder", "--directory DIR")?.into(),
+        None => ask("The folder whose files are the resources", "the folder", "DIR")?.into(),
     };
     let base_url = match base_url {
         Some(base_url) => base_url,
@@ -38,12 +39,13 @@ pub(super) fn run(arguments: InitArgs) -> Result<(), Failure> {
     let out = out.map_or_else(|| Ok(config::OUT.into()), written)?;
     let directory = written(directory)?;
     if !directory.is_dir() {
-        eprintln!("warning: the folder `{}` does not exist yet", directory.display());
+        warn(format_args!("the folder `{}` does not exist yet", directory.display()));
     }
     config::write_new(&path, &out, &directory, &base_url, &hubs)?;
     let flag =
         if path == Path::new(config::FILE) { String::new() } else { format!(" --config {}", path.display()) };
-    print(&format!("{} written; check it, then run `resync-source publish{flag}`", path.display()))
+    say(format_args!("{} written; check it, then run `resync-source publish{flag}`", path.display()));
+    Ok(())
 }
 
 /// Asks on the terminal; `None` without a terminal or an answer.

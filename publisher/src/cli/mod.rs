@@ -4,6 +4,7 @@ mod arguments;
 mod build;
 mod failure;
 mod findings;
+mod help;
 mod init;
 mod json;
 mod notify;
@@ -13,14 +14,17 @@ mod show;
 mod text;
 mod watch;
 
-use std::io::{self, Write as _};
+use std::io;
 
-use clap::CommandFactory as _;
+use resync_common::output::answer;
 use resync_publisher::publish::BuildMode;
 use serde_json::Value;
 
-use self::arguments::Command;
-pub(crate) use self::{arguments::Cli, failure::Failure};
+use self::arguments::{Command, command as command_line};
+pub(crate) use self::{
+    arguments::{Cli, LOG},
+    failure::Failure,
+};
 
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
@@ -37,21 +41,17 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(arguments) => show::serve(arguments).await,
         Command::Check(arguments) => show::check(&arguments).await,
         Command::Status(arguments) => show::status(&arguments),
-        Command::Completions(wanted) => print(&wanted.script(Cli::command())),
-        Command::Man(wanted) => wanted.write(Cli::command()).map_err(Failure::Man),
+        Command::Completions(wanted) => {
+            answer(wanted.script(command_line()));
+            Ok(())
+        }
+        Command::Man(wanted) => wanted.write(command_line()).map_err(Failure::Man),
     }
 }
 
 fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    print(&serde_json::to_string_pretty(value).map_err(io::Error::from)?)
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-fn print(line: &str) -> Result<(), Failure> {
-    match writeln!(io::stdout(), "{line}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    answer(serde_json::to_string_pretty(value).map_err(io::Error::from)?);
+    Ok(())
 }
 
 /// A set that failed, in the JSON of a command.

@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use resync_common::backoff::Backoff;
+use resync_common::{
+    backoff::Backoff,
+    output::{complain, note, say},
+    words::Lasting,
+};
 use resync_publisher::{
     Error,
     notify::{self, HubReport, Outcome, Token, notify, tokens_for},
@@ -18,7 +22,7 @@ use tokio::task::JoinSet;
 use super::{
     Failure,
     arguments::{NotifyArgs, TokenArgs},
-    failed_set, json, print, print_json, sets, text,
+    failed_set, json, print_json, sets, text,
 };
 
 /// The pauses between attempts double from the first to the last.
@@ -36,7 +40,7 @@ pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
         print_json(&Value::Object(object.collect()))?;
     } else {
         for (name, line) in notify_report.lines() {
-            print(&text::of_set(name, &line))?;
+            say(text::of_set(name, &line));
         }
     }
     notify_report.outcome
@@ -47,7 +51,7 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
     let (skipped, failed) = sets::each(outs, |out| notify::skip(out, number));
     let hubs = skipped.concat();
     for hub in &hubs {
-        eprintln!("skipped Change Notification {number} for {hub}");
+        note(format_args!("skipped Change Notification {number} for {hub}"));
     }
     if !hubs.is_empty() {
         return Ok(());
@@ -120,11 +124,11 @@ pub(super) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> NotifyRep
         let is_over = failed == 0 || begun.elapsed() + pause > token.retry;
         if failed > 0 {
             for (name, hubs) in &reports {
-                eprintln!("{}", text::of_set(name.as_deref(), &text::reports(hubs)));
+                complain(text::of_set(name.as_deref(), &text::reports(hubs)));
             }
         }
         if !is_over {
-            eprintln!("trying again in {} s", pause.as_secs());
+            note(format_args!("trying again in {}", Lasting(pause)));
             tokio::time::sleep(pause).await;
             continue;
         }

@@ -1,69 +1,39 @@
-//! A progress line on the terminal; nothing if stderr is no terminal.
-
-use std::sync::{Mutex, PoisonError};
+//! A progress line on the terminal; nothing if standard error is no terminal.
 
 use indicatif::MultiProgress;
-use resync_common::progress;
+use resync_common::progress::{self, Step};
 use resync_publisher::{
     check,
     publish::{Progress, Work},
 };
 
-const BOUNDED: &str = "{msg} [{wide_bar}] {pos}/{len}, {per_sec}, {eta} left";
-const UNBOUNDED: &str = "{msg} {pos}, {per_sec}";
-
-/// A bar with rate and time left.
-pub(super) struct Bar {
-    line: progress::Bar,
-    /// Whether there is no terminal.
-    is_hidden: bool,
-    work: Mutex<Option<Work>>,
-}
+/// A line that shows the progress of a build, a dump or a check.
+pub(super) struct Bar(progress::Bar);
 
 impl Bar {
     pub(super) fn new() -> Self {
-        Self::on(progress::Bar::new())
+        Self(progress::Bar::new())
     }
 
     /// On a line below those of others.
     pub(super) fn among(others: &MultiProgress) -> Self {
-        Self::on(progress::Bar::among(others))
-    }
-
-    fn on(line: progress::Bar) -> Self {
-        Self { is_hidden: line.is_hidden(), line, work: Mutex::default() }
+        Self(progress::Bar::among(others))
     }
 
     /// Shows how far a build or dump has come.
-    pub(super) fn show(&self, step: Progress) {
-        if self.is_hidden {
-            return;
+    pub(super) fn show(&self, Progress { work, done, all }: Progress) {
+        if !self.0.is_hidden() {
+            self.0.show(Step { what: name(work), done, all }, "");
         }
-        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if work.replace(step.work) != Some(step.work) {
-            self.line.reset();
-            self.line.set_length(step.all.unwrap_or(0));
-            self.line.draw(if step.all.is_some() { BOUNDED } else { UNBOUNDED });
-            self.line.set_message(name(step.work));
-        }
-        // There may be more than at the last build.
-        if step.all.is_some_and(|all| step.done > all) {
-            self.line.set_length(step.done);
-        }
-        self.line.set_position(step.done);
     }
 
     /// Shows how far a check has come.
     pub(super) fn show_check(&self, check::Progress { url, documents, known }: check::Progress<'_>) {
-        if self.is_hidden {
-            return;
+        if !self.0.is_hidden() {
+            let done = u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX);
+            let all = Some(u64::try_from(known).unwrap_or(u64::MAX));
+            self.0.show(Step { what: "checking documents", done, all }, format_args!("now {}", end_of(url)));
         }
-        if self.line.length() == Some(0) {
-            self.line.draw(BOUNDED);
-        }
-        self.line.set_length(u64::try_from(known).unwrap_or(u64::MAX));
-        self.line.set_position(u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX));
-        self.line.set_message(format!("{documents} checked, now {}", end_of(url)));
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use resync_common::output::complain;
+
 use super::Failure;
 
 /// The name of the set in `out` if there are several: that of its folder.
@@ -13,7 +15,7 @@ pub(super) fn name_in(outs: &[PathBuf], out: &Path) -> Option<String> {
 /// Prints the failure of a set that has a name.
 pub(super) fn print_failure(name: Option<&str>, failure: &dyn std::fmt::Display) {
     if let Some(name) = name {
-        eprintln!("error: {name}: {failure}");
+        complain(format_args!("{name}: {failure}"));
     }
 }
 

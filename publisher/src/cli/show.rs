@@ -2,7 +2,10 @@
 
 use std::io;
 
-use resync_common::{logging::takes_colour, signals};
+use resync_common::{
+    output::{answer, say, takes_colour},
+    signals,
+};
 use resync_publisher::{BaseUrl, check, serve, status as status_of};
 use serde_json::json;
 
@@ -11,7 +14,7 @@ use super::{
     arguments::{CheckArgs, ServeArgs, StatusArgs},
     failed_set,
     findings::Text,
-    print, print_json,
+    print_json,
     progress::Bar,
     sets::{self, print_failure},
     text,
@@ -41,8 +44,10 @@ pub(super) async fn serve(arguments: ServeArgs) -> Result<(), Failure> {
         print_json(&json!({"listening": listening, "serving": sets, "source_description": start}))?;
     } else {
         let sets: Vec<_> = built.iter().map(|set| format!("{} as {}", set.directory, set.base_url)).collect();
-        print(&format!("listening on http://{address}, serving {}", sets.join(", ")))?;
-        start.map_or(Ok(()), |start| print(&format!("Source Description: {start}")))?;
+        say(format_args!("listening on http://{address}, serving {}", sets.join(", ")));
+        if let Some(start) = start {
+            say(format_args!("Source Description: {start}"));
+        }
     }
     Ok(serve::serve(listener, out, stop).await?)
 }
@@ -63,7 +68,7 @@ pub(super) async fn check(arguments: &CheckArgs) -> Result<(), Failure> {
     if arguments.out.json {
         print_json(&findings)?;
     } else {
-        print(&Text::new(&findings, takes_colour(&io::stdout())).to_string())?;
+        say(Text::new(&findings, takes_colour(&io::stdout())));
     }
     match findings.ended_early {
         Some(reason) => Err(Failure::EndedEarly(reason)),
@@ -85,7 +90,7 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<(), Failure> {
     } else if !built.is_empty() {
         let place_of_hubs = arguments.out.place_of_hubs();
         let texts: Vec<_> = built.iter().map(|status| text::status(status, &place_of_hubs)).collect();
-        print(&texts.join("\n\n"))?;
+        answer(texts.join("\n\n"));
     }
     sets::outcome(failed, outs.len(), "cannot be read")
 }

@@ -1,12 +1,11 @@
 //! Results as text.
 
-use std::{
-    fmt::Write as _,
-    io::{self, Write as _},
-    path::Path,
-};
+use std::{fmt::Write as _, path::Path};
 
-use bytesize::ByteSize;
+use resync_common::{
+    output,
+    words::{Size, counted},
+};
 use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
     Changes,
@@ -18,7 +17,7 @@ use resync_publisher::{
 
 use super::arguments::SetSettings;
 
-/// "12 resources, 48.2 kB → Resource List written", and the settings of the last build that still apply.
+/// "12 resources, 47.1 KiB → Resource List written", and the settings of the last build that still apply.
 pub(super) fn built(built: &Built, set_settings: &SetSettings) -> String {
     format!("{}{}", summary(built), inherited(set_settings))
 }
@@ -29,13 +28,13 @@ fn summary(built: &Built) -> String {
         written => format!("{} written", kinds(written)),
     };
     let changes = changed(built.changes);
-    format!("{}, {}{changes} → {what}", count(built.resources, "resource"), size(built.bytes))
+    format!("{}, {}{changes} → {what}", count(built.resources, "resource"), Size(built.bytes))
 }
 
 /// "Resource List (2 documents), Capability List".
 fn kinds(written: &[Written]) -> String {
     let lists = written.iter().filter(|document| !document.is_index);
-    counted(lists.map(|document| document.capability.name()))
+    grouped(lists.map(|document| document.capability.name()))
 }
 
 /// "2 packages → Resource Dump, Capability List written", or that there was nothing to pack.
@@ -49,8 +48,7 @@ pub(super) fn dumped(what: Dump, dumped: &Dumped) -> String {
     let what = kinds(&dumped.written);
     let gone = match dumped.gone {
         0 => String::new(),
-        1 => format!(", without 1 {one} {why}"),
-        gone => format!(", without {gone} {more} {why}"),
+        gone => format!(", without {} {why}", counted(gone, one, more)),
     };
     let what = if what.is_empty() { String::new() } else { format!(" → {what} written") };
     match dumped.packages {
@@ -80,37 +78,36 @@ pub(super) fn of_set(name: Option<&str>, text: &str) -> String {
     }
 }
 
-/// Prints a report of a watch, failures to stderr. The watch goes on when its output is closed.
+/// Prints a report of a watch, failures on standard error. The watch goes on when its output is closed.
 pub(super) fn print_report(name: Option<&str>, report: &Report) {
-    let say = |line: &str| drop(writeln!(io::stdout(), "{}", of_set(name, line)));
-    let prefix = name.map_or(String::new(), |name| format!("{name}: "));
-    let complain = |kind: &str, line: &str| drop(writeln!(io::stderr(), "{kind}: {prefix}{line}"));
+    let say = |line: &str| output::say(of_set(name, line));
+    let warn = |line: &str| output::warn(of_set(name, line));
+    let complain = |line: &str| output::complain(of_set(name, line));
     match report {
-        Report::EventsFailed(_, reason) => complain(
-            "warning",
-            &format!("not all changes can be detected ({reason}); a rescan finds them, see --rescan"),
-        ),
+        Report::EventsFailed(_, reason) => {
+            warn(&format!("not all changes can be detected ({reason}); a rescan finds them, see --rescan"));
+        }
         Report::Built(_, built) if built.written.is_empty() => {}
         Report::Built(_, built) => {
             for line in warnings(built) {
-                complain("warning", &line);
+                warn(&line);
             }
             say(&summary(built));
         }
         Report::Dumped(_, maintenance) => {
             for failure in &maintenance.failures {
-                complain("warning", &format!("{failure}; retrying later"));
+                warn(&format!("{failure}; retrying later"));
             }
             if !maintenance.written.is_empty() {
                 say(&format!("→ {}", self::maintenance(maintenance)));
             }
         }
-        Report::BuildFailed(_, error) => complain("error", &format!("{error}; retried at the next change")),
+        Report::BuildFailed(_, error) => complain(&format!("{error}; retried at the next change")),
         Report::Notified(_, report) => {
             let text = reports(std::slice::from_ref(report));
             say(&if report.leaving { text } else { format!("{}: {text}", report.hub) });
         }
-        Report::NotifyFailed(_, error) => complain("error", &format!("{error}; retrying soon")),
+        Report::NotifyFailed(_, error) => complain(&format!("{error}; retrying soon")),
         _ => {}
     }
 }
@@ -213,7 +210,7 @@ pub(super) fn reports(hubs: &[HubReport]) -> String {
                     .changes
                     .iter()
                     .map(|change| format!("{} {}", change.capability.name(), change.change.token()));
-                let kinds = counted(resources.chain(documents));
+                let kinds = grouped(resources.chain(documents));
                 format!("{} ({kinds}), hub accepted ({status})", count(all as u64, "notification"))
             }
             Outcome::Failed(error) if report.sent > 0 => {
@@ -235,7 +232,7 @@ pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
     };
     let set = status.set.as_ref().map_or(String::new(), |set| format!("{set}: "));
     line(format_args!("{set}{} at {}", status.directory, status.base_url));
-    line(format_args!("{}, {}", count(status.totals.resources, "resource"), size(status.totals.bytes)));
+    line(format_args!("{}, {}", count(status.totals.resources, "resource"), Size(status.totals.bytes)));
     for document in &status.documents {
         let of_others = if document.index { " (index)" } else { "" };
         let what = format!("{}{of_others}", name(&document.capability));
@@ -297,7 +294,7 @@ fn name(token: &str) -> String {
     Capability::from(token).name().to_owned()
 }
 
-fn counted<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
+fn grouped<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
     let mut groups: Vec<(String, usize)> = Vec::new();
     for name in names {
         match groups.iter_mut().find(|(known, _)| known == name.as_ref()) {
@@ -314,17 +311,12 @@ fn counted<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
 }
 
 pub(super) fn count(number: u64, what: &str) -> String {
-    let end = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{end}")
+    counted(number, what, &format!("{what}s"))
 }
 
 /// "2 notifications of changed resources".
 fn of_resources(number: u64) -> String {
     format!("{} of changed resources", count(number, "notification"))
-}
-
-fn size(bytes: u64) -> impl std::fmt::Display {
-    ByteSize(bytes).display().si()
 }
 
 #[cfg(test)]
@@ -335,10 +327,9 @@ mod tests {
     fn a_summary_counts_in_words() {
         assert_eq!(count(1, "resource"), "1 resource");
         assert_eq!(
-            counted(["Resource List", "Resource List", "Capability List"].iter()),
+            grouped(["Resource List", "Resource List", "Capability List"].iter()),
             "Resource List (2 documents), Capability List"
         );
-        assert_eq!(size(48_200).to_string(), "48.2 kB");
     }
 
     #[test]

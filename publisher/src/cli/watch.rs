@@ -1,12 +1,8 @@
 //! `watch`: builds and notifies until it is stopped.
 
-use std::{
-    io::{self, Write as _},
-    pin::pin,
-    time::Duration,
-};
+use std::{pin::pin, time::Duration};
 
-use resync_common::signals;
+use resync_common::{output::answer, signals};
 use resync_publisher::{notify::Token, publish::BuildMode, watch};
 
 use super::{Failure, arguments::BuildArgs, build, json, sets::name_in, text};
@@ -32,8 +28,7 @@ pub(super) async fn run(arguments: &BuildArgs, token: Vec<Token>, rescan: Durati
     let observe = |report: watch::Report| {
         let name = name_in(&outs, report.out());
         if is_json {
-            // A watch goes on when its output is closed.
-            drop(json::watched(name.as_deref(), &report).map(|line| writeln!(io::stdout(), "{line}")));
+            json::watched(name.as_deref(), &report).into_iter().for_each(answer);
         } else {
             text::print_report(name.as_deref(), &report);
         }

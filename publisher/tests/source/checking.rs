@@ -127,7 +127,7 @@ fn the_json_names_every_document_its_kind_and_the_place_of_each_violation() {
 fn in002_a_document_that_is_missing_is_told_with_what_leads_to_it() {
     let place = site();
     fs::remove_file(place.out().join(LIST)).unwrap();
-    let run = check(&place.out(), &[]).failed_with(1, "error: rules are broken");
+    let run = check(&place.out(), &[]).failed_with(1, "resync-source: rules are broken");
     assert!(run.out.contains(&format!(
         "{BASE}/{LIST} (linked from {BASE}/{CAPABILITIES})\n  error IN-002 Unreachable: "
     )));

@@ -75,12 +75,10 @@ fn init_writes_a_file_from_which_everything_else_works() {
     let folder = place.collection().parent().unwrap().to_owned();
     let here = |arguments: &[&str]| Run::from(program(arguments).current_dir(&folder).output().unwrap());
     here(&["build"]).failed_with(2, "resync-source init");
-    here(&["init", "--directory", "collection"]).failed_with(2, "--base-url URL");
+    here(&["init", "collection"]).failed_with(2, "--base-url URL");
     let hub = Hub::start();
-    here(&["init", "--directory", "collection", "--base-url", "http://source.example/", "--hub", &hub.url()])
-        .succeeded();
-    here(&["init", "--directory", "x", "--base-url", "http://source.example/"])
-        .failed_with(1, "exists already");
+    here(&["init", "collection", "--base-url", "http://source.example/", "--hub", &hub.url()]).succeeded();
+    here(&["init", "x", "--base-url", "http://source.example/"]).failed_with(1, "exists already");
     let published = here(&["publish"]).succeeded();
     assert!(
         published.out.contains("2 resources, 9 B → ") && published.out.contains("1 notification"),
@@ -239,7 +237,7 @@ fn a_set_that_cannot_be_built_keeps_no_other_from_being_published_and_told() {
     let config = configured(&place, &two_sets(&format!("\"{}\"", hub.url())));
     let publish = |more: &[&str]| run(&[&["publish", "--config", text(&config)], more].concat());
     let first = publish(&[]).failed_with(1, "1 of 2 sets could not be built");
-    assert!(first.err.contains("error: images: cannot open the collection"), "{}", first.err);
+    assert!(first.err.contains("resync-source: images: cannot open the collection"), "{}", first.err);
     assert!(
         first.out.starts_with("articles: 1 resource") && first.out.contains("hub accepted"),
         "{}",
@@ -408,7 +406,7 @@ fn the_damaged_state_of_one_set_is_named_and_stops_no_other() {
     let state = place.out().join("images/.resync-source/state.json");
     let whole = fs::read(&state).unwrap();
     fs::write(&state, &whole[..whole.len() / 2]).unwrap();
-    let named = format!("error: images: `{}` is damaged", state.display());
+    let named = format!("resync-source: images: `{}` is damaged", state.display());
 
     place.put("a.txt", "changed");
     let built = run(&["build"]).failed_with(1, "1 of 2 sets could not be built");
@@ -457,8 +455,10 @@ fn a_set_that_is_to_leave_and_whose_state_is_damaged_is_named_and_stops_no_other
     let one = both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]");
     configured(&place, &one);
     place.put("a.txt", "changed");
-    let built = build(&config)
-        .failed_with(1, "error: images: cannot remove this set, which the configuration no longer lists");
+    let built = build(&config).failed_with(
+        1,
+        "resync-source: images: cannot remove this set, which the configuration no longer lists",
+    );
     assert!(built.out.starts_with("articles: 1 resource, 7 B: 1 updated"), "{}", built.out);
     assert!(images.join("resync/resourcelist.xml").exists());
     let other = config.with_file_name("other.toml");
@@ -668,11 +668,11 @@ fn what_is_wrong_with_a_file_is_named_at_once() {
 }
 
 #[test]
-fn a_configuration_is_called_by_its_name_and_one_that_is_missing_has_an_exit_code_of_its_own() {
+fn a_configuration_is_called_by_its_name_also_where_it_is_missing() {
     let place = Place::new();
     let content = format!("out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n");
     let other = configured(&place, &content).with_file_name("other.toml");
-    run(&["build", "--config", text(&other)]).failed_with(66, "other.toml");
+    run(&["build", "--config", text(&other)]).failed_with(64, "other.toml");
     fs::write(&other, content).unwrap();
     let published = run(&["publish", "--config", text(&other)]).succeeded();
     let status = run(&["status", "--config", text(&other)]).succeeded();

@@ -9,32 +9,41 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use http::{HeaderName, HeaderValue};
 use resync_common::completions::{Completions, Man};
+use resync_common::habits::{GLOBAL, habitual};
+use resync_common::values::{address, duration, duration_or_zero, size};
+use resync_common::words::counted;
 use resync_core::datetime::DateTime;
 use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
 use resync_subscriber_kit::sync::{Authority, BaselineFrom, ChangesFrom, Filter, SyncOptions};
 use url::Url;
 
+use super::help::HELP;
 use super::limits::{LimitArgs, TimeoutArgs};
 
-/// Keeps a copy of a ResourceSync Source in step.
+/// What is logged usually.
+pub(crate) const LOG: &str = "info";
+
+/// Keep a copy of a ResourceSync Source in step.
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
-/// Every flag but --from is also a key of the configuration file (see `config print`), and an environment variable; the
+/// Every flag but --since is also a key of the configuration file (see `config print`), and an environment variable; the
 /// flag overrides the variable, and that the file.
-/// Exit codes: 0 done, 1 failed, not in step or unproven, 2 usage, 3 no audit possible, 64 bad configuration.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// What to log on standard error, such as `debug` or `resync_subscriber_kit=debug`
-    #[arg(long, global = true, default_value = "info", value_name = "FILTER")]
+    #[arg(long, global = true, default_value = LOG, value_name = "FILTER", help_heading = GLOBAL)]
     pub(crate) log: String,
     /// A TOML file with settings; flags and variables override it
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub(crate) config: Option<PathBuf>,
+    /// Print failures only, and what --json asks for
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    pub(crate) quiet: bool,
 }
 
 /// The command line. Each switch also takes a value, so that it can be turned off where the file or the environment turns it on.
@@ -51,14 +60,15 @@ pub(crate) fn command() -> clap::Command {
             .hide_possible_values(true),
         _ => arg,
     };
-    Cli::command().mut_args(with_variable).mut_subcommands(|sub| match sub.get_name() {
+    let command = habitual(Cli::command(), &HELP);
+    command.mut_args(with_value).mut_args(with_variable).mut_subcommands(|sub| match sub.get_name() {
         // These are for packagers.
         "completions" | "man" => sub,
         _ => sub.mut_args(with_value).mut_args(with_variable),
     })
 }
 
-/// `RESYNC_DESTINATION_` and the name of the flag. `--from` is about one run.
+/// `RESYNC_DESTINATION_` and the name of the flag. `--since` is about one run.
 fn with_variable(arg: Arg) -> Arg {
     if arg.get_env().is_some() || arg.get_id() == "from" {
         return arg;
@@ -80,20 +90,21 @@ pub(crate) fn is_switch(arg: &Arg) -> bool {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shows what a Source offers: its sets, lists and notification channels
+    /// Show what a Source offers: its sets, lists and notification channels
     Discover {
         /// Any URL of the Source
+        #[arg(value_name = "URL")]
         url: String,
         #[command(flatten)]
         access: AccessArgs,
         /// Do not read the lists for their sizes and dates
         #[arg(long)]
         no_sizes: bool,
-        /// Write JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Brings a directory in step, once
+    /// Bring a directory in step, once
     Sync {
         #[command(flatten)]
         copy: Copy,
@@ -101,22 +112,22 @@ pub(crate) enum Command {
         #[arg(long)]
         incremental: bool,
         /// Handle only the changes since this time, such as 2026-11-20; the copy must have been in step then
-        #[arg(long, value_name = "TIME")]
+        #[arg(long = "since", value_name = "TIME")]
         from: Option<DateTime>,
         /// Only print what would be done, a line per resource; write nothing to the directory
-        #[arg(long)]
+        #[arg(short = 'n', long)]
         dry_run: bool,
         /// Print a line for each resource that is created, updated, deleted, kept or failed
         #[arg(long)]
         list: bool,
     },
-    /// Checks whether a directory is in step, without changing it (exit code 1 if not, or if unproven)
+    /// Check whether a directory is in step, without changing it (exit code 1 if not, or if unproven; 3 if it cannot be checked)
     Audit(Copy),
-    /// Forwards the notifications of topics or Sources, without a copy
+    /// Forward the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),
-    /// Keeps a directory in step: subscribes and synchronises on every notification
+    /// Keep a directory in step: subscribe, and synchronise on every notification
     Listen(Box<Listen>),
-    /// Ends the subscriptions of a copy, or of another state, that no process uses; the callback must be as before
+    /// End the subscriptions of a copy, or of another state, that no process uses; the callback must be as before
     Unsubscribe {
         #[command(flatten)]
         state: StateArgs,
@@ -124,12 +135,15 @@ pub(crate) enum Command {
         callback: CallbackArgs,
         #[command(flatten)]
         addresses: AddressArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
-    /// Shows the subscriptions and the last synchronisation of a directory
+    /// Show the subscriptions and the last synchronisation of a directory
     Status {
         #[command(flatten)]
         state: StateArgs,
-        /// Write JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -137,16 +151,16 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Write man pages into a folder
     Man(Man),
-    /// Checks or prints the configuration
+    /// Check or print the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Checks the file
+    /// Check the file
     Check,
-    /// Prints every key with its meaning and value; defaults are commented out
+    /// Print every key with its meaning and value; defaults are commented out
     Print,
 }
 
@@ -165,7 +179,7 @@ pub(crate) struct StateArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CallbackArgs {
     /// Where the callback server listens
-    #[arg(long = "listen", default_value = "127.0.0.1:8092", value_name = "ADDR")]
+    #[arg(long = "listen", default_value = "127.0.0.1:8092", value_name = "ADDR", value_parser = address)]
     pub(crate) address: SocketAddr,
     /// How hubs reach the callback server [default: its address]
     #[arg(long, value_name = "URL", value_parser = http_url)]
@@ -197,6 +211,7 @@ impl AddressArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Copy {
     /// Any URL of the Source
+    #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// The directory of the copy
     #[arg(id = "into", env = "RESYNC_DESTINATION_DIR", value_name = "DIR")]
@@ -205,7 +220,7 @@ pub(crate) struct Copy {
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -223,9 +238,9 @@ pub(crate) struct Listen {
     #[command(flatten)]
     pub(crate) service: Service,
     /// Interval of synchronisations without a notification, give or take ten percent; 0s for never
-    #[arg(long, default_value = "1h", value_parser = duration_or_zero)]
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration_or_zero)]
     pub(crate) poll: Duration,
-    /// Write each event as a line of JSON
+    /// Print each event as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -240,7 +255,7 @@ pub(crate) struct Subscribe {
     pub(crate) state: PathBuf,
     #[command(flatten)]
     pub(crate) service: Service,
-    /// Write each notification as a line of JSON
+    /// Print each notification as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -251,16 +266,16 @@ pub(crate) struct Service {
     #[command(flatten)]
     pub(crate) callback: CallbackArgs,
     /// The lease to ask for, such as 10d; the hub decides
-    #[arg(long, default_value = "10d", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "10d", value_name = "DURATION", value_parser = duration)]
     pub(crate) lease: Duration,
     /// How often to replace the secret of a subscription; 0s for never
-    #[arg(long, default_value = "30d", value_parser = duration_or_zero)]
+    #[arg(long, default_value = "30d", value_name = "DURATION", value_parser = duration_or_zero)]
     pub(crate) rotate_secret: Duration,
     /// A shell command to run for each notification, which is on its standard input
     #[arg(long, value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
     /// Time limit of that command for one notification; 0s for no limit
-    #[arg(long, default_value = "10m", value_parser = duration_or_zero)]
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = duration_or_zero)]
     pub(crate) exec_timeout: Duration,
     /// The largest accepted notification, up to 512 MiB
     #[arg(long, default_value = "1 MiB", value_name = "SIZE",
@@ -279,13 +294,13 @@ impl Listen {
         let SelectionArgs { set, base, state, .. } = &self.selection;
         if self.url.len() != self.into.len() {
             return Err(format!(
-                "{} URLs and {} directories: give an --into for each URL",
-                self.url.len(),
-                self.into.len()
+                "{} and {}: give an --into for each URL",
+                counted(self.url.len(), "URL", "URLs"),
+                counted(self.into.len(), "directory", "directories")
             ));
         }
         if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
-            return Err("--set, --base and --state work with one copy only; for several, give Capability Lists as URLs and keep the state in each directory".to_owned());
+            return Err("--set, --base-url and --state work with one copy only; for several, give Capability Lists as URLs and keep the state in each directory".to_owned());
         }
         self.service.access.check_one_origin(&self.url)?;
         Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
@@ -328,13 +343,13 @@ pub(crate) struct AccessArgs {
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) per_host: u16,
     /// Pause between two requests to one host, such as 500ms
-    #[arg(long, default_value = "0s", value_parser = duration_or_zero)]
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration_or_zero)]
     pub(crate) delay: Duration,
     /// A bearer token for the Source; sent only to the origin of URL, also after a move to https
     #[arg(long, hide_env_values = true, value_name = "TOKEN",
           value_parser = Credentials::bearer)]
     pub(crate) token: Option<Header>,
-    /// A request header for the Source; sent only to the origin of URL, also after a move to https; may be given several times
+    /// A request header for the Source; sent only to the origin of URL, also after a move to https (repeatable)
     #[arg(long, hide_env_values = true, value_name = "NAME: VALUE",
           value_delimiter = '\n', value_parser = header)]
     pub(crate) header: Vec<Header>,
@@ -381,7 +396,7 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "SET")]
     pub(crate) set: Option<String>,
     /// The URL that corresponds to DIR [default: the directory of URL, or of its Source Description]
-    #[arg(long, value_name = "URL", value_parser = http_url)]
+    #[arg(long = "base-url", value_name = "URL", value_parser = http_url)]
     pub(crate) base: Option<Url>,
     /// Folder of the state; never deleted [default: DIR/.resync-destination]
     #[arg(long, value_name = "DIR")]
@@ -389,7 +404,7 @@ pub(crate) struct SelectionArgs {
     /// Remove files that the Source no longer lists, if its lists are complete
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Also fetch resources from the origin of this URL; may be given several times
+    /// Also fetch resources from the origin of this URL (repeatable)
     #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
     pub(crate) origin: Vec<Url>,
     /// Also fetch resources from any other origin
@@ -408,10 +423,10 @@ pub(crate) struct SelectionArgs {
     /// Also fetch from mirrors on other origins, and from the original (`via`), if the list has a hash
     #[arg(long)]
     pub(crate) mirrors: bool,
-    /// Copy the alternate representation of this media type if a resource has one; may be given several times
+    /// Copy the alternate representation of this media type if a resource has one (repeatable)
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub(crate) prefer: Vec<String>,
-    /// Only resources of this media type, such as text/html or image/*; may be given several times
+    /// Only resources of this media type, such as text/html or image/* (repeatable)
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     pub(crate) types: Vec<String>,
     /// Only resources whose URI matches this pattern of * and ?
@@ -497,24 +512,27 @@ fn header(text: &str) -> Result<Header, String> {
 
 /// Each is held in memory, and the inbox limits the size of its records.
 fn notification_size(text: &str) -> Result<ByteSize, String> {
-    let size: ByteSize = text.parse()?;
+    let size = size(text)?;
     if size == ByteSize::b(0) {
         return Err("no notification would be accepted: give at least 1 B".to_owned());
     }
     if size > ByteSize::mib(512) { Err("give at most 512 MiB".to_owned()) } else { Ok(size) }
 }
 
-pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, humantime::DurationError> {
-    if text == "0" { Ok(Duration::ZERO) } else { humantime::parse_duration(text) }
-}
-
 #[cfg(test)]
 mod tests {
+    use resync_common::habits::wrong_help;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_is_complete_and_its_examples_are_command_lines() {
+        assert_eq!(wrong_help(&command(), &HELP), Vec::<String>::new());
     }
 
     #[test]

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Arg, ArgAction, Command, FromArgMatches as _};
+use clap::{Arg, ArgAction, Command};
 use resync_common::config::{meant, parse};
+use resync_common::habits;
 use toml::{Table, Value};
 
 use super::args::{self, Cli, name};
 
 /// Flags that are not keys, since they are about one run.
-const NO_KEYS: [&str; 4] = ["config", "from", "help", "version"];
+const NO_KEYS: [&str; 4] = ["config", "since", "help", "version"];
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -43,8 +44,7 @@ pub(crate) fn command_line() -> Result<Cli, ConfigError> {
     if let Some(path) = named(&arguments) {
         command = with_file(command, &path)?;
     }
-    let matches = command.get_matches_from(arguments);
-    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+    Ok(habits::parse(command))
 }
 
 /// The file that the command line or the environment names. Other mistakes in them are reported later.
@@ -244,6 +244,8 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches as _;
+
     use super::*;
 
     fn parsed(file: &str, arguments: &[&str]) -> Result<Result<Cli, clap::Error>, ConfigError> {
@@ -317,9 +319,9 @@ mod tests {
             ("per_hosts = 3", "per_hosts is not a key: did you mean per_host?"),
             ("zzz = 3", "zzz is not a key: `resync-destination config print`"),
             ("config = \"x\"", "config is not a key"),
-            ("from = \"2026-11-20\"", "from is not a key"),
+            ("since = \"2026-11-20\"", "since is not a key"),
             ("per_host = 3000", "invalid value '3000' for '--per-host <N>'"),
-            ("delay = \"soon\"", "invalid value 'soon' for '--delay <DELAY>'"),
+            ("delay = \"soon\"", "invalid value 'soon' for '--delay <DURATION>'"),
             ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete[=<true|false>]'"),
             ("per_host = [1, 2]", "per_host must be one value"),
             ("[per_host]\nx = 1", "per_host must be a value"),

@@ -2,17 +2,20 @@
 
 mod args;
 mod config;
+mod help;
 mod limits;
 mod output;
 mod progress_bar;
 
 use std::error::Error;
 use std::fmt::Display;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
+use resync_common::output::{answer, be_quiet, complain, finish, say, speak_as, write_line};
 use resync_common::{logging, signals};
+use resync_core::websub::key::TopicUrl;
 use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::forward::{ForwardError, ForwardOptions, forward, unsubscribe};
@@ -26,14 +29,12 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use url::{Host, Url};
 
-use args::{Cli, Command, ConfigCommand, Copy, Listen, StateArgs, Subscribe};
+use args::{Cli, Command, ConfigCommand, Copy, LOG, Listen, StateArgs, Subscribe};
 use output::Sizes;
 use progress_bar::SyncProgress;
 
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
+/// The exit code of an audit that could not be made.
 const NO_VERDICT: u8 = 3;
-const BAD_CONFIGURATION: u8 = 64;
 
 /// An error on its way to the exit code.
 struct Failure {
@@ -61,19 +62,23 @@ impl Failure {
 
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
+    speak_as("resync-destination");
     let result = config::command_line().map_err(Failure::configuration).and_then(start);
-    match result {
+    match result.and_then(|code| Ok(finish().map(|()| code)?)) {
         Ok(code) => code,
         Err(failure) => {
-            // A failure here cannot be reported any more.
-            let _ = writeln!(std::io::stderr(), "resync-destination: {}", failure.text);
+            complain(failure.text);
             ExitCode::from(failure.code)
         }
     }
 }
 
 fn start(cli: Cli) -> Result<ExitCode, Failure> {
-    logging::start(&cli.log).map_err(Failure::configuration)?;
+    be_quiet(cli.quiet);
+    logging::start(&cli.log, LOG).map_err(|error| {
+        let filter = &cli.log;
+        Failure::configuration(format_args!("--log: {filter:?} is no filter ({error}): write for example info or warn,resync_subscriber_kit=debug"))
+    })?;
     if let Some(path) = cli.config.as_deref().filter(|path| config::is_exposed(path)) {
         tracing::warn!(path = %path.display(), "other users may read this configuration, which contains a secret; restrict its permissions");
     }
@@ -96,11 +101,12 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let client = Client::new(access.client_options([&url])).map_err(Failure::configuration)?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
             let sizes = if no_sizes { Sizes::default() } else { Sizes::of(&client, &source).await };
-            print(if json {
+            answer(if json {
                 pretty(&output::source_json(&source, &sizes))
             } else {
                 output::source(&source, &sizes)
-            })
+            });
+            Ok(ExitCode::SUCCESS)
         }
         Command::Sync { copy, incremental, from, dry_run, list } => {
             let depth = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
@@ -116,12 +122,12 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             drop(progress_bar);
             let report = report?;
             let would = if dry_run { "would be " } else { "" };
-            print(match (copy.json, is_listed) {
+            match (copy.json, is_listed) {
                 // One of several lines.
-                (true, true) => serde_json::to_string(&report)?,
-                (true, false) => pretty(&serde_json::to_value(&report)?),
-                (false, _) => format!("{would}{}", output::report(&report)),
-            })?;
+                (true, true) => answer(serde_json::to_string(&report)?),
+                (true, false) => answer(pretty(&serde_json::to_value(&report)?)),
+                (false, _) => say(format_args!("{would}{}", output::report(&report))),
+            }
             Ok(verdict(report.in_step()))
         }
         Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(
@@ -131,27 +137,35 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Audit(copy) => audit_copy(&copy).await.map_err(Failure::without_verdict),
         Command::Subscribe(flags) => forward_topics(*flags).await,
         Command::Listen(flags) => Box::pin(listen(*flags)).await,
-        Command::Unsubscribe { state, callback, addresses } => {
+        Command::Unsubscribe { state, callback, addresses, json } => {
             let (folder, status) = find_state(state)?;
             let address_policy = addresses.policy(sure_hubs(&status));
             let client = ClientOptions { address_policy, ..ClientOptions::default() };
             let (listen, callback_url) = (callback.address, callback.callback_url);
             let service = ServiceOptions { listen, callback_url, client, ..ServiceOptions::default() };
-            end_subscriptions(&folder, &service).await
+            end_subscriptions(&folder, &service, json).await
         }
         Command::Status { state, json } => {
             let (_, status) = find_state(state)?;
-            print(if json { pretty(&output::status_json(&status)) } else { output::status(&status) })
+            answer(if json { pretty(&output::status_json(&status)) } else { output::status(&status) });
+            Ok(ExitCode::SUCCESS)
         }
         Command::Config(ConfigCommand::Print) => {
-            print(config::print(cli.config.as_deref()).map_err(Failure::configuration)?.trim_end())
+            answer(config::print(cli.config.as_deref()).map_err(Failure::configuration)?.trim_end());
+            Ok(ExitCode::SUCCESS)
         }
         // Every start checks it.
         Command::Config(ConfigCommand::Check) => match cli.config {
-            Some(path) => print(format!("{} can be used", path.display())),
+            Some(path) => {
+                say(format_args!("{} can be used", path.display()));
+                Ok(ExitCode::SUCCESS)
+            }
             None => Err(Failure { code: USAGE, text: "which configuration? Give --config FILE".to_owned() }),
         },
-        Command::Completions(completions) => print(completions.script(args::command())),
+        Command::Completions(completions) => {
+            answer(completions.script(args::command()));
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Man(man) => {
             man.write(args::command())?;
             Ok(ExitCode::SUCCESS)
@@ -200,16 +214,22 @@ async fn audit_copy(copy: &Copy) -> Result<ExitCode, Failure> {
     let report = audit(&client, &offer, &target, &options).await;
     drop(progress_bar);
     let report = report?;
-    print(if copy.json { pretty(&serde_json::to_value(&report)?) } else { output::audit(&report) })?;
+    if copy.json {
+        answer(pretty(&serde_json::to_value(&report)?));
+    } else {
+        say(output::audit(&report));
+    }
     Ok(verdict(report.verdict == Verdict::InStep))
 }
 
 /// Prints each resource that does not stay as it is, as soon as that is known.
 fn listing(json: bool) -> Progress {
     Progress::with_listener(move |event| {
-        let line = if json { output::outcome_json(event) } else { output::outcome(event) };
-        // Without a reader, the copy is completed all the same.
-        let _ = line.map_or(Ok(()), write_line);
+        if json {
+            output::outcome_json(event).into_iter().for_each(answer);
+        } else {
+            output::outcome(event).into_iter().for_each(answer);
+        }
     })
 }
 
@@ -266,13 +286,18 @@ fn sure_hubs(status: &Status) -> Vec<Url> {
     status.subscriptions.iter().filter_map(|one| Url::parse(&one.hub).ok()).filter(is_sure).collect()
 }
 
-async fn end_subscriptions(folder: &Path, service: &ServiceOptions) -> Result<ExitCode, Failure> {
+async fn end_subscriptions(folder: &Path, service: &ServiceOptions, json: bool) -> Result<ExitCode, Failure> {
     let remaining = unsubscribe(folder, service).await.map_err(Failure::configuration)?;
+    if json {
+        let topics: Vec<_> = remaining.iter().map(TopicUrl::as_str).collect();
+        answer(pretty(&serde_json::json!({ "unsubscribed": topics.is_empty(), "still_subscribed": topics })));
+        return Ok(verdict(remaining.is_empty()));
+    }
     for topic in &remaining {
-        write_line(format!("still subscribed to {}, until the lease ends", topic.as_str()))?;
+        say(format_args!("still subscribed to {}, until the lease ends", topic.as_str()));
     }
     if remaining.is_empty() {
-        write_line("unsubscribed")?;
+        say("unsubscribed");
     }
     Ok(verdict(remaining.is_empty()))
 }
@@ -290,13 +315,12 @@ async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
     let is_one = copies.len() == 1;
     let copies = copies.into_iter().map(options_of).collect();
     let on_event = move |directory: &Path, event: ListenEvent| {
-        let line = match flags.json {
-            true => Some(output::listen_event_json(directory, &event).to_string()),
-            false if is_one => output::listen_event(&event),
-            false => output::listen_event(&event).map(|line| format!("{}: {line}", directory.display())),
-        };
-        // Without a reader, the copy is kept all the same.
-        let _ = line.map_or(Ok(()), write_line);
+        if flags.json {
+            answer(output::listen_event_json(directory, &event));
+        } else if let Some(line) = output::listen_event(&event) {
+            let whose = if is_one { String::new() } else { format!("{}: ", directory.display()) };
+            say(format_args!("{whose}{line}"));
+        }
     };
     // Before anything else, so that no signal has its default effect.
     let shutdown = signals::stop()?;
@@ -343,15 +367,4 @@ fn verdict(in_step: bool) -> ExitCode {
 
 fn pretty(value: &Value) -> String {
     format!("{value:#}")
-}
-
-fn print(text: impl AsRef<str>) -> Result<ExitCode, Failure> {
-    write_line(text)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn write_line(text: impl AsRef<str>) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", text.as_ref())?;
-    out.flush()
 }

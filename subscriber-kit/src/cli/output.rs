@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use indicatif::HumanBytes;
+use resync_common::words::{Lasting, Size, counted};
 use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
@@ -51,10 +51,9 @@ impl Sizes {
             Capability::ResourceDump | Capability::ChangeDump => ("package", "packages"),
             _ => ("entry", "entries"),
         };
-        let what = if measure.entries == 1 { one } else { more };
-        let mut parts = vec![format!("{} {what}", measure.entries)];
+        let mut parts = vec![counted(measure.entries, one, more)];
         if measure.listed_bytes > 0 {
-            parts.push(format!("of {}", HumanBytes(measure.listed_bytes)));
+            parts.push(format!("of {}", Size(measure.listed_bytes)));
         }
         parts.extend(measure.at.map(|at| format!("at {at}")));
         parts.extend(measure.from.map(|from| format!("from {from}")));
@@ -135,7 +134,7 @@ fn listening(address: SocketAddr) -> String {
 }
 
 fn hook_failed(cause: &str, retry_in: Duration) -> String {
-    format!("the command failed: {cause}; next try in {retry_in:.0?}")
+    format!("the command failed: {cause}; next try in {}", Lasting(retry_in))
 }
 
 /// A line that scripts may wait for.
@@ -150,12 +149,12 @@ pub(crate) fn forward_event(event: ForwardEvent) -> String {
         ForwardEvent::Subscribed { topic, until } => subscribed(&topic, until),
         ForwardEvent::HookFailed { cause, retry_in } => hook_failed(&cause, retry_in),
         ForwardEvent::TopicFailed { topic, cause, retry_in } => {
-            format!("not subscribed to {topic}: {cause}; next try in {retry_in:.0?}")
+            format!("not subscribed to {topic}: {cause}; next try in {}", Lasting(retry_in))
         }
         ForwardEvent::Notification { topic, body, skipped, .. } => {
             let missed =
                 if skipped > 0 { format!(", {skipped} before it are missing") } else { String::new() };
-            format!("notified of {}: {} bytes{missed}", topic.as_str(), body.len())
+            format!("notified of {}: {}{missed}", topic.as_str(), counted(body.len(), "byte", "bytes"))
         }
         other => format!("{other:?}"),
     }
@@ -206,7 +205,7 @@ pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
         ListenEvent::Synchronised(found) => report(found),
         ListenEvent::HookFailed { cause, retry_in } => hook_failed(cause, *retry_in),
         ListenEvent::SyncFailed { cause, retry_in } => {
-            format!("not in step: {cause}; next try in {retry_in:.0?}")
+            format!("not in step: {cause}; next try in {}", Lasting(*retry_in))
         }
         ListenEvent::Stopped { cause } => format!("stopped: {cause}"),
         _ => return None,
@@ -263,15 +262,19 @@ pub(crate) fn outcome_json(event: ResourceEvent<'_>) -> Option<String> {
 /// A line that scripts may wait for; its beginning says whether the copy is in step.
 pub(crate) fn report(report: &Report) -> String {
     let Report { resources, created, updated, deleted, not_deleted, failed, .. } = report;
-    let stuck =
-        if *not_deleted > 0 { format!(", {not_deleted} files cannot be removed") } else { String::new() };
+    let stuck = if *not_deleted > 0 {
+        format!(", {} cannot be removed", counted(*not_deleted, "file", "files"))
+    } else {
+        String::new()
+    };
+    let all = counted(*resources, "resource", "resources");
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
-        format!("in step: {resources} resources {done}")
+        format!("in step: {all} {done}")
     } else if failed + not_deleted == 0 && report.unproven.is_some() {
-        format!("unproven: {resources} resources {done}")
+        format!("unproven: {all} {done}")
     } else {
-        format!("not in step: {failed} of {resources} resources failed{stuck} {done}")
+        format!("not in step: {failed} of {all} failed{stuck} {done}")
     }];
     lines.extend(report.failures.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
     lines.extend(more(report.failures.len(), failed + not_deleted));
@@ -294,9 +297,9 @@ fn more(named: usize, all: u64) -> Option<String> {
 /// A hint about a Source with recurrent gaps.
 fn gaps(gaps: &GapHistory) -> Option<String> {
     let Gap { known_until, from } = gaps.last.filter(|_| gaps.are_recurrent())?;
-    let count = gaps.count;
+    let count = counted(gaps.count, "gap", "gaps");
     Some(format!(
-        "  the Source's Change Lists had {count} gaps, the last from {known_until} to {from}; its Resource List, which closes \
+        "  the Source's Change Lists had {count}, the last from {known_until} to {from}; its Resource List, which closes \
          them, is read once an hour"
     ))
 }
@@ -309,9 +312,10 @@ pub(crate) fn audit(report: &AuditReport) -> String {
         Verdict::NotInStep => "not in step",
     };
     let mut lines = vec![format!(
-        "{verdict}: {resources} resources ({same} same, {missing} missing, {stale} stale, {corrupt} corrupt, \
-         {failed} failed, {unverifiable} unverifiable), {extra} extra file{}",
-        if *extra == 1 { "" } else { "s" }
+        "{verdict}: {} ({same} same, {missing} missing, {stale} stale, {corrupt} corrupt, {failed} failed, \
+         {unverifiable} unverifiable), {}",
+        counted(*resources, "resource", "resources"),
+        counted(*extra, "extra file", "extra files"),
     )];
     lines.extend(report.findings.iter().map(|finding| format!("  {}: {}", finding.loc, finding.cause)));
     lines.extend(more(report.findings.len(), missing + report.different + failed));

@@ -96,7 +96,7 @@ impl Run<'_> {
         let snapshot = match (self.lists.read(last_seen).await?, enough, copy_state) {
             (Some(snapshot), ..) => snapshot,
             (None, _, Some(copy_state)) => {
-                // The copy is newer than this list, except after --from. If the list names versions, reading it again cannot
+                // The copy is newer than this list, except after --since. If the list names versions, reading it again cannot
                 // close a gap, so the gap is tolerated. Otherwise everything is fetched again.
                 let names_versions = enough.is_some_and(|handled| handled.names_versions);
                 let policy = if names_versions && !is_from_elsewhere {
@@ -144,7 +144,7 @@ impl Run<'_> {
         self.settle(report).await
     }
 
-    /// The state from which changes are followed: that of earlier runs, or `--from`, which keeps retries and gaps.
+    /// The state from which changes are followed: that of earlier runs, or `--since`, which keeps retries and gaps.
     fn starting_state(&self, depth: Depth) -> Result<Option<CopyState>, SyncError> {
         let saved = self.saved.clone();
         let Some(from) = self.options.from.filter(|_| depth == Depth::Changes) else { return Ok(saved) };

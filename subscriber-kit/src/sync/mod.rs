@@ -353,7 +353,7 @@ pub enum SyncError {
         source: Box<PackageError>,
     },
     /// The copy cannot have been in step at a time in the future.
-    #[error("--from {from} is in the future; give a time when the copy was in step")]
+    #[error("--since {from} is in the future; give a time when the copy was in step")]
     InFuture {
         /// The given time.
         from: String,

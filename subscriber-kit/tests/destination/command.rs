@@ -166,7 +166,7 @@ async fn rs195_an_audit_that_proves_nothing_is_no_success_and_one_that_cannot_be
     assert_eq!(code(&run(&["sync", &url, into]).await), 0);
 
     let audit = run(&["audit", &url, into]).await;
-    assert!(stdout(&audit).starts_with("unproven: 1 resources (0 same,"), "{}", stdout(&audit));
+    assert!(stdout(&audit).starts_with("unproven: 1 resource (0 same,"), "{}", stdout(&audit));
     assert!(stdout(&audit).contains(" 1 unverifiable"), "{}", stdout(&audit));
     assert_eq!(code(&audit), 1);
     let audit = run(&["audit", &url, into, "--json"]).await;
@@ -460,7 +460,7 @@ async fn listen_says_what_scripts_wait_for_and_survives_kill_9() {
     let mut second = Listening::start(&source, into, &address);
     let after = hub.accept(600).await;
     assert_eq!(before, after, "the same callback and secret");
-    assert_eq!(second.line("in step").await, "in step: 1 resources (0 created, 1 updated, 1 deleted)");
+    assert_eq!(second.line("in step").await, "in step: 1 resource (0 created, 1 updated, 1 deleted)");
     assert_eq!(files(directory.path()), expected(&[("a", "3")]));
 
     assert_eq!(after.deliver("a.7", &source.notification()).await.status(), 204);

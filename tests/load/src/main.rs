@@ -1,13 +1,16 @@
 //! `resync-load`: hubs and the kit measured.
 
 use std::fs;
-use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use resync_common::completions::{Completions, Man};
+use resync_common::habits::{self, FAILED, GLOBAL};
+use resync_common::output::{Table, answer, be_quiet, complain, finish, is_quiet, say};
+use resync_common::values::{duration, number};
 use resync_load::{
     Attack, By, Copy, Failure, Fanout, Figures, Isolation, Limit, Live, Options, Publish, Recovery, Scale,
     Scenario, attack, copy, fanout, isolation, limit, publish, recovery, scale,
@@ -16,209 +19,232 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Measures what the hub and its kit do.
+mod help;
+
+use help::HELP;
+
+/// The engines of a hub's store.
+const ENGINES: [&str; 2] = ["fjall", "sled"];
+
+/// Measure what the hub and its kit do.
 #[derive(Debug, Parser)]
 #[command(name = "resync-load", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Print failures only, and results
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A scenario against our hub or any other: what it measures, and what the oracle says
+    /// Run a scenario against our hub or any other, and judge what it measured
     Run(RunArguments),
-    /// The scenarios that come with this tool
-    Scenarios,
-    /// One or two results as a page with everything in it, as SVG and as JSON
+    /// List the scenarios that come with this tool
+    Scenarios {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one or two results as a page with everything in it, as SVG and as JSON
     Report {
         /// What `resync-load run --out` wrote; with two, both are shown side by side
-        #[arg(num_args = 1..=2, required = true, value_name = "RESULT")]
+        #[arg(num_args = 1..=2, required = true, value_name = "FILE")]
         results: Vec<PathBuf>,
         /// The page; the pictures and the JSON get the same name
-        #[arg(short, long, default_value = "report.html", value_name = "PAGE")]
+        #[arg(short, long, default_value = "report.html", value_name = "FILE")]
         out: PathBuf,
     },
-    /// The receiver of runs by itself, or a bare hyper server, so that another tool can drive it (see tests/receiver)
+    /// Serve the receiver of runs by itself, or a bare hyper server, so that another tool can drive it (see tests/receiver)
     Receiver {
         /// Which of them
-        #[arg(long, value_enum, default_value = "receiver")]
+        #[arg(long, value_enum, default_value = "receiver", value_name = "KIND")]
         kind: ReceiverKind,
         /// Bytes of a body
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<u32>)]
         payload: u32,
     },
-    /// What this machine could do at best: a bare client loop, and durable appends
+    /// Measure what this machine could do at best: a bare client loop, and durable appends
     Limit {
         /// Requests of the client loop
-        #[arg(long, default_value_t = 100_000)]
+        #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = number::<u64>)]
         requests: u64,
         /// Hosts on 127/8
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
         hosts: usize,
         /// Bytes of a body
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
         payload: usize,
         /// Requests under way at once, at most
-        #[arg(long, default_value_t = 512)]
+        #[arg(long, value_name = "N", default_value_t = 512, value_parser = number::<usize>)]
         at_once: usize,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Deliveries a second of a hub, store included, against the bare client loop
+    /// Measure deliveries a second of a hub, store included, against the bare client loop
     Fanout {
         /// Subscriptions of the one topic
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
         subscribers: usize,
         /// Hosts on 127/8 that they are on
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
         hosts: usize,
         /// Notifications that are posted in a burst
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = number::<u32>)]
         notifications: u32,
         /// Bytes of each
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
         payload: usize,
         /// Requests under way at once, at most
-        #[arg(long, default_value_t = 512)]
+        #[arg(long, value_name = "N", default_value_t = 512, value_parser = number::<usize>)]
         at_once: usize,
         /// Measurements, of which the middle one counts
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<usize>)]
         rounds: usize,
         /// The engine of the hub's store
-        #[arg(long, default_value = "fjall")]
+        #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// What healthy subscribers notice of hosts that hang and hosts that refuse
+    /// Measure what healthy subscribers notice of hosts that hang and hosts that refuse
     Isolation {
         /// Subscriptions of the one topic
-        #[arg(long, default_value_t = 2_000)]
+        #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = number::<usize>)]
         subscribers: usize,
         /// Hosts on 127/8 that they are on
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
         hosts: usize,
         /// One of so many hosts hangs, and another one of so many refuses
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(2..))]
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(2..))]
         sick_one_in: u16,
         /// Notifications of a burst, for throughput
-        #[arg(long, default_value_t = 150)]
+        #[arg(long, value_name = "N", default_value_t = 150, value_parser = number::<u32>)]
         burst: u32,
         /// Notifications a second after that, for delays
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<u32>)]
         rate: u32,
         /// Seconds of that
-        #[arg(long, default_value_t = 6)]
+        #[arg(long, value_name = "N", default_value_t = 6, value_parser = number::<u32>)]
         seconds: u32,
         /// Pairs of measurements; the median of their ratios counts
-        #[arg(long, default_value_t = 9)]
+        #[arg(long, value_name = "N", default_value_t = 9, value_parser = number::<usize>)]
         rounds: usize,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// A host with many subscriptions comes back after it was away
+    /// Measure how a host with many subscriptions gets them after it was away
     Recovery {
         /// Subscriptions on the one host
-        #[arg(long, default_value_t = 50_000)]
+        #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = number::<usize>)]
         subscriptions: usize,
         /// Notifications that it misses
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u32>)]
         missed: u32,
         /// Requests at once that it gets at most
-        #[arg(long, default_value_t = 8)]
+        #[arg(long, value_name = "N", default_value_t = 8, value_parser = number::<usize>)]
         per_host: usize,
         /// Seconds that it is away at least
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<u64>)]
         away: u64,
         /// The engine of the hub's store
-        #[arg(long, default_value = "fjall")]
+        #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Many subscriptions: memory, start and a full fan-out, against a small hub
+    /// Measure many subscriptions: memory, start and a full fan-out, against a small hub
     Scale {
         /// Topics
-        #[arg(long, default_value = "1")]
+        #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
         topics: NonZeroUsize,
         /// Subscribers of each
-        #[arg(long, default_value = "1000000")]
+        #[arg(long, value_name = "N", default_value = "1000000", value_parser = positive)]
         subscribers: NonZeroUsize,
         /// Subscriptions of the small hub
-        #[arg(long, default_value = "1000")]
+        #[arg(long, value_name = "N", default_value = "1000", value_parser = positive)]
         small: NonZeroUsize,
         /// How often it is measured; of each figure the median counts, by itself
-        #[arg(long, default_value = "3")]
+        #[arg(long, value_name = "N", default_value = "3", value_parser = positive)]
         rounds: NonZeroUsize,
         /// Keep the hub's data in this folder as it is when all have subscribed, and use what is there; without it, in a temporary one
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
         /// The engine of the hub's store
-        #[arg(long, default_value = "fjall")]
+        #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Durable notifications a second, and the time from a post to its first delivery
+    /// Measure durable notifications a second, and the time from a post to its first delivery
     Publish {
         /// Publishers at once, one measurement for each number
-        #[arg(long, value_delimiter = ',', default_value = "1,16,256")]
+        #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,256", value_parser = number::<usize>)]
         publishers: Vec<usize>,
         /// Seconds of each
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<u64>)]
         seconds: u64,
         /// Notifications whose way to a subscriber is timed
-        #[arg(long, default_value_t = 500)]
+        #[arg(long, value_name = "N", default_value_t = 500, value_parser = number::<u32>)]
         timed: u32,
         /// Bytes of each
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
         payload: usize,
         /// The engine of the hub's store
-        #[arg(long, default_value = "fjall")]
+        #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// How long a first copy of a Source behind nginx takes, against the Python client `resync`
+    /// Measure how long a first copy of a Source behind nginx takes, against the Python client `resync`
     Copy {
         /// Files of the Source
-        #[arg(long, default_value_t = 5_000)]
+        #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = number::<usize>)]
         files: usize,
         /// Bytes of each at most, half of that on average
-        #[arg(long, default_value_t = 16_384)]
+        #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = number::<usize>)]
         bytes: usize,
         /// Copies that each client makes, in turns; the middle one counts
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<usize>)]
         rounds: usize,
         /// The program nginx
-        #[arg(long, env = "RESYNC_NGINX", default_value = "nginx", value_name = "PATH")]
+        #[arg(long, env = "RESYNC_NGINX", default_value = "nginx", value_name = "FILE")]
         nginx: PathBuf,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// What honest publishers and subscribers notice of all kinds of attackers at once
+    /// Measure what honest publishers and subscribers notice of all kinds of attackers at once
     Attack {
         #[command(flatten)]
         plan: Attack,
-        /// Answer in JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Whatever is promised, measured by its own command, as one table
+    /// Measure whatever is promised, each by its own command, and show it as one table
     Figures(FiguresArguments),
+    /// Print completions for a shell
+    Completions(Completions),
+    /// Write man pages into a folder
+    Man(Man),
+}
+
+fn positive(text: &str) -> Result<NonZeroUsize, String> {
+    NonZeroUsize::new(number(text)?).ok_or_else(|| "write a whole number above 0, for example 100".to_owned())
 }
 
 #[derive(Debug, Args)]
 struct FiguresArguments {
     /// What is measured, as `--list` names it; everything where nothing is named
+    #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Where what came of each is kept; the table is made of all that are there
     #[arg(long, default_value = "figures", value_name = "DIR")]
@@ -238,6 +264,7 @@ struct FiguresArguments {
 #[derive(Debug, Args)]
 struct RunArguments {
     /// One that `resync-load scenarios` lists, or a file
+    #[arg(value_name = "SCENARIO|FILE")]
     scenario: String,
     /// A WebSub hub that runs already; without it, our own is started
     #[arg(long, value_name = "URL")]
@@ -246,16 +273,16 @@ struct RunArguments {
     #[arg(long, value_name = "PID", requires = "hub")]
     hub_pid: Option<i32>,
     /// Whether content is posted or the hub is pinged; without it, as the scenario says
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "HOW")]
     by: Option<PublishBy>,
     /// Another seed than the scenario's
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = number::<u64>)]
     seed: Option<u64>,
     /// Other numbers of subscribers than the scenario's
-    #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
+    #[arg(long, value_delimiter = ',', value_name = "N")]
     subscribers: Option<Vec<u32>>,
     /// Another duration than the scenario's, such as 10s
-    #[arg(long, value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     duration: Option<Duration>,
     /// Do not measure what the machine could do at best
     #[arg(long)]
@@ -263,7 +290,7 @@ struct RunArguments {
     /// Write the result as JSON to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -281,22 +308,28 @@ enum ReceiverKind {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    let cli: Cli = habits::parse(command_line());
+    be_quiet(cli.quiet);
+    match run(cli.command).and_then(|()| Ok(finish()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "resync-load: {error}");
-            ExitCode::FAILURE
+            complain(error);
+            ExitCode::from(FAILED)
         }
     }
+}
+
+fn command_line() -> clap::Command {
+    habits::habitual(Cli::command(), &HELP)
 }
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Run(arguments) => run_scenario(arguments),
-        Command::Scenarios => list_scenarios(),
+        Command::Scenarios { json } => list_scenarios(json),
         Command::Report { results, out } => {
             for path in resync_load::report(&results, &out)? {
-                writeln!(io::stdout(), "{}", path.display())?;
+                say(path.display());
             }
             Ok(())
         }
@@ -348,8 +381,16 @@ fn run(command: Command) -> Result<(), Failure> {
             let complaints = report.complaints(&plan);
             if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ").into()) }
         }
-        Command::Figures(arguments) if arguments.list => list_figures(),
+        Command::Figures(arguments) if arguments.list => {
+            list_figures();
+            Ok(())
+        }
         Command::Figures(arguments) => measure_figures(arguments),
+        Command::Completions(wanted) => {
+            answer(wanted.script(command_line()));
+            Ok(())
+        }
+        Command::Man(wanted) => Ok(wanted.write(command_line())?),
     }
 }
 
@@ -368,7 +409,7 @@ fn run_scenario(arguments: RunArguments) -> Result<(), Failure> {
         hub: arguments.hub,
         hub_pid: arguments.hub_pid,
         bound: !arguments.no_bound,
-        live: Live::fitting(),
+        live: if is_quiet() { Live::Silent } else { Live::fitting() },
     };
     let result = measure(resync_load::run(&scenario, &options, Path::new(".")))?;
     if let Some(out) = &arguments.out {
@@ -378,7 +419,7 @@ fn run_scenario(arguments: RunArguments) -> Result<(), Failure> {
     if arguments.json {
         show(&result, true)?;
     } else {
-        writeln!(io::stdout(), "{result}")?;
+        answer(&result);
     }
     if result.passed { Ok(()) } else { Err("not everything came out as the scenario expects".into()) }
 }
@@ -404,27 +445,33 @@ fn serve_alone(kind: ReceiverKind, payload: u32) -> Result<(), Failure> {
             ReceiverKind::Hyper => resync_load::hyper_alone(payload).await?,
         };
         let (line, rest) = alone.body.split_once('\n').unwrap_or((alone.body.as_str(), ""));
-        writeln!(io::stdout(), "{}\n{line}\n{}", alone.url, rest.len())?;
-        io::stdout().flush()?;
+        answer(format_args!("{}\n{line}\n{}", alone.url, rest.len()));
         std::future::pending().await
     })
 }
 
-fn list_scenarios() -> Result<(), Failure> {
-    for name in resync_load::scenarios() {
-        writeln!(io::stdout(), "{name:<16} {}", Scenario::load(name)?.about)?;
+fn list_scenarios(json: bool) -> Result<(), Failure> {
+    let about = |name: &'static str| -> Result<_, Failure> { Ok((name, Scenario::load(name)?.about)) };
+    let all = resync_load::scenarios().map(about).collect::<Result<Vec<_>, _>>()?;
+    if json {
+        let objects = all.iter().map(|(name, about)| serde_json::json!({ "name": name, "about": about }));
+        return show(&objects.collect::<Vec<_>>(), true);
     }
+    let mut table = Table::new(["NAME", "ABOUT"]);
+    for (name, about) in all {
+        table.row([name, &about]);
+    }
+    table.print();
     Ok(())
 }
 
-fn list_figures() -> Result<(), Failure> {
+fn list_figures() {
     for (name, figures) in resync_load::measurements() {
-        writeln!(io::stdout(), "{name}")?;
+        answer(name);
         for figure in figures {
-            writeln!(io::stdout(), "    {figure}")?;
+            answer(format_args!("    {figure}"));
         }
     }
-    Ok(())
 }
 
 fn measure_figures(arguments: FiguresArguments) -> Result<(), Failure> {
@@ -438,13 +485,24 @@ fn measure_figures(arguments: FiguresArguments) -> Result<(), Failure> {
         fs::write(path, resync_load::insert(&document, &table).map_err(|error| told(&error))?)
             .map_err(|error| told(&error))?;
     }
-    write!(io::stdout(), "{table}")?;
+    answer(table.trim_end());
     measured
 }
 
 /// One line of JSON for programs, a line for each value for people.
 fn show(report: &impl Serialize, json: bool) -> Result<(), Failure> {
     let text = if json { serde_json::to_string(report)? } else { serde_json::to_string_pretty(report)? };
-    writeln!(io::stdout(), "{text}")?;
+    answer(text);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_is_complete_and_its_examples_are_command_lines() {
+        command_line().debug_assert();
+        assert_eq!(habits::wrong_help(&command_line(), &HELP), Vec::<String>::new());
+    }
 }

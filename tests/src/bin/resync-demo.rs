@@ -1,14 +1,18 @@
 //! `resync-demo`: a change travels from a Source over a hub to a Destination, all three roles on one screen.
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use resync_common::habits::{self, Help};
+use resync_common::output::complain;
 use resync_tests::demo;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+
+const HELP: Help = Help { headings: &[], examples: &[("", &["resync-demo", "resync-demo --keep demo"])] };
 
 /// All three roles on one screen: a change travels from a Source over a hub to a Destination.
 #[derive(Debug, Parser)]
@@ -20,11 +24,12 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let command = habits::habitual(Cli::command(), &HELP);
+    match run(habits::parse(command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "resync-demo: {error}");
-            ExitCode::FAILURE
+            complain(error);
+            ExitCode::from(habits::FAILED)
         }
     }
 }

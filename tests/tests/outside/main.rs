@@ -1,11 +1,13 @@
 //! What others read of us and run of us: pages, documents, guides, what is deployed, and programs that nobody here wrote.
 
 mod catch_up;
+mod completions;
 mod copies;
 mod deploy;
 mod deployed;
 mod generators;
 mod guides;
+mod habits;
 mod layers;
 mod load;
 mod openapi;

@@ -40,7 +40,7 @@ pub enum PathError {
     #[error("its URI is not valid ({0})")]
     Uri(url::ParseError),
     /// The URI is not below the base.
-    #[error("it is not below {base}, the URL of the directory; give a --base that covers all resources")]
+    #[error("it is not below {base}, the URL of the directory; give a --base-url that covers all resources")]
     OutsideBase {
         /// The URL that corresponds to the directory.
         base: Url,

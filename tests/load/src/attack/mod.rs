@@ -47,53 +47,53 @@ const MEBIBYTE: f64 = 1_048_576.0;
 #[group(id = "plan")]
 pub struct Attack {
     /// Honest notifications a second, at most 50 (limits.client)
-    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub rate: u32,
     /// Seconds of each of the two measurements of a round
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
     /// Rounds, each with a new hub; of the ratios the middle one counts, of all else the worst
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// Honest subscribers with a host of their own; eight more are on one that they share with an attacker
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100)]
     pub subscribers: usize,
     /// Slow connections
-    #[arg(long, default_value_t = 2_000)]
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
     pub slow: usize,
     /// Bad requests a second
-    #[arg(long, default_value_t = 2_000)]
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
     pub flood: u32,
     /// Topics whose small pages have heavy links, each pinged every two seconds; those of every third are delivered
-    #[arg(long, default_value_t = 24)]
+    #[arg(long, value_name = "N", default_value_t = 24)]
     pub links: usize,
     /// Topics with bodies of 1 MB, each pinged every four seconds
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, value_name = "N", default_value_t = 12)]
     pub bodies: usize,
     /// Hosts with eight callbacks each that answer deliveries after 2.9 s
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64)]
     pub late: usize,
     /// Clients that subscribe paths of the shared origin which answer 503 and ask for an hour, one a second
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4)]
     pub refusing: usize,
     /// Clients whose requests wait for callbacks that never answer, five a second
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100)]
     pub waiting: usize,
     /// Clients that ask in the name of each honest subscriber whose request is pending
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     pub superseding: usize,
     /// Queries of a notification's status a second
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, value_name = "N", default_value_t = 500)]
     pub queries: u32,
     /// Seconds within which an honest query of a status must be answered
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub answered_within: u64,
     /// What the p99 of honest posts, and that of honest deliveries, may be by what it was before: beyond that the exit code is 1, as
     /// it is where one was lost, or an attack did not take place
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, value_name = "N", default_value_t = 3.0)]
     pub ratio: f64,
     /// By how many MiB the hub's memory may grow: beyond that the exit code is 1
-    #[arg(long, default_value_t = 256.0)]
+    #[arg(long, value_name = "N", default_value_t = 256.0)]
     pub memory: f64,
 }
 

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use resync_common::output::{complain, note};
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
@@ -71,7 +72,7 @@ async fn measure_each<'m>(
 ) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for measurement in chosen {
-        eprintln!("{}: {}", measurement.name, program::spelled(&measurement.program));
+        note(format_args!("{}: {}", measurement.name, program::spelled(&measurement.program)));
         let file = folder.join(format!("{}.json", measurement.name));
         // What an earlier version did is not what this one does, even if nobody can say what it does. There may be none.
         let _ = fs::remove_file(&file);
@@ -81,7 +82,7 @@ async fn measure_each<'m>(
                     .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
             }
             Err(error) => {
-                eprintln!("{}: {error}", measurement.name);
+                complain(format_args!("{}: {error}", measurement.name));
                 failed.push(measurement.name);
             }
         }

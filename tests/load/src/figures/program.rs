@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
@@ -156,7 +157,7 @@ async fn said(command: &mut Command) -> Result<Said, Failure> {
     let complaints = async {
         let mut last = String::new();
         while let Ok(Some(line)) = errors.next_line().await {
-            eprintln!("{line}");
+            let _ = writeln!(io::stderr(), "{line}");
             last = line;
         }
         last
