@@ -248,7 +248,9 @@ pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
         let left = if hub.leaving { ", no longer a hub of this site" } else { "" };
         line(format_args!("hub {}{left}: {}", hub.url, hub_status(hub, place_of_hubs)));
         if let Some(trouble) = &hub.trouble {
-            line(format_args!("  since {}: {}", trouble.since, trouble.reason));
+            if !hub.on_hold {
+                line(format_args!("  since {}: {}", trouble.since, trouble.reason));
+            }
             if trouble.left_out > 0 {
                 let left_out = of_resources(trouble.left_out);
                 line(format_args!(
