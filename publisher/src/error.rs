@@ -130,6 +130,14 @@ pub enum Error {
         /// The site.
         out: PathBuf,
     },
+    /// A hub to drop is still one of the settings.
+    #[error("{hub} is still a hub of the site in `{}`; remove it from `hubs` of the configuration, build, and drop it then", out.display())]
+    StillNamed {
+        /// The hub.
+        hub: String,
+        /// The site.
+        out: PathBuf,
+    },
     /// A document is not what the last build wrote.
     #[error("`{}` changed since the last build, so no hub is notified; run `resync-source build` again", path.display())]
     NotInPlace {

@@ -8,6 +8,8 @@
 //!   whenever files change;
 //! * from a system whose resources are not files: [`source::Source`] lists what a database has and is called with its changes.
 //!
+//! The example `examples/sqlite.rs` of this crate is a program of the second kind, and the one of [`source::Source`] is the shortest.
+//!
 //! Either way the hubs of a set get notifications on two channels, each with a topic of its own. Change Notifications say which resources changed; they wait
 //! in an outbox until each hub accepted them. A Framework Notification says which documents changed. [`notify()`] posts both. [`serve`] serves a site over
 //! HTTP, [`check`] checks it against the rules, and [`status()`] shows its state.
@@ -39,8 +41,7 @@
 //! ```
 //!
 //! With a hub in the settings, `notify(&out, &[]).await` posts the Change Notifications that wait for it, and then one Framework Notification about all
-//! documents that changed; a token has to cover both topics. [`serve::router`] gives an axum router for the site, its topic URIs included. [`source::Source`]
-//! has an example of the other way.
+//! documents that changed; a token has to cover both topics. [`serve::router`] gives an axum router for the site, its topic URIs included.
 #![deny(missing_docs)]
 
 pub mod check;
@@ -67,6 +68,22 @@ pub use notify::notify;
 pub use publish::build;
 pub use settings::{BaseUrl, HubUrl, PageUrl, Settings, UrlError};
 pub use status::status;
+
+/// What a program needs whose resources are not files.
+pub mod prelude {
+    pub use resync_core::{
+        build::Item,
+        digest::{Algorithm, Digest},
+        document::{Change, Link, Relation},
+    };
+
+    pub use crate::{
+        BaseUrl, HubUrl, PageUrl,
+        notify::Token,
+        settings::Rules,
+        source::{Set, Source},
+    };
+}
 
 /// The example of the README is a test.
 #[cfg(doctest)]

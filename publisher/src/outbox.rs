@@ -25,6 +25,7 @@ use crate::{
     error::Error,
     helpers::files,
     inventory::MOST_BYTES,
+    settings::HubUrl,
     state::{FOLDER, HubRecord, State, Trouble},
 };
 
@@ -37,6 +38,9 @@ const BOUNDS: Bounds = Bounds { notifications: 10_000, bytes: 1024 * 1024 * 1024
 /// Why some were omitted for a hub that has not failed.
 pub(crate) const BEHIND: &str =
     "notifications come faster than the hub accepts them; only the newest are kept for it";
+
+/// Why some were omitted for a hub on hold.
+const ON_HOLD: &str = "the hub is on hold, and they waited for more than a week";
 
 /// How many are removed before others may change the site.
 const STEP: u64 = 1_000;
@@ -149,9 +153,23 @@ fn length(out: &Path, number: u64) -> u64 {
     fs::metadata(path(out, number)).map_or(0, |metadata| metadata.len())
 }
 
-/// Omits the oldest if too many wait, and records that for the hubs that have not accepted them. [`sweep`] removes the files.
+/// Omits the oldest if too many wait, or wait for too long for a hub on hold, and records that for the hubs that have not accepted them. [`sweep`] removes
+/// the files.
 pub(crate) fn keep_within_bounds(out: &Path, state: &mut State) {
     omit_beyond(out, state, BOUNDS);
+    omit_outdated(out, state);
+}
+
+/// Omits what has waited too long for hubs on hold. For other hubs that is done when they are notified.
+fn omit_outdated(out: &Path, state: &mut State) {
+    let on_hold = state.hubs_on_hold().map(|(hub, record)| (hub.clone(), state.waiting_for(record)));
+    for (hub, waiting) in on_hold.collect::<Vec<_>>() {
+        let kept = first_to_keep(out, waiting.clone());
+        let record = state.hubs.get_mut(&hub).filter(|_| kept > waiting.start);
+        if let Some(record) = record {
+            omit(&hub, record, kept - 1, kept - waiting.start, ON_HOLD);
+        }
+    }
 }
 
 fn omit_beyond(out: &Path, state: &mut State, bounds: Bounds) {
@@ -160,18 +178,18 @@ fn omit_beyond(out: &Path, state: &mut State, bounds: Bounds) {
     for (hub, record) in state.hubs.iter_mut().filter(|(_, record)| record.removed.is_none()) {
         let omitted = up_to.saturating_sub(record.sent.max(swept));
         if omitted > 0 {
-            omit(hub, record, up_to, omitted);
+            omit(hub, record, up_to, omitted, BEHIND);
         }
     }
 }
 
-fn omit(hub: &impl std::fmt::Display, record: &mut HubRecord, up_to: u64, omitted: u64) {
+fn omit(hub: &HubUrl, record: &mut HubRecord, up_to: u64, omitted: u64, why: &str) {
     record.sent = up_to;
     let before = record.trouble.take();
     if before.as_ref().is_none_or(|before| before.left_out == 0) {
-        tracing::warn!(%hub, omitted, "too many Change Notifications wait for a hub; dropping the oldest");
+        tracing::warn!(%hub, omitted, why, "dropping the oldest Change Notifications that wait for a hub");
     }
-    let reason = before.as_ref().map_or_else(|| BEHIND.to_owned(), |before| before.reason.clone());
+    let reason = before.as_ref().map_or_else(|| why.to_owned(), |before| before.reason.clone());
     let mut trouble = Trouble::after(before.as_ref(), reason);
     trouble.refused = before.and_then(|before| before.refused).filter(|number| *number > up_to);
     trouble.left_out += omitted;
@@ -258,7 +276,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        settings::{BaseUrl, HubUrl, Settings},
+        settings::{BaseUrl, Settings},
         state::Totals,
     };
 

@@ -1,16 +1,18 @@
-//! For systems whose resources are not files: they list what they have, report what changes, and keep the content themselves.
+//! For systems whose resources are not files: they list what they have, report what changes, and keep the content themselves. The example `sqlite.rs` of
+//! this crate does so with a database.
 
 use std::{
     cell::Cell,
+    io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use resync_core::{
-    build::{self, Inventory, Item},
+    build::{self, BuildError, Item},
     datetime::DateTime,
-    document::{Change, Metadata},
+    document::Change,
     rules::Violations,
 };
 
@@ -27,26 +29,25 @@ use crate::{
 ///
 /// ```
 /// use std::collections::BTreeMap;
-/// use resync_core::{build::Item, document::Metadata};
-/// use resync_publisher::{BaseUrl, source::Source};
+/// use resync_publisher::prelude::*;
 ///
 /// // Any database that gives its records in the order of their URIs will do.
-/// let mut database = BTreeMap::from([("https://example.org/records/1", 5), ("https://example.org/records/2", 7)]);
-/// let out = tempfile::tempdir()?;
-/// let source = Source::new(out.path(), BaseUrl::parse("https://example.org/")?);
-/// let set = source.set("dataset1")?;
-/// let item = |(uri, length): (&&str, &u64)| Ok(Item { length: Some(*length), ..Item::new(*uri) });
-/// assert_eq!(set.list(|| Ok(database.iter().map(item)))?.resources, 2);
+/// let mut database = BTreeMap::from([("https://example.org/records/1", "Moss"), ("https://example.org/records/2", "Fern")]);
+/// let item = |(uri, text): (&&str, &&str)| Item::new(*uri).content(text.as_bytes());
 ///
-/// database.insert("https://example.org/records/2", 9);
-/// set.updated("https://example.org/records/2", Metadata { length: Some(9), ..Metadata::default() })?;
+/// let site = tempfile::tempdir()?;
+/// let set = Source::new(site.path(), "https://example.org/".parse()?).set("plants")?;
+/// assert_eq!(set.list_all(database.iter().map(item))?.resources, 2);
+///
+/// database.insert("https://example.org/records/2", "Tree fern");
+/// set.updated(Item::new("https://example.org/records/2").content(b"Tree fern"))?;
 /// database.remove("https://example.org/records/1");
 /// set.deleted("https://example.org/records/1")?;
 /// let published = set.publish()?.expect("there are changes");
 /// assert_eq!((published.changes.updated, published.changes.deleted, published.resources), (1, 1, 1));
 ///
 /// // If a crash lost unpublished changes, the next list finds them.
-/// assert_eq!(set.list(|| Ok(database.iter().map(item)))?.changes.total(), 0);
+/// assert_eq!(set.list_all(database.iter().map(item))?.changes.total(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -158,10 +159,17 @@ impl Set {
     /// * changes that were collected before the call are part of the list, which publishes them. They are forgotten when the plan is on disk; if the list
     ///   fails before that, they stay collected;
     /// * later ones stay collected for [`publish`](Self::publish), which may publish once more what the list has published already.
-    pub fn list<I: Inventory>(
-        &self,
-        open: impl FnOnce() -> Result<I, build::BuildError>,
-    ) -> Result<Built, Error> {
+    ///
+    /// Both `open` and the resources may fail with an error of the database; then nothing is published.
+    pub fn list<I, E>(&self, open: impl FnOnce() -> Result<I, E>) -> Result<Built, Error>
+    where
+        I: IntoIterator<Item = Result<Item, E>>,
+        E: Into<BoxError>,
+    {
+        let open = || {
+            let items = open().map_err(unreadable)?;
+            Ok(items.into_iter().map(|item| item.map_err(unreadable)))
+        };
         let aside = self.set_aside();
         let built = Build::new(&self.settings, &self.out)
             .backoff(&mut self.backoff())
@@ -175,14 +183,19 @@ impl Set {
         Ok(built)
     }
 
+    /// Lists all resources as [`list`](Self::list) does, from memory.
+    pub fn list_all(&self, items: impl IntoIterator<Item = Item>) -> Result<Built, Error> {
+        self.list(|| Ok::<_, BuildError>(items.into_iter().map(Ok)))
+    }
+
     /// A resource is new. Refuses what no document may list, such as a URI that is not absolute (RS-047).
-    pub fn created(&self, uri: impl Into<String>, metadata: Metadata) -> Result<(), Violations> {
-        self.change(Change::Created, item(uri.into(), metadata))
+    pub fn created(&self, item: Item) -> Result<(), Violations> {
+        self.change(Change::Created, item)
     }
 
     /// A resource has another representation. Refuses the same as [`created`](Self::created).
-    pub fn updated(&self, uri: impl Into<String>, metadata: Metadata) -> Result<(), Violations> {
-        self.change(Change::Updated, item(uri.into(), metadata))
+    pub fn updated(&self, item: Item) -> Result<(), Violations> {
+        self.change(Change::Updated, item)
     }
 
     /// A resource was deleted. Refuses the same as [`created`](Self::created).
@@ -190,7 +203,7 @@ impl Set {
         self.change(Change::Deleted, Item::new(uri))
     }
 
-    /// A change of a resource with more metadata, such as its time and links. Refuses the same as [`created`](Self::created).
+    /// A change of a resource. Refuses the same as [`created`](Self::created).
     pub fn change(&self, change: Change, item: Item) -> Result<(), Violations> {
         inventory::length(build::Event::new(change, DateTime::now(), item.clone()))?;
         self.collected().push((change, item));
@@ -280,9 +293,11 @@ impl Drop for Aside<'_> {
     }
 }
 
-fn item(uri: String, metadata: Metadata) -> Item {
-    let Metadata { hash, length, media_type, encoding, .. } = metadata;
-    Item { hashes: hash, length, media_type, encoding, ..Item::new(uri) }
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why resources cannot be listed.
+fn unreadable(error: impl Into<BoxError>) -> BuildError {
+    error.into().downcast().map_or_else(|error| io::Error::other(error).into(), |error| *error)
 }
 
 #[cfg(test)]
@@ -290,7 +305,6 @@ mod tests {
     use std::fs;
 
     use resync_core::{
-        digest::{Algorithm, Digest},
         document::{Capability, Link, Relation},
         xml,
     };
@@ -299,9 +313,8 @@ mod tests {
     use crate::check;
     use crate::helpers::files::tests::interrupt_after;
 
-    fn metadata(content: &str) -> Metadata {
-        let hash = Digest::of(Algorithm::Sha256, content.as_bytes()).into();
-        Metadata { hash, length: Some(content.len() as u64), ..Metadata::default() }
+    fn item(uri: impl Into<String>, content: &str) -> Item {
+        Item::new(uri).content(content.as_bytes())
     }
 
     fn place() -> (tempfile::TempDir, Set) {
@@ -329,13 +342,13 @@ mod tests {
     fn rs121_every_change_is_told_in_its_order_and_the_list_knows_the_outcome() {
         let (_out, set) = place();
         let listed = |names: &[&str]| {
-            let items = names.iter().map(|name| item(format!("http://example.org/{name}"), metadata(name)));
-            set.list(|| Ok(items.map(Ok))).unwrap()
+            let items = names.iter().map(|name| item(format!("http://example.org/{name}"), name));
+            set.list_all(items).unwrap()
         };
         listed(&["a", "c"]);
         assert_eq!(set.publish().unwrap().map(|built| built.resources), None);
-        set.created("http://example.org/b", metadata("one")).unwrap();
-        set.updated("http://example.org/b", metadata("b")).unwrap();
+        set.created(item("http://example.org/b", "one")).unwrap();
+        set.updated(item("http://example.org/b", "b")).unwrap();
         set.deleted("http://example.org/c").unwrap();
         let built = set.publish().unwrap().unwrap();
         assert_eq!((built.resources, built.changes.total()), (2, 3));
@@ -351,7 +364,7 @@ mod tests {
         let (_out, set) = place();
         set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
         let publish = |name: &str| {
-            set.created(format!("http://example.org/{name}"), metadata(name)).unwrap();
+            set.created(item(format!("http://example.org/{name}"), name)).unwrap();
             set.publish().unwrap().unwrap()
         };
         let is_listed = |built: &Built| {
@@ -376,7 +389,7 @@ mod tests {
         let (out, set) = place();
         set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
         for name in ["b", "c"] {
-            set.created(format!("http://example.org/{name}"), metadata(name)).unwrap();
+            set.created(item(format!("http://example.org/{name}"), name)).unwrap();
             set.publish().unwrap();
         }
         drop(set);
@@ -391,16 +404,13 @@ mod tests {
     #[test]
     fn rs047_what_no_document_may_tell_of_is_refused_and_is_in_the_way_of_nothing() {
         let (_out, set) = place();
-        let list = |uris: &[&str]| {
-            let items: Vec<_> = uris.iter().map(|uri| Ok(Item::new(*uri))).collect();
-            set.list(|| Ok(items.into_iter()))
-        };
+        let list = |uris: &[&str]| set.list_all(uris.iter().map(|uri| Item::new(*uri)));
         list(&["http://example.org/a"]).unwrap();
         for uri in ["records/1", "http://example.org/a b", "http://a/b"] {
-            assert!(set.updated(uri, metadata("x")).is_err(), "{uri}");
+            assert!(set.updated(item(uri, "x")).is_err(), "{uri}");
             assert!(list(&["http://example.org/a", uri]).is_err(), "{uri}");
         }
-        set.created("http://example.org/b", metadata("b")).unwrap();
+        set.created(item("http://example.org/b", "b")).unwrap();
         assert_eq!(set.publish().unwrap().unwrap().changes.created, 1);
         assert_eq!(list(&["http://example.org/a", "http://example.org/b"]).unwrap().resources, 2);
     }
@@ -413,7 +423,7 @@ mod tests {
         let source = Source::new(out.path(), BaseUrl::parse("http://example.org/").unwrap()).hub(hub);
         let sets = ["one", "two"].map(|name| source.set(name).unwrap());
         for set in &sets {
-            set.list(|| Ok(std::iter::empty())).unwrap();
+            set.list_all([]).unwrap();
         }
         for set in &sets {
             let told = set.notify(&[]).await.unwrap();
@@ -433,9 +443,9 @@ mod tests {
         };
         let source = Source::new(out.path(), BaseUrl::parse("http://example.org/").unwrap()).rules(rules);
         let set = source.set("one").unwrap();
-        set.list(|| Ok(std::iter::empty())).unwrap();
+        set.list_all([]).unwrap();
         for name in ["a", "b", "c"] {
-            set.created(format!("http://example.org/{name}"), metadata(name)).unwrap();
+            set.created(item(format!("http://example.org/{name}"), name)).unwrap();
             set.publish().unwrap();
         }
         let archive = fs::read(set.out().join("resync/changelist-archive.xml")).unwrap();
@@ -461,9 +471,9 @@ mod tests {
         for round in 0..3 {
             let items = (0..50_001).map(|number| {
                 let length = Some(if number == 0 { round } else { 1 });
-                Ok(Item { length, ..Item::new(format!("http://example.org/{number:05}")) })
+                Item { length, ..Item::new(format!("http://example.org/{number:05}")) }
             });
-            set.list(|| Ok(items)).unwrap();
+            set.list_all(items).unwrap();
             parts.push(names_in("resourcelist.xml"));
         }
         let archived = names_in("resourcelist-archive.xml");
@@ -473,7 +483,7 @@ mod tests {
         let there: Vec<_> = parts.iter().map(|parts| are_there(parts)).collect();
         assert_eq!(there, [0, 2, 2]);
         // Its parts go on pointing at what was their index, which is a plain list now.
-        set.list(|| Ok([Ok(Item::new("http://example.org/alone"))].into_iter())).unwrap();
+        set.list_all([Item::new("http://example.org/alone")]).unwrap();
         assert_eq!(names_in(&names_in("resourcelist-archive.xml")[0]), parts[2]);
         let site = check::Target::parse(out.path().as_os_str()).unwrap();
         let findings = check::check(&[site], &check::Options::default(), |_| ()).await.unwrap();
@@ -485,10 +495,10 @@ mod tests {
         let (_out, set) = place();
         let items = |count: usize| {
             let item = |number| Ok(Item::new(format!("http://example.org/{number:05}")));
-            (0..count).map(item).collect::<Vec<Result<Item, build::BuildError>>>()
+            (0..count).map(item).collect::<Vec<Result<Item, BuildError>>>()
         };
         for count in [0, 10, 5_000] {
-            let broken = items(count).into_iter().chain([Err(build::BuildError::BrokenOff)]);
+            let broken = items(count).into_iter().chain([Err(BuildError::BrokenOff)]);
             assert!(set.list(|| Ok(broken)).is_err());
             let left =
                 fs::read_dir(set.out().join("resync")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -508,7 +518,7 @@ mod tests {
         let (_out, set) = place();
         let link = Link::new(Relation::Alternate, "http://example.org/a.html");
         let listed = Item { links: vec![link.clone()], ..Item::new("http://example.org/a") };
-        set.list(|| Ok([Ok(listed.clone())].into_iter())).unwrap();
+        set.list_all([listed.clone()]).unwrap();
         set.change(Change::Updated, Item { length: Some(3), ..listed }).unwrap();
         set.publish().unwrap();
         for name in ["resourcelist.xml", "changelist-1.xml"] {
@@ -523,7 +533,7 @@ mod tests {
         let (_out, set) = place();
         set.deleted("http://example.org/c").unwrap();
         assert!(set.publish().is_err());
-        set.list(|| Ok([Ok(Item::new("http://example.org/c"))].into_iter())).unwrap();
+        set.list_all([Item::new("http://example.org/c")]).unwrap();
         set.deleted("http://example.org/c").unwrap();
         assert_eq!(set.publish().unwrap().unwrap().changes.deleted, 1);
     }
@@ -551,8 +561,8 @@ mod tests {
         entries.map(|entry| (entry.change().unwrap(), entry.loc.replace("http://example.org/", ""))).collect()
     }
 
-    fn listed(names: &[&str]) -> Vec<Result<Item, build::BuildError>> {
-        names.iter().map(|name| Ok(item(format!("http://example.org/{name}"), metadata(name)))).collect()
+    fn listed(names: &[&str]) -> Vec<Result<Item, BuildError>> {
+        names.iter().map(|name| Ok(item(format!("http://example.org/{name}"), name))).collect()
     }
 
     fn changes<const N: usize>(changes: [(Change, &str); N]) -> Vec<(Change, String)> {
@@ -567,7 +577,7 @@ mod tests {
         for acts in 0.. {
             let (_out, set) = place();
             set.list(|| Ok(listed(&["a", "c"]).into_iter())).unwrap();
-            set.created("http://example.org/b", metadata("b")).unwrap();
+            set.created(item("http://example.org/b", "b")).unwrap();
             set.deleted("http://example.org/c").unwrap();
             interrupt_after(Some(acts));
             let cut = run(&set);
@@ -603,8 +613,8 @@ mod tests {
     fn changes_stay_collected_when_a_list_cannot_be_opened_or_ends_with_an_error() {
         let (_out, set) = place();
         set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
-        set.created("http://example.org/b", metadata("b")).unwrap();
-        let broken = || build::BuildError::from(std::io::Error::other("the database is gone"));
+        set.created(item("http://example.org/b", "b")).unwrap();
+        let broken = || BuildError::from(std::io::Error::other("the database is gone"));
         let ends = [Ok(Item::new("http://example.org/a")), Err(broken())];
         assert!(set.list(|| Ok(ends.into_iter())).is_err());
         assert!(set.list(|| Err::<std::vec::IntoIter<_>, _>(broken())).is_err());
@@ -617,10 +627,10 @@ mod tests {
     fn changes_that_are_told_once_a_list_is_open_are_not_part_of_it_and_stay_collected() {
         let (_out, set) = place();
         set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
-        set.created("http://example.org/b", metadata("b")).unwrap();
+        set.created(item("http://example.org/b", "b")).unwrap();
         let open = || {
             let snapshot = listed(&["a", "b"]);
-            set.created("http://example.org/c", metadata("c")).unwrap();
+            set.created(item("http://example.org/c", "c")).unwrap();
             Ok(snapshot.into_iter())
         };
         assert_eq!(set.list(open).unwrap().changes.created, 1);
@@ -636,7 +646,7 @@ mod tests {
         std::thread::scope(|scope| {
             let open = || {
                 let snapshot = listed(&["a"]);
-                set.created("http://example.org/b", metadata("b")).unwrap();
+                set.created(item("http://example.org/b", "b")).unwrap();
                 scope.spawn(|| set.publish().unwrap());
                 Ok(snapshot.into_iter())
             };

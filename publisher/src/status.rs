@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     error::Error,
     notify::unacknowledged,
+    settings::HubUrl,
     site::Site,
     state::{HubRecord, Part, State, Totals, Trouble},
 };
@@ -29,7 +30,7 @@ pub struct Status {
     pub totals: Totals,
     /// The documents of the site.
     pub documents: Vec<DocumentStatus>,
-    /// The hubs, and after them former ones that are still to be notified.
+    /// The hubs, after them former ones that are still to be notified, and then those on hold.
     pub hubs: Vec<HubStatus>,
 }
 
@@ -53,6 +54,8 @@ pub struct HubStatus {
     pub url: String,
     /// Whether it is a former hub of the site, which is notified for the last time.
     pub leaving: bool,
+    /// Whether the settings no longer name it, and nobody dropped it: what waits for it is kept in case it is named again.
+    pub on_hold: bool,
     /// When it last accepted a notification.
     pub notified_at: Option<String>,
     /// The status of that answer.
@@ -100,7 +103,7 @@ pub fn status(out: &Path) -> Result<Status, Error> {
 
 fn hubs(state: &State) -> Vec<HubStatus> {
     let unknown = HubRecord::new(Site::of(&state.settings).topic());
-    let status = |hub| {
+    let status = |hub: &HubUrl| {
         let record = state.hubs.get(hub).unwrap_or(&unknown);
         let pending = unacknowledged(&state.documents, record).into_iter().map(|change| PendingChange {
             change: change.change.token().to_owned(),
@@ -110,6 +113,7 @@ fn hubs(state: &State) -> Vec<HubStatus> {
         HubStatus {
             url: String::from(hub.clone()),
             leaving: record.removed.is_some(),
+            on_hold: record.removed.is_none() && !state.settings.hubs.contains(hub),
             notified_at: record.last.as_ref().map(|last| last.at.to_string()),
             answer: record.last.as_ref().map(|last| last.status),
             pending: pending.collect(),
@@ -117,5 +121,5 @@ fn hubs(state: &State) -> Vec<HubStatus> {
             trouble: record.trouble.clone(),
         }
     };
-    state.hubs_to_notify().map(status).collect()
+    state.hubs_to_notify().chain(state.hubs_on_hold().map(|(hub, _)| hub)).map(status).collect()
 }

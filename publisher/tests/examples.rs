@@ -1,4 +1,4 @@
-//! The example, run as a process.
+//! The example, run as a process, and what the guide shows of a database.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::{path::Path, process::Command};
@@ -7,6 +7,7 @@ use resync_core::{
     document::Change::{Created as C, Deleted as D, Updated as U},
     xml,
 };
+use resync_publisher::prelude::*;
 
 /// Beside the tests, where it is built with them.
 fn example(folder: &Path) -> String {
@@ -15,6 +16,51 @@ fn example(folder: &Path) -> String {
     let output = Command::new(example).arg(folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn what_the_guide_shows_of_a_database_publishes_it() {
+    publish_as_in_the_guide().await.unwrap();
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/source.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let shown = between(&guide, "```rust\n", "```\n");
+    let here = include_str!("examples.rs");
+    let run = between(here, "    // The guide:\n", "    // Its end.").lines();
+    assert_eq!(run.map(str::trim).collect::<Vec<_>>(), shown.lines().collect::<Vec<_>>());
+}
+
+fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+    text.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).unwrap().0
+}
+
+async fn publish_as_in_the_guide() -> Result<(), Box<dyn std::error::Error>> {
+    let place = tempfile::tempdir()?;
+    // Nobody listens there.
+    let (folder, hub, token) = (place.path(), "http://127.0.0.1:1/".parse()?, "s3cret".parse()?);
+    let database = rusqlite::Connection::open_in_memory()?;
+    database.execute_batch(
+        "CREATE TABLE records (uri TEXT, content TEXT); INSERT INTO records VALUES ('https://example.org/1', 'Fern')",
+    )?;
+    let of_row = |row: &rusqlite::Row<'_>| Ok(Item::new(row.get::<_, String>(0)?));
+    let uri = "https://example.org/2";
+    // The guide:
+    let source = Source::new(folder.join("site"), "https://example.org/".parse()?).hub(hub);
+    let set = source.set("records")?;
+
+    // At the start: all records, in the order of their URIs. This finds what a crash left unreported.
+    let mut rows = database.prepare("SELECT uri, content FROM records ORDER BY uri")?;
+    set.list(|| rows.query_map([], of_row))?;
+
+    // After each commit: created(item), updated(item) or deleted(uri).
+    set.created(Item::new(uri).content(b"Moss").media_type("text/plain"))?;
+
+    // About every second. If it fails, the changes stay collected, and the next call publishes each of them once.
+    set.publish()?;
+    set.notify(&[token]).await?;
+    // Its end.
+    let list = std::fs::read(folder.join("site/records/resync/resourcelist.xml"))?;
+    assert_eq!(xml::read(&list)?.into_document()?.entries().len(), 2);
+    Ok(())
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{io, iter, vec};
 
 use super::{BuildError, Event};
 use crate::datetime::DateTime;
-use crate::digest::{Agreement, Hashes};
+use crate::digest::{Agreement, Algorithm, Digest, Hashes};
 use crate::document::{Bitstream, Entry, Link, Metadata};
 
 /// The resources of a set, one after the other, in ascending order of their URIs (byte by byte), each once.
@@ -53,6 +53,21 @@ impl Item {
     /// A resource of which only the URI is known.
     pub fn new(loc: impl Into<String>) -> Self {
         Self { loc: loc.into(), ..Self::default() }
+    }
+
+    /// With the length and the SHA-256 digest of its representation.
+    #[must_use]
+    pub fn content(mut self, bytes: &[u8]) -> Self {
+        self.length = u64::try_from(bytes.len()).ok();
+        self.hashes = Digest::of(Algorithm::Sha256, bytes).into();
+        self
+    }
+
+    /// With its media type.
+    #[must_use]
+    pub fn media_type(mut self, media_type: impl Into<String>) -> Self {
+        self.media_type = Some(media_type.into());
+        self
     }
 
     /// The item that an entry of a Resource List stands for.

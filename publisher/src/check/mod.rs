@@ -24,6 +24,7 @@
 mod file;
 mod findings;
 mod folder;
+mod misplaced;
 mod web;
 
 use std::{
@@ -33,6 +34,7 @@ use std::{
 };
 
 use folder::Wanted;
+use misplaced::Misplaced;
 use resync_core::lint::{
     Check, Fetch, FetchFailure, Fetched, MAX_DOCUMENTS, MAX_REQUESTS, Method, PackageBytes, Report,
     TopicAnswer,
@@ -167,7 +169,7 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
 
     fn web(&mut self, url: &Url) -> Result<Report, Error> {
         let mut web = web::Web::new(self.runtime.clone(), self.options.deadline, self.options.packages)?;
-        Ok(self.check().run(&mut self.reporting(&mut web), url.as_str()))
+        Ok(self.check().run(&mut self.reporting(&mut Misplaced::new(&mut web)), url.as_str()))
     }
 
     fn folder(&mut self, path: &Path) -> Result<Report, Error> {
@@ -188,6 +190,7 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
             let mut folder = folder::Folder::new(path, base_url);
             let check = self.check();
             let check = if publish::is_under_way(path) { check.under_way() } else { check };
+            let mut folder = Misplaced::new(&mut folder);
             return Ok(check.run_all(&mut self.reporting(&mut folder), [start.as_str()], others));
         }
         let files = folder::documents(path, Wanted::All)?;

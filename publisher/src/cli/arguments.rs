@@ -1,6 +1,7 @@
 //! Flags, and their environment variables.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -219,6 +220,10 @@ pub(crate) struct BuildRequest {
     configuration: Option<PathBuf>,
     /// Whether that lists all sets of the site: not with --out, which names another site.
     names_all: bool,
+    /// How the flags contradict the configuration.
+    pub(crate) contradiction: Option<String>,
+    /// The hubs that are dropped after the build.
+    pub(crate) drops: Vec<HubUrl>,
 }
 
 impl BuildRequest {
@@ -240,8 +245,10 @@ impl BuildArgs {
         let Some(config) = (if self.directory.is_some() { None } else { self.out.config()? }) else {
             let out = self.out.out.clone().ok_or(Failure::NoSite)?;
             let sets = vec![(out.clone(), self.settings(&out)?)];
-            return Ok(BuildRequest { out, sets, configuration: None, names_all: false });
+            let (configuration, names_all, contradiction, drops) = (None, false, None, Vec::new());
+            return Ok(BuildRequest { out, sets, configuration, names_all, contradiction, drops });
         };
+        let contradiction = self.contradiction(&config)?;
         let sets = config.sets.into_iter().map(|(out, settings)| {
             let settings = self.override_in(settings)?;
             Ok((out, SetSettings { settings, hubs_from_last_build: false, hash_from_last_build: false }))
@@ -251,7 +258,32 @@ impl BuildArgs {
             sets: sets.collect::<Result<_, Failure>>()?,
             configuration: Some(self.out.file()),
             names_all: self.out.out.is_none(),
+            contradiction,
+            drops: Vec::new(),
         })
+    }
+
+    /// The hubs of the flags and those of the configuration, where these differ.
+    fn contradiction(&self, config: &Config) -> Result<Option<String>, UrlError> {
+        let given = self.hub.iter().map(|hub| HubUrl::parse(hub)).collect::<Result<BTreeSet<_>, _>>()?;
+        let configured: BTreeSet<_> =
+            config.sets.iter().flat_map(|(_, set)| set.hubs.iter().cloned()).collect();
+        if self.keeps_hubs() || given == configured {
+            return Ok(None);
+        }
+        let names = |hubs: &BTreeSet<HubUrl>| {
+            if hubs.is_empty() {
+                "none".to_owned()
+            } else {
+                hubs.iter().map(HubUrl::as_str).collect::<Vec<_>>().join(", ")
+            }
+        };
+        Ok(Some(format!(
+            "the hubs of this run ({}) contradict `hubs` of {} ({}); to keep them, write them there",
+            names(&given),
+            self.out.file().display(),
+            names(&configured)
+        )))
     }
 
     /// The settings of the flags, over those of the last build.
@@ -293,6 +325,9 @@ pub(crate) struct TokenArgs {
     /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min
     #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) retry: Duration,
+    /// Leave a hub that is no longer named: what waits for it is discarded, and it is notified once more so that its subscribers find the new hubs (repeatable)
+    #[arg(long, env = "RESYNC_SOURCE_DROP_HUB", value_name = "URL", value_delimiter = ' ')]
+    pub(crate) drop_hub: Vec<HubUrl>,
     #[command(flatten)]
     pub(crate) tokens: Tokens,
 }

@@ -8,6 +8,7 @@ use resync_publisher::{
     Error,
     blocking::unblocked,
     publish::{self, Build, BuildMode, Built, Claim, DueDumps, Dump, RetireFailure, claim, clear, describe},
+    state::set_folders,
     status,
 };
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use super::{
     Failure,
     arguments::{BuildArgs, BuildRequest, SetSettings, TokenArgs, outs_of},
     failed_set, json,
-    notify::{NotifyReport, notify_all},
+    notify::{NotifyReport, drop_hubs, has_hub_to_notify, notify_all, warn_of_hubs_on_hold},
     print_json,
     progress::Bar,
     sets::{self, print_failure},
@@ -174,8 +175,11 @@ pub(super) async fn all(
     build_request: BuildRequest,
     mode: BuildMode,
 ) -> Result<BuildReport, Failure> {
-    let site = build_request.configured_site();
-    let sets = build_request.sets;
+    if let Some(contradiction) = &build_request.contradiction {
+        eprintln!("warning: {contradiction}");
+    }
+    let (site, place_of_hubs) = (build_request.configured_site(), build_request.place_of_hubs());
+    let BuildRequest { out, sets, drops, .. } = build_request;
     let are_several = sets.len() > 1;
     let mut report = BuildReport::default();
     if let Some((site, configuration)) = site.clone() {
@@ -213,11 +217,13 @@ pub(super) async fn all(
     for one in report.claim.as_ref().map_or(Vec::new(), |claim| claim.retire_failures().to_vec()) {
         report.add_retire_failure(one);
     }
+    warn_of_hubs_on_hold(&set_folders(&out)?, &drops, &place_of_hubs);
     Ok(report)
 }
 
 pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
-    let build_request = arguments.build_request()?;
+    let mut build_request = arguments.build_request()?;
+    build_request.drops.clone_from(&token.drop_hub);
     let (site, place_of_hubs) = (build_request.out.clone(), build_request.place_of_hubs());
     let mut built = all(arguments, build_request, BuildMode::WithoutDumps).await?;
     let is_json = arguments.out.json;
@@ -231,8 +237,9 @@ pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<
     };
     let outs: Vec<_> =
         outs.into_iter().filter(|out| !built.unbuilt.contains(out) || status(out).is_ok()).collect();
+    let dropped = drop_hubs(&outs, &token.drop_hub);
     let (statuses, _) = sets::each(&outs, status);
-    let has_hubs = statuses.len() < outs.len() || statuses.iter().any(|set| !set.hubs.is_empty());
+    let has_hubs = statuses.len() < outs.len() || statuses.iter().any(has_hub_to_notify);
     if !has_hubs {
         built.make_due_dumps().await;
         let failures = built.outcome();
@@ -240,7 +247,8 @@ pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<
             last.push_str(" · no hub to notify; add one ");
             last.push_str(&place_of_hubs);
         }
-        return built.print(is_json, [("hubs", Vec::new()), ("notify_failures", Vec::new())]).and(failures);
+        let nothing = [("hubs", Vec::new()), ("notify_failures", Vec::new())];
+        return built.print(is_json, nothing).and(failures).and(dropped);
     }
     let mut notify_report = notify_all(&outs, token).await;
     built.add_notified(&notify_report);
@@ -252,7 +260,7 @@ pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<
     }
     let failures = built.outcome();
     built.print(is_json, notify_report.json())?;
-    failures.and(notify_report.outcome)
+    failures.and(notify_report.outcome).and(dropped)
 }
 
 pub(super) async fn dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc};
 
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
-use resync_publisher::{Error, UrlError, config::ConfigError};
+use resync_publisher::{Error, HubUrl, UrlError, config::ConfigError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     Man(io::Error),
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),
+    #[error("{0} is no hub of this site, so it is not dropped; see `resync-source status`")]
+    NoSuchHub(HubUrl),
     /// The answer of each hub has been printed.
     #[error("{failed} of {all} hubs could not be notified")]
     Hubs { failed: usize, all: usize },
@@ -67,6 +69,7 @@ impl Failure {
                 | Error::OfAnother { .. }
                 | Error::TakenOver { .. }
                 | Error::NoHub { .. }
+                | Error::StillNamed { .. }
                 | Error::WhoseToken { .. }
                 | Error::BadToken
                 | Error::NoBaseUrl { .. },

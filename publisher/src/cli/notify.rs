@@ -12,9 +12,11 @@ use resync_common::{
     words::Lasting,
 };
 use resync_publisher::{
-    Error,
+    Error, HubUrl,
     notify::{self, HubReport, Outcome, Token, notify, tokens_for},
     state::State,
+    status,
+    status::{HubStatus, Status},
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -33,6 +35,13 @@ pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
     let outs = arguments.out.outs()?;
     if let Some(number) = arguments.skip {
         skip_refused(&outs, number)?;
+    }
+    let drops = &arguments.token.drop_hub;
+    drop_hubs(&outs, drops)?;
+    warn_of_hubs_on_hold(&outs, drops, &arguments.out.place_of_hubs());
+    let (statuses, failed) = sets::each(&outs, status);
+    if !drops.is_empty() && failed.is_empty() && !statuses.iter().any(has_hub_to_notify) {
+        return Ok(());
     }
     let notify_report = notify_all(&outs, &arguments.token).await;
     if arguments.out.json {
@@ -57,6 +66,41 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
         return Ok(());
     }
     sets::outcome(failed, outs.len(), "cannot be read").and(Err(Failure::NotRefused(number)))
+}
+
+/// Drops hubs from the sets that no longer name them.
+pub(super) fn drop_hubs(outs: &[PathBuf], hubs: &[HubUrl]) -> Result<(), Failure> {
+    hubs.iter().try_for_each(|hub| {
+        let (dropped, failed) = sets::each(outs, |out| notify::drop_hub(out, hub));
+        let discarded: Vec<_> = dropped.into_iter().flatten().collect();
+        if discarded.is_empty() {
+            let failures = failed.into_iter().map(|(_, failure)| failure);
+            return Err(failures.last().unwrap_or_else(|| Failure::NoSuchHub(hub.clone())));
+        }
+        let waiting = match discarded.iter().sum::<u64>() {
+            0 => String::new(),
+            number => format!(", and {}", text::count(number, "waiting Change Notification")),
+        };
+        eprintln!("dropped {hub}{waiting}");
+        Ok(())
+    })
+}
+
+/// Whether a set has a hub that may be notified.
+pub(super) fn has_hub_to_notify(status: &Status) -> bool {
+    status.hubs.iter().any(|hub| !hub.on_hold)
+}
+
+/// Says which hubs are no longer named, and not dropped either.
+pub(super) fn warn_of_hubs_on_hold(outs: &[PathBuf], drops: &[HubUrl], place_of_hubs: &str) {
+    let is_dropped = |hub: &HubStatus| drops.iter().any(|drop| drop.as_str() == hub.url);
+    for out in outs {
+        let hubs = status(out).map_or(Vec::new(), |status| status.hubs);
+        for hub in hubs.iter().filter(|hub| hub.on_hold && !is_dropped(hub)) {
+            let line = format!("{}: {}", hub.url, text::on_hold(hub, place_of_hubs));
+            eprintln!("warning: {}", text::of_set(sets::name_in(outs, out).as_deref(), &line));
+        }
+    }
 }
 
 /// What came of notifying the hubs of all sets.

@@ -1,6 +1,6 @@
 //! `serve`, `check` and `status`: what a site shows to others and to its operator.
 
-use std::io;
+use std::{io, net::SocketAddr};
 
 use resync_common::{
     output::{answer, say, takes_colour},
@@ -8,6 +8,7 @@ use resync_common::{
 };
 use resync_publisher::{BaseUrl, check, serve, status as status_of};
 use serde_json::json;
+use url::{Host, Url};
 
 use super::{
     Failure,
@@ -35,6 +36,11 @@ pub(super) async fn serve(arguments: ServeArgs) -> Result<(), Failure> {
         .await
         .map_err(|error| Failure::Listen(arguments.listen, error))?;
     let address = listener.local_addr()?;
+    for base_url in built.iter().map(|set| &set.base_url).filter(|base_url| is_elsewhere(base_url, address)) {
+        eprintln!(
+            "warning: the documents name {base_url}, and this listens on {address}; listen there, or build with a base URL of this address"
+        );
+    }
     let mut documents = built.iter().flat_map(|set| &set.documents);
     let start = documents.find(|document| document.capability == "description").map(|start| &start.url);
     if arguments.out.json {
@@ -50,6 +56,18 @@ pub(super) async fn serve(arguments: ServeArgs) -> Result<(), Failure> {
         }
     }
     Ok(serve::serve(listener, out, stop).await?)
+}
+
+/// Whether a base URL is of this machine and of another port. Any other may lead here through a proxy.
+fn is_elsewhere(base_url: &str, address: SocketAddr) -> bool {
+    let of_this_machine = |url: &Url| match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    let url = Url::parse(base_url).ok().filter(of_this_machine);
+    url.is_some_and(|url| url.port_or_known_default() != Some(address.port()))
 }
 
 pub(super) async fn check(arguments: &CheckArgs) -> Result<(), Failure> {

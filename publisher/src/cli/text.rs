@@ -243,9 +243,11 @@ pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
     }
     for hub in &status.hubs {
         let left = if hub.leaving { ", no longer a hub of this site" } else { "" };
-        line(format_args!("hub {}{left}: {}", hub.url, hub_status(hub)));
+        line(format_args!("hub {}{left}: {}", hub.url, hub_status(hub, place_of_hubs)));
         if let Some(trouble) = &hub.trouble {
-            line(format_args!("  since {}: {}", trouble.since, trouble.reason));
+            if !hub.on_hold {
+                line(format_args!("  since {}: {}", trouble.since, trouble.reason));
+            }
             if trouble.left_out > 0 {
                 let left_out = of_resources(trouble.left_out);
                 line(format_args!(
@@ -253,7 +255,7 @@ pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
                 ));
             }
         }
-        for change in &hub.pending {
+        for change in hub.pending.iter().filter(|_| !hub.on_hold) {
             line(format_args!("  waits: {} {}  {}", name(&change.capability), change.change, change.url));
         }
     }
@@ -261,7 +263,22 @@ pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
     text
 }
 
-fn hub_status(hub: &HubStatus) -> String {
+/// What a hub on hold is, what waits for it, and what to do.
+pub(super) fn on_hold(hub: &HubStatus, place_of_hubs: &str) -> String {
+    let waiting = match hub.waiting {
+        0 => "its subscribers were not told that".to_owned(),
+        number => format!("{} kept for it", count(number, "Change Notification")),
+    };
+    format!(
+        "on hold, since it is no longer named; {waiting}. Name it again {place_of_hubs}, or leave it with `resync-source notify --drop-hub {}`",
+        hub.url
+    )
+}
+
+fn hub_status(hub: &HubStatus, place_of_hubs: &str) -> String {
+    if hub.on_hold {
+        return on_hold(hub, place_of_hubs);
+    }
     let last = match (&hub.notified_at, hub.answer) {
         (Some(at), Some(answer)) => format!("last notified {at} ({answer})"),
         _ => "never notified".to_owned(),

@@ -177,6 +177,28 @@ pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, Error> {
     Ok(skipped)
 }
 
+/// Drops a hub of the site in `out` that the settings no longer name: what waits for it is discarded, and [`notify()`](super::notify()) notifies it once
+/// more, so that its subscribers find the new hubs. Returns how many Change Notifications are discarded; `None` if the site has no such hub.
+pub fn drop_hub(out: &Path, hub: &HubUrl) -> Result<Option<u64>, Error> {
+    if !State::load(out)?.hubs.contains_key(hub) {
+        return Ok(None);
+    }
+    let _of_hub = lock_hub(out, hub)?;
+    let lock = Lock::acquire(out)?;
+    let mut state = State::load(out)?;
+    if state.settings.hubs.contains(hub) {
+        return Err(Error::StillNamed { hub: hub.to_string(), out: out.to_owned() });
+    }
+    let Some(mut record) = state.hubs.remove(hub) else { return Ok(None) };
+    let discarded = state.waiting_for(&record).count() as u64;
+    record.removed.get_or_insert_with(DateTime::now);
+    if record.notified().next().is_some() {
+        state.hubs.insert(hub.clone(), record);
+    }
+    save_and_sweep(lock, state)?;
+    Ok(Some(discarded))
+}
+
 /// Whether no other hub acknowledged a newer version of a document.
 fn is_newest(state: &State, update: &HubUpdate) -> bool {
     let others =

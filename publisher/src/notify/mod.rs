@@ -33,7 +33,7 @@ use crate::{
 
 pub(crate) use self::{document_changes::unacknowledged, post::client, token::Hubs};
 pub use self::{
-    hub_record::skip,
+    hub_record::{drop_hub, skip},
     post::{CONNECT_TIMEOUT, IDEMPOTENCY_KEY, PostError, TIMEOUT},
     token::{Token, tokens_for},
 };
@@ -72,8 +72,8 @@ pub enum Outcome {
     Failed(PostError),
 }
 
-/// Notifies every hub of the site in `out` of what it has not acknowledged. Other hubs get no request. A former hub is notified once more, so that its
-/// subscribers find the new Capability List, and then forgotten.
+/// Notifies every hub of the site in `out` of what it has not acknowledged. Other hubs get no request. A hub that was [dropped](drop_hub) is notified once
+/// more, so that its subscribers find the new Capability List, and then forgotten.
 ///
 /// Waits while another run notifies the same hub, and shortly while a build is under way. The failure of one hub does not affect the others.
 ///

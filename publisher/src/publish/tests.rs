@@ -213,6 +213,39 @@ fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_chan
 }
 
 #[test]
+fn what_waits_for_a_hub_is_kept_wherever_a_run_is_cut_short_that_names_another() {
+    for acts in 0.. {
+        let place = Place::new();
+        place.build().unwrap();
+        place.put("one", "1");
+        place.build().unwrap();
+        let mut elsewhere = place.settings();
+        elsewhere.hubs = vec![HubUrl::parse("http://wrong.example.org/").unwrap()];
+        place.put("two", "1");
+        interrupt_after(Some(acts));
+        let cut = build(&elsewhere, &place.out());
+        interrupt_after(None);
+        place.put("three", "1");
+        place.build().unwrap();
+        let state = State::load(&place.out()).unwrap();
+        let waiting = state.waiting_for(&state.hubs[&place.settings().hubs[0]]);
+        let names = waiting.flat_map(|number| {
+            let bytes = fs::read(crate::outbox::path(&place.out(), number)).unwrap();
+            let entries = xml::read(&bytes).unwrap().into_document().unwrap().entries().to_vec();
+            entries.into_iter().map(|entry| entry.loc.replace("http://example.org/", ""))
+        });
+        let mut names: Vec<_> = names.collect();
+        // A run that was not begun leaves both changes to the next, which has them in the order of their names.
+        names[1..].sort();
+        assert_eq!(names, ["one", "three", "two"], "after {acts} acts");
+        if cut.is_ok() {
+            assert!(acts > 8, "lists, index, notification, state and more: {acts} acts");
+            return;
+        }
+    }
+}
+
+#[test]
 fn ar003_ar009_archives_and_dumps_that_are_due_are_completed_too_wherever_a_run_is_cut_short() {
     let mut acts = 0;
     let mut failures = Vec::new();

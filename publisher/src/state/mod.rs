@@ -192,7 +192,7 @@ pub struct HubRecord {
     pub sent: u64,
     /// Why the last attempt to notify it failed.
     pub trouble: Option<Trouble>,
-    /// When a build removed this hub. It stays on record until it accepted a notification of the Capability List that no longer names it (FN-009), without
+    /// When this hub was dropped. It stays on record until it accepted a notification of the Capability List that no longer names it (FN-009), without
     /// which its subscribers would wait there for ever.
     #[serde(with = "text_option")]
     pub removed: Option<DateTime>,
@@ -307,6 +307,11 @@ impl State {
     pub fn hubs_to_notify(&self) -> impl Iterator<Item = &HubUrl> {
         let former = self.hubs.iter().filter(|(_, record)| record.removed.is_some());
         self.settings.hubs.iter().chain(former.map(|(hub, _)| hub))
+    }
+
+    /// The hubs that the settings no longer name and that nobody dropped. What waits for them is kept, in case they are named again.
+    pub fn hubs_on_hold(&self) -> impl Iterator<Item = (&HubUrl, &HubRecord)> {
+        self.hubs.iter().filter(|(hub, record)| record.removed.is_none() && !self.settings.hubs.contains(hub))
     }
 
     /// The numbers of the Change Notifications that wait for a hub.

@@ -172,7 +172,8 @@ fn the_base_url_is_that_of_the_last_build_or_what_the_documents_tell_or_what_is_
     );
 
     let said = check(&place.out(), &["--base-url", "https://elsewhere.example/"]);
-    let said = said.failed_with(1, "rules are broken");
+    let elsewhere = "the site is at https://elsewhere.example/, but its documents name http://source.example/data/, where";
+    let said = said.failed_with(1, elsewhere);
     assert!(said.out.starts_with(&format!("https://elsewhere.example/{DESCRIPTION} ")), "{}", said.out);
 
     fs::remove_file(place.out().join(CAPABILITIES)).unwrap();
@@ -453,6 +454,7 @@ impl Web {
             self.gives(&path, head, &bytes);
         }
         self.gives_topic(&format!("<{}>; rel=\"self\", <{HUB}>; rel=\"hub\"", self.url(TOPIC)));
+        self.gives("a.txt", "200 OK\r\nContent-Type: text/plain", b"alpha");
         let changes = self.url(CHANGES);
         self.gives(CHANGES, &format!("{XML}\r\nLink: <{changes}>; rel=\"self\", <{HUB}>; rel=\"hub\""), b"");
     }
@@ -490,6 +492,39 @@ fn a_site_on_the_web_is_followed_from_its_source_description_to_its_lists() {
     web.gives(LIST, "410 Gone", b"");
     let run = run(&["check", &web.url(CAPABILITIES)]).failed_with(1, "rules are broken");
     assert!(run.out.contains(": 410 Gone [C6.2]\n"), "{}", run.out);
+}
+
+#[test]
+fn a_site_that_is_served_under_another_url_than_it_says_is_one_finding() {
+    let (web, place) = (Web::start(), Place::new());
+    place.build_at(&web.url("wrong/"), &["--hub", HUB]).succeeded();
+    for (path, bytes) in place.documents() {
+        web.gives(&path, XML, &bytes);
+    }
+    let (served, named) = (web.url(""), web.url("wrong/"));
+    let cause = format!(
+        "the site is at {served}, but its documents name {named}, where {named}{CAPABILITIES} is missing"
+    );
+    let advice = format!("; build it with the base URL {served}, or serve it at {named}\n");
+    for start in [DESCRIPTION, CAPABILITIES, LIST] {
+        let run = run(&["check", &web.url(start)]).failed_with(1, "the check could not be completed: ");
+        assert!(run.err.contains("the site is at ") && run.err.ends_with(&advice), "{}", run.err);
+        assert!(start != DESCRIPTION || run.err.contains(&cause), "{}", run.err);
+        assert_eq!(run.out.matches(" Unreachable").count(), 0, "{}", run.out);
+    }
+    let of_page =
+        format!("{served} is no ResourceSync document; the Source Description is {served}{DESCRIPTION}");
+    run(&["check", &served]).failed_with(1, &of_page);
+}
+
+#[test]
+fn resources_that_are_not_served_are_one_finding() {
+    let (web, place) = (Web::start(), Place::new());
+    web.publish(&place, XML);
+    web.gives("a.txt", "404 Not Found", b"");
+    let missing =
+        format!("the documents are served and the resources are not ({}: 404 Not Found)", web.url("a.txt"));
+    run(&["check", &web.url(DESCRIPTION)]).failed_with(1, &missing);
 }
 
 #[test]

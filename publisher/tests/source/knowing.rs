@@ -13,7 +13,7 @@ use resync_core::document::{Capability, Change};
 
 use crate::{
     notifying::{everything_created, lists_updated, told, until_end_of_document},
-    support::{ACCEPTED, Hub, Place, program, run, text},
+    support::{ACCEPTED, Hub, Place, Run, program, run, text},
 };
 
 const REFUSED: &str = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -96,6 +96,10 @@ fn fn009_a_hub_that_is_replaced_hears_once_of_the_new_capability_list_and_is_the
     let (place, old) = known();
     let new = Hub::start();
     place.build(&["--hub", &new.url()]).succeeded();
+    old.answers(REFUSED);
+    drop_hub(&place, &old.url()).failed_with(1, "not notified");
+    old.next();
+    old.answers(ACCEPTED);
     assert_eq!(status(&place)["hubs"][1]["leaving"], true);
     let run = place.notify().succeeded();
     assert!(run.out.contains("no longer a hub of this site: 1 notification"), "{}", run.out);
@@ -111,13 +115,17 @@ fn fn009_a_hub_that_is_replaced_hears_once_of_the_new_capability_list_and_is_the
     assert_eq!(status(&place)["hubs"].as_array().unwrap().len(), 1);
 }
 
+fn drop_hub(place: &Place, hub: &str) -> Run {
+    run(&["notify", "--out", text(&place.out()), "--drop-hub", hub])
+}
+
 #[test]
 fn a_hub_that_is_replaced_and_refuses_is_told_by_a_later_run() {
     let (place, old) = known();
     let new = Hub::start();
     old.answers(REFUSED);
     place.build(&["--hub", &new.url()]).succeeded();
-    place.notify().failed_with(1, "no longer a hub of this site: not notified");
+    drop_hub(&place, &old.url()).failed_with(1, "no longer a hub of this site: not notified");
     old.next();
     old.answers(ACCEPTED);
     place.build(&[]).succeeded();
@@ -129,7 +137,7 @@ fn a_hub_that_is_replaced_and_refuses_is_told_by_a_later_run() {
 fn the_last_hub_hears_that_the_channel_ended() {
     let (place, hub) = known();
     place.build(&["--no-hub"]).succeeded();
-    place.notify().succeeded();
+    drop_hub(&place, &hub.url()).succeeded();
     assert_eq!(told(&hub.next()), updated(Capability::CapabilityList));
     place.notify().failed_with(64, "has no hub");
 }

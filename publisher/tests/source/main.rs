@@ -5,6 +5,8 @@ mod building;
 mod checking;
 mod configured;
 mod dumping;
+mod duties;
+mod hubs_on_hold;
 mod killing;
 mod knowing;
 mod notifying;

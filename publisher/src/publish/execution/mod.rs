@@ -78,7 +78,7 @@ pub(super) fn publish(
     execution.source_description()?;
     let filled = execution.change_notifications()?;
     let Execution { done, .. } = execution;
-    let hubs = hub_records(&plan.settings, &site, before.as_ref(), filled.last, now);
+    let hubs = hub_records(&plan.settings, &site, before.as_ref(), filled.last);
     let mut state = State::new(plan.settings.clone(), plan.totals, done.records.clone(), hubs);
     state.builds = plan.build;
     state.series = Some(series);

@@ -1,0 +1,284 @@
+//! Documents or resources that are served elsewhere than the documents say: one cause, which is named instead of everything that follows from it.
+//!
+//! Where the first document is found and the next is not, that is looked for beside the first. Of the first Resource List, a few resources are asked for.
+
+use resync_core::{
+    document::{Capability, Root},
+    lint::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer},
+    xml::Reader,
+};
+use url::Url;
+
+use crate::site::SOURCE_DESCRIPTION_PATH;
+
+/// How many missing documents are looked for, before one is found.
+const MISSING: usize = 3;
+/// How many places of a missing document are tried.
+const PLACES: usize = 12;
+/// How many resources are asked for.
+const RESOURCES: usize = 3;
+
+/// Ends a check at once whose documents or resources are not where the documents say.
+pub(super) struct Misplaced<'a, F> {
+    fetch: &'a mut F,
+    /// The first document.
+    start: Option<Url>,
+    /// How many more missing documents are looked for.
+    searches: usize,
+    /// Whether resources are still to be asked for.
+    asks: bool,
+}
+
+impl<'a, F: Fetch> Misplaced<'a, F> {
+    pub(super) fn new(fetch: &'a mut F) -> Self {
+        Self { fetch, start: None, searches: MISSING, asks: true }
+    }
+
+    /// Why the check ends with this answer.
+    fn reason(&mut self, url: &str, answer: &Result<Fetched, FetchFailure>) -> Option<String> {
+        if self.fetch.end().is_some() {
+            return None;
+        }
+        match answer.as_ref().ok().filter(|found| is_document(found)) {
+            Some(found) if self.start.is_none() => {
+                self.start = Url::parse(&found.last_url).ok();
+                None
+            }
+            Some(found) => {
+                self.searches = 0;
+                self.without_resources(found)
+            }
+            None if self.searches > 0 => {
+                self.searches -= 1;
+                let is_start_broken =
+                    self.start.is_none() && answer.as_ref().is_err_and(|why| !is_absent(why));
+                let url = Url::parse(url).ok().filter(|_| !is_start_broken)?;
+                self.elsewhere(&url)
+            }
+            None => None,
+        }
+    }
+
+    /// Where the missing document is.
+    fn elsewhere(&mut self, url: &Url) -> Option<String> {
+        let Some(start) = self.start.clone() else {
+            self.searches = 0;
+            let found = self.first(source_descriptions(url))?;
+            return Some(format!("{url} is no ResourceSync document; the Source Description is {found}"));
+        };
+        let found = self.first(places(&start, url))?;
+        let (served, named) = bases(&found, url);
+        Some(format!(
+            "the site is at {served}, but its documents name {named}, where {url} is missing; build it with the base URL {served}, or serve it at {named}"
+        ))
+    }
+
+    fn first(&mut self, urls: Vec<Url>) -> Option<Url> {
+        let mut urls = urls.into_iter().take(PLACES);
+        urls.find(|url| self.fetch.get(url.as_str()).is_ok_and(|found| is_document(&found)))
+    }
+
+    /// Whether none of the first resources of a Resource List is there.
+    fn without_resources(&mut self, found: &Fetched) -> Option<String> {
+        let reader = Reader::new(found.bytes.as_slice()).ok()?;
+        let header = reader.header();
+        let is_list = header.root == Root::UrlSet && header.capability() == Some(&Capability::ResourceList);
+        if !is_list || !std::mem::take(&mut self.asks) {
+            return None;
+        }
+        let mut missing = None;
+        for entry in reader.filter_map(Result::ok).take(RESOURCES) {
+            let absent = self.fetch.topic(&entry.loc, Method::Head).err().filter(is_absent)?;
+            missing.get_or_insert(format!("{}: {absent}", entry.loc));
+        }
+        missing.map(|missing| {
+            format!(
+                "the documents are served and the resources are not ({missing}); serve the files under these URLs too, or build with the base URL under which they are"
+            )
+        })
+    }
+}
+
+impl<F: Fetch> Fetch for Misplaced<'_, F> {
+    fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
+        let answer = self.fetch.get(url);
+        self.reason(url, &answer).map_or(answer, |reason| Err(FetchFailure::last(reason)))
+    }
+
+    fn package(&mut self, url: &str) -> Result<Option<Box<dyn PackageBytes>>, FetchFailure> {
+        self.fetch.package(url)
+    }
+
+    fn ahead(&mut self, documents: usize) {
+        self.fetch.ahead(documents);
+    }
+
+    fn end(&mut self) -> Option<FetchFailure> {
+        self.fetch.end()
+    }
+
+    fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
+        self.fetch.topic(url, method)
+    }
+}
+
+/// Whether nothing is there.
+fn is_absent(failure: &FetchFailure) -> bool {
+    ["404 ", "410 "].iter().any(|status| failure.to_string().starts_with(status))
+}
+
+fn is_document(found: &Fetched) -> bool {
+    Reader::new(found.bytes.as_slice()).is_ok()
+}
+
+/// Where the Source Description of a site may be whose base URL, or a page, is given.
+fn source_descriptions(url: &Url) -> Vec<Url> {
+    let known = [format!("./{SOURCE_DESCRIPTION_PATH}"), format!("/{SOURCE_DESCRIPTION_PATH}")];
+    known.iter().filter_map(|path| url.join(path).ok()).filter(|place| place != url).collect()
+}
+
+/// Where a linked document may be whose site is where the first document is: in its folder, or in the one above, such as that of `.well-known`.
+fn places(start: &Url, link: &Url) -> Vec<Url> {
+    let segments = segments(link);
+    let ends: Vec<_> = (0..segments.len()).rev().map(|first| segments[first..].join("/")).collect();
+    let places = [".", ".."].iter().flat_map(|folder| ends.iter().map(move |end| format!("{folder}/{end}")));
+    places.filter_map(|place| start.join(&place).ok()).filter(|place| place != link).collect()
+}
+
+/// Both URLs without the end that they share.
+fn bases(one: &Url, other: &Url) -> (String, String) {
+    let (of_one, of_other) = (segments(one), segments(other));
+    let shared =
+        of_one.iter().rev().zip(of_other.iter().rev()).take_while(|(one, other)| one == other).count();
+    let base = |url: &Url, segments: &[&str]| {
+        let folder = segments[..segments.len() - shared].iter().map(|segment| format!("{segment}/"));
+        format!("{}/{}", url.origin().ascii_serialization(), folder.collect::<String>())
+    };
+    (base(one, &of_one), base(other, &of_other))
+}
+
+fn segments(url: &Url) -> Vec<&str> {
+    url.path_segments().map_or(Vec::new(), Iterator::collect)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// These URLs have documents.
+    struct Web(BTreeSet<&'static str>);
+
+    impl Fetch for Web {
+        fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
+            if !self.0.contains(url) {
+                return Err(FetchFailure::new("404 Not Found"));
+            }
+            let bytes = br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>"#.to_vec();
+            Ok(Fetched { bytes, content_type: None, last_url: url.to_owned() })
+        }
+
+        fn topic(&mut self, url: &str, _: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
+            self.get(url).map(|_| Some(TopicAnswer::default()))
+        }
+    }
+
+    /// What the last of these requests answers.
+    fn asked<const N: usize>(documents: [&'static str; N], urls: &[&str]) -> Result<(), String> {
+        let mut web = Web(documents.into());
+        let mut misplaced = Misplaced::new(&mut web);
+        let mut answer = Ok(());
+        for url in urls {
+            answer = misplaced.get(url).map(drop).map_err(|failure| failure.to_string());
+        }
+        answer
+    }
+
+    #[test]
+    fn a_site_that_is_served_elsewhere_than_its_documents_say_is_found() {
+        let cases = [
+            (
+                "http://h/.well-known/resourcesync",
+                "http://h/x/resync/c.xml",
+                "http://h/resync/c.xml",
+                "http://h/",
+                "http://h/x/",
+            ),
+            (
+                "http://h/y/.well-known/resourcesync",
+                "https://lib/resync/c.xml",
+                "http://h/y/resync/c.xml",
+                "http://h/y/",
+                "https://lib/",
+            ),
+            (
+                "http://h/y/resync/c.xml",
+                "http://h/resync/l.xml",
+                "http://h/y/resync/l.xml",
+                "http://h/y/",
+                "http://h/",
+            ),
+        ];
+        for (start, link, place, served, named) in cases {
+            let said = asked([start, place], &[start, link]).unwrap_err();
+            assert!(
+                said.starts_with(&format!("the site is at {served}, but its documents name {named}, where")),
+                "{said}"
+            );
+            assert!(
+                said.ends_with(&format!("build it with the base URL {served}, or serve it at {named}")),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_missing_everywhere_or_after_another_document_is_only_missing() {
+        let [start, list, other] =
+            ["http://h/.well-known/resourcesync", "http://h/x/c.xml", "http://h/x/l.xml"];
+        assert_eq!(asked([start], &[start, list]).unwrap_err(), "404 Not Found");
+        assert_eq!(
+            asked([start, list, "http://h/l.xml"], &[start, list, other]).unwrap_err(),
+            "404 Not Found"
+        );
+    }
+
+    #[test]
+    fn resources_that_are_missing_are_noticed_unless_one_of_the_first_is_there() {
+        let text = |number: usize| {
+            let entries = (0..number).map(|number| format!("<url><loc>http://h/{number}</loc></url>"));
+            format!(
+                r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="2026-01-01T00:00:00Z"/>{}</urlset>"#,
+                entries.collect::<String>()
+            )
+        };
+        let mut nothing = Web(BTreeSet::new());
+        let list = |number| Fetched {
+            bytes: text(number).into_bytes(),
+            content_type: None,
+            last_url: "http://h/".to_owned(),
+        };
+        let missing = Misplaced::new(&mut nothing).without_resources(&list(2)).unwrap();
+        assert!(
+            missing.starts_with(
+                "the documents are served and the resources are not (http://h/0: 404 Not Found)"
+            ),
+            "{missing}"
+        );
+        assert_eq!(Misplaced::new(&mut nothing).without_resources(&list(0)), None);
+        let mut one = Web(BTreeSet::from(["http://h/1"]));
+        assert_eq!(Misplaced::new(&mut one).without_resources(&list(2)), None);
+    }
+
+    #[test]
+    fn of_a_url_without_document_the_source_description_is_named() {
+        let description = "http://h/x/.well-known/resourcesync";
+        let said = asked([description], &["http://h/x/"]).unwrap_err();
+        assert_eq!(
+            said,
+            format!("http://h/x/ is no ResourceSync document; the Source Description is {description}")
+        );
+        assert_eq!(asked([], &["http://h/x/"]).unwrap_err(), "404 Not Found");
+    }
+}
