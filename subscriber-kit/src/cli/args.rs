@@ -389,6 +389,9 @@ pub(crate) struct SelectionArgs {
     /// Remove files that the Source no longer lists, if its lists are complete
     #[arg(long)]
     pub(crate) delete: bool,
+    /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses
+    #[arg(long)]
+    pub(crate) adopt: bool,
     /// Also fetch resources from the origin of this URL; may be given several times
     #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
     pub(crate) origin: Vec<Url>,
@@ -437,6 +440,7 @@ impl SelectionArgs {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
             delete: self.delete,
+            adopt: self.adopt,
             authority: match self.origin.as_slice() {
                 _ if self.any_origin => Authority::Any,
                 [] => Authority::SameOrigin,

@@ -122,7 +122,11 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 (true, false) => pretty(&serde_json::to_value(&report)?),
                 (false, _) => format!("{would}{}", output::report(&report)),
             })?;
-            Ok(verdict(report.in_step()))
+            let is_refused = dry_run && options.delete && report.earlier_files > 0;
+            if is_refused && !copy.json {
+                print(output::needs_adoption(report.earlier_files))?;
+            }
+            Ok(verdict(report.in_step() && !is_refused))
         }
         Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(
             "{} is not a directory; nothing was copied there yet",
@@ -222,7 +226,7 @@ async fn synchronise_copy(copy: &Copy, options: &SyncOptions, depth: Depth) -> R
             if let Err(error @ SyncError::InUse { .. }) = result {
                 return Err(error.into());
             }
-            (result.map_err(Failure::from), followed)
+            (result.map_err(sync_failure), followed)
         }
         Err(failure) => (Err(failure), None),
     };
@@ -330,6 +334,10 @@ fn forward_failure(error: ForwardError) -> Failure {
 }
 
 fn listen_failure(error: ListenError) -> Failure {
+    if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+}
+
+fn sync_failure(error: SyncError) -> Failure {
     if error.is_configuration() { Failure::configuration(error) } else { error.into() }
 }
 

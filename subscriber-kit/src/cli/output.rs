@@ -285,6 +285,14 @@ pub(crate) fn report(report: &Report) -> String {
     lines.join("\n")
 }
 
+/// After a dry run with `--delete`.
+pub(crate) fn needs_adoption(count: u64) -> String {
+    let files = if count == 1 { "1 file was" } else { &format!("{count} files were") };
+    format!(
+        "  {files} here before the copy, so without --dry-run this needs --adopt; without it, nothing is done"
+    )
+}
+
 /// How many failures are not listed.
 fn more(named: usize, all: u64) -> Option<String> {
     let rest = all.saturating_sub(named as u64);
@@ -317,6 +325,10 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     lines.extend(more(report.findings.len(), missing + report.different + failed));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
     lines.extend(more(report.extra_files.len(), *extra));
+    let earlier = Some(report.earlier_files).filter(|count| *count > 0);
+    lines.extend(
+        earlier.map(|count| format!("  here before the copy, and kept until `sync --adopt`: {count}")),
+    );
     lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.join("\n")
 }
