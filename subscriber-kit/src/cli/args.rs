@@ -235,6 +235,9 @@ pub(crate) struct Subscribe {
     /// Topics, or Sources with all their channels
     #[arg(required = true, value_name = "URL", value_delimiter = ' ')]
     pub(crate) topics: Vec<String>,
+    /// Subscribe at this hub; for topics that name none
+    #[arg(long, value_name = "URL", value_parser = http_url)]
+    pub(crate) hub: Option<Url>,
     /// Folder of the state
     #[arg(long, value_name = "DIR")]
     pub(crate) state: PathBuf,
@@ -293,6 +296,15 @@ impl Listen {
 }
 
 impl Subscribe {
+    /// How hubs are reached. A hub that was given is trusted like a topic, but gets no credentials of it.
+    pub(crate) fn service(&self, topics: &[String]) -> ServiceOptions {
+        let mut options = self.service.options(topics);
+        if let AddressPolicy::NetworkOf(trusted) = &mut options.client.address_policy {
+            trusted.extend(self.hub.clone());
+        }
+        options
+    }
+
     /// The topics and Sources.
     pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
         self.service.access.check_one_origin(&self.topics)?;
@@ -302,14 +314,14 @@ impl Subscribe {
 
 impl Service {
     /// For these Sources or topics.
-    pub(crate) fn options(self, sources: &[String]) -> ServiceOptions {
+    pub(crate) fn options(&self, sources: &[String]) -> ServiceOptions {
         let unless_zero = |time: Duration| Some(time).filter(|time| !time.is_zero());
         ServiceOptions {
             listen: self.callback.address,
-            callback_url: self.callback.callback_url,
+            callback_url: self.callback.callback_url.clone(),
             lease: Some(self.lease),
             rotate_secret_after: unless_zero(self.rotate_secret),
-            hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
+            hook: self.exec.as_ref().map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
             unsubscribe_on_exit: self.unsubscribe_on_exit,
             callback: CallbackOptions::default()
                 .with_max_body(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),

@@ -311,9 +311,9 @@ async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
 
 async fn forward_topics(flags: Subscribe) -> Result<ExitCode, Failure> {
     let topics = flags.topics().map_err(|text| Failure { code: USAGE, text })?;
-    let service = flags.service.options(&topics);
+    let service = flags.service(&topics);
     let has_hook = service.hook.is_some();
-    let options = ForwardOptions { service, ..ForwardOptions::new(topics, flags.state) };
+    let options = ForwardOptions { service, hub: flags.hub, ..ForwardOptions::new(topics, flags.state) };
     let shutdown = signals::stop()?;
     let on_event = |event| {
         let line = if flags.json {
