@@ -105,6 +105,7 @@ const SUBSCRIBER_KIT: Layers = Layers {
     folder: "subscriber-kit",
     rooms: &[
         "cli",
+        "prelude",
         "listen",
         "forward",
         "receive",
