@@ -28,7 +28,6 @@ pub struct Destination {
 impl Destination {
     /// Begins with any URL of a Source (see [`discover`](crate::discover::discover)), and the folder of the copy. What is not set is as
     /// for `resync-destination listen`.
-    #[must_use]
     pub fn builder(source: impl Into<String>, folder: impl Into<PathBuf>) -> DestinationBuilder {
         let options = ListenOptions::new(source, folder);
         let network: Vec<Url> = Url::parse(&options.source).into_iter().collect();

@@ -89,7 +89,7 @@ pub async fn keep_topic(
     mut events: impl FnMut(TopicEvent) + Send,
 ) -> Infallible {
     let shared = SharedChannels::of_some(subscriber, 1);
-    keep_one(Topic { subscriber, url, hub: None }, 0, &shared, &mut events).await
+    keep_one(&Topic { subscriber, url, hub: None }, 0, &shared, &mut events).await
 }
 
 /// As [`keep_topic`] for a topic that names no hub: subscribes at this one (see [`channel_at`]).
@@ -100,7 +100,7 @@ pub async fn keep_topic_at(
     mut events: impl FnMut(TopicEvent) + Send,
 ) -> Infallible {
     let shared = SharedChannels::of_some(subscriber, 1);
-    keep_one(Topic { subscriber, url, hub: Some(hub) }, 0, &shared, &mut events).await
+    keep_one(&Topic { subscriber, url, hub: Some(hub) }, 0, &shared, &mut events).await
 }
 
 /// Events of several topics, each with the number of its topic.
@@ -126,14 +126,14 @@ pub(crate) fn keep_topics(
             // The receiver lives as long as these tasks.
             let mut send = |event| drop(sender.send((number, event)));
             let topic = Topic { subscriber: &subscriber, url: &url, hub: hub.as_ref() };
-            keep_one(topic, number, &shared, &mut send).await
+            keep_one(&topic, number, &shared, &mut send).await
         });
     }
     Ok((keeping, events))
 }
 
 async fn keep_one(
-    topic: Topic<'_>,
+    topic: &Topic<'_>,
     number: usize,
     shared: &SharedChannels,
     events: &mut (impl FnMut(TopicEvent) + Send),
