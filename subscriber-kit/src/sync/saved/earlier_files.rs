@@ -108,7 +108,10 @@ impl EarlierFiles {
         out.flush()?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         folder.sync_file(file.as_file())?;
-        file.persist(folder.file(FILE_NAME)).map_err(|error| error.error)?;
+        let record = folder.file(FILE_NAME);
+        file.persist(&record).map_err(|error| error.error)?;
+        // Its name too, and that of the state folder: a copy without a record would be taken for somebody's own files.
+        folder.sync_folders(&record.ancestors().skip(1).take(2).map(Path::to_owned).collect())?;
         *is_changed = false;
         Ok(())
     }
