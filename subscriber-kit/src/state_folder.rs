@@ -34,9 +34,12 @@ pub(crate) fn lock(path: &Path) -> io::Result<Option<FileLock>> {
 
 /// Whether a process has this lock. It is taken for a moment to see that.
 pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
-    match File::open(path) {
+    // Network file systems lock only what may be written.
+    match File::options().write(true).open(path) {
         Ok(file) => Ok(FileLock::try_lock(file)?.is_none()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ReadOnlyFilesystem) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
