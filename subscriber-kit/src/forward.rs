@@ -31,6 +31,8 @@ const MAX_WAITING: usize = 4096;
 pub struct ForwardOptions {
     /// Topics, or Sources with all their channels.
     pub topics: Vec<String>,
+    /// The hub to subscribe at, for topics that name none. Otherwise each is subscribed to at one of the hubs that it names.
+    pub hub: Option<Url>,
     /// The folder of the state.
     pub state: PathBuf,
     /// How hubs reach this Destination. Without a hook, a notification is done once its event was handled.
@@ -41,7 +43,7 @@ impl ForwardOptions {
     /// The default: a callback server on a free loopback port.
     #[must_use]
     pub fn new(topics: Vec<String>, state: impl Into<PathBuf>) -> Self {
-        Self { topics, state: state.into(), service: ServiceOptions::default() }
+        Self { topics, hub: None, state: state.into(), service: ServiceOptions::default() }
     }
 }
 
@@ -142,7 +144,7 @@ pub async fn forward(
     // One state was given.
     let Some((subscriber, deliveries)) = receivers.pop() else { return Ok(()) };
     let (mut keeping, topic_events) =
-        keep_topics(&subscriber, &options.topics).map_err(StartError::Client)?;
+        keep_topics(&subscriber, &options.topics, options.hub.as_ref()).map_err(StartError::Client)?;
     let work = async {
         let hooks = HookQueue::new(options.service.hook.clone());
         let work = Forwarder { topics: &options.topics, refused: BTreeMap::new(), hooks };

@@ -1,5 +1,31 @@
 //! What a ResourceSync Destination needs: finds a Source, subscribes to its notifications, and keeps a copy in step.
 //!
+//! # A copy that your application keeps
+//!
+//! ```no_run
+//! use resync_subscriber_kit::prelude::*;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let destination = Destination::builder("https://source.example/", "copy")
+//!         .delete(true)
+//!         .open("https://me.example/resync/".parse()?)?;
+//!     let app = axum::Router::new().nest_service("/resync", destination.callback());
+//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//!     let server = tokio::spawn(async move { axum::serve(listener, app).await });
+//!     let stop = async { drop(tokio::signal::ctrl_c().await) };
+//!     destination.run(|event| println!("{event}"), stop).await?;
+//!     server.abort();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The URL given to [`open`](listen::DestinationBuilder::open) is how hubs reach the place where the callback is mounted. The state is
+//! in the folder `copy`, so that a restart goes on with the same subscriptions. See [`Destination`](listen::Destination);
+//! `examples/copy_in_hyper.rs` does the same without axum.
+//!
+//! # Modules
+//!
 //! | module | purpose |
 //! |---|---|
 //! | [`discover`] | from any URL of a Source to its sets, lists and channels |
@@ -7,12 +33,12 @@
 //! | [`receive`] | the callback for axum and hyper, and an inbox that hands over each notification once |
 //! | [`notification`] | what a notification means for a copy |
 //! | [`sync`] | brings a directory in step with a Source's lists, and audits it |
-//! | [`listen`] | all of these: keeps copies in step |
+//! | [`listen`] | all of these: keeps copies in step, in an application or with a server of its own |
 //! | [`forward`] | notifications of any WebSub topics, without a copy |
 //! | [`state`] | what is saved between runs |
 //! | [`fetch`] | the HTTP client and its limits |
 //!
-//! # A callback in an application of your own
+//! # Notifications without a copy
 //!
 //! ```
 //! use resync_subscriber_kit::receive::{Callback, CallbackOptions};
@@ -60,6 +86,7 @@ pub mod fetch;
 pub mod forward;
 pub mod listen;
 pub mod notification;
+pub mod prelude;
 pub mod receive;
 mod space;
 pub mod state;

@@ -3,13 +3,46 @@
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
+
+use resync_core::lock::FileLock;
+
+/// More than the moment for which [`is_locked`] takes a lock.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The name of the state folder inside a copy's directory.
 pub const STATE_FOLDER: &str = ".resync-destination";
 
+/// The lock of the runs on a copy, in the state folder inside its directory.
+pub(crate) const COPY_LOCK_NAME: &str = "copy.lock";
+
 /// A file in every state folder, so that no copy treats the folder as a part of itself. Its name begins like [`STATE_FOLDER`], so
 /// that no Source can name it.
 const MARK_NAME: &str = ".resync-destination-state";
+
+/// Takes a lock of a state folder; `None` while another process has it.
+pub(crate) fn lock(path: &Path) -> io::Result<Option<FileLock>> {
+    match FileLock::try_acquire(path)? {
+        // It may only be looked at.
+        None => {
+            std::thread::sleep(LOOK);
+            FileLock::try_acquire(path)
+        }
+        lock => Ok(lock),
+    }
+}
+
+/// Whether a process has this lock. It is taken for a moment to see that.
+pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
+    // Network file systems lock only what may be written.
+    match File::options().write(true).open(path) {
+        Ok(file) => Ok(FileLock::try_lock(file)?.is_none()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ReadOnlyFilesystem) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
 
 /// Makes the folder for its owner only, if it is missing, and marks it.
 pub(crate) fn make(folder: &Path) -> io::Result<()> {

@@ -250,6 +250,9 @@ pub(crate) struct Subscribe {
     /// Topics, or Sources with all their channels
     #[arg(required = true, value_name = "URL", value_delimiter = ' ')]
     pub(crate) topics: Vec<String>,
+    /// Subscribe at this hub; for topics that name none
+    #[arg(long, value_name = "URL", value_parser = http_url)]
+    pub(crate) hub: Option<Url>,
     /// Folder of the state
     #[arg(long, value_name = "DIR")]
     pub(crate) state: PathBuf,
@@ -308,6 +311,15 @@ impl Listen {
 }
 
 impl Subscribe {
+    /// How hubs are reached. A hub that was given is trusted like a topic, but gets no credentials of it.
+    pub(crate) fn service(&self, topics: &[String]) -> ServiceOptions {
+        let mut options = self.service.options(topics);
+        if let AddressPolicy::NetworkOf(trusted) = &mut options.client.address_policy {
+            trusted.extend(self.hub.clone());
+        }
+        options
+    }
+
     /// The topics and Sources.
     pub(crate) fn topics(&self) -> Result<Vec<String>, String> {
         self.service.access.check_one_origin(&self.topics)?;
@@ -317,14 +329,14 @@ impl Subscribe {
 
 impl Service {
     /// For these Sources or topics.
-    pub(crate) fn options(self, sources: &[String]) -> ServiceOptions {
+    pub(crate) fn options(&self, sources: &[String]) -> ServiceOptions {
         let unless_zero = |time: Duration| Some(time).filter(|time| !time.is_zero());
         ServiceOptions {
             listen: self.callback.address,
-            callback_url: self.callback.callback_url,
+            callback_url: self.callback.callback_url.clone(),
             lease: Some(self.lease),
             rotate_secret_after: unless_zero(self.rotate_secret),
-            hook: self.exec.map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
+            hook: self.exec.as_ref().map(|command| Hook::new(command).limit(unless_zero(self.exec_timeout))),
             unsubscribe_on_exit: self.unsubscribe_on_exit,
             callback: CallbackOptions::default()
                 .with_max_body(usize::try_from(self.max_notification_size.as_u64()).unwrap_or(usize::MAX)),
@@ -404,6 +416,9 @@ pub(crate) struct SelectionArgs {
     /// Remove files that the Source no longer lists, if its lists are complete
     #[arg(long)]
     pub(crate) delete: bool,
+    /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses
+    #[arg(long)]
+    pub(crate) adopt: bool,
     /// Also fetch resources from the origin of this URL (repeatable)
     #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
     pub(crate) origin: Vec<Url>,
@@ -452,6 +467,7 @@ impl SelectionArgs {
     pub(crate) fn sync_options(&self) -> SyncOptions {
         SyncOptions {
             delete: self.delete,
+            adopt: self.adopt,
             authority: match self.origin.as_slice() {
                 _ if self.any_origin => Authority::Any,
                 [] => Authority::SameOrigin,

@@ -128,7 +128,11 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 (true, false) => answer(pretty(&serde_json::to_value(&report)?)),
                 (false, _) => say(format_args!("{would}{}", output::report(&report))),
             }
-            Ok(verdict(report.in_step()))
+            let is_refused = dry_run && options.delete && report.earlier_files > 0;
+            if is_refused && !copy.json {
+                say(output::needs_adoption(report.earlier_files));
+            }
+            Ok(verdict(report.in_step() && !is_refused))
         }
         Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(
             "{} is not a directory; nothing was copied there yet",
@@ -242,7 +246,7 @@ async fn synchronise_copy(copy: &Copy, options: &SyncOptions, depth: Depth) -> R
             if let Err(error @ SyncError::InUse { .. }) = result {
                 return Err(error.into());
             }
-            (result.map_err(Failure::from), followed)
+            (result.map_err(sync_failure), followed)
         }
         Err(failure) => (Err(failure), None),
     };
@@ -331,9 +335,9 @@ async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
 
 async fn forward_topics(flags: Subscribe) -> Result<ExitCode, Failure> {
     let topics = flags.topics().map_err(|text| Failure { code: USAGE, text })?;
-    let service = flags.service.options(&topics);
+    let service = flags.service(&topics);
     let has_hook = service.hook.is_some();
-    let options = ForwardOptions { service, ..ForwardOptions::new(topics, flags.state) };
+    let options = ForwardOptions { service, hub: flags.hub, ..ForwardOptions::new(topics, flags.state) };
     let shutdown = signals::stop()?;
     let on_event = |event| {
         let line = if flags.json {
@@ -354,6 +358,10 @@ fn forward_failure(error: ForwardError) -> Failure {
 }
 
 fn listen_failure(error: ListenError) -> Failure {
+    if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+}
+
+fn sync_failure(error: SyncError) -> Failure {
     if error.is_configuration() { Failure::configuration(error) } else { error.into() }
 }
 

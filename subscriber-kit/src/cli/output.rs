@@ -288,6 +288,14 @@ pub(crate) fn report(report: &Report) -> String {
     lines.join("\n")
 }
 
+/// After a dry run with `--delete`.
+pub(crate) fn needs_adoption(count: u64) -> String {
+    let files = if count == 1 { "1 file was" } else { &format!("{count} files were") };
+    format!(
+        "  {files} here before the copy, so without --dry-run this needs --adopt; without it, nothing is done"
+    )
+}
+
 /// How many failures are not listed.
 fn more(named: usize, all: u64) -> Option<String> {
     let rest = all.saturating_sub(named as u64);
@@ -321,12 +329,17 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     lines.extend(more(report.findings.len(), missing + report.different + failed));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
     lines.extend(more(report.extra_files.len(), *extra));
+    let earlier = Some(report.earlier_files).filter(|count| *count > 0);
+    lines.extend(
+        earlier.map(|count| format!("  here before the copy, and kept until `sync --adopt`: {count}")),
+    );
     lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.join("\n")
 }
 
 pub(crate) fn status(status: &Status) -> String {
-    let mut lines: Vec<String> = status.subscriptions.iter().map(subscription).collect();
+    let mut lines = vec![running(status).to_owned()];
+    lines.extend(status.subscriptions.iter().map(|one| subscription(one, status.is_running)));
     lines.push(match &status.last_sync {
         Some(last @ LastSync { failed: Some(cause), .. }) => {
             format!("last synchronisation {}: failed: {cause}", time(last))
@@ -337,13 +350,35 @@ pub(crate) fn status(status: &Status) -> String {
     lines.join("\n")
 }
 
-fn subscription(subscription: &Subscription) -> String {
-    let phase = match &subscription.phase {
-        Phase::Pending => "pending".to_owned(),
-        Phase::Active { expires } => format!("active until {expires}"),
-        Phase::Renewing { expires } => format!("active until {expires}, renewal asked for"),
-        Phase::Ended => "ended".to_owned(),
-        Phase::Denied { reason } => format!("denied by the hub: {reason}"),
+/// Whether a process is at work, and what to do if it should be.
+fn running(status: &Status) -> &'static str {
+    let is_over = |one: &Subscription| matches!(one.phase, Phase::Ended | Phase::Denied { .. });
+    let is_subscribed = !status.subscriptions.iter().all(is_over);
+    match (status.is_running, status.is_synchronising) {
+        (true, _) => "running: a process uses this state",
+        (false, true) => "running: a synchronisation is in progress",
+        (false, false) if is_subscribed => {
+            "not running: no notification is received; start `listen` or `subscribe` again, which also renews the leases"
+        }
+        (false, false) => "not running",
+    }
+}
+
+fn subscription(subscription: &Subscription, is_running: bool) -> String {
+    let phase = match (&subscription.phase, is_running) {
+        (Phase::Pending, true) => "pending: the hub has not confirmed it yet".to_owned(),
+        (Phase::Pending, false) => "not subscribed: the hub never confirmed it".to_owned(),
+        (Phase::Active { expires }, true) => format!("active until {expires}"),
+        (Phase::Renewing { expires }, true) => format!("active until {expires}, renewal asked for"),
+        (Phase::Active { expires } | Phase::Renewing { expires }, false) => {
+            format!("not received: the lease ends at {expires}, and until then the hub tries to deliver")
+        }
+        (Phase::Expired { since }, true) => {
+            format!("lease ended at {since}: the hub sends nothing; a new lease was asked for")
+        }
+        (Phase::Expired { since }, false) => format!("lease ended at {since}: the hub sends nothing"),
+        (Phase::Ended, _) => "ended".to_owned(),
+        (Phase::Denied { reason }, _) => format!("denied by the hub: {reason}"),
     };
     let last = subscription.last.map_or_else(|| "none yet".to_owned(), |id| id.to_string());
     format!("{} at {}\n  {phase}\n  last notification {last}", subscription.topic.as_str(), subscription.hub)
@@ -355,17 +390,21 @@ fn time(last: &LastSync) -> String {
 }
 
 pub(crate) fn status_json(status: &Status) -> Value {
+    let subscriptions = status.subscriptions.iter();
     json!({
-        "subscriptions": status.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
+        "running": status.is_running,
+        "synchronising": status.is_synchronising,
+        "subscriptions": subscriptions.map(|one| subscription_json(one, status.is_running)).collect::<Vec<_>>(),
         "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.in_step(), "failed": last.failed, "report": last.report })),
     })
 }
 
-fn subscription_json(subscription: &Subscription) -> Value {
+fn subscription_json(subscription: &Subscription, is_running: bool) -> Value {
     let (phase, expires, reason) = match &subscription.phase {
         Phase::Pending => ("pending", None, None),
         Phase::Active { expires } => ("active", Some(expires.to_string()), None),
         Phase::Renewing { expires } => ("renewing", Some(expires.to_string()), None),
+        Phase::Expired { since } => ("expired", Some(since.to_string()), None),
         Phase::Ended => ("ended", None, None),
         Phase::Denied { reason } => ("denied", None, Some(reason)),
     };
@@ -373,6 +412,7 @@ fn subscription_json(subscription: &Subscription) -> Value {
         "topic": subscription.topic.as_str(),
         "hub": subscription.hub,
         "phase": phase,
+        "receiving": is_running && subscription.phase.is_active(),
         "expires": expires,
         "reason": reason,
         "lease_seconds": subscription.lease_seconds,

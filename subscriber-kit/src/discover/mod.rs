@@ -22,7 +22,7 @@ use crate::fetch::{Client, FetchError, Fetched, led_to};
 pub use measure::{Measure, measure};
 pub(crate) use saved::SavedSource;
 pub use source::{Channel, DiscoverError, Followed, Set, Source, Unreadable};
-pub use topic::channels;
+pub use topic::{channel_at, channels};
 
 /// How many sets of a Source are read.
 pub const MAX_SETS: usize = 256;

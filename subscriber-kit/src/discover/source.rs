@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use resync_core::document::{Capability, Relation};
-use resync_core::websub::key::TopicUrl;
+use resync_core::websub::key::{TopicUrl, UrlError};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -105,10 +105,20 @@ pub enum DiscoverError {
         tried: Vec<Unreadable>,
     },
     /// There is no hub.
-    #[error("{url} lists no hub, so it cannot be subscribed to; poll it instead")]
+    #[error(
+        "{url} names no hub, so it cannot be subscribed to; give one with --hub if you know it, or poll it instead"
+    )]
     NoHub {
         /// The topic or Source.
         url: Url,
+    },
+    /// The URL cannot be a topic.
+    #[error("{url} cannot be a topic: {source}")]
+    Topic {
+        /// The URL.
+        url: Url,
+        /// Why.
+        source: UrlError,
     },
     /// The Source names sets, none of which can be read.
     #[error("cannot read any set of the Source:{}", list(sets))]
@@ -170,7 +180,7 @@ pub enum DiscoverError {
 impl DiscoverError {
     /// Whether the URL is wrong.
     pub(crate) fn is_configuration(&self) -> bool {
-        matches!(self, Self::Url { .. } | Self::Fetch(FetchError::Scheme(_)))
+        matches!(self, Self::Url { .. } | Self::Topic { .. } | Self::Fetch(FetchError::Scheme(_)))
     }
 
     /// Whether the same search may succeed a little later: the Source, or a part of it, is unreachable.
@@ -183,7 +193,11 @@ impl DiscoverError {
             | Self::UnreadableSets { sets, .. }
             | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.retry_may_help),
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
-            Self::Url { .. } | Self::NoHub { .. } | Self::SeveralSets { .. } | Self::OtherSet { .. } => false,
+            Self::Url { .. }
+            | Self::NoHub { .. }
+            | Self::Topic { .. }
+            | Self::SeveralSets { .. }
+            | Self::OtherSet { .. } => false,
         }
     }
 }

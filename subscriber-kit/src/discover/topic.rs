@@ -19,7 +19,7 @@ const MAX_LOOKED_THROUGH: u64 = 512 * 1024;
 /// The `Link` headers come first; what they lack is looked for in HTML, Atom, RSS or a JSON Feed (W-030). The topic is what it says to be (W-048), or where redirects led.
 ///
 /// # Errors
-/// As [`discover`], [`DiscoverError::NoHub`] for a Source without a hub, and [`DiscoverError::Incomplete`] while some of its
+/// As [`discover`], [`DiscoverError::NoHub`] for a topic or Source without a hub, and [`DiscoverError::Incomplete`] while some of its
 /// sets cannot be read.
 pub async fn channels(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverError> {
     let parsed = Url::parse(url).map_err(|reason| DiscoverError::Url { text: url.to_owned(), reason })?;
@@ -32,9 +32,42 @@ pub async fn channels(client: &Client, url: &str) -> Result<Vec<Channel>, Discov
         Err(error) => return Err(error.into()),
     };
     match topic(fetched) {
-        Some(channel) => Ok(vec![channel]),
-        None => of_source(client, url).await,
+        Some(channel) if !channel.hubs.is_empty() => Ok(vec![channel]),
+        _ => match of_source(client, url).await {
+            // It can be read, and it is no document of a Source.
+            Err(error @ DiscoverError::NothingFound { .. }) if !error.is_transient() => {
+                Err(DiscoverError::NoHub { url: parsed })
+            }
+            found => found,
+        },
     }
+}
+
+/// The channel of the topic at `url` at this `hub`, for topics that name no hub. If it names another one, that is logged, since the
+/// publisher may not notify this one.
+///
+/// # Errors
+/// [`DiscoverError::Url`], and [`DiscoverError::Fetch`] when the topic is away or missing. One that may not be read is a topic
+/// all the same.
+pub async fn channel_at(client: &Client, url: &str, hub: &Url) -> Result<Channel, DiscoverError> {
+    let parsed = Url::parse(url).map_err(|reason| DiscoverError::Url { text: url.to_owned(), reason })?;
+    let found = match client.document(&parsed).await {
+        Ok(fetched) => topic(fetched),
+        Err(FetchError::Status { status: 401 | 403, .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let hubs = found.iter().flat_map(|found| &found.hubs);
+    let others: Vec<&str> = hubs.map(Url::as_str).collect();
+    if !others.is_empty() && !others.contains(&hub.as_str()) {
+        let names = others.join(", ");
+        tracing::warn!(url, names, %hub, "the topic names another hub than the given one, which may never be notified; leave it out unless you are sure");
+    }
+    let given = |found: Option<Channel>| match found {
+        Some(found) => Ok(found.topic),
+        None => TopicUrl::parse(parsed.as_str()),
+    };
+    let topic = given(found).map_err(|source| DiscoverError::Topic { url: parsed.clone(), source })?;
+    Ok(Channel { topic, hubs: vec![hub.clone()] })
 }
 
 async fn of_source(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverError> {
@@ -51,6 +84,7 @@ async fn of_source(client: &Client, url: &str) -> Result<Vec<Channel>, DiscoverE
     Ok(channels)
 }
 
+/// The topic that this document says it is, and the hubs that it names.
 fn topic(fetched: Fetched) -> Option<Channel> {
     let Fetched { url, links, content_type, file, .. } = fetched;
     let content = || {
@@ -67,5 +101,5 @@ fn topic(fetched: Fetched) -> Option<Channel> {
     let Ok::<_, Infallible>(found) = Advertised::discover(&links, content, resolve);
     let hubs: Vec<Url> = found.hubs.iter().filter_map(|hub| Url::parse(hub).ok()).take(MAX_HUBS).collect();
     let topic = TopicUrl::parse(found.canonical.as_deref().unwrap_or(url.as_str())).ok()?;
-    (!hubs.is_empty()).then_some(Channel { topic, hubs })
+    Some(Channel { topic, hubs })
 }

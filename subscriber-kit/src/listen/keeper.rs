@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::chain::{Chain, Continuation};
-use super::mirror::Mirror;
+use super::local_copy::LocalCopy;
 use super::retry_schedule::{Remaining, RetrySchedule};
 use super::{Events, ListenError, ListenEvent, ListenOptions};
 use crate::discover::Channel;
@@ -32,8 +32,8 @@ const REORDERING: Duration = Duration::from_secs(2);
 /// waits.
 const MAX_WAITING: usize = 4096;
 
-/// A running synchronisation. It returns the mirror.
-type Running = Pin<Box<dyn Future<Output = (Mirror, Result<Report, SyncError>)> + Send>>;
+/// A running synchronisation. It returns the copy.
+type Running = Pin<Box<dyn Future<Output = (LocalCopy, Result<Report, SyncError>)> + Send>>;
 
 /// After how many synchronisations with temporary failures a notification counts as handled. It must not wait for ever because of
 /// a resource that keeps failing.
@@ -52,7 +52,7 @@ struct Waiting {
 
 /// A copy that is kept in step.
 pub(super) struct Keeper {
-    mirror: Mirror,
+    copy: LocalCopy,
     channels: watch::Sender<Vec<Channel>>,
     subscriber: Subscriber,
     poll: Duration,
@@ -89,14 +89,14 @@ struct Unsaved {
 
 impl Keeper {
     pub(super) fn new(
-        mirror: Mirror,
+        copy: LocalCopy,
         options: &ListenOptions,
         subscriber: &Subscriber,
         events: &Events,
     ) -> Result<Self, ListenError> {
-        let channels = mirror.channels();
+        let channels = copy.channels();
         if channels.is_empty() {
-            return Err(ListenError::NoChannel { set: mirror.set.name() });
+            return Err(ListenError::NoChannel { set: copy.set.name() });
         }
         let chain = Chain::from(subscriber.subscriptions().notified_until(), DateTime::now());
         Ok(Self {
@@ -106,8 +106,8 @@ impl Keeper {
             due: Some(Instant::now() + FIRST_WAIT),
             depth: Depth::Full,
             running_depth: Depth::Full,
-            discover_again: !mirror.is_current,
-            mirror,
+            discover_again: !copy.is_current,
+            copy,
             waiting: Vec::new(),
             handled: Vec::new(),
             hooks: HookQueue::new(options.service.hook.clone()),
@@ -129,7 +129,7 @@ impl Keeper {
             let _ = granted.send((topic.clone(), until));
         });
         tokio::pin!(keep);
-        if self.mirror.is_current {
+        if self.copy.is_current {
             self.save_source().await;
         }
         let mut next_poll = Instant::now() + spread(self.poll);
@@ -140,9 +140,9 @@ impl Keeper {
                 Some(delivery) = deliveries.next(), if self.has_room() => {
                     self.take(delivery).await;
                 }
-                (mirror, result) = ended(&mut self.running) => {
+                (copy, result) = ended(&mut self.running) => {
                     self.running = None;
-                    self.discovered(mirror).await;
+                    self.discovered(copy).await;
                     self.synchronised(result).await;
                 }
                 result = self.hooks.next() => self.hook_finished(result).await,
@@ -182,7 +182,7 @@ impl Keeper {
     }
 
     async fn take(&mut self, delivery: Delivery) {
-        let meaning = meaning(delivery.body.body(), &self.mirror.set);
+        let meaning = meaning(delivery.body.body(), &self.copy.set);
         let has_changes = matches!(meaning, Ok(Meaning::ChangeNotification(_) | Meaning::Changes));
         match meaning {
             // The missing notifications may have been relevant.
@@ -226,7 +226,7 @@ impl Keeper {
         let from = interval.from;
         tracing::warn!(%known_until, %from, "Change Notifications are missing; reading the Change List");
         self.events.send(ListenEvent::Gap { known_until, from });
-        self.depth = self.depth.max(if self.mirror.lists_changes() { depth } else { Depth::IfOutOfStep });
+        self.depth = self.depth.max(if self.copy.lists_changes() { depth } else { Depth::IfOutOfStep });
         self.due = Some(sooner(self.due, Instant::now() + REORDERING));
     }
 
@@ -234,7 +234,7 @@ impl Keeper {
         self.due = None;
         self.chain_at_start = self.chain.clone();
         self.handled.append(&mut self.waiting);
-        let mut mirror = self.mirror.clone();
+        let mut copy = self.copy.clone();
         let discover_again = std::mem::take(&mut self.discover_again);
         self.running_depth = std::mem::replace(&mut self.depth, Depth::Changes);
         let depth = self.running_depth;
@@ -243,21 +243,21 @@ impl Keeper {
         let bodies = bodies.map(|notification| notification.body.clone()).collect();
         self.running = Some(Box::pin(async move {
             if discover_again {
-                mirror.discover_again().await;
+                copy.discover_again().await;
             }
-            let result = mirror.synchronise(depth, bodies).await;
-            (mirror, result)
+            let result = copy.synchronise(depth, bodies).await;
+            (copy, result)
         }));
     }
 
     /// Follows the set where it was found.
-    async fn discovered(&mut self, mirror: Mirror) {
-        self.mirror = mirror;
-        if !self.mirror.is_current {
+    async fn discovered(&mut self, copy: LocalCopy) {
+        self.copy = copy;
+        if !self.copy.is_current {
             self.discover_again = true;
             return;
         }
-        let channels = self.mirror.channels();
+        let channels = self.copy.channels();
         if channels.is_empty() {
             // Not saved, so that a restart finds the known ones too.
             tracing::warn!("the Source no longer lists a channel; keeping the known ones");
@@ -272,7 +272,7 @@ impl Keeper {
     }
 
     async fn save_source(&mut self) {
-        let result = self.subscriber.subscriptions().save_source(self.mirror.source()).await;
+        let result = self.subscriber.subscriptions().save_source(self.copy.source()).await;
         self.saved(result);
     }
 

@@ -1,18 +1,19 @@
 //! Keeps a copy in step: discovers the Source, subscribes, and synchronises at the start and on every notification.
+//!
+//! [`Destination`] is for an application with a web server of its own, [`listen`] brings one along.
 
 mod chain;
+mod destination;
+mod event;
 mod keeper;
-mod mirror;
+mod local_copy;
 mod retry_schedule;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use resync_core::datetime::DateTime;
-use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
 use url::Url;
 
@@ -21,9 +22,11 @@ use crate::fetch::Client;
 use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
 use crate::state::{STATE_FOLDER, Subscriptions};
 use crate::subscribe::{SubscribeError, Subscriber};
-use crate::sync::{Report, SyncOptions};
+use crate::sync::{Folder, SyncError, SyncOptions, refuse_foreign_folder};
+pub use destination::{Destination, DestinationBuilder};
+pub use event::ListenEvent;
 use keeper::Keeper;
-use mirror::Mirror;
+use local_copy::LocalCopy;
 
 /// Options of [`listen`].
 #[derive(Clone, Debug)]
@@ -64,74 +67,6 @@ impl ListenOptions {
 
     fn state_folder(&self) -> PathBuf {
         self.state.clone().unwrap_or_else(|| self.into.join(STATE_FOLDER))
-    }
-}
-
-/// What happens while listening.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum ListenEvent {
-    /// The callback server is up.
-    Listening {
-        /// Its address.
-        address: SocketAddr,
-    },
-    /// The hub granted a lease.
-    Subscribed {
-        /// The topic.
-        topic: TopicUrl,
-        /// When the lease ends.
-        until: DateTime,
-    },
-    /// A notification asks for a synchronisation.
-    Notified,
-    /// Change Notifications are missing before one that arrived (CN-016). The Change List is read instead.
-    Gap {
-        /// Up to when all changes are known.
-        known_until: DateTime,
-        /// Since when changes are known again.
-        from: DateTime,
-    },
-    /// A synchronisation ended.
-    Synchronised(Report),
-    /// The hook succeeded for a notification.
-    HookDone,
-    /// The hook failed; it is run for the same notification again before any other.
-    HookFailed {
-        /// Why.
-        cause: String,
-        /// After how long.
-        retry_in: Duration,
-    },
-    /// The copy cannot be kept any longer. Other copies continue.
-    Stopped {
-        /// Why.
-        cause: String,
-    },
-    /// A synchronisation failed, for example because the Source is unreachable; it is tried again.
-    SyncFailed {
-        /// Why.
-        cause: String,
-        /// After how long it is tried again.
-        retry_in: Duration,
-    },
-}
-
-impl ListenEvent {
-    /// Its name for programs.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Listening { .. } => "listening",
-            Self::Subscribed { .. } => "subscribed",
-            Self::Notified => "notified",
-            Self::Gap { .. } => "gap",
-            Self::Synchronised(_) => "synchronised",
-            Self::HookDone => "command-done",
-            Self::HookFailed { .. } => "command-failed",
-            Self::Stopped { .. } => "stopped",
-            Self::SyncFailed { .. } => "sync-failed",
-        }
     }
 }
 
@@ -182,6 +117,9 @@ pub enum ListenError {
         /// Why.
         source: std::io::Error,
     },
+    /// The directory cannot become a copy.
+    #[error(transparent)]
+    Copy(#[from] SyncError),
     /// The subscription failed for good.
     #[error(transparent)]
     Subscribe(#[from] SubscribeError),
@@ -195,6 +133,7 @@ impl ListenError {
             Self::Start(_) | Self::Directory { .. } => true,
             Self::Subscribe(error) => matches!(error, SubscribeError::Callback { .. }),
             Self::Discover(error) => error.is_configuration(),
+            Self::Copy(error) => error.is_configuration(),
             _ => false,
         }
     }
@@ -231,23 +170,47 @@ pub async fn listen_all(
     let client = Client::new(service.client.clone()).map_err(StartError::Client)?;
     let sources: Vec<String> = copies.iter().map(|copy| copy.source.clone()).collect();
     let clients = client.for_each(&sources).map_err(StartError::Client)?;
-    let mut states = Vec::new();
-    for (copy, client) in copies.iter().zip(clients) {
-        let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
-        std::fs::create_dir_all(&copy.into).map_err(no_directory)?;
-        states.push((Subscriptions::open(&copy.state_folder()).map_err(StartError::State)?, client));
-    }
-    let (server, receivers) = CallbackServer::bind(service, states).await?;
+    let states = copies.iter().map(open_state).collect::<Result<Vec<_>, _>>()?;
+    let (server, receivers) = CallbackServer::bind(service, states.into_iter().zip(clients)).await?;
     if let Some(first) = copies.first() {
         events(&first.into, ListenEvent::Listening { address: server.address });
     }
+    let copies = copies.into_iter().zip(receivers).map(|(options, (subscriber, deliveries))| {
+        let options = ListenOptions { service: service.clone(), ..options };
+        Kept { options, subscriber, deliveries }
+    });
+    server.run(pin!(keep_all(copies.collect(), events)), shutdown, service.unsubscribe_on_exit).await
+}
+
+/// Opens and locks the state of a copy, unless the directory is somebody's own.
+fn open_state(copy: &ListenOptions) -> Result<Subscriptions, ListenError> {
+    let state = copy.state_folder();
+    refuse_foreign_folder(&Folder { directory: &copy.into, state: Some(&state) }, &copy.sync)?;
+    let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
+    std::fs::create_dir_all(&copy.into).map_err(no_directory)?;
+    Ok(Subscriptions::open(&state).map_err(StartError::State)?)
+}
+
+/// A copy to keep, and where its notifications arrive.
+#[derive(Debug)]
+struct Kept {
+    options: ListenOptions,
+    subscriber: Subscriber,
+    deliveries: Deliveries,
+}
+
+/// Keeps all copies until the last one fails; returns the first error.
+async fn keep_all(
+    copies: Vec<Kept>,
+    mut events: impl FnMut(&Path, ListenEvent) + Send,
+) -> Result<(), ListenError> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
-    let mut keeping: FuturesUnordered<_> = (copies.into_iter().zip(receivers))
-        .map(|(mut copy, (subscriber, deliveries))| {
-            copy.service = service.clone();
-            let events = Events { directory: copy.into.clone(), sender: sender.clone() };
+    let mut keeping: FuturesUnordered<_> = copies
+        .into_iter()
+        .map(|kept| {
+            let events = Events { directory: kept.options.into.clone(), sender: sender.clone() };
             async move {
-                let result = Box::pin(keep(&copy, &subscriber, deliveries, &events)).await;
+                let result = Box::pin(kept.keep(&events)).await;
                 if let Err(error) = &result {
                     events.send(ListenEvent::Stopped { cause: error.to_string() });
                 }
@@ -255,19 +218,20 @@ pub async fn listen_all(
             }
         })
         .collect();
-    let work = async {
-        let mut first = Ok(());
-        loop {
-            tokio::select! {
-                Some((directory, event)) = receiver.recv() => events(&directory, event),
-                ended = keeping.next() => match ended {
-                    Some(result) => first = first.and(result),
-                    None => return first,
-                },
-            }
+    let mut first = Ok(());
+    loop {
+        tokio::select! {
+            Some((directory, event)) = receiver.recv() => events(&directory, event),
+            ended = keeping.next() => match ended {
+                Some(result) => first = first.and(result),
+                None => break,
+            },
         }
-    };
-    server.run(pin!(work), shutdown, service.unsubscribe_on_exit).await
+    }
+    while let Ok((directory, event)) = receiver.try_recv() {
+        events(&directory, event);
+    }
+    first
 }
 
 /// The events of one copy.
@@ -284,13 +248,10 @@ impl Events {
     }
 }
 
-/// Keeps one copy.
-async fn keep(
-    options: &ListenOptions,
-    subscriber: &Subscriber,
-    deliveries: Deliveries,
-    events: &Events,
-) -> Result<(), ListenError> {
-    let mirror = Mirror::find_with_retries(options, subscriber, events).await?;
-    Keeper::new(mirror, options, subscriber, events)?.run(deliveries).await
+impl Kept {
+    async fn keep(self, events: &Events) -> Result<(), ListenError> {
+        let Self { options, subscriber, deliveries } = self;
+        let copy = LocalCopy::find_with_retries(&options, &subscriber, events).await?;
+        Keeper::new(copy, &options, &subscriber, events)?.run(deliveries).await
+    }
 }

@@ -72,6 +72,17 @@ impl Default for ServiceOptions {
     }
 }
 
+impl ServiceOptions {
+    /// What hubs are asked for, with callbacks below this URL.
+    pub(crate) fn subscriber(&self, callback_prefix: Url) -> SubscriberOptions {
+        SubscriberOptions {
+            lease: self.lease,
+            rotate_secret_after: self.rotate_secret_after,
+            ..SubscriberOptions::new(callback_prefix)
+        }
+    }
+}
+
 /// Why a callback server cannot start. Starting again does not help until the settings are changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -109,11 +120,8 @@ impl CallbackServer {
         let bind_error = |source| StartError::Bind { address: options.listen, source };
         let server = Server::new(TcpListener::bind(options.listen).await.map_err(bind_error)?, LIMITS);
         let address = server.address().map_err(bind_error)?;
-        let subscriber_options = SubscriberOptions {
-            lease: options.lease,
-            rotate_secret_after: options.rotate_secret_after,
-            ..SubscriberOptions::new(options.callback_url.clone().unwrap_or_else(|| own_url(address)))
-        };
+        let subscriber_options =
+            options.subscriber(options.callback_url.clone().unwrap_or_else(|| own_url(address)));
         let (mut callbacks, mut receivers) = (Vec::new(), Vec::new());
         for (subscriptions, client) in states {
             let (callback, deliveries) = Callback::new(&subscriptions, options.callback.clone());

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::state_file::{FORMAT, StateFile};
 use super::{LastSync, StateError, journal};
 use crate::discover::Followed;
+use crate::state_folder::{self, COPY_LOCK_NAME, is_locked};
 
 pub(super) const FILE_NAME: &str = "state.json";
 /// What a single synchronisation did, which does not hold the lock.
@@ -117,8 +118,20 @@ fn replace(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), St
 
 pub(super) fn lock(folder: &Path) -> Result<FileLock, StateError> {
     let path = folder.join(LOCK_NAME);
-    let lock = FileLock::try_acquire(&path).map_err(io_error(&path, "locked"))?;
+    let lock = state_folder::lock(&path).map_err(io_error(&path, "locked"))?;
     lock.ok_or(StateError::InUse { path })
+}
+
+/// Whether a process has locked the state.
+pub(super) fn is_in_use(folder: &Path) -> Result<bool, StateError> {
+    let path = folder.join(LOCK_NAME);
+    is_locked(&path).map_err(io_error(&path, "read"))
+}
+
+/// Whether a run works on the copy of this state folder.
+pub(super) fn is_being_synchronised(folder: &Path) -> Result<bool, StateError> {
+    let path = folder.join(COPY_LOCK_NAME);
+    is_locked(&path).map_err(io_error(&path, "read"))
 }
 
 pub(super) fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> StateError {

@@ -27,7 +27,9 @@ pub use crate::state_folder::STATE_FOLDER;
 use crate::discover::{Followed, SavedSource};
 use crate::state_folder;
 use crate::sync::Report;
-use files::{io_error, lock, read, read_sync_record, sweep, write, write_sync_record};
+use files::{
+    io_error, is_being_synchronised, is_in_use, lock, read, read_sync_record, sweep, write, write_sync_record,
+};
 use journal::Journal;
 pub(crate) use journal::{Arrival, Then};
 use state_file::StateFile;
@@ -360,13 +362,17 @@ impl Shared {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
+    /// Whether a process uses the state now. Only then is a notification received.
+    pub is_running: bool,
+    /// Whether the copy in whose directory this state is is being synchronised now.
+    pub is_synchronising: bool,
     /// Its subscriptions.
     pub subscriptions: Vec<Subscription>,
     /// Its last synchronisation.
     pub last_sync: Option<LastSync>,
 }
 
-/// Reads the state in `folder` without locking it; `None` where there is none.
+/// Reads the state in `folder`, which a process may be using; `None` where there is none.
 ///
 /// # Errors
 /// [`StateError`] when there is one that cannot be read.
@@ -382,7 +388,8 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     let subscriptions = state_file.subscriptions.iter().map(Record::summary).collect();
     let single_run = single_run.map(|record| record.last);
     let last_sync = state_file.last_sync.into_iter().chain(single_run).max_by_key(|last| last.at_unix_millis);
-    Ok(Some(Status { subscriptions, last_sync }))
+    let (is_running, is_synchronising) = (is_in_use(folder)?, is_being_synchronised(folder)?);
+    Ok(Some(Status { is_running, is_synchronising, subscriptions, last_sync }))
 }
 
 /// The set that the last single synchronisation followed, if its URL was a document of that set.
@@ -504,10 +511,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_processes_cannot_use_one_state() {
+    async fn two_processes_cannot_use_one_state_and_status_tells_whether_one_does() {
         let folder = tempfile::tempdir().unwrap();
-        let _first = Subscriptions::open(folder.path()).unwrap();
+        let first = Subscriptions::open(folder.path()).unwrap();
         assert!(matches!(Subscriptions::open(folder.path()), Err(StateError::InUse { .. })));
+        first.save().await.unwrap();
+        let is_running = || status(folder.path()).unwrap().unwrap().is_running;
+        assert!(is_running());
+        drop(first);
+        assert!(!is_running());
+        assert!(Subscriptions::open(folder.path()).is_ok(), "status holds no lock");
     }
 
     #[cfg(unix)]

@@ -37,7 +37,7 @@ pub(crate) struct Rotation {
 /// The phase of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The hub has not confirmed it yet, or its lease has run out.
+    /// The hub has not confirmed it yet.
     Pending,
     /// The hub delivers until `expires`.
     Active {
@@ -48,6 +48,11 @@ pub enum Phase {
     Renewing {
         /// When the old lease ends.
         expires: DateTime,
+    },
+    /// Its lease has ended: the hub sends nothing until it grants another one.
+    Expired {
+        /// When the lease ended.
+        since: DateTime,
     },
     /// It was ended on request (W-009).
     Ended,
@@ -189,7 +194,8 @@ impl Subscriptions {
 
 impl Phase {
     /// Whether the hub delivers.
-    pub(crate) fn is_active(&self) -> bool {
+    #[must_use]
+    pub fn is_active(&self) -> bool {
         matches!(self, Self::Active { .. } | Self::Renewing { .. })
     }
 }
@@ -221,7 +227,8 @@ impl Record {
         match self.expires() {
             Some(expires) if expires > now && is_requested => Phase::Renewing { expires },
             Some(expires) if expires > now => Phase::Active { expires },
-            _ => Phase::Pending,
+            Some(since) => Phase::Expired { since },
+            None => Phase::Pending,
         }
     }
 
@@ -474,6 +481,19 @@ mod tests {
         let now = DateTime::now().unix_millis();
         assert_eq!(secrets(now), [both[1].clone(), both[0].clone()]);
         assert_eq!(secrets(now + 61_000), [both[1].clone()]);
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_has_ended_is_not_pending() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        let ended = DateTime::now().unix_millis() - 1000;
+        let end = move |state_file: &mut super::super::StateFile| {
+            state_file.subscriptions[0].expires_unix_millis = Some(ended);
+        };
+        subscriptions.update(end).await.unwrap();
+        let phase = subscriptions.get(&id).unwrap().phase;
+        assert!(matches!(phase, Phase::Expired { since } if since.unix_millis() == ended), "{phase:?}");
     }
 
     #[tokio::test]

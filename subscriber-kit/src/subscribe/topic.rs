@@ -13,10 +13,11 @@ use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use url::Url;
 
 use super::channels::{SharedChannels, keep_at_some_hub};
 use super::{SubscribeError, Subscriber};
-use crate::discover::{Channel, DiscoverError, channels};
+use crate::discover::{Channel, DiscoverError, channel_at, channels};
 use crate::fetch::FetchError;
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
 
@@ -88,13 +89,24 @@ pub async fn keep_topic(
     mut events: impl FnMut(TopicEvent) + Send,
 ) -> Infallible {
     let shared = SharedChannels::of_some(subscriber, 1);
-    keep_one(subscriber, url, 0, &shared, &mut events).await
+    keep_one(&Topic { subscriber, url, hub: None }, 0, &shared, &mut events).await
+}
+
+/// As [`keep_topic`] for a topic that names no hub: subscribes at this one (see [`channel_at`]).
+pub async fn keep_topic_at(
+    subscriber: &Subscriber,
+    url: &str,
+    hub: &Url,
+    mut events: impl FnMut(TopicEvent) + Send,
+) -> Infallible {
+    let shared = SharedChannels::of_some(subscriber, 1);
+    keep_one(&Topic { subscriber, url, hub: Some(hub) }, 0, &shared, &mut events).await
 }
 
 /// Events of several topics, each with the number of its topic.
 pub(crate) type TopicEvents = mpsc::UnboundedReceiver<(usize, TopicEvent)>;
 
-/// As [`keep_topic`] for several topics, each in a task of its own until the tasks are dropped. Once all are found,
+/// As [`keep_topic`], or with a hub as [`keep_topic_at`], for several topics, each in a task of its own until the tasks are dropped. Once all are found,
 /// subscriptions to anything else are ended.
 ///
 /// # Errors
@@ -102,30 +114,30 @@ pub(crate) type TopicEvents = mpsc::UnboundedReceiver<(usize, TopicEvent)>;
 pub(crate) fn keep_topics(
     subscriber: &Subscriber,
     urls: &[String],
+    hub: Option<&Url>,
 ) -> Result<(JoinSet<Infallible>, TopicEvents), FetchError> {
     let (sender, events) = mpsc::unbounded_channel();
     let mut keeping = JoinSet::new();
     let shared = Arc::new(SharedChannels::of_all(subscriber, urls.len()));
     for (number, (url, client)) in urls.iter().cloned().zip(subscriber.client().for_each(urls)?).enumerate() {
         let (subscriber, sender) = (subscriber.with_client(client), sender.clone());
-        let shared = Arc::clone(&shared);
+        let (shared, hub) = (Arc::clone(&shared), hub.cloned());
         keeping.spawn(async move {
             // The receiver lives as long as these tasks.
             let mut send = |event| drop(sender.send((number, event)));
-            keep_one(&subscriber, &url, number, &shared, &mut send).await
+            let topic = Topic { subscriber: &subscriber, url: &url, hub: hub.as_ref() };
+            keep_one(&topic, number, &shared, &mut send).await
         });
     }
     Ok((keeping, events))
 }
 
 async fn keep_one(
-    subscriber: &Subscriber,
-    url: &str,
+    topic: &Topic<'_>,
     number: usize,
     shared: &SharedChannels,
     events: &mut (impl FnMut(TopicEvent) + Send),
 ) -> Infallible {
-    let topic = Topic { subscriber, url };
     let mut pause = pauses(LONGEST_RETRY);
     let mut now = topic.find_with_retries(&mut pause, events).await;
     loop {
@@ -137,16 +149,26 @@ async fn keep_one(
 struct Topic<'t> {
     subscriber: &'t Subscriber,
     url: &'t str,
+    /// The hub to subscribe at, whatever the topic names.
+    hub: Option<&'t Url>,
 }
 
 impl Topic<'_> {
+    async fn find(&self) -> Result<Vec<Channel>, DiscoverError> {
+        let client = self.subscriber.client();
+        match self.hub {
+            None => channels(client, self.url).await,
+            Some(hub) => channel_at(client, self.url, hub).await.map(|channel| vec![channel]),
+        }
+    }
+
     async fn find_with_retries(
         &self,
         pause: &mut Backoff,
         events: &mut (impl FnMut(TopicEvent) + Send),
     ) -> Vec<Channel> {
         loop {
-            let error = match channels(self.subscriber.client(), self.url).await {
+            let error = match self.find().await {
                 Ok(found) => return found,
                 Err(error) => error.into(),
             };
@@ -196,7 +218,7 @@ impl Topic<'_> {
                 }
                 () = at(next_discovery), if discovery.is_none() => {
                     next_discovery = None;
-                    discovery = Some(Box::pin(channels(self.subscriber.client(), self.url)));
+                    discovery = Some(Box::pin(self.find()));
                 }
                 found = ended(&mut discovery) => {
                     discovery = None;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::report::{FAILURES_KEPT, Failure, Report, add_failure};
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
-use crate::sync::files::delete;
+use crate::sync::files::delete::{self, Surplus};
 use crate::sync::files::download::blocking;
 use crate::sync::files::folder::Staging;
 use crate::sync::files::local::{Facts, FileState, compare, hash_file, same_second};
@@ -20,6 +20,7 @@ use crate::sync::reading::lists::Lists;
 use crate::sync::reading::path::{CheckedFolders, obstacle, relative_path};
 use crate::sync::reading::plan::Planned;
 use crate::sync::saved::cache::{CachedFile, FileCache};
+use crate::sync::saved::earlier_files::EarlierFiles;
 
 /// The result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +62,10 @@ pub struct AuditReport {
     pub findings: Vec<Failure>,
     /// Surplus files, at most the first hundred.
     pub extra_files: Vec<String>,
+    /// Those of the surplus and different files that were here before the copy: `sync` leaves them alone until they are
+    /// [adopted](SyncOptions::adopt).
+    #[serde(default)]
+    pub earlier_files: u64,
     /// Why the Source's lists may not be of one time, so that more may be missing, stale or surplus.
     pub unproven: Option<String>,
 }
@@ -82,7 +87,8 @@ impl AuditReport {
         self
     }
 
-    fn count(&mut self, loc: &str, local: Result<Finding, ResourceError>) {
+    fn count(&mut self, loc: &str, local: Result<Finding, ResourceError>, is_earlier: bool) {
+        self.earlier_files += u64::from(is_earlier);
         match local {
             Ok(Finding::Same) => self.same += 1,
             Ok(Finding::Unverifiable) => self.unverifiable += 1,
@@ -136,7 +142,12 @@ pub async fn audit(
     let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
     report.unproven = snapshot.consistency.reason();
     let peeking = target.clone();
-    let known = Arc::new(blocking(move || FileCache::load_unlocked(&peeking)).await);
+    let choices = options.clone();
+    let saved = blocking(move || {
+        let earlier = EarlierFiles::of(&peeking.folder(), &choices)?;
+        Ok::<_, SyncError>(Arc::new((FileCache::load_unlocked(&peeking), earlier)))
+    });
+    let saved = saved.await?;
     let mut steps = plan.begin(false)?;
     let mut work = FuturesUnordered::new();
     let mut planning = true;
@@ -144,27 +155,32 @@ pub async fn audit(
         tokio::select! {
             planned = steps.next(), if planning && work.len() < options.parallel.max(1) => match planned? {
                 Some(planned) => {
-                    let (target, file_map, known) =
-                        (target.clone(), Arc::clone(&file_map), Arc::clone(&known));
+                    let (target, file_map, saved) =
+                        (target.clone(), Arc::clone(&file_map), Arc::clone(&saved));
                     work.push(blocking(move || {
-                        let local = compare_one(&target, &file_map, &planned, &known);
-                        (planned.line.loc, local)
+                        let (known, earlier) = &*saved;
+                        let local = compare_one(&target, &file_map, &planned, known);
+                        let is_different = matches!(local, Ok(Some(Finding::Stale | Finding::Corrupt)));
+                        let is_earlier = is_different
+                            && planned.line.place(&target.base).is_some_and(|path| earlier.contain(&path));
+                        (planned.line.loc, local, is_earlier)
                     }));
                 }
                 None => planning = false,
             },
-            Some((loc, local)) = work.next(), if !work.is_empty() => {
+            Some((loc, local, is_earlier)) = work.next(), if !work.is_empty() => {
                 // `None` if a later line counts instead.
                 if let Some(local) = local.transpose() {
-                    report.count(&loc, local);
+                    report.count(&loc, local, is_earlier);
                 }
             },
         }
     }
     let (target, file_map, filter) = (target.clone(), file_map, options.filter.clone());
-    let counted =
-        blocking(move || delete::count_unlisted(&target, &file_map, &filter, FAILURES_KEPT)).await?;
-    (report.extra, report.extra_files) = counted;
+    let surplus = move || delete::count_unlisted(&target, &file_map, &filter, &saved.1, FAILURES_KEPT);
+    let Surplus { count, earlier, first } = blocking(surplus).await?;
+    (report.extra, report.extra_files) = (count, first);
+    report.earlier_files += earlier;
     Ok(report.judged())
 }
 

@@ -71,7 +71,9 @@ pub use reading::gaps::{Gap, GapHistory};
 pub(crate) use reading::notified::is_beyond_clock_skew;
 pub use reading::path::PathError;
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
+pub(crate) use saved::earlier_files::refuse_foreign_folder;
 
+pub(crate) use self::files::delete::Folder;
 use self::files::disk::{Disk, Real};
 use crate::discover::Set;
 use crate::fetch::{FetchError, is_moved};
@@ -173,9 +175,13 @@ pub enum ChangesFrom {
 
 /// Options of a synchronisation.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct SyncOptions {
     /// Remove local files that the Source no longer lists (RS-201).
     pub delete: bool,
+    /// Take over files that were in the directory before it became a copy: without this, those that differ from the list stay,
+    /// and nothing is done at all where `delete` could remove them.
+    pub adopt: bool,
     /// Report what would be done: no resource is fetched, and nothing is written to the directory.
     pub dry_run: bool,
     /// Handle the changes since this time (RS-191), when the copy was in step except for known failures. It must not be in
@@ -221,6 +227,7 @@ impl Default for SyncOptions {
     fn default() -> Self {
         Self {
             delete: false,
+            adopt: false,
             dry_run: false,
             from: None,
             progress: Progress::default(),
@@ -280,6 +287,10 @@ impl Target {
     pub fn with_state(mut self, folder: &Path) -> Self {
         self.state = folder.canonicalize().ok();
         self
+    }
+
+    pub(crate) fn folder(&self) -> Folder<'_> {
+        Folder { directory: &self.directory, state: self.state.as_deref() }
     }
 
     /// Another disk.
@@ -433,6 +444,23 @@ pub enum SyncError {
         /// The limit.
         max: Duration,
     },
+    /// With `delete`, files that were in the directory before it became a copy could be removed.
+    #[error(
+        "{} has {} from before it was a copy ({}{}), and --delete could remove {}, so nothing was done; --dry-run shows what would go, and --adopt takes the folder over, which is right for a copy that lost its state",
+        directory.display(),
+        if *count == 1 { "1 file".to_owned() } else { format!("{count} files") },
+        first.join(", "),
+        if *count > first.len() as u64 { ", …" } else { "" },
+        if *count == 1 { "it" } else { "them" },
+    )]
+    EarlierFiles {
+        /// The directory.
+        directory: PathBuf,
+        /// How many there are.
+        count: u64,
+        /// The first of them, by name.
+        first: Vec<String>,
+    },
     /// Another run works on the same copy.
     #[error("another resync-destination is using {}; wait until it is done", directory.display())]
     InUse {
@@ -445,6 +473,12 @@ pub enum SyncError {
 }
 
 impl SyncError {
+    /// Whether the settings are wrong, so that the same fails again.
+    #[must_use]
+    pub fn is_configuration(&self) -> bool {
+        matches!(self, Self::EarlierFiles { .. })
+    }
+
     /// The pause that the Source asks for.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -68,6 +68,10 @@ pub struct Report {
     pub unproven: Option<String>,
     /// The gaps between the Source's Change Lists so far. While [`unproven`](Self::unproven), no Resource List has closed the last.
     pub gaps: Box<GapHistory>,
+    /// Files that were here before the copy and are not as the Source lists them. They stay until they are
+    /// [adopted](super::SyncOptions::adopt).
+    #[serde(default)]
+    pub earlier_files: u64,
     /// How many of the updated files were made by patches (RS-174).
     pub patched: u64,
     /// How many bytes of resources and packages were transferred, also in vain.
@@ -209,6 +213,7 @@ impl Report {
             is_remembered: next.is_remembered,
             reached: next.reached,
             retry_in: next.retry_in,
+            earlier_files: next.earlier_files,
             patched: self.patched + next.patched,
             // These are counted over both.
             bytes_fetched: next.bytes_fetched,

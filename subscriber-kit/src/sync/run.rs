@@ -17,6 +17,7 @@ use crate::sync::reading::filter::Filter;
 use crate::sync::reading::lists::Lists;
 use crate::sync::saved::cache::{FileCache, Scope};
 use crate::sync::saved::copy_state::CopyState;
+use crate::sync::saved::earlier_files::{EarlierFiles, refuse_foreign_folder};
 
 /// One run on one locked copy.
 pub(super) struct Run<'s> {
@@ -28,6 +29,8 @@ pub(super) struct Run<'s> {
     pub(super) folder: Arc<CopyFolder>,
     /// What earlier runs saved.
     pub(super) saved: Option<CopyState>,
+    /// What was here before the copy.
+    pub(super) earlier: Arc<EarlierFiles>,
 }
 
 impl<'s> Run<'s> {
@@ -41,9 +44,17 @@ impl<'s> Run<'s> {
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
         let scope = Scope::of(offer, list, target, options);
-        let opening = target.clone();
-        let open = if options.dry_run { CopyFolder::inspect } else { CopyFolder::open };
-        let folder = Arc::new(blocking(move || open(&opening)).await?);
+        let (opening, choices) = (target.clone(), options.clone());
+        let (folder, earlier) = blocking(move || {
+            refuse_foreign_folder(&opening.folder(), &choices)?;
+            let open = if choices.dry_run { CopyFolder::inspect } else { CopyFolder::open };
+            let folder = open(&opening)?;
+            // Again, since another run may just have ended.
+            let earlier = EarlierFiles::of(&opening.folder(), &choices)?;
+            earlier.allow(&opening.directory, &choices)?;
+            Ok::<_, SyncError>((Arc::new(folder), Arc::new(earlier)))
+        })
+        .await?;
         let saved = copy_state(&folder, &scope).await;
         let staging = Staging::Copy(Arc::clone(&folder));
         let mut lists = Lists::new(client, offer, target, options, staging)?;
@@ -51,7 +62,16 @@ impl<'s> Run<'s> {
         lists.new_changes = lists.notified.take(notified);
         // Useless if the dump itself serves as the list.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
-        Ok(Self { target, options, lists, dump, scope, folder, saved })
+        Ok(Self { target, options, lists, dump, scope, folder, saved, earlier })
+    }
+
+    /// Records what was here before the copy, before anything is changed.
+    pub(super) async fn record_earlier_files(&self) -> Result<(), SyncError> {
+        if self.options.dry_run {
+            return Ok(());
+        }
+        let (earlier, folder) = (Arc::clone(&self.earlier), Arc::clone(&self.folder));
+        Ok(blocking(move || earlier.save(&folder)).await?)
     }
 
     /// When an incremental run should request missing resources again. Without a Change List, it requests only those from
@@ -76,8 +96,12 @@ impl<'s> Run<'s> {
             next.or_else(|| before.cloned()).map(|next| next.with_notified(&self.lists.notified));
         let copy_state = copy_state.filter(|copy_state| Some(copy_state) != before);
         let has_new_changes = !self.lists.new_changes.is_empty();
-        let folder = Arc::clone(&self.folder);
+        let (folder, earlier) = (Arc::clone(&self.folder), Arc::clone(&self.earlier));
         blocking(move || {
+            // A longer record only protects more.
+            if let Err(error) = earlier.save(&folder) {
+                tracing::info!(%error, "cannot save which files were here before the copy");
+            }
             // Makes the renames durable; once per folder is enough.
             folder.sync_folders(&changed)?;
             // After the files, so that the record never claims more than the disk has. The point comes before the digests: a

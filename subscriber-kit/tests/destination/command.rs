@@ -82,6 +82,60 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
     );
 }
 
+#[tokio::test]
+async fn somebodys_own_folder_is_refused_with_what_to_do_and_the_configuration_can_adopt_it() {
+    let source = source(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("mine"), "mine").unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    let refused = run(&["sync", &url, into, "--delete"]).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(code(&refused) == 64 && said.contains("1 file ") && said.contains("(mine)"), "{said}");
+    let refused = run(&["listen", &url, "--into", into, "--delete", "--listen", "127.0.0.1:0"]).await;
+    assert_eq!((code(&refused), String::from_utf8_lossy(&refused.stderr)), (64, said));
+    let dry = run(&["sync", &url, into, "--delete", "--dry-run"]).await;
+    let shown = stdout(&dry);
+    assert!(shown.contains(&format!("deleted {}", source.url("/mine"))), "{shown}");
+    assert!(code(&dry) == 1 && shown.trim_end().ends_with("nothing is done"), "{shown}");
+    let audit = run(&["audit", &url, into]).await;
+    assert!(
+        stdout(&audit).contains("here before the copy, and kept until `sync --adopt`: 1"),
+        "{}",
+        stdout(&audit)
+    );
+    assert_eq!(files(directory.path()), expected(&[("mine", "mine")]));
+
+    let configuration = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(configuration.path(), "delete = true\nadopt = true\n").unwrap();
+    let path = configuration.path().to_str().unwrap();
+    assert_eq!(code(&run(&["sync", &url, into, "--config", path]).await), 0);
+    assert_eq!(files(directory.path()), expected(&[("a", "1"), ("b/c", "2")]));
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_while_nothing_ran_is_told_as_ended() {
+    let mut hub = Hub::start().await;
+    let source = source(Some(&hub)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().to_str().unwrap();
+    let mut listening = Listening::start(&source, into, "127.0.0.1:0");
+    hub.accept(2).await;
+    listening.line("subscribed to ").await;
+    listening.child.kill().await.unwrap();
+    let status = async || stdout(&run(&["status", "--into", into]).await).to_owned();
+    let ended = async {
+        while !status().await.contains("  lease ended at 20") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.expect("it ends in time");
+    assert!(status().await.starts_with("not running: "), "{}", status().await);
+    let json = run(&["status", "--into", into, "--json"]).await;
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["subscriptions"][0]["phase"], "expired");
+    assert!(json["subscriptions"][0]["expires"].as_str().is_some_and(|at| at.starts_with("20")), "{json}");
+}
+
 /// All lines but the last, in order of the alphabet, and the last one.
 fn named(output: &Output) -> (Vec<&str>, &str) {
     let mut lines: Vec<&str> = stdout(output).lines().collect();
@@ -452,8 +506,22 @@ async fn listen_says_what_scripts_wait_for_and_survives_kill_9() {
     let line = first.line("subscribed to ").await;
     assert!(line.starts_with(&format!("subscribed to {} until 20", source.url("/topic"))), "{line}");
     assert_eq!(first.line("in step").await, "in step: 2 resources (2 created, 0 updated, 0 deleted)");
+    let status = stdout(&run(&["status", "--into", into]).await).to_owned();
+    assert!(status.starts_with("running: ") && status.contains("  active until 20"), "{status}");
     first.signal("-KILL");
     first.child.wait().await.unwrap();
+    let status = stdout(&run(&["status", "--into", into]).await).to_owned();
+    assert!(
+        status.starts_with("not running: ") && status.contains("not received: the lease ends at 20"),
+        "{status}"
+    );
+    assert!(!status.contains("active"), "{status}");
+    let status = run(&["status", "--into", into, "--json"]).await;
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(
+        (&status["running"], &status["subscriptions"][0]["receiving"]),
+        (&false.into(), &false.into())
+    );
 
     let entries = [source.resource("/a", b"3")];
     source.resource_list("/resourcelist.xml", &entries);
@@ -470,7 +538,9 @@ async fn listen_says_what_scripts_wait_for_and_survives_kill_9() {
     let status = run(&["status", "--into", into, "--json"]).await;
     assert_eq!(code(&status), 0);
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!((&status["running"], &status["synchronising"]), (&true.into(), &false.into()));
     assert_eq!(status["subscriptions"][0]["phase"], "active");
+    assert_eq!(status["subscriptions"][0]["receiving"], true);
     assert_eq!(status["subscriptions"][0]["last_notification"], "000000000000000a.7");
     assert_eq!(status["last_sync"]["in_step"], true);
     let secret = after.secret.as_str();

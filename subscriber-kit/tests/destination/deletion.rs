@@ -94,7 +94,8 @@ async fn rs095_a_source_that_completes_its_snapshot_meanwhile_is_read_again_and_
 
 #[tokio::test]
 async fn an_index_that_does_not_say_when_it_is_true_deletes_nothing() {
-    let copy = Copy::start().await;
+    let mut copy = Copy::start().await;
+    copy.options.adopt = true;
     std::fs::write(copy.path().join("extra"), "extra").unwrap();
     copy.part("/part1.xml", "", &[("/a", "a")]);
     copy.index_of("", &["/part1.xml"]);
@@ -171,7 +172,8 @@ async fn a_state_inside_the_copy_is_neither_deleted_nor_written_over() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_symbolic_link_in_the_way_makes_way_and_is_not_followed() {
-    let copy = Copy::start().await;
+    let mut copy = Copy::start().await;
+    copy.options.adopt = true;
     let elsewhere = tempfile::tempdir().unwrap();
     std::fs::write(elsewhere.path().join("precious"), "x").unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), copy.path().join("link")).unwrap();

@@ -103,7 +103,7 @@ async fn rs110_a_package_that_is_broken_or_a_lie_costs_downloads_and_nothing_els
 /// A look at a Source that has nothing but packages.
 async fn follow(site: &ChangingSource, directory: &TempDir, how: Depth) -> Result<Report, SyncError> {
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();
-    let options = SyncOptions { delete: true, retries: 0, ..SyncOptions::default() };
+    let options = SyncOptions { delete: true, adopt: true, retries: 0, ..SyncOptions::default() };
     synchronise(&client(), &site.dumps_only(), &target, &options, how).await
 }
 

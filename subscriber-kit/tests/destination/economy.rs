@@ -328,7 +328,7 @@ async fn rs191_a_copy_from_elsewhere_goes_on_from_the_time_that_is_told() {
     for (path, body) in &site.files {
         std::fs::write(directory.path().join(path), body).unwrap();
     }
-    let options = SyncOptions { from: Some(site.now()), delete: true, ..SyncOptions::default() };
+    let options = SyncOptions { from: Some(site.now()), delete: true, adopt: true, ..SyncOptions::default() };
     site.tell(&[("a", Some("2")), ("b", None)]);
     site.source.asked();
     let target = Target::open(directory.path(), Url::parse(&site.source.url("/")).unwrap()).unwrap();

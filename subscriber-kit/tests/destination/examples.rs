@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::support::{self, Hub, PATIENCE, Source, ok};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{ChildStdout, Command};
 
 /// Beside the tests, where they are built with them.
 fn example(name: &str) -> PathBuf {
@@ -47,6 +47,75 @@ async fn is_a_subscriber(name: &str) {
     source.raw("/topic", ok(&links, b""));
     other.accept(600).await;
     assert!(line().await.starts_with("subscribed to "), "{name}");
+}
+
+/// A copy that is kept by the example `name`, which is killed and started again, and then stopped.
+#[cfg(unix)]
+async fn keeps_a_copy_through_a_kill(name: &str) {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    source.announce(Some(&hub.url()));
+    source.resource_list("/resourcelist.xml", &[source.resource("/a", b"1")]);
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy");
+    // Free a moment ago. The address stays the same through the restart.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let start = || {
+        let mut command = Command::new(example(name));
+        command.arg(source.url("/")).arg(&copy).arg(&address);
+        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        (child, lines)
+    };
+    let (mut child, mut lines) = start();
+    let mut line = async |beginning: &str| until(&mut lines, beginning).await;
+    let before = hub.accept(600).await;
+    line("subscribed to ").await;
+    assert_eq!(line("in step").await, "in step: 1 created, 0 updated, 0 deleted, 0 failed", "{name}");
+    source.resource_list("/resourcelist.xml", &[source.resource("/a", b"2")]);
+    assert_eq!(before.deliver("a.1", &source.notification()).await.status(), 204, "{name}");
+    line("notified").await;
+    assert_eq!(line("in step").await, "in step: 0 created, 1 updated, 0 deleted, 0 failed", "{name}");
+    child.kill().await.unwrap();
+
+    source.resource_list("/resourcelist.xml", &[source.resource("/b", b"3")]);
+    let (mut child, mut lines) = start();
+    let mut line = async |beginning: &str| until(&mut lines, beginning).await;
+    assert_eq!(hub.accept(600).await, before, "{name}: the same callback and secret");
+    assert_eq!(line("in step").await, "in step: 1 created, 0 updated, 1 deleted, 0 failed", "{name}");
+    assert_eq!(support::files(&copy), support::expected(&[("b", "3")]), "{name}");
+    assert_eq!(before.deliver("a.1", &source.notification()).await.status(), 204, "{name}: known");
+
+    let id = child.id().unwrap().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let ended = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it stops in time").unwrap();
+    assert!(ended.success(), "{name}: {ended}");
+}
+
+/// The next line that begins so.
+#[cfg(unix)]
+async fn until(lines: &mut Lines<BufReader<ChildStdout>>, beginning: &str) -> String {
+    let found = async {
+        loop {
+            let line = lines.next_line().await.unwrap().expect("it runs");
+            if line.starts_with(beginning) {
+                return line;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{beginning:?} in time"))
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_example_in_axum_keeps_a_copy_through_a_kill() {
+    keeps_a_copy_through_a_kill("copy_in_axum").await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_example_in_bare_hyper_keeps_a_copy_through_a_kill() {
+    keeps_a_copy_through_a_kill("copy_in_hyper").await;
 }
 
 #[tokio::test]

@@ -89,6 +89,80 @@ async fn w134_before_a_renewal_the_topic_is_looked_for_anew_and_followed_to_its_
 }
 
 #[tokio::test]
+async fn a_json_feed_is_subscribed_to_at_the_hub_that_it_names() {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    let feed = format!(
+        r#"{{"version": "https://jsonfeed.org/version/1.1", "title": "t", "feed_url": "{}", "items": [],
+            "hubs": [{{"type": "rssCloud", "url": "http://cloud.example/"}}, {{"type": "WebSub", "url": "{}"}}]}}"#,
+        source.url("/feed"),
+        hub.url()
+    );
+    source.raw("/feed.json", ok("Content-Type: application/feed+json\r\n", feed.as_bytes()));
+    let state = tempfile::tempdir().unwrap();
+    let mut forwarding = Forwarding::of(&[source.url("/feed.json")], state.path());
+    let at = hub.accept(600).await;
+    assert_eq!(at.topic, source.url("/feed"));
+    assert_eq!(at.deliver("a.1", "news").await.status(), 204);
+    assert_eq!(forwarding.body().await, b"news");
+    forwarding.stop().await;
+}
+
+#[tokio::test]
+async fn a_feed_that_names_no_hub_is_subscribed_to_at_the_given_one() {
+    let mut hub = Hub::start().await;
+    let source = Source::start().await;
+    let feed = format!(
+        r#"<feed xmlns="http://www.w3.org/2005/Atom"><link rel="self" href="{}"/></feed>"#,
+        source.url("/feed")
+    );
+    source.raw("/feed.xml", ok("Content-Type: application/atom+xml\r\n", feed.as_bytes()));
+    source.raw("/private", status("403 Forbidden", ""));
+    let state = tempfile::tempdir().unwrap();
+    let mut options = options(vec![source.url("/feed.xml"), source.url("/private")], state.path());
+    options.hub = Some(hub.url().parse().unwrap());
+    let mut forwarding = Forwarding::start(options);
+    let both = [hub.accept(600).await, hub.accept(600).await];
+    let mut topics = both.each_ref().map(|at| at.topic.clone());
+    topics.sort();
+    assert_eq!(topics, [source.url("/feed"), source.url("/private")]);
+    assert_eq!(both[0].deliver("a.1", "news").await.status(), 204);
+    assert_eq!(forwarding.body().await, b"news");
+    forwarding.stop().await;
+}
+
+#[tokio::test]
+async fn of_a_feed_that_names_no_hub_it_is_said_what_to_give() {
+    let source = Source::start().await;
+    source.raw("/feed.xml", ok("Content-Type: application/atom+xml\r\n", b"<feed/>"));
+    let state = tempfile::tempdir().unwrap();
+    let forwarding = Forwarding::of(&[source.url("/feed.xml")], state.path());
+    let ended = tokio::time::timeout(PATIENCE, forwarding.task).await.unwrap().unwrap();
+    let said = ended.unwrap_err().to_string();
+    assert!(said.starts_with(&source.url("/feed.xml")) && said.contains("--hub"), "{said}");
+}
+
+#[tokio::test]
+async fn the_given_hub_counts_where_the_topic_names_another_and_a_topic_that_is_missing_is_no_topic() {
+    let (mut given, named) = (Hub::start().await, Hub::start().await);
+    let source = Source::start().await;
+    topic(&source, "/blog", &named, "/blog");
+    let state = tempfile::tempdir().unwrap();
+    let at_given = |path: &str| {
+        let mut options = options(vec![source.url(path)], state.path());
+        options.hub = Some(given.url().parse().unwrap());
+        options
+    };
+    let (there, missing) = (at_given("/blog"), at_given("/typo"));
+    let forwarding = Forwarding::start(there);
+    assert_eq!(given.accept(600).await.topic, source.url("/blog"));
+    forwarding.stop().await;
+    let forwarding = Forwarding::start(missing);
+    let ended = tokio::time::timeout(PATIENCE, forwarding.task).await.unwrap().unwrap();
+    assert!(ended.is_err_and(|error| error.to_string().contains("404")));
+}
+
+#[tokio::test]
 async fn a_topic_that_is_not_there_is_told_of_and_tried_again_and_ends_no_other() {
     let mut hub = Hub::start().await;
     let source = Source::start().await;

@@ -1,5 +1,6 @@
 //! What a Destination mounts, against Sources and hubs that are made by hand.
 
+mod adoption;
 mod archived_state;
 mod callback;
 mod command;

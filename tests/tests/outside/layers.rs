@@ -109,6 +109,7 @@ const SUBSCRIBER_KIT: Layers = Layers {
     folder: "subscriber-kit",
     rooms: &[
         "cli",
+        "prelude",
         "listen",
         "forward",
         "receive",

@@ -13,6 +13,7 @@ use crate::sync::reading::filter::Filter;
 use crate::sync::reading::path::{CheckedFolders, obstacle, uri_or_path, url_of};
 use crate::sync::report::Outcome;
 use crate::sync::saved::copy_state::MAX_RETRIES;
+use crate::sync::saved::earlier_files::EarlierFiles;
 
 /// The result of removing unlisted files.
 #[derive(Debug, Default)]
@@ -70,7 +71,7 @@ fn unlisted_by(
 ) -> Unlisted {
     let mut found = Unlisted::default();
     let relative = |path: &Path| path.strip_prefix(&target.directory).ok().map(Path::to_owned);
-    for entry in local_files(target) {
+    for entry in local_files(&target.folder()) {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
@@ -115,32 +116,50 @@ pub(crate) fn one(target: &Target, relative: &Path, removes: bool) -> io::Result
     }
 }
 
-/// How many files under the directory are not listed, and the first of them.
+/// Files that are not listed.
+#[derive(Debug, Default)]
+pub(crate) struct Surplus {
+    pub(crate) count: u64,
+    /// Those that were here before the copy.
+    pub(crate) earlier: u64,
+    /// The first of all.
+    pub(crate) first: Vec<String>,
+}
+
+/// The files under the directory that are not listed; `show` of them are named.
 pub(crate) fn count_unlisted(
     target: &Target,
     file_map: &FileMap,
     filter: &Filter,
+    earlier: &EarlierFiles,
     show: usize,
-) -> io::Result<(u64, Vec<String>)> {
-    let (mut count, mut first) = (0, Vec::new());
-    for entry in local_files(target) {
+) -> io::Result<Surplus> {
+    let mut surplus = Surplus::default();
+    for entry in local_files(&target.folder()) {
         let entry = entry?;
         let path = entry.path().strip_prefix(&target.directory).ok().map(Path::to_owned);
         if path.as_ref().is_some_and(|path| file_map.lists(path) || is_left_out(target, filter, path)) {
             continue;
         }
-        count += 1;
-        if first.len() < show {
-            first.push(path.as_deref().unwrap_or(entry.path()).display().to_string());
+        surplus.count += 1;
+        surplus.earlier += u64::from(path.as_deref().is_some_and(|path| earlier.contain(path)));
+        if surplus.first.len() < show {
+            surplus.first.push(path.as_deref().unwrap_or(entry.path()).display().to_string());
         }
     }
-    Ok((count, first))
+    Ok(surplus)
+}
+
+/// A directory, and the state folder in it that is not at the usual place.
+pub(crate) struct Folder<'f> {
+    pub(crate) directory: &'f Path,
+    pub(crate) state: Option<&'f Path>,
 }
 
 /// Everything but folders, without following symbolic links. State folders of any program are left out.
-fn local_files(target: &Target) -> impl Iterator<Item = walkdir::Result<DirEntry>> {
-    let state = target.state.clone();
-    WalkDir::new(&target.directory)
+pub(crate) fn local_files(folder: &Folder<'_>) -> impl Iterator<Item = walkdir::Result<DirEntry>> {
+    let state = folder.state.map(Path::to_owned);
+    WalkDir::new(folder.directory)
         .min_depth(1)
         .into_iter()
         .filter_entry(move |entry| {
@@ -165,6 +184,7 @@ fn remove_empty_folders(directory: &Path, file: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::SyncOptions;
     use crate::sync::reading::file_map::file_map_of;
     use url::Url;
 
@@ -197,8 +217,10 @@ mod tests {
         write(&folder, &[".resync-unfinished-a"]);
         crate::state_folder::make(&at("another")).unwrap();
         let target = target(&folder).with_state(&at("given"));
+        let earlier =
+            EarlierFiles::of(&target.folder(), &SyncOptions { adopt: true, ..Default::default() }).unwrap();
         assert_eq!(
-            count_unlisted(&target, &file_map(&["keep"]), &Filter::default(), 1).unwrap().0,
+            count_unlisted(&target, &file_map(&["keep"]), &Filter::default(), &earlier, 1).unwrap().count,
             3,
             "strangers are counted"
         );

@@ -22,6 +22,9 @@ pub enum ResourceError {
     /// It has no safe path in the directory.
     #[error(transparent)]
     Path(#[from] PathError),
+    /// A file that is not of this copy stands in its place.
+    #[error("another file was here before the copy, and stays; --adopt replaces it")]
+    EarlierFile,
     /// It has another origin than its list (RS-200).
     #[error("it is not at the list's origin {list}; if you trust it, allow it with --origin")]
     OtherOrigin {
@@ -108,7 +111,7 @@ impl ResourceError {
     /// that differ from the list may be newer than it (RS-199), or from a stale cache.
     pub(crate) fn retry_may_help(&self) -> bool {
         match self {
-            Self::Path(_) | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
+            Self::Path(_) | Self::EarlierFile | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
             Self::Fetch(error) => error.is_transient(),
             Self::Length { .. }
             | Self::Hash { .. }

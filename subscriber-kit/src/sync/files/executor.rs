@@ -26,6 +26,7 @@ use crate::sync::report::{Outcome, Report};
 use crate::sync::run::Run;
 use crate::sync::saved::cache::{CacheUpdates, CachedFile, FileCache, Scope};
 use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
+use crate::sync::saved::earlier_files::EarlierFiles;
 use crate::sync::{Authority, ResourceError, SyncError, SyncOptions, Target};
 
 /// What all resources of one plan share.
@@ -35,6 +36,7 @@ pub(crate) struct Executor<'s> {
     pub(crate) lists: &'s Lists<'s>,
     pub(crate) home: url::Origin,
     pub(crate) placer: Arc<Placer>,
+    earlier: Arc<EarlierFiles>,
     known: FileCache,
     /// Files from a dump, before they are compared with the list.
     pub(crate) filled: Filled,
@@ -188,6 +190,7 @@ impl<'s> Executor<'s> {
             lists: &run.lists,
             home: run.lists.list.origin(),
             placer: Arc::new(placer),
+            earlier: Arc::clone(&run.earlier),
             known,
             filled: Filled::new(),
             unpacked: Mutex::default(),
@@ -200,6 +203,7 @@ impl<'s> Executor<'s> {
         report.deleted += self.placer.removed.load(Ordering::Relaxed);
         report.bytes_fetched = self.lists.bytes.load(Ordering::Relaxed);
         report.patched = self.patched.load(Ordering::Relaxed);
+        report.earlier_files = self.earlier.count();
     }
 
     /// Removes the files of deleted resources, if that is requested.
@@ -416,7 +420,8 @@ impl<'s> Executor<'s> {
         urls.iter().filter_map(|place| Url::parse(place).ok()).filter(is_allowed).collect()
     }
 
-    /// Compares the file of a resource with the facts. If something must make way first, it is missing.
+    /// Compares the file of a resource with the facts. If something must make way first, it is missing. An earlier file that
+    /// differs is an error, since it stays.
     pub(crate) async fn compare(
         &self,
         planned: &Planned,
@@ -426,11 +431,20 @@ impl<'s> Executor<'s> {
         let known = filled.or_else(|| self.known.files.get(relative).cloned());
         let (placer, relative, facts) =
             (Arc::clone(&self.placer), relative.to_owned(), planned.line.facts.clone());
+        let earlier = Arc::clone(&self.earlier);
         blocking(move || {
             if !placer.can_be_reached(&relative)? {
                 return Ok(local::Comparison::of(FileState::Missing));
             }
-            Ok(local::compare(&placer.directory.join(relative), &facts, known.as_ref())?)
+            let comparison = local::compare(&placer.directory.join(&relative), &facts, known.as_ref())?;
+            match comparison.local {
+                FileState::Same | FileState::Missing => earlier.adopt(&relative),
+                FileState::Different | FileState::Unverifiable if earlier.protect(&relative) => {
+                    return Err(ResourceError::EarlierFile);
+                }
+                FileState::Different | FileState::Unverifiable => {}
+            }
+            Ok(comparison)
         })
         .await
     }

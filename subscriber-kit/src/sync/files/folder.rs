@@ -11,10 +11,9 @@ use tempfile::{NamedTempFile, TempDir};
 
 use super::disk::Disk;
 use crate::space::free_space;
-use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
+use crate::state_folder::{self, COPY_LOCK_NAME, STATE_FOLDER, make_private_folder};
 use crate::sync::{SyncError, Target};
 
-const LOCK_NAME: &str = "copy.lock";
 const WORK_NAME: &str = "work";
 
 /// From how many files or folders it is cheaper to sync the whole file system.
@@ -42,7 +41,7 @@ impl CopyFolder {
     pub(crate) fn open(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
         state_folder::make(&path)?;
-        let lock = FileLock::try_acquire(&path.join(LOCK_NAME))?.ok_or_else(|| in_use(target))?;
+        let lock = state_folder::lock(&path.join(COPY_LOCK_NAME))?.ok_or_else(|| in_use(target))?;
         let work = path.join(WORK_NAME);
         match fs::remove_dir_all(&work) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -57,7 +56,7 @@ impl CopyFolder {
     /// As [`CopyFolder::open`] for a read-only run: nothing is made in the copy, and the work folder is a temporary one.
     pub(crate) fn inspect(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
-        let file = match File::open(path.join(LOCK_NAME)) {
+        let file = match File::open(path.join(COPY_LOCK_NAME)) {
             Ok(file) => file,
             // There was no run yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => tempfile::tempfile()?,

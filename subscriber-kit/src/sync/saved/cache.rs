@@ -19,7 +19,7 @@ use crate::sync::files::folder::CopyFolder;
 use crate::sync::reading::path::from_bytes;
 use crate::sync::report::Report;
 
-const FILE_NAME: &str = "files.jsonl";
+pub(crate) const FILE_NAME: &str = "files.jsonl";
 /// What incremental runs have added since that file was written.
 const ADDED_NAME: &str = "files-added.jsonl";
 /// How much longer the second file may become than the first. Then it is emptied, since incremental runs do not read the cache.
@@ -241,16 +241,24 @@ fn read(path: &Path) -> io::Result<FileCache> {
 
 fn read_file(line: &[u8]) -> io::Result<(Box<Path>, CachedFile)> {
     let Line(path, stamp, hashes, sent) = serde_json::from_slice(line)?;
-    let path = from_bytes(percent_decode_str(&path).collect()).map_err(io::Error::other)?;
-    Ok((PathBuf::from(path).into(), CachedFile { stamp, hashes: Hashes::parse(&hashes), sent }))
+    Ok((path_of(&path)?.into(), CachedFile { stamp, hashes: Hashes::parse(&hashes), sent }))
+}
+
+/// A path that [`text_of`] wrote.
+pub(super) fn path_of(text: &str) -> io::Result<PathBuf> {
+    from_bytes(percent_decode_str(text).collect()).map(PathBuf::from).map_err(io::Error::other)
+}
+
+/// A path, whatever its bytes, as text.
+pub(super) fn text_of(path: &Path) -> String {
+    percent_encode(path.as_os_str().as_encoded_bytes(), &IN_PATHS).to_string()
 }
 
 fn write_file(out: &mut impl io::Write, path: &Path, known: &CachedFile) -> io::Result<()> {
-    let path = percent_encode(path.as_os_str().as_encoded_bytes(), &IN_PATHS).to_string();
-    write_line(out, &Line(path, known.stamp, known.hashes.to_string(), known.sent.clone()))
+    write_line(out, &Line(text_of(path), known.stamp, known.hashes.to_string(), known.sent.clone()))
 }
 
-fn write_line(out: &mut impl io::Write, line: &impl Serialize) -> io::Result<()> {
+pub(super) fn write_line(out: &mut impl io::Write, line: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")
 }

@@ -17,7 +17,7 @@ use crate::sync::reading::gaps::GapHistory;
 use crate::sync::reading::notified::NotifiedChanges;
 use crate::sync::reading::plan::Line;
 
-const FILE_NAME: &str = "point.json";
+pub(crate) const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;
 
 /// How many failed resources are saved; with more, the changes are read again.

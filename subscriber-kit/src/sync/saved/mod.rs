@@ -2,3 +2,4 @@
 
 pub(crate) mod cache;
 pub(crate) mod copy_state;
+pub(crate) mod earlier_files;

@@ -16,7 +16,7 @@ use crate::timing::{LONGEST_RETRY, pauses};
 
 /// A copy and its set.
 #[derive(Clone, Debug)]
-pub(super) struct Mirror {
+pub(super) struct LocalCopy {
     client: Client,
     options: ListenOptions,
     /// The name of the set. The copy must not become one of another set.
@@ -29,7 +29,7 @@ pub(super) struct Mirror {
     pub(super) is_current: bool,
 }
 
-impl Mirror {
+impl LocalCopy {
     /// Searches for the Source until it is found, or uses what an earlier run found.
     pub(super) async fn find_with_retries(
         options: &ListenOptions,
