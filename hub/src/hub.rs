@@ -430,7 +430,7 @@ fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
         per_host: config.delivery.per_host,
         max_connections: connections(),
         confirmed: ConfirmedAddresses::new(config.limits.enabled, config.limits.unconfirmed),
-        signature: config.signature.method,
+        signature: Arc::new(config.signature.clone()),
         entry_diff: config.publish.entry_diff.clone(),
         tracer: tracer.clone(),
     }

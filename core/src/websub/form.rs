@@ -5,7 +5,10 @@ use std::{borrow::Cow, collections::HashSet};
 use percent_encoding::percent_decode;
 use url::form_urlencoded;
 
-use super::{CallbackUrl, FORM_CONTENT_TYPE, Secret, SecretError, TopicUrl, UrlError, excerpt};
+use super::{
+    CallbackUrl, FORM_CONTENT_TYPE, Secret, SecretError, TopicUrl, UrlError, VerifyToken, VerifyTokenError,
+    excerpt,
+};
 
 /// The most parameters that a form may have, those that are not understood included.
 pub const MAX_PARAMETERS: usize = 1000;
@@ -44,6 +47,8 @@ pub struct Subscribe {
     pub lease: Option<u64>,
     /// The key that is to sign deliveries (W-054).
     pub secret: Option<Secret>,
+    /// What the verification has to say back (C-02).
+    pub verify_token: Option<VerifyToken>,
 }
 
 /// A wish to end a subscription (W-014).
@@ -53,6 +58,8 @@ pub struct Unsubscribe {
     pub callback: CallbackUrl,
     /// The topic of the subscription.
     pub topic: TopicUrl,
+    /// What the verification has to say back (C-02).
+    pub verify_token: Option<VerifyToken>,
 }
 
 /// A ping: these topics have new content, which the hub is to fetch.
@@ -135,6 +142,9 @@ pub enum FormError {
     /// A secret that cannot be used (W-057).
     #[error("hub.secret: {0}")]
     Secret(#[source] SecretError),
+    /// A token that cannot be kept until the verification (C-02).
+    #[error("hub.verify_token: {0}")]
+    VerifyToken(#[source] VerifyTokenError),
 }
 
 /// Whether a `Content-Type` says that the body is such a form; parameters and letter case do not matter (W-041).
@@ -147,7 +157,7 @@ impl Request {
     /// Reads the body of a POST to a hub.
     ///
     /// Parameters that are not understood are ignored (W-059), as are a lease and a secret where they mean nothing
-    /// (W-053). Empty leases and secrets count as absent (D-04, D-05).
+    /// (W-053). Empty leases, secrets and tokens count as absent (D-04, D-05).
     pub fn parse(body: &[u8]) -> Result<Self, FormError> {
         Self::parse_within(body, MAX_PARAMETERS)
     }
@@ -166,10 +176,13 @@ impl Request {
                 topic: form.topic()?,
                 lease: form.lease()?,
                 secret: form.secret()?,
+                verify_token: form.verify_token()?,
             })),
-            "unsubscribe" => {
-                Ok(Self::Unsubscribe(Unsubscribe { callback: form.callback()?, topic: form.topic()? }))
-            }
+            "unsubscribe" => Ok(Self::Unsubscribe(Unsubscribe {
+                callback: form.callback()?,
+                topic: form.topic()?,
+                verify_token: form.verify_token()?,
+            })),
             "publish" => Ok(Self::Publish(Publish { topics: form.topics(most)? })),
             other => Err(FormError::Mode { found: excerpt(other) }),
         }
@@ -183,6 +196,7 @@ impl Subscribe {
         let mut parameters = intent("subscribe", &self.callback, &self.topic).to_vec();
         parameters.extend(lease.as_deref().map(|seconds| ("hub.lease_seconds", seconds)));
         parameters.extend(self.secret.as_ref().map(|secret| ("hub.secret", secret.as_str())));
+        parameters.extend(echoed(self.verify_token.as_ref()));
         encode(parameters)
     }
 }
@@ -190,7 +204,8 @@ impl Subscribe {
 impl Unsubscribe {
     /// The body to POST to a hub as [`FORM_CONTENT_TYPE`].
     pub fn to_form(&self) -> String {
-        encode(intent("unsubscribe", &self.callback, &self.topic))
+        let intent = intent("unsubscribe", &self.callback, &self.topic);
+        encode(intent.into_iter().chain(echoed(self.verify_token.as_ref())))
     }
 }
 
@@ -204,6 +219,10 @@ impl Publish {
 
 fn intent<'a>(mode: &'a str, callback: &'a CallbackUrl, topic: &'a TopicUrl) -> [(&'static str, &'a str); 3] {
     [("hub.mode", mode), ("hub.topic", topic.as_str()), ("hub.callback", callback.as_str())]
+}
+
+fn echoed(token: Option<&VerifyToken>) -> Option<(&'static str, &str)> {
+    token.map(|token| ("hub.verify_token", token.as_str()))
 }
 
 fn encode<'a>(parameters: impl IntoIterator<Item = (&'static str, &'a str)>) -> String {
@@ -299,6 +318,10 @@ impl<'a> Form<'a> {
 
     fn secret(&self) -> Result<Option<Secret>, FormError> {
         self.single("hub.secret")?.map(Secret::new).transpose().map_err(FormError::Secret)
+    }
+
+    fn verify_token(&self) -> Result<Option<VerifyToken>, FormError> {
+        self.single("hub.verify_token")?.map(VerifyToken::new).transpose().map_err(FormError::VerifyToken)
     }
 }
 

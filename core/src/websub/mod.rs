@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | request to a hub | [`Request`], [`Subscribe`], [`Unsubscribe`], [`Publish`] | 5.1, 6 |
 //! | topic and callback URLs, and the key that tells subscriptions apart | [`TopicUrl`], [`CallbackUrl`] | 5.1.1 |
-//! | verification of intent and denial | [`Verification`], [`Challenge`], [`append_query`] | 5.2, 5.3 |
+//! | verification of intent and denial | [`Verification`], [`Challenge`], [`VerifyToken`], [`append_query`] | 5.2, 5.3 |
 //! | discovery of a topic's hubs | [`Advertised`], [`LinkHeader`], [`embedded_links`] | 4, 7 |
 //! | authenticated distribution | [`Secret`], [`SigningKey`], [`Signature`], [`SignedBody`] | 7.1 |
 //! | re-verification of a subscription in force | [`sign_query`], [`is_query_signed`] | – |
@@ -42,6 +42,7 @@ pub mod query_signature;
 pub mod secret;
 pub mod signature;
 pub mod verification;
+pub mod verify_token;
 
 pub use callback::append_query;
 pub use discovery::{Advertised, embedded_links};
@@ -53,6 +54,7 @@ pub use query_signature::{X_HUB_QUERY_SIGNATURE, is_query_signed, sign_query};
 pub use secret::{MAX_SECRET, Secret, SecretError};
 pub use signature::{Signature, SignatureError, SignatureMethod, SignedBody, SigningKey, X_HUB_SIGNATURE};
 pub use verification::{Challenge, ChallengeError, MAX_CHALLENGE, Verification, VerificationError};
+pub use verify_token::{MAX_VERIFY_TOKEN, VerifyToken, VerifyTokenError};
 
 /// Media type of a request to a hub (W-041).
 pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";

@@ -4,7 +4,7 @@ use std::fmt;
 
 use url::form_urlencoded;
 
-use super::{CallbackUrl, append_query, excerpt, form::lease_seconds, random_hex};
+use super::{CallbackUrl, VerifyToken, append_query, excerpt, form::lease_seconds, random_hex};
 
 /// The longest challenge in characters that is read or echoed (W-189).
 pub const MAX_CHALLENGE: usize = 1024;
@@ -159,12 +159,17 @@ impl Verification {
 
     /// The URL to GET: the callback, its own query untouched, with this appended (W-078, W-106).
     pub fn to_url(&self, callback: &CallbackUrl) -> String {
+        self.to_url_echoing(callback, None)
+    }
+
+    /// The same with the token of the request that is verified, for older subscribers (C-02). A denial has none.
+    pub fn to_url_echoing(&self, callback: &CallbackUrl, token: Option<&VerifyToken>) -> String {
         match self {
             Self::Subscribe { topic, challenge, lease } => {
-                intent_url(callback, "subscribe", topic, challenge, Some(*lease))
+                intent_url(callback, ("subscribe", topic, challenge, Some(*lease)), token)
             }
             Self::Unsubscribe { topic, challenge, lease } => {
-                intent_url(callback, "unsubscribe", topic, challenge, *lease)
+                intent_url(callback, ("unsubscribe", topic, challenge, *lease), token)
             }
             Self::Denied { topic, reason } => {
                 let mut parameters = vec![("hub.mode", "denied"), ("hub.topic", topic)];
@@ -177,15 +182,14 @@ impl Verification {
 
 fn intent_url(
     callback: &CallbackUrl,
-    mode: &str,
-    topic: &str,
-    challenge: &Challenge,
-    lease: Option<u64>,
+    (mode, topic, challenge, lease): (&str, &str, &Challenge, Option<u64>),
+    token: Option<&VerifyToken>,
 ) -> String {
     let lease = lease.map(|seconds| seconds.to_string());
     let mut parameters =
         vec![("hub.mode", mode), ("hub.topic", topic), ("hub.challenge", challenge.as_str())];
     parameters.extend(lease.as_deref().map(|seconds| ("hub.lease_seconds", seconds)));
+    parameters.extend(token.map(|token| ("hub.verify_token", token.as_str())));
     append_query(callback, &parameters)
 }
 

@@ -90,6 +90,8 @@ pub struct ExportedRequest {
     pub lease: Option<u64>,
     /// There is a secret, which is not shown.
     pub has_secret: bool,
+    /// There is a `hub.verify_token`, which is not shown either.
+    pub has_verify_token: bool,
     /// When it came in.
     pub received_at: String,
     /// The client, an address or for IPv6 a network, by whose bounds it is counted.
@@ -263,6 +265,7 @@ impl From<store::PendingRequest> for ExportedRequest {
             mode,
             lease,
             has_secret,
+            has_verify_token: request.verify_token.is_some(),
             received_at: request.received_at.to_string(),
             client: request.client.map(|client| client.to_string()),
         }

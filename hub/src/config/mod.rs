@@ -5,6 +5,7 @@ mod exposed;
 mod layers;
 mod prefixes;
 mod print;
+mod signature;
 mod values;
 
 use std::fmt;
@@ -13,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use resync_core::websub::SignatureMethod;
 use serde::Deserialize;
 use url::Url;
 
@@ -21,6 +21,7 @@ pub use exposed::Exposed;
 pub use layers::{Overrides, load};
 pub use prefixes::{NoPrefix, Prefixes};
 pub use print::print;
+pub use signature::{HostMethod, HostMethodError, SignatureConfig};
 pub use values::{DEFAULT_TOML, Engine, Rate, RateError};
 
 /// Why there is no usable configuration.
@@ -386,14 +387,6 @@ impl SecretsConfig {
     pub fn key_file(&self) -> Option<&Path> {
         Some(self.key_file.as_path()).filter(|path| !path.as_os_str().is_empty())
     }
-}
-
-/// `[signature]`
-#[derive(Clone, Debug, Deserialize)]
-pub struct SignatureConfig {
-    /// The method of `X-Hub-Signature`.
-    #[serde(deserialize_with = "values::parsed")]
-    pub method: SignatureMethod,
 }
 
 /// `[admin]`

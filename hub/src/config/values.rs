@@ -124,6 +124,13 @@ pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
+pub(super) fn all_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let values = Vec::<String>::deserialize(deserializer)?;
+    values.iter().map(|value| value.parse()).collect::<Result<_, _>>().map_err(D::Error::custom)
+}
+
 pub(super) fn prefixes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefixes, D::Error> {
     Prefixes::parse(&Vec::<String>::deserialize(deserializer)?).map_err(D::Error::custom)
 }

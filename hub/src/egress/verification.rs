@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Request;
 use http::header::USER_AGENT;
 use http_body_util::Full;
-use resync_core::websub::{self, CallbackUrl, Challenge, TopicUrl};
+use resync_core::websub::{self, CallbackUrl, Challenge, TopicUrl, VerifyToken};
 
 use super::client::{self, Answer, EgressError, ReadLimit};
 use crate::store::Confirmation;
@@ -31,7 +31,7 @@ pub(crate) enum NotSent {
     RateLimited(Duration),
 }
 
-/// Asks whether the callback wants to be subscribed with this lease, or (`None`) to be unsubscribed.
+/// Asks whether the callback wants to be subscribed with this lease, or (`None`) to be unsubscribed. The token of its request is sent back.
 ///
 /// # Errors
 /// When the callback is no target of an HTTP request.
@@ -40,13 +40,14 @@ pub(crate) fn verification(
     callback: &CallbackUrl,
     lease: Option<Duration>,
     challenge: &Challenge,
+    token: Option<&VerifyToken>,
 ) -> Result<Request<Full<Bytes>>, http::Error> {
     let (topic, challenge) = (topic.as_str().to_owned(), challenge.clone());
     let verification = match lease {
         Some(lease) => websub::Verification::Subscribe { topic, challenge, lease: lease.as_secs() },
         None => websub::Verification::Unsubscribe { topic, challenge, lease: None },
     };
-    Request::get(verification.to_url(callback))
+    Request::get(verification.to_url_echoing(callback, token))
         .header(USER_AGENT, client::USER_AGENT)
         .body(Full::new(Bytes::new()))
 }

@@ -288,7 +288,7 @@ mod tests {
     async fn subscribe(store: &dyn Store, permit: Permit) {
         let (client, topic, callback) = names(permit);
         let (intent, received_at) = (Intent::Subscribe { lease: None, secret: None }, DateTime::now());
-        let new = NewRequest { topic, callback, intent, received_at, client };
+        let new = NewRequest { topic, callback, intent, verify_token: None, received_at, client };
         let request = store.put_request(new).await.unwrap();
         let verified = VerifiedSubscription::assumed(request, AGAIN_AFTER, DateTime::now());
         store.activate(verified).await.unwrap();

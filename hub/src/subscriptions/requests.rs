@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use resync_core::address::customer;
 use resync_core::datetime::DateTime;
-use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe};
+use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe, VerifyToken};
 use tokio::sync::mpsc;
 
 use super::bounds::{Bounds, Full};
@@ -127,8 +127,8 @@ impl Requests {
     /// # Errors
     /// [`NotAccepted`], which leaves nothing behind.
     pub async fn subscribe(&self, who: Requester, request: Subscribe) -> Result<(), NotAccepted> {
-        let intent = Intent::Subscribe { lease: request.lease, secret: request.secret };
-        self.accept(who, request.topic, request.callback, intent).await
+        let Subscribe { callback, topic, lease, secret, verify_token } = request;
+        self.accept(who, (topic, callback), Intent::Subscribe { lease, secret }, verify_token).await
     }
 
     /// Accepts an unsubscribe request, also for a pair that nobody knows: the answer must not tell who is subscribed (D-07).
@@ -136,15 +136,16 @@ impl Requests {
     /// # Errors
     /// [`NotAccepted`], which leaves nothing behind.
     pub async fn unsubscribe(&self, who: Requester, request: Unsubscribe) -> Result<(), NotAccepted> {
-        self.accept(who, request.topic, request.callback, Intent::Unsubscribe).await
+        let Unsubscribe { callback, topic, verify_token } = request;
+        self.accept(who, (topic, callback), Intent::Unsubscribe, verify_token).await
     }
 
     async fn accept(
         &self,
         who: Requester,
-        topic: TopicUrl,
-        callback: CallbackUrl,
+        (topic, callback): (TopicUrl, CallbackUrl),
         intent: Intent,
+        verify_token: Option<VerifyToken>,
     ) -> Result<(), NotAccepted> {
         self.guard.check_literal(callback.url())?;
         egress::target(&callback).map_err(|_| NotAccepted::Target)?;
@@ -160,7 +161,8 @@ impl Requests {
         let host = callback.url().host_str().unwrap_or_default();
         let permit = self.waiting.try_acquire(who.client(), host).ok_or(NotAccepted::Busy)?;
         let client = who.client.map(customer);
-        let request = NewRequest { topic, callback, intent, received_at: DateTime::now(), client };
+        let received_at = DateTime::now();
+        let request = NewRequest { topic, callback, intent, verify_token, received_at, client };
         let request = self.store.put_request(request).await?;
         // At shutdown nobody receives any more; the request is durable and waits for the next start.
         let _ = self.verification.send(ToVerify { id: request.id, who: Some(who), permit });

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::net::Ipv4Addr;
+
 use resync_harness::{HubProcess, Receiver, Reply, Seen, form};
 use tempfile::tempdir;
 
@@ -85,6 +87,75 @@ async fn c10_a_hub_can_be_set_up_for_subscribers_that_know_feeds_and_sha1_only()
         assert!(header.len() == 45 && header.starts_with("sha1="), "{header}");
         assert!(delivery.is_signed_with("s3cr3t"));
     }
+}
+
+/// NewsBlur and others recognise their own request by the token, and answer 404 without it; Feedbin knows SHA-1 only, and drops the rest.
+#[tokio::test]
+async fn c02_a_subscriber_that_sends_a_token_gets_it_back_and_its_host_has_the_signatures_it_knows() {
+    let folder = tempdir().unwrap();
+    let (old, young) =
+        (Receiver::start().await, Receiver::start_at(Ipv4Addr::new(127, 0, 0, 2).into()).await);
+    old.behave(|seen| match seen.parameter("hub.verify_token") {
+        None if seen.method == "GET" => Reply::Status(404, "not asked for".to_owned()),
+        _ => Reply::Agree,
+    });
+    let keys = [("SIGNATURE_BY_HOST", "[\"127.0.0.1=sha1\"]")];
+    let mut hub = HubProcess::start_with(folder.path(), &keys).await;
+    let token = "subscribe:a+b=&c/\u{e9}";
+    let asked = [("hub.secret", "s3cr3t"), ("hub.verify_token", token)];
+    hub.subscribe(TOPIC, &old.url("/cb?x=1"), &asked, 1).await;
+    assert_eq!(old.until_verified(1).await.parameter("hub.verify_token").as_deref(), Some(token));
+    hub.subscribe(TOPIC, &young.url("/cb"), &asked[..1], 2).await;
+    assert_eq!(young.until_verified(1).await.parameter("hub.verify_token"), None);
+
+    hub.publish(TOPIC, "news").await.unwrap();
+    for (receiver, method) in [(&old, "sha1="), (&young, "sha256=")] {
+        let got = receiver.until_delivered(1).await.swap_remove(0);
+        assert!(got.header("x-hub-signature").starts_with(method), "{}", got.header("x-hub-signature"));
+        assert!(got.is_signed_with("s3cr3t"));
+    }
+
+    let callback = old.url("/cb?x=1");
+    let end = |token| {
+        [("hub.mode", "unsubscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str()), token]
+    };
+    assert_eq!(form(hub.address, &end(("hub.verify_token", "bye"))).await.unwrap().status, 202);
+    assert_eq!(old.until_verified(2).await.parameter("hub.verify_token").as_deref(), Some("bye"));
+    hub.until_subscribed(1).await;
+    let long = "t".repeat(513);
+    let refused = form(hub.address, &end(("hub.verify_token", &long))).await.unwrap();
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.text().contains("hub.verify_token") && refused.text().contains("512"),
+        "{}",
+        refused.text()
+    );
+    assert!(!hub.process().said().contains("a+b="), "it is never logged");
+}
+
+/// A token outlives a crash between the 202 and the verification.
+#[tokio::test]
+async fn c02_a_token_is_sent_back_after_kill_9_too() {
+    let folder = tempdir().unwrap();
+    let destination = Receiver::start().await;
+    destination.behave(|_| Reply::Hang);
+    let mut hub = HubProcess::start(folder.path()).await;
+    let callback = destination.url("/cb");
+    let asked = [
+        ("hub.mode", "subscribe"),
+        ("hub.topic", TOPIC),
+        ("hub.callback", callback.as_str()),
+        ("hub.verify_token", "remember me"),
+    ];
+    assert_eq!(form(hub.address, &asked).await.unwrap().status, 202);
+    destination.until("it is asked", |seen| !seen.is_empty()).await;
+    hub.kill().await;
+    destination.behave(|_| Reply::Agree);
+    hub.restart().await;
+    hub.until_subscribed(1).await;
+    let all = destination.seen();
+    assert!(all.len() >= 2);
+    assert!(all.iter().all(|seen| seen.parameter("hub.verify_token").as_deref() == Some("remember me")));
 }
 
 #[tokio::test]

@@ -436,7 +436,7 @@ async fn b16_c07_d04_w051_w111_w124_no_lease_is_for_ever_whatever_was_wished() {
 }
 
 #[tokio::test]
-async fn b17_d05_w053_c01_c02_c03_what_older_subscribers_send_is_ignored() {
+async fn b17_d05_w053_c01_c03_what_older_subscribers_send_is_ignored() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let destination = Receiver::start().await;
@@ -444,7 +444,7 @@ async fn b17_d05_w053_c01_c02_c03_what_older_subscribers_send_is_ignored() {
     let older = [
         ("hub.verify", "sync"),
         ("hub.verify", "async"),
-        ("hub.verify_token", "token"),
+        ("hub.verify_token", ""),
         ("hub.secret", ""),
         ("mode", "unsubscribe"),
     ];

@@ -144,9 +144,17 @@ fn b02_w042_invalid_utf8_is_refused_and_its_parameter_named() {
 
 #[test]
 fn w059_parameters_that_are_not_understood_are_ignored() {
-    let extra =
-        "&foo=bar&hub.foo=hub.bar&hub.verify=sync&hub.verify=async&hub.verify_token=x&HUB.MODE=publish&=&x";
+    let extra = "&foo=bar&hub.foo=hub.bar&hub.verify=sync&hub.verify=async&HUB.MODE=publish&=&x";
     assert_eq!(subscribe(extra), subscribe(""));
+}
+
+#[test]
+fn c02_the_token_of_older_subscribers_is_kept_unless_it_is_too_long() {
+    let token = |extra: &str| subscribe(extra).map(|read| read.verify_token.map(|it| it.as_str().to_owned()));
+    assert_eq!(token("&hub.verify_token=a%2Bb%3D"), Ok(Some("a+b=".to_owned())));
+    assert_eq!(token("&hub.verify_token="), Ok(None));
+    let long = token(&format!("&hub.verify_token={}", "t".repeat(513))).unwrap_err();
+    assert_eq!(long.to_string(), "hub.verify_token: a token has 1 to 512 bytes, not 513");
 }
 
 #[test]
@@ -291,8 +299,10 @@ proptest! {
         topic in topics(),
         lease in prop::option::of(1..=u64::MAX),
         secret in prop::option::of(secrets()),
+        token in prop::option::of("\\PC{1,100}"),
     ) {
-        let sent = Subscribe { callback, topic, lease, secret };
+        let verify_token = token.map(|text| VerifyToken::new(&text).unwrap());
+        let sent = Subscribe { callback, topic, lease, secret, verify_token };
         let body = sent.to_form();
         prop_assert!(body.is_ascii());
         let Ok(Request::Subscribe(read)) = Request::parse(body.as_bytes()) else { panic!("{body}") };
@@ -303,7 +313,7 @@ proptest! {
 
     #[test]
     fn printing_then_parsing_gives_the_same_unsubscribe(callback in callbacks(), topic in topics()) {
-        let sent = Unsubscribe { callback, topic };
+        let sent = Unsubscribe { callback, topic, verify_token: None };
         prop_assert_eq!(Request::parse(sent.to_form().as_bytes()), Ok(Request::Unsubscribe(sent)));
     }
 

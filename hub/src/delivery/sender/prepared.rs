@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::Uri;
-use resync_core::websub::{CallbackUrl, SignatureMethod, SigningKey, UrlError};
+use resync_core::websub::{CallbackUrl, SigningKey, UrlError};
 
+use crate::config::SignatureConfig;
 use crate::egress::{self, Target};
 use crate::store::{CachePolicy, Recipient, SubscriptionId, TopicId};
 use crate::weighted_cache::WeightedCache;
@@ -31,10 +32,15 @@ impl PreparedRecipient {
     ///
     /// # Errors
     /// When its callback is no request target.
-    pub(super) fn new(recipient: &Arc<Recipient>, method: SignatureMethod) -> Result<Self, InvalidCallback> {
+    pub(super) fn new(
+        recipient: &Arc<Recipient>,
+        signature: &SignatureConfig,
+    ) -> Result<Self, InvalidCallback> {
+        let uri = uri(&recipient.callback)?;
+        let method = signature.method_for(uri.host().unwrap_or_default());
         Ok(Self {
             from: Arc::clone(recipient),
-            target: Target::of(&uri(&recipient.callback)?)?,
+            target: Target::of(&uri)?,
             key: recipient.secret.as_ref().map(|secret| SigningKey::new(method, secret)),
         })
     }
@@ -70,13 +76,13 @@ pub(super) enum InvalidCallback {
 /// The recipients of one worker that were prepared last.
 #[derive(Debug)]
 pub(super) struct PreparedRecipients {
-    method: SignatureMethod,
+    signature: Arc<SignatureConfig>,
     kept: Mutex<WeightedCache<(TopicId, SubscriptionId), Arc<PreparedRecipient>>>,
 }
 
 impl PreparedRecipients {
-    pub(super) fn new(method: SignatureMethod) -> Self {
-        Self { method, kept: Mutex::new(WeightedCache::new(KEPT)) }
+    pub(super) fn new(signature: Arc<SignatureConfig>) -> Self {
+        Self { signature, kept: Mutex::new(WeightedCache::new(KEPT)) }
     }
 
     /// The recipient, prepared for one use or, where it is kept, for the next ones too.
@@ -95,7 +101,7 @@ impl PreparedRecipients {
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.from, recipient)) {
             return Ok(known);
         }
-        let prepared = Arc::new(PreparedRecipient::new(recipient, self.method)?);
+        let prepared = Arc::new(PreparedRecipient::new(recipient, &self.signature)?);
         if keep == CachePolicy::Keep {
             let weight = PREPARED + recipient.weight() + recipient.callback.len();
             kept.put(key, Arc::clone(&prepared), weight);
@@ -106,9 +112,13 @@ impl PreparedRecipients {
 
 #[cfg(test)]
 mod tests {
-    use resync_core::websub::Secret;
+    use resync_core::websub::{Secret, SignatureMethod};
 
     use super::*;
+
+    fn sha256() -> Arc<SignatureConfig> {
+        Arc::new(SignatureConfig::always(SignatureMethod::Sha256))
+    }
 
     fn recipient(secret: Option<&str>) -> Arc<Recipient> {
         Arc::new(Recipient {
@@ -122,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_recipient_of_several_is_prepared_once_and_dropped_with_the_last() {
-        let recipients = PreparedRecipients::new(SignatureMethod::Sha256);
+        let recipients = PreparedRecipients::new(sha256());
         let recipient = recipient(None);
         let first = recipients.of(&recipient, CachePolicy::Keep).unwrap();
         let last = recipients.of(&recipient, CachePolicy::Drop).unwrap();
@@ -132,7 +142,7 @@ mod tests {
 
     #[test]
     fn w061_a_renewed_subscription_is_prepared_anew() {
-        let recipients = PreparedRecipients::new(SignatureMethod::Sha256);
+        let recipients = PreparedRecipients::new(sha256());
         let (before, renewed) = (recipient(Some("s3cr3t")), recipient(Some("another")));
         for keep in [CachePolicy::Keep, CachePolicy::Drop] {
             let signature = |recipient: &Arc<Recipient>| {

@@ -63,7 +63,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::config::Prefixes;
+    use crate::config::{Prefixes, SignatureConfig};
     use crate::delivery::{BreakerPolicy, Delivery, RetryPolicy, Settings};
     use crate::egress::{ConfirmedAddresses, Guard};
     use crate::store::VerifiedSubscription;
@@ -108,7 +108,7 @@ mod tests {
             per_host: 1,
             max_connections: 16,
             confirmed: ConfirmedAddresses::new(true, "1/h, burst 3".parse().unwrap()),
-            signature: SignatureMethod::Sha256,
+            signature: Arc::new(SignatureConfig::always(SignatureMethod::Sha256)),
             entry_diff: Prefixes::default(),
             tracer: Tracer::default(),
         }
@@ -125,6 +125,7 @@ mod tests {
             topic,
             callback: callback.parse().unwrap(),
             intent: Intent::Subscribe { lease: None, secret: None },
+            verify_token: None,
             received_at: now,
         };
         let request = store.put_request(request).await.unwrap();

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
-use resync_core::websub::SignatureMethod;
 use tracing::{debug, warn};
 
 use super::attempt_log::{AttemptLog, AttemptOutcome, RecordedAttempt};
@@ -18,7 +17,7 @@ use super::meters::Meters;
 use super::prepared::{self, InvalidCallback, PreparedRecipients};
 use super::reverification::{AttemptReverifier, Confirmations};
 use super::spans::describe;
-use crate::config::Prefixes;
+use crate::config::{Prefixes, SignatureConfig};
 use crate::delivery::scheduler::{Attempt, Finished, Lane, Outcome};
 use crate::egress::{self, EgressClient, EgressError, ReadLimit, Reverified, Reverifier, Route, Withheld};
 use crate::store::{Notification, Recipient, Shard, Store, StoreError, SubscriptionId};
@@ -59,7 +58,7 @@ impl Sender {
     pub(super) fn new(
         store: Arc<dyn Store>,
         client: EgressClient,
-        method: SignatureMethod,
+        signature: Arc<SignatureConfig>,
         entry_diff: Prefixes,
         Observers { meters, log, tracer }: Observers,
         confirmations: Confirmations,
@@ -67,7 +66,7 @@ impl Sender {
     ) -> Self {
         let reverifier = AttemptReverifier {
             store: Arc::clone(&store),
-            reverifier: Reverifier::new(client.clone(), method),
+            reverifier: Reverifier::new(client.clone(), Arc::clone(&signature)),
             meters: meters.clone(),
             confirmations,
         };
@@ -76,7 +75,7 @@ impl Sender {
             store,
             client,
             reverifier,
-            recipients: PreparedRecipients::new(method),
+            recipients: PreparedRecipients::new(signature),
             bodies: SubscriberBodies::new(entry_diff),
             headers: SharedHeaders::new(),
             large,
@@ -263,6 +262,8 @@ mod tests {
 
     use resync_core::websub::TopicUrl;
 
+    use resync_core::websub::SignatureMethod;
+
     use super::*;
     use crate::egress::Guard;
     use crate::store::{self, Engine, Keyring, Offset, Subscription};
@@ -271,11 +272,11 @@ mod tests {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
         let (confirmations, _) = tokio::sync::mpsc::unbounded_channel();
-        let method = SignatureMethod::Sha256;
+        let signature = Arc::new(SignatureConfig::always(SignatureMethod::Sha256));
         Sender::new(
             store,
             client,
-            method,
+            signature,
             Prefixes::default(),
             Observers::default(),
             confirmations,

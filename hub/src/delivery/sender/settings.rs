@@ -1,10 +1,9 @@
 //! How deliveries are made.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use resync_core::websub::SignatureMethod;
-
-use crate::config::Prefixes;
+use crate::config::{Prefixes, SignatureConfig};
 use crate::delivery::scheduler::{BreakerPolicy, RetryPolicy};
 use crate::egress::ConfirmedAddresses;
 use crate::telemetry::Tracer;
@@ -28,8 +27,8 @@ pub struct Settings {
     pub max_connections: usize,
     /// At which addresses callbacks confirmed, and what may be sent to others.
     pub confirmed: ConfirmedAddresses,
-    /// The method of signatures.
-    pub signature: SignatureMethod,
+    /// The methods of signatures.
+    pub signature: Arc<SignatureConfig>,
     /// Topics whose feeds are sent without entries that the subscriber has got already.
     pub entry_diff: Prefixes,
     /// What begins the spans of attempts.

@@ -3,15 +3,17 @@
 //! Only the challenge is a confirmation. Any other answer changes nothing: subscription, secret and lease stay (W-062).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request};
 use http_body_util::Full;
-use resync_core::websub::{Challenge, SignatureMethod, SigningKey, X_HUB_QUERY_SIGNATURE, sign_query};
+use resync_core::websub::{Challenge, SigningKey, X_HUB_QUERY_SIGNATURE, sign_query};
 use tracing::debug;
 
 use super::Reverification;
+use crate::config::SignatureConfig;
 use crate::egress::client::{EgressClient, EgressError};
 use crate::egress::verification::{NotSent, REPLY_READ, Reply, verification, verification_reply};
 use crate::store::Subscription;
@@ -35,12 +37,12 @@ pub(crate) enum Reverified {
 #[derive(Clone, Debug)]
 pub(crate) struct Reverifier {
     client: EgressClient,
-    method: SignatureMethod,
+    signature: Arc<SignatureConfig>,
 }
 
 impl Reverifier {
-    pub(crate) fn new(client: EgressClient, method: SignatureMethod) -> Self {
-        Self { client, method }
+    pub(crate) fn new(client: EgressClient, signature: Arc<SignatureConfig>) -> Self {
+        Self { client, signature }
     }
 
     /// Asks the address of this re-verification whether it wants this subscription, and remembers what it said.
@@ -86,9 +88,10 @@ impl Reverifier {
         let Subscription { topic_url, callback, lease_end, secret, .. } = subscription;
         let left = lease_end.to_system_time().duration_since(SystemTime::now()).ok();
         let left = left.filter(|left| *left >= Duration::from_secs(1))?;
-        let mut request = verification(topic_url, callback, Some(left), challenge).ok()?;
+        let mut request = verification(topic_url, callback, Some(left), challenge, None).ok()?;
         if let Some(secret) = secret {
-            let key = SigningKey::new(self.method, secret);
+            let host = callback.url().host_str().unwrap_or_default();
+            let key = SigningKey::new(self.signature.method_for(host), secret);
             let signature = sign_query(&key, request.uri().query().unwrap_or_default()).to_string();
             let signature = HeaderValue::from_maybe_shared(Bytes::from(signature)).ok()?;
             request.headers_mut().insert(SIGNATURE, signature);

@@ -160,7 +160,10 @@ async fn ask_from(
     intent: Intent,
 ) -> PendingRequest {
     let (topic, callback, received_at) = (topic.clone(), callback.clone(), DateTime::now());
-    store.put_request(NewRequest { topic, callback, intent, received_at, client }).await.unwrap()
+    store
+        .put_request(NewRequest { topic, callback, intent, verify_token: None, received_at, client })
+        .await
+        .unwrap()
 }
 
 async fn ask_to_subscribe(

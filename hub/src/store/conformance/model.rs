@@ -282,6 +282,7 @@ impl Model {
             topic: topic_of(pair.0),
             callback: callback_of(pair.1),
             intent,
+            verify_token: None,
             received_at: at(START + self.now),
         };
         let request = store.put_request(new).await.unwrap();

@@ -1,5 +1,7 @@
 //! What was acknowledged and still has to be done: pings and requests.
 
+use resync_core::websub::VerifyToken;
+
 use super::{
     Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret,
     topic,
@@ -62,18 +64,19 @@ async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {
 async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
     let store = place.open();
     let intents = [
-        Intent::Subscribe { lease: Some(u64::MAX), secret: Some(secret("s")) },
-        Intent::Unsubscribe,
-        Intent::Subscribe { lease: None, secret: None },
+        (Intent::Subscribe { lease: Some(u64::MAX), secret: Some(secret("s")) }, "a token"),
+        (Intent::Unsubscribe, ""),
+        (Intent::Subscribe { lease: None, secret: None }, ""),
     ];
     let mut requests = Vec::new();
-    for (number, intent) in (0..).zip(intents) {
+    for (number, (intent, token)) in (0..).zip(intents) {
         let callback = callback(&format!("%7E{number}"));
         let new = NewRequest {
             client: Some([192, 0, 2, 1].into()),
             topic: topic("t"),
             callback,
             intent,
+            verify_token: VerifyToken::new(token).ok(),
             received_at: at(number),
         };
         requests.push(store.put_request(new).await.unwrap());

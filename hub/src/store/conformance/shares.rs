@@ -50,7 +50,7 @@ fn fetched(topic: &TopicUrl, network: u8, second: i64, bytes: usize) -> NewNotif
 async fn subscribe_from(store: &dyn Store, client: Option<IpAddr>, topic: &TopicUrl, at: &CallbackUrl) {
     let intent = Intent::Subscribe { lease: None, secret: None };
     let (topic, callback, received_at) = (topic.clone(), at.clone(), DateTime::now());
-    let request = NewRequest { topic, callback, intent, received_at, client };
+    let request = NewRequest { topic, callback, intent, verify_token: None, received_at, client };
     let request = store.put_request(request).await.unwrap();
     activate(store, &request, DateTime::now()).await;
 }

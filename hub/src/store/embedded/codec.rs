@@ -262,8 +262,13 @@ impl Decoder<'_> {
         Decoder { left: bytes.into(), keys, place, outdated: false }
     }
 
+    /// Whether all has been read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
     fn finish(&self) -> Decoded<()> {
-        if self.left.is_empty() { Ok(()) } else { Err(format!("{} bytes are left over", self.left.len())) }
+        if self.is_empty() { Ok(()) } else { Err(format!("{} bytes are left over", self.left.len())) }
     }
 }
 

@@ -157,8 +157,10 @@ async fn append(store: &Embedded, model: &mut Model, of: Of, bytes: usize) {
 async fn subscribe(store: &Embedded, model: &mut Model, of: Of) {
     let intent = Intent::Subscribe { lease: None, secret: None };
     let (topic, callback, received_at, client) = (of.url(), of.callback(), DateTime::now(), of.client());
-    let request =
-        store.put_request(NewRequest { topic, callback, intent, received_at, client }).await.unwrap();
+    let request = store
+        .put_request(NewRequest { topic, callback, intent, verify_token: None, received_at, client })
+        .await
+        .unwrap();
     let verified = VerifiedSubscription::assumed(request, Duration::from_secs(60), DateTime::now());
     store.activate(verified).await.unwrap();
     let subscription = store.find_subscription(&of.url(), &of.callback()).await.unwrap().unwrap();

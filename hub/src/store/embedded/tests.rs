@@ -55,7 +55,14 @@ fn posted(body: impl Into<Bytes>, key: Option<&str>) -> NewNotification {
 }
 
 fn asked(intent: Intent) -> NewRequest {
-    NewRequest { topic: topic(), callback: callback(), intent, received_at: DateTime::now(), client: None }
+    NewRequest {
+        topic: topic(),
+        callback: callback(),
+        intent,
+        verify_token: None,
+        received_at: DateTime::now(),
+        client: None,
+    }
 }
 
 const SUBSCRIBE: Intent = Intent::Subscribe { lease: None, secret: None };

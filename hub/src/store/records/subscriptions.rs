@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
-use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
+use resync_core::websub::{CallbackUrl, Secret, TopicUrl, VerifyToken};
 
 use super::{Offset, Shard, SubscriptionId, TopicId};
 
@@ -38,6 +38,8 @@ pub struct NewRequest {
     pub callback: CallbackUrl,
     /// What it asked for.
     pub intent: Intent,
+    /// What its verification says back (C-02).
+    pub verify_token: Option<VerifyToken>,
     /// When it came in.
     pub received_at: DateTime,
     /// By whose share what comes of it is counted.
@@ -55,6 +57,8 @@ pub struct PendingRequest {
     pub callback: CallbackUrl,
     /// What it asked for.
     pub intent: Intent,
+    /// What its verification says back (C-02).
+    pub verify_token: Option<VerifyToken>,
     /// When it came in.
     pub received_at: DateTime,
     /// By whose share what comes of it is counted.

@@ -85,7 +85,9 @@ impl Verification {
         permit: &Permit,
     ) -> Result<Reply, NotSent> {
         let challenge = Challenge::random();
-        let question = match egress::verification(&request.topic, &request.callback, lease, &challenge) {
+        let token = request.verify_token.as_ref();
+        let question = egress::verification(&request.topic, &request.callback, lease, &challenge, token);
+        let question = match question {
             Ok(question) => question,
             Err(error) => {
                 return Ok(Reply::Refused(format!("hub.callback is no target of an HTTP request: {error}")));

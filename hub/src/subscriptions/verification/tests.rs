@@ -83,8 +83,10 @@ impl Room {
     async fn ask_from(&self, client: Option<IpAddr>, callback: &CallbackUrl) -> PendingRequest {
         let intent = Intent::Subscribe { lease: None, secret: None };
         let (topic, callback, received_at) = (topic(), callback.clone(), DateTime::now());
-        let request =
-            self.store.put_request(NewRequest { topic, callback, intent, received_at, client }).await;
+        let request = self
+            .store
+            .put_request(NewRequest { topic, callback, intent, verify_token: None, received_at, client })
+            .await;
         request.unwrap()
     }
 
@@ -406,7 +408,8 @@ impl TopicPolicy for Refusing {
 
     async fn look(&self, topic: &TopicUrl, _: Option<&mut Permit>) -> Verdict {
         let (topic, callback, received_at) = (topic.clone(), self.1.clone(), DateTime::now());
-        let newer = NewRequest { client: None, topic, callback, intent: Intent::Unsubscribe, received_at };
+        let intent = Intent::Unsubscribe;
+        let newer = NewRequest { client: None, topic, callback, intent, verify_token: None, received_at };
         self.0.put_request(newer).await.unwrap();
         Verdict::Refused("not peer".to_owned())
     }

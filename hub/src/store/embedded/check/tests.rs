@@ -59,6 +59,7 @@ pub(in crate::store::embedded) async fn subscribe(store: &Embedded, number: usiz
         topic: topic(),
         callback: callback(number),
         intent,
+        verify_token: None,
         received_at: DateTime::now(),
         client: None,
     };
@@ -81,6 +82,7 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         topic: topic(),
         callback: callback(9),
         intent: Intent::Unsubscribe,
+        verify_token: None,
         received_at: DateTime::now(),
         client: None,
     };

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
-use resync_core::websub::TopicUrl;
+use resync_core::websub::{TopicUrl, VerifyToken};
 
 use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
@@ -14,7 +14,42 @@ use crate::store::{
     SubscriptionSummary, Sweep, TopicId, Watermark,
 };
 
-record!(Requests: PendingRequest { id, topic, callback, received_at, intent, client });
+impl Record for PendingRequest {
+    const SPACE: Space = Space::Requests;
+}
+
+impl Fields for PendingRequest {
+    /// The token stands at the end, and only where there is one: few have one, and records of before know of none.
+    fn encode(&self, out: &mut Encoder) {
+        self.id.encode(out);
+        self.topic.encode(out);
+        self.callback.encode(out);
+        self.received_at.encode(out);
+        self.intent.encode(out);
+        self.client.encode(out);
+        if let Some(token) = &self.verify_token {
+            out.bytes(token.as_str().as_bytes());
+        }
+    }
+
+    fn decode(fields: &mut Decoder) -> Decoded<Self> {
+        Ok(Self {
+            id: Fields::decode(fields)?,
+            topic: Fields::decode(fields)?,
+            callback: Fields::decode(fields)?,
+            received_at: Fields::decode(fields)?,
+            intent: Fields::decode(fields)?,
+            client: Fields::decode(fields)?,
+            verify_token: (!fields.is_empty()).then(|| verify_token(fields)).transpose()?,
+        })
+    }
+}
+
+fn verify_token(fields: &mut Decoder) -> Decoded<VerifyToken> {
+    let written = fields.bytes()?;
+    let text = std::str::from_utf8(&written).map_err(|_| "a token is not UTF-8")?;
+    VerifyToken::new(text).map_err(|error| error.to_string())
+}
 
 impl Fields for Intent {
     fn encode(&self, out: &mut Encoder) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use resync_core::datetime::DateTime;
-use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
+use resync_core::websub::{CallbackUrl, Secret, TopicUrl, VerifyToken};
 
 use super::super::codec::{Decoder, Record, open, open_beginning, seal};
 use super::super::engine::Space;
@@ -75,10 +75,11 @@ prop_compose! {
     fn request()(
         id in any::<u64>(), topic in topic_url(), callback in callback_url(), received_at in time(),
         subscribe in any::<bool>(), lease in any::<Option<u64>>(), secret in secret(),
-        client in any::<Option<IpAddr>>(),
+        client in any::<Option<IpAddr>>(), token in prop::option::of("\\PC{1,50}"),
     ) -> PendingRequest {
         let intent = if subscribe { Intent::Subscribe { lease, secret } } else { Intent::Unsubscribe };
-        PendingRequest { id: RequestId(id), topic, callback, intent, received_at, client }
+        let verify_token = token.map(|text| VerifyToken::new(&text).unwrap());
+        PendingRequest { id: RequestId(id), topic, callback, intent, verify_token, received_at, client }
     }
 }
 

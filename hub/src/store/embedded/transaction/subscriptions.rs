@@ -24,11 +24,11 @@ impl Transaction<'_> {
         let counters = self.counters();
         counters.request += 1;
         let id = RequestId(counters.request);
-        let NewRequest { topic, callback, intent, received_at, client } = new;
+        let NewRequest { topic, callback, intent, verify_token, received_at, client } = new;
         let pair = pair(&topic, &callback);
         let older = self.pending(pair).into_iter().filter(|(_, of)| *of == client);
         older.for_each(|(older, _)| self.forget_pending(pair, older));
-        let request = PendingRequest { id, topic, callback, intent, received_at, client };
+        let request = PendingRequest { id, topic, callback, intent, verify_token, received_at, client };
         self.put(key::request(id), &request);
         self.staged.pending.insert((pair, id), Pending::Of(client));
         request
