@@ -55,13 +55,16 @@ impl PageRequest {
 
 impl AdminService {
     /// The hub in a few numbers.
-    pub fn status(&self) -> Status {
-        Status {
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn status(&self) -> Result<Status, Failed> {
+        Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
             topics: self.store.usage().topics,
-            subscriptions: self.counters.subscriptions(),
+            subscriptions: self.operator.in_force().await?,
             deliveries: self.counters.totals(),
-        }
+        })
     }
 
     /// The hub at a glance.
@@ -78,7 +81,7 @@ impl AdminService {
         let outcomes = names.into_iter().zip(now.outcomes).zip(before.outcomes);
         let disk = Space::of(&self.data_dir).ok();
         Ok(Overview {
-            status: self.status(),
+            status: self.status().await?,
             running_for: self.trends.running_for().as_secs(),
             trouble: self.obstacle(),
             published: now.published,
@@ -178,22 +181,28 @@ impl AdminService {
             Some((shard, place)) => (shard.0, Some(place)),
             None => (0, None),
         };
-        let limit = request.limit();
-        let (mut slots, mut next) = (Vec::new(), None);
-        for shard in (from..self.store.shards()).map(Shard) {
-            // One more than wanted, to know whether there is another page.
-            let room = limit + 1 - slots.len();
-            for slot in self.store.slots_after(shard, wanted, after.take(), room).await? {
-                if slots.len() == limit {
-                    next = slots.last().map(|(shard, slot)| place_of(*shard, slot));
+        let (limit, now) = (request.limit(), DateTime::now());
+        let mut slots = Vec::new();
+        'shards: for shard in (from..self.store.shards()).map(Shard) {
+            loop {
+                // One more than wanted, to know whether there is another page.
+                let room = limit + 1 - slots.len();
+                let found = self.store.slots_after(shard, wanted, after.take(), room).await?;
+                let is_last = found.len() < room;
+                after = found.last().filter(|_| !is_last).map(|last| (last.topic, last.id));
+                // What is over stays in the store for up to half a minute.
+                slots.extend(found.into_iter().filter(|slot| slot.lease_end > now).map(|slot| (shard, slot)));
+                if slots.len() > limit {
+                    break 'shards;
+                }
+                if is_last {
                     break;
                 }
-                slots.push((shard, slot));
-            }
-            if next.is_some() {
-                break;
             }
         }
+        let has_more = slots.len() > limit;
+        slots.truncate(limit);
+        let next = slots.last().filter(|_| has_more).map(|(shard, slot)| place_of(*shard, slot));
         let urls = self.urls(of).await?;
         let url = |slot: &SubscriptionSummary| urls.get(&slot.topic).map_or("", TopicUrl::as_str);
         Ok(Page { items: slots.iter().map(|(_, slot)| Subscription::new(slot, url(slot))).collect(), next })

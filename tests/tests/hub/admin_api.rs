@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use resync_core::datetime::DateTime;
 use resync_harness::{Answer, HubProcess, Receiver, Reply, binary, eventually, refusing, request};
 use serde_json::Value;
 use tempfile::tempdir;

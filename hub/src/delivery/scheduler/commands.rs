@@ -43,7 +43,7 @@ impl Scheduler {
         match command {
             Command::Retry(target) => self.retry(target),
             Command::Skip(id) => {
-                self.topic_of(*id).map_or(0, |topic| usize::from(self.give_up(topic, *id, now)))
+                self.topic_of(*id, now).map_or(0, |topic| usize::from(self.give_up(topic, *id, now)))
             }
             Command::Replay { topic, subscription: Some(id), from } => {
                 usize::from(self.replay(*topic, *id, *from, now))
@@ -101,7 +101,7 @@ impl Scheduler {
 
     fn replay(&mut self, topic: TopicId, id: SubscriptionId, from: Offset, now: Now) -> bool {
         let Some(state) = self.topics.get_mut(&topic) else { return false };
-        let Some(entry) = state.table.get(id).copied().filter(|entry| entry.lease_end > now.wall) else {
+        let Some(entry) = state.table.get(id).copied().filter(|entry| entry.is_in_force(now)) else {
             return false;
         };
         let rewound = state.rewind(id, from);
@@ -124,7 +124,7 @@ impl Scheduler {
         for (host, id) in state.rewind_all(from) {
             self.hosts.wait(host, (topic, id), LastAttempt::Failed);
         }
-        let concerned = state.table.iter().filter(|(_, entry)| entry.lease_end > now.wall).count();
+        let concerned = state.table.in_force(now);
         self.owe_again(Replayed { topic, subscription: None, from });
         self.settle(topic);
         concerned

@@ -21,11 +21,7 @@ impl Scheduler {
             .topics
             .iter()
             .flat_map(|(topic, state)| {
-                state
-                    .table
-                    .iter()
-                    .filter(|(_, entry)| entry.lease_end <= now.wall)
-                    .map(|(id, _)| (*topic, id))
+                state.table.iter().filter(|(_, entry)| !entry.is_in_force(now)).map(|(id, _)| (*topic, id))
             })
             .collect();
         self.ended.extend(over.into_iter().map(|key| (key, Ended::Expired)));

@@ -7,7 +7,9 @@ use resync_core::datetime::DateTime;
 
 use super::Scheduler;
 use super::active::Phase;
+use super::clock::Now;
 use super::hosts::OpenHost;
+use super::topic::TopicState;
 use crate::store::{FailureClass, Offset, SubscriptionId, TopicId};
 
 /// A subscription that is behind, or whose last delivery failed.
@@ -116,16 +118,17 @@ impl Scheduler {
         &self,
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
-        now: Instant,
+        now: Now,
     ) -> Vec<LaggardProgress> {
         let (from, behind) = after.unwrap_or((TopicId(0), SubscriptionId(0)));
         let laggards = self.topics.range(from..).flat_map(|(topic, state)| {
             let behind = if *topic == from { behind } else { SubscriptionId(0) };
             state.laggards(behind).filter_map(|(id, active)| {
+                let entry = state.table.get(id).filter(|entry| entry.is_in_force(now))?;
                 Some(LaggardProgress {
                     topic: *topic,
                     subscription: id,
-                    origin: self.hosts.origin(state.table.get(id)?.host).to_owned(),
+                    origin: self.hosts.origin(entry.host).to_owned(),
                     cursor: active.cursor,
                     head: state.head,
                     streak_failures: active.streak_failures,
@@ -133,7 +136,7 @@ impl Scheduler {
                     failing_since: active.failing.map(|failing| failing.since),
                     next_attempt_in: match active.phase {
                         Phase::Backoff(due) | Phase::Remembered(due) => {
-                            Some(due.saturating_duration_since(now))
+                            Some(due.saturating_duration_since(now.monotonic))
                         }
                         Phase::Waiting | Phase::InFlight | Phase::Parked => None,
                     },
@@ -144,11 +147,11 @@ impl Scheduler {
         laggards.take(limit).collect()
     }
 
-    /// How far a subscription is.
-    pub(crate) fn progress(&self, topic: TopicId, id: SubscriptionId, now: Instant) -> Option<Progress> {
+    /// How far a subscription in force is.
+    pub(crate) fn progress(&self, topic: TopicId, id: SubscriptionId, now: Now) -> Option<Progress> {
         let state = self.topics.get(&topic)?;
-        let entry = state.table.get(id)?;
-        let breaker_open_for = self.hosts.open_for(entry.host, now);
+        let entry = state.table.get(id).filter(|entry| entry.is_in_force(now))?;
+        let breaker_open_for = self.hosts.open_for(entry.host, now.monotonic);
         let (head, paused) = (state.head, self.paused.contains(&topic));
         let at = |cursor, waits| Progress {
             cursor,
@@ -165,7 +168,7 @@ impl Scheduler {
             return Some(at(done, if done < head { WaitsFor::Sweep } else { WaitsFor::Nothing }));
         };
         let waits = match active.phase {
-            Phase::Backoff(due) => WaitsFor::Attempt(due.saturating_duration_since(now)),
+            Phase::Backoff(due) => WaitsFor::Attempt(due.saturating_duration_since(now.monotonic)),
             Phase::InFlight => WaitsFor::UnderWay,
             Phase::Waiting => WaitsFor::Host,
             Phase::Parked | Phase::Remembered(_) if active.cursor < head => WaitsFor::Sweep,
@@ -176,9 +179,15 @@ impl Scheduler {
         Some(Progress { streak_failures, failing_since, class, ..at(active.cursor, waits) })
     }
 
-    /// The topic of a subscription of this shard.
-    pub(crate) fn topic_of(&self, id: SubscriptionId) -> Option<TopicId> {
-        self.topics.iter().find(|(_, state)| state.table.get(id).is_some()).map(|(topic, _)| *topic)
+    /// The topic of a subscription in force of this shard.
+    pub(crate) fn topic_of(&self, id: SubscriptionId, now: Now) -> Option<TopicId> {
+        let has_it = |state: &TopicState| state.table.get(id).is_some_and(|entry| entry.is_in_force(now));
+        self.topics.iter().find(|(_, state)| has_it(state)).map(|(topic, _)| *topic)
+    }
+
+    /// How many subscriptions are in force. Takes time in proportion to them.
+    pub(crate) fn in_force(&self, now: Now) -> usize {
+        self.topics.values().map(|state| state.table.in_force(now)).sum()
     }
 
     /// Whether any subscription has this origin.
@@ -187,17 +196,19 @@ impl Scheduler {
     }
 
     /// The subscriptions of a topic in numbers.
-    pub(crate) fn topic_counts(&self, topic: TopicId) -> TopicCounts {
-        self.topics.get(&topic).map_or_else(TopicCounts::default, |state| TopicCounts {
-            subscriptions: state.table.len(),
-            laggards: state.laggard_count(),
-        })
+    pub(crate) fn topic_counts(&self, topic: TopicId, now: Now) -> TopicCounts {
+        let Some(state) = self.topics.get(&topic) else { return TopicCounts::default() };
+        let is_in_force = |id| state.table.get(id).is_some_and(|entry| entry.is_in_force(now));
+        TopicCounts {
+            subscriptions: state.table.in_force(now),
+            laggards: state.laggards(SubscriptionId(0)).filter(|(id, _)| is_in_force(*id)).count(),
+        }
     }
 
     /// What is owed to the subscriptions of this shard.
-    pub(crate) fn owed(&self) -> Owed {
+    pub(crate) fn owed(&self, now: Now) -> Owed {
         let topics = self.topics.iter().map(|(topic, state)| {
-            let (in_turn, behind) = state.owed();
+            let (in_turn, behind) = state.owed(now);
             let paused = if self.paused.contains(topic) { in_turn + behind } else { 0 };
             Owed { in_turn, behind, paused }
         });

@@ -5,6 +5,7 @@
 
 use resync_core::datetime::DateTime;
 
+use super::clock::Now;
 use super::host::HostId;
 use super::wait_queue::LastAttempt;
 use crate::store::{Offset, SubscriptionId};
@@ -23,6 +24,11 @@ pub(super) struct SubscriptionEntry {
 }
 
 impl SubscriptionEntry {
+    /// Whether its lease is not over yet. What is over stays until the store has ended it.
+    pub(super) fn is_in_force(&self, now: Now) -> bool {
+        self.lease_end > now.wall
+    }
+
     /// What the last attempt says of it, if that did not fail.
     pub(super) fn last(&self) -> LastAttempt {
         if self.is_proven { LastAttempt::Proven } else { LastAttempt::Untried }
@@ -41,6 +47,11 @@ pub(super) struct SubscriptionTable {
 }
 
 impl SubscriptionTable {
+    /// How many subscriptions are in force.
+    pub(super) fn in_force(&self, now: Now) -> usize {
+        self.iter().filter(|(_, entry)| entry.is_in_force(now)).count()
+    }
+
     /// Returns what it replaces.
     pub(super) fn insert(
         &mut self,

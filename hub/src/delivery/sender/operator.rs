@@ -62,7 +62,7 @@ impl Operator {
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
     ) -> Result<Vec<LaggardProgress>, Stopped> {
-        let laggards = self.query(move |shard, now| shard.laggards(after, limit, now.monotonic)).await?;
+        let laggards = self.query(move |shard, now| shard.laggards(after, limit, now)).await?;
         let mut found: Vec<_> = laggards.into_iter().flatten().collect();
         found.sort_unstable_by_key(|laggard| (laggard.topic, laggard.subscription));
         found.truncate(limit);
@@ -95,7 +95,15 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn topic_of(&self, id: SubscriptionId) -> Result<Option<TopicId>, Stopped> {
-        Ok(self.query(move |shard, _| shard.topic_of(id)).await?.into_iter().flatten().next())
+        Ok(self.query(move |shard, now| shard.topic_of(id, now)).await?.into_iter().flatten().next())
+    }
+
+    /// How many subscriptions are in force. Takes time in proportion to them.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn in_force(&self) -> Result<usize, Stopped> {
+        Ok(self.query(|shard, now| shard.in_force(now)).await?.into_iter().sum())
     }
 
     /// How many subscriptions of this topic are in force.
@@ -111,7 +119,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn topic(&self, topic: TopicId) -> Result<TopicCounts, Stopped> {
-        Ok(self.query(move |shard, _| shard.topic_counts(topic)).await?.into_iter().sum())
+        Ok(self.query(move |shard, now| shard.topic_counts(topic, now)).await?.into_iter().sum())
     }
 
     /// How far a subscription of this topic is; `None` when it is not in force.
@@ -119,12 +127,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn progress(&self, topic: TopicId, id: SubscriptionId) -> Result<Option<Progress>, Stopped> {
-        Ok(self
-            .query(move |shard, now| shard.progress(topic, id, now.monotonic))
-            .await?
-            .into_iter()
-            .flatten()
-            .next())
+        Ok(self.query(move |shard, now| shard.progress(topic, id, now)).await?.into_iter().flatten().next())
     }
 
     /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to
@@ -133,7 +136,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn owed(&self) -> Result<Owed, Stopped> {
-        Ok(self.query_by(WorkerMessage::UpToDateQuery, |shard, _| shard.owed()).await?.into_iter().sum())
+        Ok(self.query_by(WorkerMessage::UpToDateQuery, |shard, now| shard.owed(now)).await?.into_iter().sum())
     }
 
     /// Carries out a command; returns, once that is durable, how many subscriptions it concerns.

@@ -217,7 +217,7 @@ async fn document() -> Response {
 #[utoipa::path(get, path = "/status", tag = "hub", responses(
     (status = 200, description = "The numbers", body = Status), (status = "default", description = "A problem", body = Problem)))]
 async fn status(State(state): State<AdminState>) -> Answer<Status> {
-    Ok(Json(state.service.status()))
+    Ok(Json(state.service.status().await?))
 }
 
 /// The hub at a glance

@@ -177,12 +177,12 @@ impl World {
 
     /// What the scheduler says that it owes in all: the subscriptions, one by one, that are not done through the newest notification.
     fn owed_in_all(&self) -> Owed {
-        let owed = self.scheduler.owed();
+        let owed = self.scheduler.owed(self.now);
         let progress = self
             .durable
             .slots
             .values()
-            .filter_map(|slot| self.scheduler.progress(slot.topic, slot.id, self.now.monotonic));
+            .filter_map(|slot| self.scheduler.progress(slot.topic, slot.id, self.now));
         let behind = progress.filter(|one| one.cursor < one.head).count();
         assert_eq!(owed.in_turn + owed.behind, behind, "{:?}", self.scheduler);
         owed

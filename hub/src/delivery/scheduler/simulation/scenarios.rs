@@ -292,7 +292,7 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
 
 /// The operator's view of how long a subscription has been failing.
 fn failing_since(world: &World) -> Option<DateTime> {
-    world.scheduler.laggards(None, 10, world.now.monotonic).first().and_then(|late| late.failing_since)
+    world.scheduler.laggards(None, 10, world.now).first().and_then(|late| late.failing_since)
 }
 
 #[test]
@@ -661,7 +661,7 @@ fn what_waits_for_a_confirmation_for_days_has_not_failed_and_is_not_given_up() {
     assert!(times > 3 * 24 * 4, "{times}: the pauses stay short");
     assert_eq!(world.scheduler.take_counts(), Counts::default());
     assert_eq!(world.scheduler.take_opened(), [], "nor does it say anything about the host");
-    let late = world.scheduler.laggards(None, 1, world.now.monotonic);
+    let late = world.scheduler.laggards(None, 1, world.now);
     assert_eq!((late[0].class, late[0].failing_since), (FailureClass::Unsent, None));
     world.wait(1_000);
     assert_eq!(deliver_all(&mut world), [Offset(1)]);

@@ -292,7 +292,7 @@ fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
         pass(&mut world, Duration::from_secs(1));
     }
     // Then some of the tenants fail still. The healthy one is served at the time of its own next attempt.
-    let due = world.scheduler.laggards(None, 1, world.now.monotonic)[0].next_attempt_in.unwrap_or_default();
+    let due = world.scheduler.laggards(None, 1, world.now)[0].next_attempt_in.unwrap_or_default();
     let failure = |topic: TopicId| (topic.0 >= ATTACKED).then(an_hour_please);
     let mut waited = Duration::ZERO;
     while !serve(&mut world, failure).contains(&HONEST) {

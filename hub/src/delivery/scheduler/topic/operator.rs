@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use super::TopicState;
 use crate::delivery::scheduler::active::{ActiveSubscription, Phase};
+use crate::delivery::scheduler::clock::Now;
 use crate::delivery::scheduler::host::HostId;
 use crate::store::{Offset, SubscriptionId};
 
@@ -31,17 +32,22 @@ impl TopicState {
 
     /// How many subscriptions sweeps still have to serve, the next one too, and how many that were passed by are behind. Nobody is owed
     /// anything where both are zero.
-    pub(crate) fn owed(&self) -> (usize, usize) {
-        let owes = |active: &ActiveSubscription| active.cursor < self.head;
-        let behind = self.laggards(SubscriptionId(0)).filter(|(_, active)| owes(active)).count();
+    pub(crate) fn owed(&self, now: Now) -> (usize, usize) {
+        let is_in_force = |id| self.table.get(id).is_some_and(|entry| entry.is_in_force(now));
+        let owes = |(id, active): (SubscriptionId, &ActiveSubscription)| {
+            active.cursor < self.head && is_in_force(id)
+        };
+        let behind = self.laggards(SubscriptionId(0)).filter(|one| owes(*one)).count();
         if self.sweep.is_none() {
             return (0, behind);
         }
-        let on_time = self.attached.union(&self.parked).filter_map(|id| self.active.get(id));
+        let on_time = self.attached.union(&self.parked).filter_map(|id| Some((*id, self.active.get(id)?)));
         let idle = self.table.iter().filter(|(id, entry)| {
-            self.done_of(*id).max(entry.start) < self.head && !self.active.contains_key(id)
+            self.done_of(*id).max(entry.start) < self.head
+                && entry.is_in_force(now)
+                && !self.active.contains_key(id)
         });
-        (on_time.filter(|active| owes(active)).count() + idle.count(), behind)
+        (on_time.filter(|one| owes(*one)).count() + idle.count(), behind)
     }
 
     /// Ends the pauses of the active subscriptions that are chosen by id and host; they wait for their hosts now. Returns them first, and then
