@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 
 use resync_core::durable::{folder_of, sync_folder};
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 pub use self::config_files::check_files;
-use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Sources, Trends};
+use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Running, RunningNote, Sources, Trends};
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, BreakerPolicy, Delivery, Operator, RetryPolicy, Totals};
 use crate::egress::{
@@ -133,6 +133,7 @@ pub struct Hub {
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     exporting: Option<Exporting>,
+    note: Option<RunningNote>,
 }
 
 impl Hub {
@@ -248,7 +249,19 @@ impl Hub {
         let operators = ingress(admin_tls).with_leeway(backup_timeout);
         tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
         tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
-        Ok(Self { url, public_address, admin_address, store, delivery, liveness, stop, tasks, exporting })
+        let note = write_down(config, admin_address);
+        Ok(Self {
+            url,
+            public_address,
+            admin_address,
+            store,
+            delivery,
+            liveness,
+            stop,
+            tasks,
+            exporting,
+            note,
+        })
     }
 
     /// The hub's URL: what `Link rel="hub"` says.
@@ -294,7 +307,7 @@ impl Hub {
         let finish = async { while self.tasks.join_next().await.is_some() {} };
         tokio::join!(finish, self.delivery.stop());
         // Before the collector is waited for, which is none of the store's affair.
-        drop(self.store);
+        drop((self.note, self.store));
         if let Some(exporting) = self.exporting {
             exporting.finish().await;
         }
@@ -478,6 +491,17 @@ fn listen(
         listening.map_err(|error| StartError::Listen { address, reason: error.to_string(), flag })?;
     let taken = listener.local_addr().unwrap_or(address);
     Ok((listener, taken))
+}
+
+/// For commands that are given the data folder. A hub that cannot write it down, as on a full disk, still delivers.
+fn write_down(config: &Config, admin: SocketAddr) -> Option<RunningNote> {
+    let tls = &config.admin.tls;
+    let certificate = tls.is_on().then(|| path::absolute(&tls.certificate)).transpose();
+    let written =
+        certificate.and_then(|certificate| Running { admin, certificate }.write_down(&config.data_dir));
+    written
+        .inspect_err(|error| warn!(%error, "the admin address cannot be written into the data folder: commands need --admin"))
+        .ok()
 }
 
 fn warn_of_overhearing(admin_address: SocketAddr, tls: Option<&Tls>) {

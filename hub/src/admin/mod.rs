@@ -12,6 +12,7 @@ mod export;
 mod log_filter;
 mod queries;
 mod responses;
+mod running;
 mod self_service;
 mod text;
 mod trends;
@@ -31,6 +32,7 @@ pub use responses::{
     Overview, Page, Paused, Publisher, Remaining, Rotated, Skipped, Status, StatusPage, Subscription,
     SubscriptionDetail, Topic, TopicDetail, Trouble,
 };
+pub use running::{Running, RunningNote};
 pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
 pub use text::{Lasting, Size, counted};
 pub use trends::{Sample, Sources, Trends};

@@ -1,11 +1,14 @@
-//! One request to a running hub's operator's listener, over TLS where the configuration says so.
+//! One request to a running hub's admin listener. Its token is shown to the hub that has it, and to no other.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use resync_hub::config::TlsConfig;
+use resync_common::client;
+use resync_core::websub::Challenge;
+use resync_hub::http::AdminToken;
 use resync_hub::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -23,21 +26,46 @@ struct Problem {
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most bytes that are read of a proof of identity.
+const LONGEST_PROOF: u64 = 1_024;
 
 /// Where and how to ask a hub.
 #[derive(Debug)]
-pub(super) struct Admin<'a> {
+pub(super) struct Admin {
     /// Where it listens.
-    pub(super) address: SocketAddr,
-    /// The certificate that it has, if it uses TLS.
-    pub(super) tls: &'a TlsConfig,
+    pub(super) address: String,
+    /// Whether it speaks TLS.
+    pub(super) tls: Tls,
     /// The operator's token; health needs none.
-    pub(super) token: Option<&'a str>,
+    pub(super) token: Option<Token>,
     /// How long it may take to answer.
     pub(super) patience: Duration,
 }
 
-impl Admin<'_> {
+/// Whether a listener speaks TLS, and what its certificate is checked against.
+#[derive(Debug)]
+pub(super) enum Tls {
+    /// It does not.
+    Off,
+    /// It has exactly the certificate of this file.
+    Pinned(PathBuf),
+    /// It has one of this name that the web's authorities vouch for.
+    Named(String),
+}
+
+/// The operator's token, and where it is from.
+pub(super) struct Token {
+    pub(super) text: String,
+    pub(super) file: PathBuf,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Admin {
     /// The body of a 200.
     pub(super) fn ask(&self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
         let mut answer = self.exchange(method, path, body)?;
@@ -65,9 +93,10 @@ impl Admin<'_> {
 
     /// The body of a 200, to be read.
     fn exchange(&self, method: &str, path: &str, body: &str) -> Result<Box<dyn BufRead>, Failure> {
-        let answered =
-            self.send(method, path, body).and_then(|mut answer| Ok((status(&mut answer)?, answer)));
-        let (status, mut answer) = answered.map_err(|error| self.silent(method, &error))?;
+        if let Some(token) = &self.token {
+            self.check_identity(token)?;
+        }
+        let (status, mut answer) = self.request(method, path, body, self.token.as_ref())?;
         if status == "200" {
             return Ok(answer);
         }
@@ -81,6 +110,41 @@ impl Admin<'_> {
             Err(_) => body.trim().to_owned(),
         };
         Err(Failure::new(said))
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        token: Option<&Token>,
+    ) -> Result<(String, Box<dyn BufRead>), Failure> {
+        let sent = self.send(method, path, body, token);
+        let answered = sent.and_then(|mut answer| Ok((status(&mut answer)?, answer)));
+        answered.map_err(|error| self.silent(method, &error))
+    }
+
+    /// Whoever listens there proves that it has the token, before it is sent.
+    fn check_identity(&self, token: &Token) -> Result<(), Failure> {
+        let challenge = Challenge::random();
+        let path = format!("/identity?challenge={}", challenge.as_str());
+        let (status, mut answer) = self.request("GET", &path, "", None)?;
+        let mut proof = String::new();
+        let read = answer.by_ref().take(LONGEST_PROOF).read_to_string(&mut proof);
+        read.map_err(|error| self.silent("GET", &error))?;
+        if status == "200" && proof.trim() == AdminToken::new(&token.text).proof(challenge.as_str()) {
+            return Ok(());
+        }
+        Err(self.stranger(&token.file))
+    }
+
+    fn stranger(&self, token: &Path) -> Failure {
+        Failure::new(format_args!(
+            "who listens at {} is not the hub of the token in {}, which was not sent: name the hub that you mean with --config, \
+             --data-dir or --admin",
+            self.address,
+            token.display()
+        ))
     }
 
     fn silent(&self, method: &str, error: &io::Error) -> Failure {
@@ -97,7 +161,7 @@ impl Admin<'_> {
                 Failure::new(format_args!("the hub at {address} did not answer within {patience:?}{rest}"))
             }
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-                let scheme = if tls.is_on() { "https" } else { "http" };
+                let scheme = if matches!(tls, Tls::Off) { "http" } else { "https" };
                 let rest =
                     if is_read { "ask again" } else { "see the audit log for what was done, and try again" };
                 Failure::new(format_args!(
@@ -109,24 +173,47 @@ impl Admin<'_> {
         }
     }
 
-    fn send(&self, method: &str, path: &str, body: &str) -> io::Result<Box<dyn BufRead>> {
-        let stream = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        token: Option<&Token>,
+    ) -> io::Result<Box<dyn BufRead>> {
+        let stream = self.connect()?;
         stream.set_read_timeout(Some(self.patience))?;
-        let token = self.token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+        let token =
+            token.map_or_else(String::new, |token| format!("Authorization: Bearer {}\r\n", token.text));
         // HTTP/1.0, so that the body comes in one piece.
         let request = format!(
             "{method} {path} HTTP/1.0\r\nHost: {}\r\n{token}Content-Length: {}\r\n\r\n{body}",
             self.address,
             body.len()
         );
-        if self.tls.is_on() {
-            let name = ServerName::IpAddress(self.address.ip().into());
-            let connection =
-                ClientConnection::new(trusting_only(self.tls)?, name).map_err(io::Error::other)?;
-            sent(StreamOwned::new(connection, stream), &request)
-        } else {
-            sent(stream, &request)
+        let (config, name) = match &self.tls {
+            Tls::Off => return sent(stream, &request),
+            Tls::Pinned(certificate) => {
+                (trusting_only(certificate)?, ServerName::IpAddress(stream.peer_addr()?.ip().into()))
+            }
+            Tls::Named(name) => {
+                let name = ServerName::try_from(name.trim_matches(['[', ']']).to_owned());
+                (client::tls(client::web_roots()).into(), name.map_err(io::Error::other)?)
+            }
+        };
+        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        sent(StreamOwned::new(connection, stream), &request)
+    }
+
+    /// A name may have several addresses.
+    fn connect(&self) -> io::Result<TcpStream> {
+        let mut failed = io::Error::other("this name has no address");
+        for address in self.address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = error,
+            }
         }
+        Err(failed)
     }
 }
 
@@ -153,8 +240,8 @@ fn line(answer: &mut dyn BufRead) -> io::Result<String> {
     if line.ends_with('\n') { Ok(line) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-fn trusting_only(tls: &TlsConfig) -> io::Result<Arc<ClientConfig>> {
-    let chain = pem::certificates(&tls.certificate).map_err(io::Error::other)?;
+fn trusting_only(certificate: &Path) -> io::Result<Arc<ClientConfig>> {
+    let chain = pem::certificates(certificate).map_err(io::Error::other)?;
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(OneCertificate { expected: chain[0].clone(), provider: Arc::clone(&provider) });
     let config = ClientConfig::builder_with_provider(provider)
@@ -217,18 +304,20 @@ impl ServerCertVerifier for OneCertificate {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-    use std::path::PathBuf;
+    use std::net::{SocketAddr, TcpListener};
     use std::thread;
 
     use super::*;
+
+    fn admin(address: SocketAddr, patience: Duration) -> Admin {
+        Admin { address: address.to_string(), tls: Tls::Off, token: None, patience }
+    }
 
     #[test]
     fn a_hub_that_does_not_answer_in_time_is_not_said_to_be_away() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let tls = TlsConfig { certificate: PathBuf::new(), key: PathBuf::new() };
-        let admin = Admin { address, tls: &tls, token: None, patience: Duration::from_millis(50) };
+        let admin = admin(address, Duration::from_millis(50));
         let said = |method| admin.ask(method, "/", "").unwrap_err().message;
         assert_eq!(said("GET"), format!("the hub at {address} did not answer within 50ms"));
         assert!(said("POST").contains("within 50ms: the command goes on"), "{}", said("POST"));
@@ -240,8 +329,7 @@ mod tests {
     fn a_hub_that_goes_away_in_the_middle_is_said_to_have_and_what_is_to_be_done() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let tls = TlsConfig { certificate: PathBuf::new(), key: PathBuf::new() };
-        let admin = Admin { address, tls: &tls, token: None, patience: Duration::from_secs(60) };
+        let admin = admin(address, Duration::from_secs(60));
         let asked = |method, answer: &'static str| {
             thread::scope(|scope| {
                 scope.spawn(|| {

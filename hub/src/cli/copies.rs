@@ -1,7 +1,6 @@
 //! `resync-hub backup` and `restore`: everything that a hub remembers, in one file.
 
 use std::io::{self, BufWriter, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -16,7 +15,8 @@ use tempfile::Builder;
 
 use super::ask::Admin;
 use super::owner::{is_ours, is_ours_or_is_passed_on};
-use super::tools::{WhichHub, admin_token, over};
+use super::reach::{AdminAddress, RunningHub, operator};
+use super::tools::WhichHub;
 use super::{Failure, complain, say};
 
 /// How long a running hub may be silent in the middle of a backup.
@@ -28,11 +28,7 @@ pub(super) struct Backup {
     /// where only exit code 0 says that it is whole
     file: PathBuf,
     #[command(flatten)]
-    hub: WhichHub,
-    /// Ask the running hub whose admin API listens here; without it, a stopped hub's store is read, and a running hub is asked
-    /// where the configuration says
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<SocketAddr>,
+    hub: RunningHub,
 }
 
 #[derive(Args, Debug)]
@@ -48,7 +44,8 @@ pub(super) struct Restore {
 }
 
 pub(super) fn back_up(command: Backup) -> Result<(), Failure> {
-    let Backup { file, hub, admin } = command;
+    let Backup { file, hub: RunningHub { hub, admin } } = command;
+    let admin = admin.as_ref();
     let config = hub.load()?;
     if file == Path::new("-") {
         return pass_on(&config, &file, admin);
@@ -68,7 +65,7 @@ pub(super) fn back_up(command: Backup) -> Result<(), Failure> {
 }
 
 /// Writes it to standard output. Only its end proves that it is complete, so it is read on the way, and the exit code says so.
-fn pass_on(config: &Config, file: &Path, admin: Option<SocketAddr>) -> Result<(), Failure> {
+fn pass_on(config: &Config, file: &Path, admin: Option<&AdminAddress>) -> Result<(), Failure> {
     let (mut passing, through) = io::pipe().map_err(Failure::new)?;
     let reading = thread::spawn(move || {
         let read = store::verify(&mut passing);
@@ -118,7 +115,7 @@ fn summary((header, copied): &(Header, Copied)) -> String {
     )
 }
 
-fn take(config: &Config, file: &Path, admin: Option<SocketAddr>, out: impl Write) -> Result<(), Failure> {
+fn take(config: &Config, file: &Path, admin: Option<&AdminAddress>, out: impl Write) -> Result<(), Failure> {
     let mut out = BufWriter::new(out);
     if admin.is_some() {
         ask(config, admin, &mut out)?;
@@ -136,9 +133,8 @@ fn take(config: &Config, file: &Path, admin: Option<SocketAddr>, out: impl Write
     out.flush().map_err(Failure::new)
 }
 
-fn ask(config: &Config, admin: Option<SocketAddr>, out: &mut impl Write) -> Result<(), Failure> {
-    let token = admin_token(config)?;
-    let admin = Admin { patience: PATIENCE, ..over(config, admin, &token) };
+fn ask(config: &Config, admin: Option<&AdminAddress>, out: &mut impl Write) -> Result<(), Failure> {
+    let admin = Admin { patience: PATIENCE, ..operator(config, admin)? };
     admin.download("POST", "/api/v1/backup", out)
 }
 

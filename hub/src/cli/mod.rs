@@ -8,6 +8,7 @@ mod copies;
 mod deliveries;
 mod fsck;
 mod owner;
+mod reach;
 mod secrets;
 mod serve;
 mod steer;

@@ -1,6 +1,5 @@
 //! `resync-hub secrets`: the keys that encrypt subscribers' secrets on disk.
 
-use std::fs;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -11,7 +10,8 @@ use tokio::runtime;
 
 use super::ask::Admin;
 use super::owner::is_ours;
-use super::tools::{WhichHub, understand};
+use super::reach::{AdminAddress, RunningHub, operator};
+use super::tools::understand;
 use super::{Failure, say};
 
 /// How long a running hub may take to rewrite all secrets.
@@ -27,26 +27,29 @@ pub(super) enum Secrets {
     /// hub reads the file anew; one that has its keys from the environment has to be started again, which does the same.
     Rotate {
         #[command(flatten)]
-        hub: WhichHub,
+        hub: RunningHub,
     },
 }
 
 pub(super) fn run(command: Secrets) -> Result<(), Failure> {
     match command {
         Secrets::NewKey => say(Keyring::generate()),
-        Secrets::Rotate { hub } => say(rotate(&hub.load()?)?),
+        Secrets::Rotate { hub } => say(rotate(&hub.hub.load()?, hub.admin.as_ref())?),
     }
     Ok(())
 }
 
-fn rotate(config: &Config) -> Result<String, Failure> {
+fn rotate(config: &Config, at: Option<&AdminAddress>) -> Result<String, Failure> {
+    if at.is_some() {
+        return ask_running(config, at);
+    }
     let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
     let Some(key) = keys.writes_with() else { return Err(Failure::new(KeyringError::None)) };
     if let Err(not_ours) = is_ours(config) {
-        return ask_running(config).map_err(|running| running.and(&not_ours));
+        return ask_running(config, None).map_err(|running| running.and(&not_ours));
     }
     let store = match store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve) {
-        Err(StoreError::Locked { .. }) => return ask_running(config),
+        Err(StoreError::Locked { .. }) => return ask_running(config, None),
         opened => opened.map_err(Failure::new)?,
     };
     let runtime = runtime::Builder::new_current_thread().build().map_err(Failure::new)?;
@@ -55,11 +58,8 @@ fn rotate(config: &Config) -> Result<String, Failure> {
 }
 
 /// The hub that has the store open does it.
-fn ask_running(config: &Config) -> Result<String, Failure> {
-    let token = fs::read_to_string(config.admin_token_file())
-        .map_err(|error| Failure::new(format_args!("the admin token cannot be read: {error}")))?;
-    let (address, tls) = (config.admin.listen, &config.admin.tls);
-    let admin = Admin { address, tls, token: Some(token.trim()), patience: PATIENCE };
+fn ask_running(config: &Config, at: Option<&AdminAddress>) -> Result<String, Failure> {
+    let admin = Admin { patience: PATIENCE, ..operator(config, at)? };
     let Rotated { rewritten, key } = understand(&admin.ask("POST", "/api/v1/secrets/rotate", "")?)?;
     Ok(told(rewritten, &key))
 }

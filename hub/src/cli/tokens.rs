@@ -13,7 +13,8 @@ use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
 use super::owner::{is_ours, refused};
-use super::tools::{WhichHub, order, understand};
+use super::reach::{AdminAddress, RunningHub, order};
+use super::tools::understand;
 use super::{Failure, say};
 
 /// Where the admin API has them.
@@ -29,78 +30,100 @@ pub(super) enum Token {
         #[arg(long = "topic-prefix", value_name = "URL", required = true)]
         topic_prefixes: Vec<String>,
         #[command(flatten)]
-        hub: WhichHub,
+        hub: RunningHub,
     },
     /// List the tokens
     List {
         #[command(flatten)]
-        hub: WhichHub,
+        hub: RunningHub,
     },
     /// Revoke a token at once
     Revoke {
         /// Its name
         name: String,
         #[command(flatten)]
-        hub: WhichHub,
+        hub: RunningHub,
     },
 }
 
 pub(super) fn run(command: Token) -> Result<(), Failure> {
     match command {
-        Token::Add { name, topic_prefixes, hub } => say(add(&hub.load()?, &name, topic_prefixes)?),
-        Token::List { hub } => list(&hub.load()?)?.iter().for_each(say),
+        Token::Add { name, topic_prefixes, hub } => say(Whose::of(&hub)?.add(&name, topic_prefixes)?),
+        Token::List { hub } => Whose::of(&hub)?.list()?.iter().for_each(say),
         Token::Revoke { name, hub } => {
-            revoke(&hub.load()?, &name)?;
+            Whose::of(&hub)?.revoke(&name)?;
             say(format_args!("{name} is revoked"));
         }
     }
     Ok(())
 }
 
-fn add(config: &Config, name: &str, topic_prefixes: Vec<String>) -> Result<String, Failure> {
-    match of_running(config) {
-        Ok(_) => {
-            let wish = json!({ "name": name, "topic_prefixes": topic_prefixes }).to_string();
-            let Made { token } = understand(&order(config, None, "POST", TOKENS, &wish)?)?;
-            Ok(token)
-        }
-        Err(away) => {
-            let what = format!("{name} for {}", topic_prefixes.join(" "));
-            let add = |file: &Path| Tokens::add(file, name, topic_prefixes);
-            let NewToken(token) = in_files(config, away, "token add", &what, add)?;
-            Ok(token)
+/// The hub whose tokens are meant.
+struct Whose<'a> {
+    config: Config,
+    at: Option<&'a AdminAddress>,
+}
+
+impl<'a> Whose<'a> {
+    fn of(hub: &'a RunningHub) -> Result<Self, Failure> {
+        Ok(Self { config: hub.hub.load()?, at: hub.admin.as_ref() })
+    }
+
+    fn add(&self, name: &str, topic_prefixes: Vec<String>) -> Result<String, Failure> {
+        match self.of_running()? {
+            Ok(_) => {
+                let wish = json!({ "name": name, "topic_prefixes": topic_prefixes }).to_string();
+                let Made { token } = understand(&self.order("POST", TOKENS, &wish)?)?;
+                Ok(token)
+            }
+            Err(away) => {
+                let what = format!("{name} for {}", topic_prefixes.join(" "));
+                let add = |file: &Path| Tokens::add(file, name, topic_prefixes);
+                let NewToken(token) = in_files(&self.config, away, "token add", &what, add)?;
+                Ok(token)
+            }
         }
     }
-}
 
-fn list(config: &Config) -> Result<Vec<Line>, Failure> {
-    of_running(config).or_else(|away| {
-        let tokens = Tokens::open(&config.publisher_tokens_file());
-        let tokens = tokens.map_err(|error| away.and(&Failure::new(error)))?;
-        let mut used = tokens.last_used();
-        let line = |(name, info): (&str, &TokenInfo)| Line {
-            name: name.to_owned(),
-            topic_prefixes: info.topic_prefixes.clone(),
-            created_at: info.created_at.clone(),
-            last_used: used.remove(name),
-        };
-        Ok(tokens.list().map(line).collect())
-    })
-}
-
-fn revoke(config: &Config, name: &str) -> Result<(), Failure> {
-    match of_running(config) {
-        Ok(_) => {
-            let part = byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20");
-            order(config, None, "DELETE", &format!("{TOKENS}/{part}"), "").map(drop)
-        }
-        Err(away) => in_files(config, away, "token revoke", name, |file| Tokens::revoke(file, name)),
+    fn list(&self) -> Result<Vec<Line>, Failure> {
+        self.of_running()?.or_else(|away| {
+            let tokens = Tokens::open(&self.config.publisher_tokens_file());
+            let tokens = tokens.map_err(|error| away.and(&Failure::new(error)))?;
+            let mut used = tokens.last_used();
+            let line = |(name, info): (&str, &TokenInfo)| Line {
+                name: name.to_owned(),
+                topic_prefixes: info.topic_prefixes.clone(),
+                created_at: info.created_at.clone(),
+                last_used: used.remove(name),
+            };
+            Ok(tokens.list().map(line).collect())
+        })
     }
-}
 
-/// The tokens as the running hub tells them; where none answers that knows the operator's token of these files, why not.
-fn of_running(config: &Config) -> Result<Vec<Line>, Failure> {
-    understand(&order(config, None, "GET", TOKENS, "")?)
+    fn revoke(&self, name: &str) -> Result<(), Failure> {
+        match self.of_running()? {
+            Ok(_) => {
+                let part = byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20");
+                self.order("DELETE", &format!("{TOKENS}/{part}"), "").map(drop)
+            }
+            Err(away) => {
+                in_files(&self.config, away, "token revoke", name, |file| Tokens::revoke(file, name))
+            }
+        }
+    }
+
+    /// The tokens as the running hub tells them; where none answers that knows the operator's token of these files, why not.
+    ///
+    /// # Errors
+    /// When a hub is named, and it does not answer: these files are not its.
+    fn of_running(&self) -> Result<Result<Vec<Line>, Failure>, Failure> {
+        let told = self.order("GET", TOKENS, "").and_then(|told| understand(&told));
+        if self.at.is_some() { told.map(Ok) } else { Ok(told) }
+    }
+
+    fn order(&self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
+        order(&self.config, self.at, method, path, body)
+    }
 }
 
 /// Changes them in the files, since the hub is away, and writes that down where it would.

@@ -1,10 +1,7 @@
 //! The small tools: topics, subscriptions, the configuration, the health check.
 
 use std::env;
-use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use resync_hub::config::{self, Config, ConfigError, DEFAULT_TOML};
@@ -13,15 +10,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use super::ask::Admin;
-use super::owner::{AS_ROOT, refused};
+use super::owner::AS_ROOT;
+use super::reach::{RunningHub, anybody, operator};
 use super::{Failure, Settings, complain, say, variables};
 
 /// Entries of one page.
 const PAGE: usize = 1_000;
-/// How long a healthy hub may take to answer, and to do something, be it for all subscriptions of a large topic.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-const ACT_TIMEOUT: Duration = Duration::from_secs(300);
 /// The configuration of a hub that is installed as a service.
 const INSTALLED: &str = "/etc/resync-hub/hub.toml";
 
@@ -108,25 +102,19 @@ pub(super) struct AdminApi {
     #[arg(long, global = true)]
     pub(super) json: bool,
     #[command(flatten)]
-    hub: WhichHub,
-    /// Where the hub's admin API listens, if not where the configuration says
-    #[arg(long, value_name = "ADDR", global = true)]
-    admin: Option<SocketAddr>,
+    hub: RunningHub,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Healthcheck {
     #[command(flatten)]
-    hub: WhichHub,
-    /// Where the hub's health listens, if not where the configuration says
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<SocketAddr>,
+    hub: RunningHub,
 }
 
 impl WhichHub {
-    pub(super) fn load(self) -> Result<Config, Failure> {
-        let config = in_force(self.config, self.data_dir.is_some());
-        let settings = Settings { config, data_dir: self.data_dir, ..Settings::default() };
+    pub(super) fn load(&self) -> Result<Config, Failure> {
+        let config = in_force(self.config.clone(), self.data_dir.is_some());
+        let settings = Settings { config, data_dir: self.data_dir.clone(), ..Settings::default() };
         settings.load().map_err(unread)
     }
 }
@@ -271,9 +259,7 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
 impl AdminApi {
     /// Every entry of a list, page by page.
     fn all(self, path: &str) -> Result<Vec<Value>, Failure> {
-        let config = self.hub.load()?;
-        let token = admin_token(&config)?;
-        let admin = over(&config, self.admin, &token);
+        let admin = operator(&self.hub.hub.load()?, self.hub.admin.as_ref())?;
         let (mut all, mut next) = (Vec::new(), None::<String>);
         loop {
             let after = next.map_or_else(String::new, |next| format!("&after={next}"));
@@ -287,32 +273,8 @@ impl AdminApi {
     }
 
     pub(super) fn ask(self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
-        order(&self.hub.load()?, self.admin, method, path, body)
+        self.hub.ask(method, path, body)
     }
-}
-
-/// What a running hub's admin API answers.
-pub(super) fn order(
-    config: &Config,
-    address: Option<SocketAddr>,
-    method: &str,
-    path: &str,
-    body: &str,
-) -> Result<String, Failure> {
-    let token = admin_token(config)?;
-    let patience = if method == "GET" { ANSWER_TIMEOUT } else { ACT_TIMEOUT };
-    Admin { patience, ..over(config, address, &token) }.ask(method, path, body)
-}
-
-/// The operator's side of a running hub, with this token.
-pub(super) fn over<'a>(config: &'a Config, address: Option<SocketAddr>, token: &'a str) -> Admin<'a> {
-    let address = address.unwrap_or(config.admin.listen);
-    Admin { address, tls: &config.admin.tls, token: Some(token.trim()), patience: ANSWER_TIMEOUT }
-}
-
-pub(super) fn admin_token(config: &Config) -> Result<String, Failure> {
-    let file = config.admin_token_file();
-    fs::read_to_string(&file).map_err(|error| refused(&file, &error))
 }
 
 pub(super) fn understand<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
@@ -385,15 +347,15 @@ struct BreakLine {
 
 /// A container's health check needs no more.
 pub(super) fn healthcheck(check: Healthcheck) -> Result<(), Failure> {
-    let config = check.hub.load()?;
-    let address = check.admin.unwrap_or(config.admin.listen);
-    let admin = Admin { address, tls: &config.admin.tls, token: None, patience: ANSWER_TIMEOUT };
-    say(admin.ask("GET", "/readyz", "")?);
+    let RunningHub { hub, admin } = check.hub;
+    say(anybody(&hub.load()?, admin.as_ref())?.ask("GET", "/readyz", "")?);
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -15,6 +15,7 @@ use fastrand::Rng;
 use resync_harness::{
     Backup, ENGINES, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, post, refusing,
 };
+use resync_hub::http::AdminToken;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -254,11 +255,22 @@ async fn a_backup_goes_to_standard_output_too_and_the_exit_code_says_whether_it_
     let other = listener.local_addr().unwrap().to_string();
     let half = fs::read(&file).unwrap();
     let half = half[..half.len() / 2].to_vec();
+    let token = fs::read_to_string(data.join("admin-token")).unwrap();
     let answering = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut asked = [0; 1_000];
-        assert!(std::io::Read::read(&mut stream, &mut asked).unwrap() > 0);
-        std::io::Write::write_all(&mut stream, &[&b"HTTP/1.0 200 OK\r\n\r\n"[..], &half].concat()).unwrap();
+        let answer = |body: &dyn Fn(&str) -> Vec<u8>| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = [0; 1_000];
+            let length = std::io::Read::read(&mut stream, &mut asked).unwrap();
+            let body = body(&String::from_utf8_lossy(&asked[..length]));
+            std::io::Write::write_all(&mut stream, &[&b"HTTP/1.0 200 OK\r\n\r\n"[..], &body].concat())
+                .unwrap();
+        };
+        // It has stolen the token, or nobody would ask it for more.
+        answer(&|asked| {
+            let challenge = asked.split("challenge=").nth(1).unwrap().split(' ').next().unwrap();
+            AdminToken::new(&token).proof(challenge).into_bytes()
+        });
+        answer(&|_| half.clone());
     });
     let cut = take(&["--admin", &other]).await;
     answering.join().unwrap();

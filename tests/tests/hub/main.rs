@@ -31,4 +31,5 @@ mod traces;
 mod turned_names;
 mod websub;
 mod websub_rocks;
+mod which_hub;
 mod wire;

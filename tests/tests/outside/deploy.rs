@@ -293,7 +293,7 @@ fn the_image_starts_the_program_that_was_copied_and_asks_it_for_its_health() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = run(hub().args(&check[1..]).env("RESYNC_HUB_ADMIN_LISTEN", nobody.to_string()));
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("no hub at"), "{}", text(&output));
+    assert!(text(&output).contains("no hub runs in"), "{}", text(&output));
 }
 
 #[test]

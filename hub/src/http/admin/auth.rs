@@ -38,6 +38,11 @@ impl Authentication {
         Self { token, wrong: RateLimiter::new(true, WRONG) }
     }
 
+    /// [`AdminToken::proof`]
+    pub(super) fn proof(&self, challenge: &str) -> String {
+        self.token.proof(challenge)
+    }
+
     /// Whether this token, shown by a client at this address, is the right one. A wrong one is counted and logged.
     ///
     /// # Errors

@@ -10,12 +10,13 @@ mod token;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::body::Pace;
@@ -58,13 +59,17 @@ pub fn admin(state: AdminState) -> Router {
     Router::new()
         .route("/livez", get(alive))
         .route("/readyz", get(ready))
+        .route("/identity", get(identity))
         .route("/metrics", get(metrics))
-        .nest("/api/v1", api::routes(&state))
+        .nest(parameters::BASE, api::routes(&state))
         .merge(pages::routes())
         .with_state(state)
         .layer(map_response(guarded))
 }
 
+/// Bytes of a challenge.
+const SHORTEST_CHALLENGE: usize = 16;
+const LONGEST_CHALLENGE: usize = 128;
 /// Pages load only from this listener, send nothing elsewhere, and cannot be framed.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -89,6 +94,20 @@ async fn ready(State(state): State<AdminState>) -> Response {
         None => text(StatusCode::OK, "ready"),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {why}")),
     }
+}
+
+/// What a command asks before it shows its token.
+#[derive(Deserialize)]
+struct ToProve {
+    challenge: String,
+}
+
+/// Proves which hub this is, so that a command never shows its token to another.
+async fn identity(State(state): State<AdminState>, Query(asked): Query<ToProve>) -> Response {
+    if !(SHORTEST_CHALLENGE..=LONGEST_CHALLENGE).contains(&asked.challenge.len()) {
+        return text(StatusCode::BAD_REQUEST, "challenge is a text of 16 to 128 bytes");
+    }
+    text(StatusCode::OK, state.auth.proof(&asked.challenge))
 }
 
 /// No topic and no callback is named in it, so it needs no token.

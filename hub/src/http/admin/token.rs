@@ -2,8 +2,12 @@
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use resync_core::websub::{Secret, SignatureMethod, SigningKey};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+/// What a proof is over, before the challenge: the key serves nothing else.
+const PROOF: &str = "the admin listener of a hub with this token\n";
 
 /// A token that can be compared, and not read.
 #[derive(Clone)]
@@ -24,6 +28,15 @@ impl AdminToken {
     /// Whether this is it, in constant time.
     pub fn is(&self, presented: &str) -> bool {
         Self::new(presented).0.ct_eq(&self.0).into()
+    }
+
+    /// Proves to who has the token too that this is its hub. The challenge is chosen by who asks, so that no answer can be used again;
+    /// nobody gets the token by asking.
+    pub fn proof(&self, challenge: &str) -> String {
+        let key = Secret::new(hex::encode(self.0)).expect("64 digits are a secret");
+        SigningKey::new(SignatureMethod::Sha256, &key)
+            .sign(format!("{PROOF}{challenge}").as_bytes())
+            .to_string()
     }
 
     /// A short name for this hub's cookies, so that several hubs on one machine can be used. It shows nothing of the token.
