@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use resync_core::websub::CallbackUrl;
 use serde::Deserialize;
 use tracing::info;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::audit::{By, Entry};
 use super::export::Export;
@@ -32,8 +32,7 @@ const DENIED_AT_ONCE: usize = 512;
 const NAMED: usize = 20;
 
 /// Whom and what a command is about.
-#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Target {
     /// The URL of a topic.
     pub topic: Option<String>,

@@ -130,10 +130,10 @@ impl AdminService {
         let under_way = self.drain.under_way();
         let (to_fetch, to_verify) = (self.store.pings().await?.len(), self.store.request_ids().await?.len());
         let to_notify = self.store.denied().await?.len();
-        let Owed { in_turn, behind: late, paused } = self.operator.owed().await?;
-        let nothing_left = [under_way, to_fetch, to_verify, to_notify, in_turn, late] == [0; 6];
+        let Owed { in_turn, behind: laggards, paused } = self.operator.owed().await?;
+        let nothing_left = [under_way, to_fetch, to_verify, to_notify, in_turn, laggards] == [0; 6];
         let owed =
-            Remaining { under_way, to_fetch, to_verify, to_notify, in_turn, late, paused, nothing_left };
+            Remaining { under_way, to_fetch, to_verify, to_notify, in_turn, laggards, paused, nothing_left };
         Ok(Draining { draining, owed: Some(owed) })
     }
 

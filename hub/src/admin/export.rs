@@ -7,7 +7,7 @@ use resync_core::websub::{CallbackUrl, NotificationId, TopicUrl};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::responses::{Gap, Skipped};
+use super::responses::{Lost, Skipped};
 use super::{AdminService, By, Failed, text};
 use crate::store::{self, Intent, Laggard, Offset, Shard, ShardState, SubscriptionId, TopicId};
 
@@ -55,11 +55,11 @@ pub struct ExportedSubscription {
     /// Whether the operator has given its status page another address.
     pub address_replaced: bool,
     /// Its record while it is a laggard; absent otherwise.
-    pub late: Option<ExportedLaggard>,
+    pub laggard: Option<ExportedLaggard>,
     /// Notifications that were given up for it.
     pub given_up: Vec<Skipped>,
     /// Notifications that it has lost.
-    pub lost: Vec<Gap>,
+    pub lost: Vec<Lost>,
 }
 
 /// The record of a laggard.
@@ -68,7 +68,7 @@ pub struct ExportedLaggard {
     /// It has everything up to this notification.
     pub done_through: String,
     /// How many attempts have failed since something was delivered to it or given up.
-    pub attempts: u16,
+    pub failed_attempts: u16,
     /// When the next attempt is.
     pub next_attempt: String,
     /// When the present row of failures began.
@@ -204,9 +204,9 @@ impl AdminService {
             created_at: record.created_at.to_string(),
             verified_at: record.verified_at.to_string(),
             address_replaced: self.has_other_address(record),
-            late: late.copied().map(Into::into),
+            laggard: late.copied().map(Into::into),
             given_up: self.all_skips(shard, topic, id).await?,
-            lost: gaps.iter().filter(own).copied().map(Gap::from).collect(),
+            lost: gaps.iter().filter(own).copied().map(Lost::from).collect(),
         })
     }
 
@@ -245,7 +245,7 @@ impl From<Laggard> for ExportedLaggard {
     fn from(late: Laggard) -> Self {
         Self {
             done_through: NotificationId { topic: late.topic.0, offset: late.cursor.0 }.to_string(),
-            attempts: late.streak_failures,
+            failed_attempts: late.streak_failures,
             next_attempt: late.next_attempt.to_string(),
             failing_since: late.failing_since.map(|since| since.to_string()),
             class: text::class(late.class),

@@ -28,7 +28,7 @@ pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, Expor
 pub use log_filter::LogFilter;
 pub use queries::PageRequest;
 pub use responses::{
-    Break, Chain, Denied, Done, Draining, Gap, Host, Late, LogEntry, LogLevel, NewPublisher, Outcome,
+    Break, Chain, Denied, Done, Draining, Host, Laggard, LogEntry, LogLevel, Lost, NewPublisher, Outcome,
     Overview, Page, Paused, Publisher, Remaining, Rotated, Skipped, Status, StatusPage, Subscription,
     SubscriptionDetail, Topic, TopicDetail, Trouble,
 };

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::responses::{
-    Gap, Host, Late, LogEntry, Outcome, Overview, Page, Paused, Publisher, Skipped, Status, Subscription,
+    Host, Laggard, LogEntry, Lost, Outcome, Overview, Page, Paused, Publisher, Skipped, Status, Subscription,
     SubscriptionDetail, Topic, TopicDetail, topic_id,
 };
 use super::{AdminService, Failed, PageId, text};
@@ -138,7 +138,7 @@ impl AdminService {
         let publishers = tokens.list().filter(|(_, info)| info.covers(&topic.url));
         Ok(TopicDetail {
             subscriptions: standing.subscriptions,
-            late: standing.laggards,
+            laggards: standing.laggards,
             publishers: publishers.map(|(name, _)| name.to_owned()).collect(),
             open: self.open,
             log: self.log(&topic).await?,
@@ -240,14 +240,14 @@ impl AdminService {
             done_received_at: done.map(|done| done.received_at.to_string()),
             head: progress.head.0,
             behind: progress.head.distance(progress.cursor),
-            attempts: progress.streak_failures,
+            failed_attempts: progress.streak_failures,
             failing_since: progress.failing_since.map(|since| since.to_string()),
             waits: text::waits(progress.waits, progress.breaker_open_for, progress.paused),
             paused: progress.paused,
             status_page: self.page_url(&self.hub_url, PageId::new(id, found.created_at)),
             recent_attempts: self.notes.of(id).into_iter().map(Into::into).collect(),
             skipped: skips.into_iter().take(MISSED_SHOWN).map(Skipped::from).collect(),
-            lost: gaps.into_iter().take(MISSED_SHOWN).map(Gap::from).collect(),
+            lost: gaps.into_iter().take(MISSED_SHOWN).map(Lost::from).collect(),
             search_incomplete: !all,
         })
     }
@@ -256,7 +256,7 @@ impl AdminService {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn laggards(&self, request: &PageRequest) -> Result<Page<Late>, Failed> {
+    pub async fn laggards(&self, request: &PageRequest) -> Result<Page<Laggard>, Failed> {
         let after = request.place(|after| {
             let NotificationId { topic, offset } = after.parse().ok()?;
             Some((TopicId(topic), SubscriptionId(offset)))
@@ -264,7 +264,7 @@ impl AdminService {
         let found = self.operator.laggards(after, request.limit()).await?;
         let next = found.last().filter(|_| found.len() == request.limit());
         let next = next.map(|late| format!("{:016x}.{}", late.topic.0, late.subscription.0));
-        Ok(Page { items: found.into_iter().map(Late::from).collect(), next })
+        Ok(Page { items: found.into_iter().map(Laggard::from).collect(), next })
     }
 
     /// Notifications that were given up for a subscription.
@@ -294,13 +294,13 @@ impl AdminService {
     ///
     /// # Errors
     /// [`Failed`]
-    pub async fn gaps(&self, request: &PageRequest) -> Result<Page<Gap>, Failed> {
+    pub async fn lost(&self, request: &PageRequest) -> Result<Page<Lost>, Failed> {
         let found = self.store.gaps(request.place(parse_gap)?, request.limit()).await?;
         let next = found.last().filter(|_| found.len() == request.limit()).map(|gap| {
             let store::Gap { topic, subscription, from, at, .. } = gap;
             format!("{}.{:016x}.{}.{}", at.unix_millis(), topic.0, from.0, subscription.0)
         });
-        Ok(Page { items: found.into_iter().map(Gap::from).collect(), next })
+        Ok(Page { items: found.into_iter().map(Lost::from).collect(), next })
     }
 
     /// Hosts with an open circuit breaker.

@@ -125,7 +125,7 @@ pub struct TopicDetail {
     /// Its subscriptions in force.
     pub subscriptions: usize,
     /// How many of them are laggards.
-    pub late: usize,
+    pub laggards: usize,
     /// The names of the tokens that may speak for it.
     pub publishers: Vec<String>,
     /// Anybody may post to it.
@@ -189,8 +189,8 @@ pub struct SubscriptionDetail {
     pub head: u64,
     /// How many it is behind.
     pub behind: u64,
-    /// Failed attempts since something was delivered to it or given up.
-    pub attempts: u16,
+    /// Attempts that failed since something was delivered to it or given up.
+    pub failed_attempts: u16,
     /// When the current run of failures began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<String>,
@@ -205,7 +205,7 @@ pub struct SubscriptionDetail {
     /// Notifications that were given up for it, newest first.
     pub skipped: Vec<Skipped>,
     /// Notifications that were removed from the log before it got them, newest first.
-    pub lost: Vec<Gap>,
+    pub lost: Vec<Lost>,
     /// Only the newest 10,000 entries of each of these two lists were searched, and there are more: the lists of deliveries have all.
     pub search_incomplete: bool,
 }
@@ -226,7 +226,7 @@ pub struct Trouble {
 
 /// A subscription that is behind.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Late {
+pub struct Laggard {
     /// Its number.
     pub subscription: u64,
     /// The identity of its topic.
@@ -238,8 +238,8 @@ pub struct Late {
     pub owed: Option<String>,
     /// How many it has yet to get.
     pub behind: u64,
-    /// Failed attempts since something was delivered to it or given up.
-    pub attempts: u16,
+    /// Attempts that failed since something was delivered to it or given up.
+    pub failed_attempts: u16,
     /// `slow`, `refused`, `trouble` or `gone`.
     pub class: &'static str,
     /// When the current run of failures began.
@@ -280,7 +280,7 @@ pub struct Skipped {
 
 /// Notifications that were gone from the log before a subscription got them.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Gap {
+pub struct Lost {
     /// The first notification that is lost.
     pub first: String,
     /// The offset of the last one.
@@ -381,8 +381,8 @@ pub struct Remaining {
     pub to_notify: usize,
     /// Subscriptions that current sweeps have not reached yet.
     pub in_turn: usize,
-    /// Laggards: they wait for another attempt, for their host or for an answer.
-    pub late: usize,
+    /// They wait for another attempt, for their host or for an answer.
+    pub laggards: usize,
     /// How many of the last two wait for their topic to be resumed.
     pub paused: usize,
     /// Nothing of this is left.
@@ -466,7 +466,7 @@ impl From<RecordedAttempt> for Trouble {
     }
 }
 
-impl From<LaggardProgress> for Late {
+impl From<LaggardProgress> for Laggard {
     fn from(late: LaggardProgress) -> Self {
         Self {
             subscription: late.subscription.0,
@@ -475,7 +475,7 @@ impl From<LaggardProgress> for Late {
             owed: (late.cursor < late.head)
                 .then(|| NotificationId { topic: late.topic.0, offset: late.cursor.next().0 }.to_string()),
             behind: late.head.distance(late.cursor),
-            attempts: late.streak_failures,
+            failed_attempts: late.streak_failures,
             class: text::class(late.class),
             failing_since: late.failing_since.map(|since| since.to_string()),
             next_attempt_in: late.next_attempt_in.map(|pause| pause.as_secs()),
@@ -494,7 +494,7 @@ impl From<OpenHost> for Host {
     }
 }
 
-impl From<store::Gap> for Gap {
+impl From<store::Gap> for Lost {
     fn from(gap: store::Gap) -> Self {
         Self {
             first: NotificationId { topic: gap.topic.0, offset: gap.from.0 }.to_string(),

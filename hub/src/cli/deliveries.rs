@@ -22,7 +22,7 @@ enum Command {
     /// Notifications that were given up for a subscription
     Skips(Page),
     /// Notifications that were gone from the log before a subscription got them
-    Gaps(Page),
+    Lost(Page),
     /// Hosts in trouble that are left alone for a while
     Hosts,
     /// Topics of which nothing is delivered for now
@@ -118,7 +118,7 @@ fn request(command: Command) -> (&'static str, &'static str, Parameters) {
     match command {
         Command::Laggards(turn) => ("GET", "laggards", page(turn)),
         Command::Skips(turn) => ("GET", "skips", page(turn)),
-        Command::Gaps(turn) => ("GET", "gaps", page(turn)),
+        Command::Lost(turn) => ("GET", "lost", page(turn)),
         Command::Hosts => ("GET", "hosts", Vec::new()),
         Command::Paused => ("GET", "paused", Vec::new()),
         Command::Retry(Which { topic, subscription, host }) => {

@@ -55,7 +55,7 @@ struct Counts {
     to_verify: usize,
     to_notify: usize,
     in_turn: usize,
-    late: usize,
+    laggards: usize,
     paused: usize,
     nothing_left: bool,
 }
@@ -70,7 +70,7 @@ impl Counts {
             (self.to_verify, counted(self.to_verify, "callback", "callbacks") + " to verify"),
             (self.to_notify, counted(self.to_notify, "callback", "callbacks") + " to notify of a denial"),
             (self.in_turn, subscriptions(self.in_turn) + " whose turn comes"),
-            (self.late, subscriptions(self.late) + " behind"),
+            (self.laggards, subscriptions(self.laggards) + " behind"),
         ];
         let mut owed: Vec<_> =
             parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect();

@@ -132,6 +132,54 @@ async fn lists_come_in_pages_that_hold_everything_once() {
 }
 
 #[tokio::test]
+async fn what_an_operation_does_not_know_is_named_with_what_was_meant() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let refused = async |method: &str, path: &str, body: &str, words: &[&str]| {
+        let answer = hub.order(method, &format!("/api/v1/{path}"), body).await;
+        is_problem(&answer, 400);
+        let detail = json(&answer)["detail"].as_str().unwrap().to_owned();
+        assert!(words.iter().all(|word| detail.contains(word)), "{method} {path}: {detail}");
+    };
+    refused("GET", "topics?limt=1", "", &["\"limt\"", "did you mean limit?"]).await;
+    refused("GET", "status?verbose", "", &["\"verbose\"", "there is none"]).await;
+    refused("GET", "topics/7/subscriptions?page=2", "", &["\"page\"", "after, limit"]).await;
+    refused("GET", "topics?limit=many", "", &["limit", "limit=100"]).await;
+    refused("GET", "topics?limit=1&limit=2", "", &["limit"]).await;
+    // It would mean nothing there, and the subscription would wait although its operator believes that it does not.
+    refused("POST", "deliveries/pause?subscription=7", "", &["\"subscription\""]).await;
+    refused("POST", "subscriptions/deny", "{\"id\": [7]}", &["\"id\"", "did you mean ids?"]).await;
+    refused("POST", "tokens", "{\"name\": \"x\", \"prefixes\": []}", &["\"prefixes\"", "topic_prefixes"])
+        .await;
+    refused("PUT", "log", "{\"level\": \"debug\"}", &["\"level\"", "filter"]).await;
+    assert_eq!(hub.admin("/api/v1/topics?").await.status, 200);
+}
+
+/// The store ends them twice a minute.
+#[tokio::test]
+async fn w123_a_subscription_whose_lease_is_over_is_in_no_list_and_no_count_from_that_moment_on() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (short, long) = (Receiver::start().await, Receiver::start().await);
+    hub.subscribe(TOPIC, &long.url("/long"), &[], 1).await;
+    hub.subscribe(TOPIC, &short.url("/short"), &[("hub.lease_seconds", "2")], 2).await;
+    let listed = json(&hub.admin("/api/v1/subscriptions").await);
+    let items = listed["items"].as_array().unwrap();
+    let over = items.iter().find(|item| item["callback_origin"] == short.url("").as_str()).unwrap();
+    let (id, end) = (&over["id"], over["lease_end"].as_str().unwrap());
+    eventually("its lease is over", async || DateTime::now() > end.parse::<DateTime>().unwrap()).await;
+
+    let status = json(&hub.admin("/api/v1/status").await);
+    let listed = json(&hub.admin("/api/v1/subscriptions?limit=1").await);
+    let topic = json(&hub.admin("/api/v1/topics").await)["items"][0]["id"].as_str().unwrap().to_owned();
+    let detail = json(&hub.admin(&format!("/api/v1/topics/{topic}")).await);
+    assert_eq!((&status["subscriptions"], &detail["subscriptions"]), (&1.into(), &1.into()));
+    assert_eq!((listed["items"].as_array().unwrap().len(), listed.get("next")), (1, None), "{listed}");
+    assert_ne!(&listed["items"][0]["id"], id);
+    is_problem(&hub.admin(&format!("/api/v1/subscriptions/{id}")).await, 404);
+}
+
+#[tokio::test]
 async fn a_subscription_tells_why_nothing_arrives_and_not_where_its_callback_is() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;

@@ -150,7 +150,7 @@ async fn moves_on(from: &str, to: &str) {
     for (name, body) in names(&[well_off.deliveries(), in_trouble.deliveries()].concat()) {
         assert_eq!(*by_name.entry(name.clone()).or_insert_with(|| body.clone()), body, "{name}");
     }
-    assert!(!second.admin("/api/v1/deliveries/gaps").await.text().contains("\"first\""), "nothing was lost");
+    assert!(!second.admin("/api/v1/deliveries/lost").await.text().contains("\"first\""), "nothing was lost");
     println!(
         "{from} to {to}: {} acknowledged before the backup, {} when it ended, 0 lost",
         before.len(),
@@ -591,7 +591,7 @@ async fn a_damaged_store_is_mended_and_whoever_had_not_got_what_is_lost_is_told_
     assert!(came.iter().all(|one| one.body != "two"));
     assert!(came.iter().filter(|one| one.body == "one").count() > 1, "what is whole is delivered");
     eventually("the gap is listed", || async {
-        let gaps = second.admin("/api/v1/deliveries/gaps").await.text();
+        let gaps = second.admin("/api/v1/deliveries/lost").await.text();
         gaps.contains(".2\",\"last\":2")
     })
     .await;

@@ -315,7 +315,7 @@ async fn a_hub_that_is_drained_takes_nothing_new_and_delivers_what_it_has() {
     assert!(hub.admin("/metrics").await.text().contains("websub_ready 0"));
     eventually("it is told that one subscription is behind", || async {
         let state: Value = serde_json::from_str(&well(&hub, data, &["drain", "--json"]).await).unwrap();
-        state["draining"] == true && state["late"] == 1
+        state["draining"] == true && state["laggards"] == 1
     })
     .await;
 
@@ -403,7 +403,7 @@ async fn a_drain_waits_until_nothing_is_owed_and_says_what_it_waits_for() {
     let mut read = waiting(&hub, data, &["--json"]);
     assert!(read.wait().await.success());
     let state: Value = serde_json::from_str(&read.line("draining").await).unwrap();
-    assert!(state["nothing_left"] == true && state["late"] == 0, "{state}");
+    assert!(state["nothing_left"] == true && state["laggards"] == 0, "{state}");
 
     well(&hub, data, &["drain", "--end"]).await;
     away.behave(refusing(503));
@@ -493,7 +493,7 @@ async fn everything_about_one_subscriber_is_told_except_the_secret_and_nothing_a
     assert!(subscriptions.iter().all(|one| one["callback"] == callback.as_str()));
     let signed = subscriptions.iter().find(|one| one["topic"] == TOPIC).unwrap();
     assert_eq!(signed["has_secret"], true);
-    assert!(signed["late"]["attempts"].as_u64().is_some(), "{told}");
+    assert!(signed["laggard"]["failed_attempts"].as_u64().is_some(), "{told}");
     assert!(!told.contains("s3cr3t-of-one") && !told.contains("/other"), "{told}");
 
     let id = signed["id"].to_string();

@@ -53,7 +53,8 @@ async fn what_is_late_is_listed_tried_at_once_and_skipped() {
     hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
     hub.publish(TOPIC, "one").await.unwrap();
     hub.publish(TOPIC, "two").await.unwrap();
-    let late = until(&hub, folder.path(), &["laggards"], &["attempts=1", "behind=2", "class=refused"]).await;
+    let late =
+        until(&hub, folder.path(), &["laggards"], &["failed_attempts=1", "behind=2", "class=refused"]).await;
     assert!(!late.contains("/cb"), "a callback is a secret: {late}");
     let id = field(&late, "subscription").to_owned();
 
@@ -62,7 +63,7 @@ async fn what_is_late_is_listed_tried_at_once_and_skipped() {
     let skip = deliveries(&hub, folder.path(), &["skips", "--json"]).await;
     assert!(skip.contains(".1\""), "{skip}");
     // The second one is tried at once, and refused too.
-    until(&hub, folder.path(), &["laggards"], &["attempts=1", "behind=1"]).await;
+    until(&hub, folder.path(), &["laggards"], &["failed_attempts=1", "behind=1"]).await;
 
     destination.behave(|_| Reply::Agree);
     let tried = deliveries(&hub, folder.path(), &["retry", "--topic", TOPIC]).await;

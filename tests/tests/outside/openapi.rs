@@ -62,7 +62,7 @@ async fn the_document_of_the_admin_api_is_openapi_and_the_answers_are_as_it_says
         ("GET", "deliveries/hosts".to_owned(), ""),
         ("POST", format!("deliveries/skip?subscription={id}"), ""),
         ("GET", "deliveries/skips".to_owned(), ""),
-        ("GET", "deliveries/gaps".to_owned(), ""),
+        ("GET", "deliveries/lost".to_owned(), ""),
         ("POST", format!("deliveries/retry?subscription={id}"), ""),
         ("POST", format!("deliveries/replay?topic={escaped}&from=1"), ""),
         ("POST", format!("deliveries/pause?topic={escaped}"), ""),
@@ -82,6 +82,7 @@ async fn the_document_of_the_admin_api_is_openapi_and_the_answers_are_as_it_says
     ];
     let refused = [
         ("GET", "topics/7".to_owned(), ""),
+        ("GET", "topics?limt=7".to_owned(), ""),
         ("GET", "topics?limit=many".to_owned(), ""),
         ("POST", "tokens".to_owned(), "{"),
         ("DELETE", "tokens/nobody".to_owned(), ""),

@@ -50,7 +50,7 @@ impl Losses {
                 to = to.0,
                 gaps,
                 notifications,
-                "subscriptions were owed notifications that were no longer in the log: `deliveries gaps` lists them"
+                "subscriptions were owed notifications that were no longer in the log: `deliveries lost` lists them"
             );
         }
     }

@@ -4,12 +4,11 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::LazyLock;
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use bytes::Bytes;
@@ -19,9 +18,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::RefOr;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::{IntoParams, Modify, OpenApi};
+use utoipa::{IntoParams, OpenApi as _, PartialSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -29,11 +26,13 @@ use super::super::paced::Leeway;
 use super::super::{body, reply};
 use super::AdminState;
 use super::auth::NotAdmitted;
+use super::openapi::{self, Document};
+use super::parameters::{check_query, misunderstood, unknown_field};
 use super::pipe::pipe;
-use super::problem::{self, Problem};
+use super::problem::Problem;
 use super::token::shown;
 use crate::admin::{
-    By, Denied, Done, Draining, Entry, Export, Gap, Host, Late, LogLevel, NewPublisher, Overview, Page,
+    By, Denied, Done, Draining, Entry, Export, Host, Laggard, LogLevel, Lost, NewPublisher, Overview, Page,
     PageRequest, Paused, Publisher, Rotated, Skipped, Status, StatusPage, Subscription, SubscriptionDetail,
     Target, ToAdd, ToDeny, Topic, TopicDetail,
 };
@@ -42,54 +41,8 @@ use crate::topics::Reservation;
 /// No order is larger: it may name two hundred thousand subscriptions.
 const BODY_LIMIT: usize = 2 * 1024 * 1024;
 
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Admin API of resync-hub",
-        description = "What an operator can see and do. Every request needs the operator's token. Lists come in pages: \
-                       send `next` of one as `after` for the next. Errors are problem documents (RFC 9457)."
-    ),
-    servers((url = "/api/v1")),
-    security(("operator" = [])),
-    modifiers(&Operator),
-    components(schemas(Problem))
-)]
-struct Document;
-
-/// Says how the operator's token is sent.
-struct Operator;
-
-impl Modify for Operator {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
-        let components = openapi.components.get_or_insert_default();
-        components.add_security_scheme("operator", SecurityScheme::Http(bearer));
-    }
-}
-
-/// The document, which is the same for the whole life of the process.
-static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
-    let mut document = described().to_openapi();
-    name_problems(&mut document);
-    document.to_json().unwrap_or_else(|error| error.to_string())
-});
-
-/// Says of problems that their media type is not that of everything else.
-fn name_problems(document: &mut utoipa::openapi::OpenApi) {
-    for item in document.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
-        for operation in operations.into_iter().flatten() {
-            let problem = operation.responses.responses.get_mut("default");
-            let Some(RefOr::T(problem)) = problem else { continue };
-            if let Some(content) = problem.content.shift_remove("application/json") {
-                problem.content.insert(problem::MEDIA_TYPE.to_owned(), content);
-            }
-        }
-    }
-}
-
 /// Every route with its description.
-fn described() -> OpenApiRouter<AdminState> {
+pub(super) fn described() -> OpenApiRouter<AdminState> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(document))
         .routes(routes!(status))
@@ -103,7 +56,7 @@ fn described() -> OpenApiRouter<AdminState> {
         .routes(routes!(deny))
         .routes(routes!(laggards))
         .routes(routes!(skips))
-        .routes(routes!(gaps))
+        .routes(routes!(lost))
         .routes(routes!(hosts))
         .routes(routes!(paused))
         .routes(routes!(retry))
@@ -126,6 +79,7 @@ fn described() -> OpenApiRouter<AdminState> {
 pub(super) fn routes(state: &AdminState) -> Router<AdminState> {
     let (router, _) = described().split_for_parts();
     router
+        .route_layer(from_fn(check_query))
         .fallback(|| async {
             Problem::new(StatusCode::NOT_FOUND, "no such path: /api/v1/openapi.json lists all")
         })
@@ -176,7 +130,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Query::from_request_parts(parts, state).await {
             Ok(Query(asked)) => Ok(Self(asked)),
-            Err(error) => Err(Problem::new(StatusCode::BAD_REQUEST, error)),
+            Err(error) => Err(Problem::new(StatusCode::BAD_REQUEST, misunderstood(&error.body_text()))),
         }
     }
 }
@@ -199,7 +153,10 @@ impl FromRequest<AdminState> for Sent {
     }
 }
 
-fn understood<T: DeserializeOwned>(body: &Bytes, example: &str) -> Result<T, Problem> {
+fn understood<T: DeserializeOwned + PartialSchema>(body: &Bytes, example: &str) -> Result<T, Problem> {
+    if let Some(why) = unknown_field::<T>(body) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+    }
     serde_json::from_slice(body).map_err(|error| {
         let why = format_args!("the body cannot be used ({error}): write for example {example}");
         Problem::new(StatusCode::BAD_REQUEST, why)
@@ -209,7 +166,7 @@ fn understood<T: DeserializeOwned>(body: &Bytes, example: &str) -> Result<T, Pro
 /// This document
 #[utoipa::path(get, path = "/openapi.json", tag = "hub", responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value)))]
 async fn document() -> Response {
-    ([(CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], DOCUMENT.as_str())
+    ([(CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], openapi::TEXT.as_str())
         .into_response()
 }
 
@@ -288,8 +245,8 @@ async fn deny(State(state): State<AdminState>, sent: Sent) -> Answer<Denied> {
 
 /// Subscriptions that are behind
 #[utoipa::path(get, path = "/deliveries/laggards", tag = "deliveries", params(PageRequest), responses(
-    (status = 200, description = "A page", body = Page<Late>), (status = "default", description = "A problem", body = Problem)))]
-async fn laggards(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Late>> {
+    (status = 200, description = "A page", body = Page<Laggard>), (status = "default", description = "A problem", body = Problem)))]
+async fn laggards(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Laggard>> {
     Ok(Json(state.service.laggards(&page).await?))
 }
 
@@ -301,10 +258,10 @@ async fn skips(State(state): State<AdminState>, Asked(page): Asked<PageRequest>)
 }
 
 /// Notifications that were gone from the log before a subscription got them
-#[utoipa::path(get, path = "/deliveries/gaps", tag = "deliveries", params(PageRequest), responses(
-    (status = 200, description = "A page", body = Page<Gap>), (status = "default", description = "A problem", body = Problem)))]
-async fn gaps(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Gap>> {
-    Ok(Json(state.service.gaps(&page).await?))
+#[utoipa::path(get, path = "/deliveries/lost", tag = "deliveries", params(PageRequest), responses(
+    (status = 200, description = "A page", body = Page<Lost>), (status = "default", description = "A problem", body = Problem)))]
+async fn lost(State(state): State<AdminState>, Asked(page): Asked<PageRequest>) -> Answer<Page<Lost>> {
+    Ok(Json(state.service.lost(&page).await?))
 }
 
 /// Hosts with an open circuit breaker
@@ -322,35 +279,45 @@ async fn paused(State(state): State<AdminState>) -> Answer<Vec<Paused>> {
 }
 
 /// Try again now what waits for another attempt: of a topic, a subscription or a host
-#[utoipa::path(post, path = "/deliveries/retry", tag = "deliveries", params(Target), responses(
+#[utoipa::path(post, path = "/deliveries/retry", tag = "deliveries",
+    params(("topic" = Option<String>, Query, description = "The URL of a topic"),
+        ("subscription" = Option<u64>, Query, description = "The number of a subscription"),
+        ("host" = Option<String>, Query, description = "An origin of callbacks")), responses(
     (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
 async fn retry(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<Done> {
     Ok(Json(state.service.retry(By::Api, &target).await?))
 }
 
 /// Give up the next notification for a late subscription
-#[utoipa::path(post, path = "/deliveries/skip", tag = "deliveries", params(Target), responses(
+#[utoipa::path(post, path = "/deliveries/skip", tag = "deliveries",
+    params(("subscription" = u64, Query, description = "The number of a subscription")), responses(
     (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
 async fn skip(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<Done> {
     Ok(Json(state.service.skip(By::Api, &target).await?))
 }
 
 /// Deliver once more from an offset or a moment on: to a topic's subscriptions, or to one
-#[utoipa::path(post, path = "/deliveries/replay", tag = "deliveries", params(Target), responses(
+#[utoipa::path(post, path = "/deliveries/replay", tag = "deliveries",
+    params(("topic" = Option<String>, Query, description = "The URL of a topic"),
+        ("subscription" = Option<u64>, Query, description = "The number of a subscription"),
+        ("from" = Option<u64>, Query, description = "The offset to begin at"),
+        ("since" = Option<String>, Query, description = "The moment to begin at")), responses(
     (status = 200, description = "How many", body = Done), (status = "default", description = "A problem", body = Problem)))]
 async fn replay(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<Done> {
     Ok(Json(state.service.replay(By::Api, &target).await?))
 }
 
 /// Deliver nothing of a topic until it is resumed
-#[utoipa::path(post, path = "/deliveries/pause", tag = "deliveries", params(Target), responses(
+#[utoipa::path(post, path = "/deliveries/pause", tag = "deliveries",
+    params(("topic" = String, Query, description = "The URL of a topic")), responses(
     (status = 200, description = "It is paused"), (status = "default", description = "A problem", body = Problem)))]
 async fn pause(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<()> {
     Ok(Json(state.service.pause(By::Api, &target).await?))
 }
 
 /// Let deliveries of a topic go on
-#[utoipa::path(post, path = "/deliveries/resume", tag = "deliveries", params(Target), responses(
+#[utoipa::path(post, path = "/deliveries/resume", tag = "deliveries",
+    params(("topic" = String, Query, description = "The URL of a topic")), responses(
     (status = 200, description = "It is resumed"), (status = "default", description = "A problem", body = Problem)))]
 async fn resume(State(state): State<AdminState>, Asked(target): Asked<Target>) -> Answer<()> {
     Ok(Json(state.service.resume(By::Api, &target).await?))

@@ -2,7 +2,9 @@
 
 mod api;
 mod auth;
+mod openapi;
 mod pages;
+mod parameters;
 mod pipe;
 mod problem;
 mod token;

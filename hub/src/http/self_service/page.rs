@@ -96,7 +96,7 @@ pub(super) fn view(base: &str, view: &OwnView) -> Response {
             (card("Verified", moment(&detail.verified_at), html! { "first " (moment(&detail.created_at)) }))
             (card("Done through", if is_past_any { detail.done_through.to_string() } else { "none".to_owned() }, done(view)))
             (card("Waiting", detail.behind, html! { "of " (detail.head) " notifications" }))
-            (card("Failed attempts", detail.attempts, "at the next notification"))
+            (card("Failed attempts", detail.failed_attempts, "at the next notification"))
             (card("Signed", if detail.signed { "yes" } else { "no" }, if detail.signed { "with its secret" } else { "it gave no secret" }))
         }
         section aria-labelledby="advice" {

@@ -268,7 +268,7 @@ async fn a_subscriber_whose_strangers_topic_had_to_make_room_is_told_of_the_gap(
     eventually("the gap is counted", || async { metric(&hub, "websub_lost_to_retention_total").await == 1 })
         .await;
     eventually("the gap is listed", || async {
-        let gaps = hub.admin("/api/v1/deliveries/gaps").await.text();
+        let gaps = hub.admin("/api/v1/deliveries/lost").await.text();
         gaps.contains(".1\",\"last\":1,")
     })
     .await;

@@ -13,7 +13,7 @@ use super::table::{
     Head::{Number, Text},
 };
 use super::{AdminState, Notice, failed, missed, moment, more};
-use crate::admin::{Gap, Host, Lasting, Late, Page, PageRequest, Skipped};
+use crate::admin::{Host, Laggard, Lasting, Lost, Page, PageRequest, Skipped};
 
 /// Notifications given up or lost that are shown here; the API has all.
 const MISSED: usize = 50;
@@ -26,7 +26,7 @@ pub(super) async fn show(
     let service = &state.service;
     let found = async {
         let missed = PageRequest { limit: Some(MISSED), ..PageRequest::default() };
-        let (skips, gaps) = (service.skips(&missed).await?, service.gaps(&missed).await?);
+        let (skips, gaps) = (service.skips(&missed).await?, service.lost(&missed).await?);
         Ok((service.hosts().await?, service.laggards(&page).await?, skips, gaps))
     };
     match found.await {
@@ -74,7 +74,7 @@ fn hosts(session: &Session, hosts: &[Host]) -> Markup {
     }
 }
 
-fn late(page: &Page<Late>) -> Markup {
+fn late(page: &Page<Laggard>) -> Markup {
     html! {
         section aria-labelledby="late" {
             h2 id="late" { "Late subscriptions" }
@@ -87,7 +87,7 @@ fn late(page: &Page<Late>) -> Markup {
                             th.number scope="row" { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } }
                             td { span.url { (one.callback_origin) } }
                             td.number { (one.behind) }
-                            td.number { (one.attempts) }
+                            td.number { (one.failed_attempts) }
                             td { (one.class) @if one.paused { " " span.tag.warn { "paused" } } }
                             td { @if let Some(since) = &one.failing_since { (moment(since)) } }
                             td.number { @match one.next_attempt_in { Some(pause) => { "in " (Lasting(Duration::from_secs(pause))) }, None => "waits" } }
@@ -123,7 +123,7 @@ fn given_up(page: &Page<Skipped>) -> Markup {
     }
 }
 
-fn lost(page: &Page<Gap>) -> Markup {
+fn lost(page: &Page<Lost>) -> Markup {
     html! {
         section aria-labelledby="gaps" {
             h2 id="gaps" { "Lost to retention" }
@@ -131,7 +131,7 @@ fn lost(page: &Page<Gap>) -> Markup {
                 p.empty { "No notification was removed from the log before it was delivered." }
             } @else {
                 (missed::lost(&page.items))
-                @if page.next.is_some() { p.hint { "There are more: " code { "resync-hub deliveries gaps" } " lists all." } }
+                @if page.next.is_some() { p.hint { "There are more: " code { "resync-hub deliveries lost" } " lists all." } }
             }
         }
     }

@@ -7,7 +7,7 @@ use super::table::{
     self,
     Head::{Number, Text},
 };
-use crate::admin::{Gap, Skipped};
+use crate::admin::{Lost, Skipped};
 
 /// Why this was given up.
 pub(super) fn why(one: &Skipped) -> Markup {
@@ -15,7 +15,7 @@ pub(super) fn why(one: &Skipped) -> Markup {
 }
 
 /// Gaps of any subscriptions.
-pub(super) fn lost(gaps: &[Gap]) -> Markup {
+pub(super) fn lost(gaps: &[Lost]) -> Markup {
     html! {
         (table::wide("notifications lost to retention", &[Text("From notification"), Number("Through number"), Number("Subscription"), Text("Found")], &html! {
             @for gap in gaps {

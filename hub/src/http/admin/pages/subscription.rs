@@ -11,7 +11,7 @@ use super::layout::{self, Room, word};
 use super::session::Session;
 use super::table::{self, Head::Text};
 use super::{AdminState, Notice, card, failed, missed, moment};
-use crate::admin::{Gap, Lasting, Skipped, SubscriptionDetail, Trouble};
+use crate::admin::{Lasting, Lost, Skipped, SubscriptionDetail, Trouble};
 use crate::http::layout::attempts::{Attempt, attempts};
 
 pub(super) async fn show(
@@ -49,7 +49,7 @@ fn one(session: &Session, detail: &SubscriptionDetail, notice: &Notice) -> Marku
         dl.cards {
             (card("Done through", detail.done_through, done(detail)))
             (card("Behind", detail.behind, html! { "of " (detail.head) " notifications" }))
-            (card("Failed attempts", detail.attempts, "at the next notification"))
+            (card("Failed attempts", detail.failed_attempts, "at the next notification"))
             (card("Lease until", moment(&subscription.lease_end), html! { "granted for " (Lasting(Duration::from_secs(detail.lease))) }))
             (card("Verified", moment(&detail.verified_at), html! { "first " (moment(&detail.created_at)) }))
             (card("Signed", if detail.signed { "yes" } else { "no" }, if detail.signed { "with its secret" } else { "it gave no secret" }))
@@ -59,7 +59,7 @@ fn one(session: &Session, detail: &SubscriptionDetail, notice: &Notice) -> Marku
         (skipped(&detail.skipped))
         (lost(&detail.lost))
         (for_the_subscriber(session, detail))
-        @if detail.search_incomplete { p.hint { "Too much was given up or lost to search all of it: " code { "resync-hub deliveries skips" } " and " code { "gaps" } " list everything." } }
+        @if detail.search_incomplete { p.hint { "Too much was given up or lost to search all of it: " code { "resync-hub deliveries skips" } " and " code { "lost" } " list everything." } }
     }
 }
 
@@ -188,7 +188,7 @@ fn skipped(skipped: &[Skipped]) -> Markup {
     }
 }
 
-fn lost(lost: &[Gap]) -> Markup {
+fn lost(lost: &[Lost]) -> Markup {
     html! {
         @if !lost.is_empty() {
             section aria-labelledby="lost" {

@@ -98,7 +98,7 @@ fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>
         @if topic.paused { p.notice.warn { strong { "Paused: " } "posts are accepted, but nothing is delivered. Retention still removes old notifications." } }
         dl.cards {
             (card("Subscriptions", detail.subscriptions, "in force"))
-            (card("Late", detail.late, "behind the others"))
+            (card("Late", detail.laggards, "behind the others"))
             (card("Log", format!("{} to {}", topic.first, topic.head), "oldest and newest notification"))
             (card("Content", kind(topic), ""))
         }
