@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 pub use self::config_files::check_files;
-use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Running, RunningNote, Sources, Trends};
+use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Running, Sources, Trends};
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, BreakerPolicy, Delivery, Operator, RetryPolicy, Totals};
 use crate::egress::{
@@ -133,7 +133,6 @@ pub struct Hub {
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     exporting: Option<Exporting>,
-    note: Option<RunningNote>,
 }
 
 impl Hub {
@@ -206,7 +205,6 @@ impl Hub {
         service.forget_addresses().await;
         let liveness = Liveness::start(&store, delivery.operator(), &stopped, &mut tasks);
         let sessions = Sessions::new(&token, admin_tls.is_some());
-        let backup_timeout = config.admin.backup_timeout;
         let admin_state = AdminState {
             service: service.clone(),
             auth: Authentication::new(token),
@@ -215,7 +213,7 @@ impl Hub {
             pace: pace(config),
             bodies: BodyBudget::new(OPERATORS_BODIES),
             liveness: liveness.clone(),
-            backup_timeout,
+            backup_timeout: config.admin.backup_timeout,
             stopped: stopped.clone(),
         };
         warn_of_overhearing(admin_address, admin_tls.as_ref());
@@ -247,22 +245,11 @@ impl Hub {
             tasks.spawn(tls.clone().keep(stopped.clone()));
         }
         let ingress = |tls| Ingress::new(&config.ingress, tls);
-        let operators = ingress(admin_tls).with_leeway(backup_timeout);
+        let operators = ingress(admin_tls).with_leeway(config.admin.backup_timeout);
         tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
+        note_down(config, admin_address, &stopped, &mut tasks);
         tasks.spawn(serve(listener, public(endpoint, own), ingress(tls), stopped));
-        let note = write_down(config, admin_address);
-        Ok(Self {
-            url,
-            public_address,
-            admin_address,
-            store,
-            delivery,
-            liveness,
-            stop,
-            tasks,
-            exporting,
-            note,
-        })
+        Ok(Self { url, public_address, admin_address, store, delivery, liveness, stop, tasks, exporting })
     }
 
     /// The hub's URL: what `Link rel="hub"` says.
@@ -308,7 +295,7 @@ impl Hub {
         let finish = async { while self.tasks.join_next().await.is_some() {} };
         tokio::join!(finish, self.delivery.stop());
         // Before the collector is waited for, which is none of the store's affair.
-        drop((self.note, self.store));
+        drop(self.store);
         if let Some(exporting) = self.exporting {
             exporting.finish().await;
         }
@@ -494,15 +481,19 @@ fn listen(
     Ok((listener, taken))
 }
 
-/// For commands that are given the data folder. A hub that cannot write it down, as on a full disk, still delivers.
-fn write_down(config: &Config, admin: SocketAddr) -> Option<RunningNote> {
+/// Lets commands that are given the data folder find this hub until it stops. One that cannot write it down, as on a full disk, still
+/// delivers.
+fn note_down(config: &Config, admin: SocketAddr, stopped: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
     let tls = &config.admin.tls;
     let certificate = tls.is_on().then(|| path::absolute(&tls.certificate)).transpose();
-    let written =
+    let note =
         certificate.and_then(|certificate| Running { admin, certificate }.write_down(&config.data_dir));
-    written
-        .inspect_err(|error| warn!(%error, "the admin address cannot be written into the data folder: commands need --admin"))
-        .ok()
+    match note {
+        Ok(note) => drop(tasks.spawn(note.keep(stopped.clone()))),
+        Err(error) => {
+            warn!(%error, "the admin address cannot be written into the data folder: commands need --admin");
+        }
+    }
 }
 
 fn warn_of_overhearing(admin_address: SocketAddr, tls: Option<&Tls>) {

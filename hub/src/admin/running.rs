@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use resync_core::lock::FileLock;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 const NOTE: &str = "running.json";
 const DRAFT: &str = "running.json.draft";
@@ -22,7 +23,16 @@ pub struct Running {
 
 /// The note of this process: it counts until this is dropped, or the process ends.
 #[derive(Debug)]
-pub struct RunningNote(#[expect(dead_code, reason = "it is held for its lock")] FileLock);
+pub struct RunningNote(FileLock);
+
+impl RunningNote {
+    /// Lets it count until `stop` turns true.
+    pub async fn keep(self, mut stop: watch::Receiver<bool>) {
+        // Also when the other end is gone.
+        let _ = stop.wait_for(|stop| *stop).await;
+        drop(self.0);
+    }
+}
 
 impl Running {
     /// Writes it down in the data folder.

@@ -246,9 +246,13 @@ impl Subscriber {
                 topic: record.topic,
                 lease: self.options.lease.map(|lease| lease.as_secs()),
                 secret: Some(saved()?.secret_to_request()),
+                verify_token: None,
             }
             .to_form(),
-            Mode::Unsubscribe => Unsubscribe { callback: callback.clone(), topic: record.topic }.to_form(),
+            Mode::Unsubscribe => {
+                let callback = callback.clone();
+                Unsubscribe { callback, topic: record.topic, verify_token: None }.to_form()
+            }
         };
         let FormAnswer { url, status, text } = self.client.post_form(&hub, &form).await?;
         match status {

@@ -103,7 +103,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn in_force(&self) -> Result<usize, Stopped> {
-        Ok(self.query(|shard, now| shard.in_force(now)).await?.into_iter().sum())
+        Ok(self.query(Scheduler::in_force).await?.into_iter().sum())
     }
 
     /// How many subscriptions of this topic are in force.
@@ -136,7 +136,7 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn owed(&self) -> Result<Owed, Stopped> {
-        Ok(self.query_by(WorkerMessage::UpToDateQuery, |shard, now| shard.owed(now)).await?.into_iter().sum())
+        Ok(self.query_by(WorkerMessage::UpToDateQuery, Scheduler::owed).await?.into_iter().sum())
     }
 
     /// Carries out a command; returns, once that is durable, how many subscriptions it concerns.

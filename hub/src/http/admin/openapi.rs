@@ -1,4 +1,4 @@
-//! The OpenAPI document of the admin API: what the routes say of themselves, with an example of everything.
+//! The `OpenAPI` document of the admin API: what the routes say of themselves, with an example of everything.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
