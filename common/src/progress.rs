@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::output::is_quiet;
 
 /// What the line shows where the end is known, and where it is not: a bar without an end would look full.
-const BOUNDED: &str = "{msg} [{wide_bar}] {pos}/{len}, {eta} left";
+const BOUNDED: &str = "{msg} [{wide_bar}] {pos}/{len}, {per_sec}, {eta} left";
 const UNBOUNDED: &str = "{msg}, {elapsed}";
 
 /// A line with a bar. It is taken back when this is dropped.

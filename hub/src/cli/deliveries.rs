@@ -146,7 +146,8 @@ fn request(command: Command) -> (&'static str, &'static str, Parameters) {
 /// A row for each entry, its fields by name.
 fn show(answer: &Value) {
     match answer {
-        Value::Array(entries) => table(entries),
+        Value::Array(entries) if entries.iter().all(Value::is_object) => table(entries),
+        Value::Array(names) => names.iter().for_each(show),
         Value::Object(fields) if fields.contains_key("items") => {
             show(&fields["items"]);
             if let Some(Value::String(next)) = fields.get("next") {

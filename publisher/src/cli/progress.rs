@@ -32,7 +32,10 @@ impl Bar {
         if !self.0.is_hidden() {
             let done = u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX);
             let all = Some(u64::try_from(known).unwrap_or(u64::MAX));
-            self.0.show(Step { what: "checking documents", done, all }, format_args!("now {}", end_of(url)));
+            self.0.show(
+                Step { what: "checking documents", done, all },
+                format_args!("{documents} checked, now {}", end_of(url)),
+            );
         }
     }
 }

@@ -513,7 +513,7 @@ fn every_scenario_that_comes_with_the_tool_is_listed_and_our_hub_takes_its_keys(
         said.lines().count(),
         "a file without its name in the tool"
     );
-    for name in said.lines().filter_map(|line| line.split(' ').next()) {
+    for name in said.lines().filter_map(|line| line.split('\t').next()) {
         let keys = Scenario::load(name).unwrap().hub;
         let variables = keys.into_iter().map(|(key, value)| (format!("RESYNC_HUB_{key}"), value));
         let checked =
