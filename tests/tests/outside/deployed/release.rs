@@ -93,11 +93,11 @@ fn debug_information_lies_beside_the_programs_and_fits_them() {
 
 #[tokio::test]
 async fn pip_installs_the_programs_without_an_index() {
-    let folder = tempdir().unwrap();
-    let began = Instant::now();
+    let (artefacts, folder) = (&*ARTEFACTS, tempdir().unwrap());
     said(Command::new("python3").args(["-m", "venv"]).arg(folder.path().join("python")));
+    let began = Instant::now();
     let mut pip = Command::new(folder.path().join("python/bin/pip"));
-    pip.args(["install", "--disable-pip-version-check", "--no-index", "--find-links"]).arg(&*ARTEFACTS);
+    pip.args(["install", "--disable-pip-version-check", "--no-index", "--find-links"]).arg(artefacts);
     said(pip.args(PROGRAMS));
     let programs = folder.path().join("python/bin").display().to_string();
     synchronise(folder.path(), |program| Command::new(format!("{programs}/{program}")), folder.path()).await;
@@ -131,10 +131,10 @@ async fn a_tarball_is_enough_where_there_is_nothing_but_the_c_library() {
     if !may_change_root("the tarball in an empty root") {
         return;
     }
-    let system = Root::of_the_c_library();
+    let (tarball, system) = (artefact("resync-", ".tar.gz"), Root::of_the_c_library());
     let began = Instant::now();
     let mut unpack = Command::new("tar");
-    unpack.arg("-xzf").arg(artefact("resync-", ".tar.gz")).arg("--strip-components=1");
+    unpack.arg("-xzf").arg(tarball).arg("--strip-components=1");
     said(unpack.arg("-C").arg(system.path("usr")));
     assert!(!system.path("usr/bin/sh").exists());
     synchronise(&system.path(""), |program| system.command(&format!("/usr/bin/{program}")), Path::new("/"))
@@ -151,12 +151,12 @@ async fn the_debian_packages_are_enough_on_a_system_without_compiler() {
     for tool in ["cc", "gcc", "make", "cargo", "python3"] {
         assert!(!system.path("usr/bin").join(tool).exists(), "{tool}");
     }
-    let began = Instant::now();
     for program in PROGRAMS {
         let package = artefact(&format!("{program}_"), ".deb");
         fs::copy(package, system.path("root").join(format!("{program}.deb"))).unwrap();
     }
     let packages = PROGRAMS.map(|program| format!("/root/{program}.deb"));
+    let began = Instant::now();
     said(system.command("dpkg").arg("--install").args(&packages));
     synchronise(&system.path(""), |program| system.command(program), Path::new("/")).await;
     is_soon_enough("the Debian packages", began);
