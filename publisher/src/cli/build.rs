@@ -176,7 +176,7 @@ pub(super) async fn all(
     mode: BuildMode,
 ) -> Result<BuildReport, Failure> {
     if let Some(contradiction) = &build_request.contradiction {
-        eprintln!("warning: {contradiction}");
+        warn(contradiction);
     }
     let (site, place_of_hubs) = (build_request.configured_site(), build_request.place_of_hubs());
     let BuildRequest { out, sets, drops, .. } = build_request;

@@ -8,7 +8,7 @@ use std::{
 
 use resync_common::{
     backoff::Backoff,
-    output::{complain, note, say},
+    output::{complain, note, say, warn},
     words::Lasting,
 };
 use resync_publisher::{
@@ -81,7 +81,7 @@ pub(super) fn drop_hubs(outs: &[PathBuf], hubs: &[HubUrl]) -> Result<(), Failure
             0 => String::new(),
             number => format!(", and {}", text::count(number, "waiting Change Notification")),
         };
-        eprintln!("dropped {hub}{waiting}");
+        note(format_args!("dropped {hub}{waiting}"));
         Ok(())
     })
 }
@@ -98,7 +98,7 @@ pub(super) fn warn_of_hubs_on_hold(outs: &[PathBuf], drops: &[HubUrl], place_of_
         let hubs = status(out).map_or(Vec::new(), |status| status.hubs);
         for hub in hubs.iter().filter(|hub| hub.on_hold && !is_dropped(hub)) {
             let line = format!("{}: {}", hub.url, text::on_hold(hub, place_of_hubs));
-            eprintln!("warning: {}", text::of_set(sets::name_in(outs, out).as_deref(), &line));
+            warn(text::of_set(sets::name_in(outs, out).as_deref(), &line));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use resync_common::{
-    output::{answer, say, takes_colour},
+    output::{answer, say, takes_colour, warn},
     signals,
 };
 use resync_publisher::{BaseUrl, check, serve, status as status_of};
@@ -37,9 +37,9 @@ pub(super) async fn serve(arguments: ServeArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Listen(arguments.listen, error))?;
     let address = listener.local_addr()?;
     for base_url in built.iter().map(|set| &set.base_url).filter(|base_url| is_elsewhere(base_url, address)) {
-        eprintln!(
-            "warning: the documents name {base_url}, and this listens on {address}; listen there, or build with a base URL of this address"
-        );
+        warn(format_args!(
+            "the documents name {base_url}, and this listens on {address}; listen there, or build with a base URL of this address"
+        ));
     }
     let mut documents = built.iter().flat_map(|set| &set.documents);
     let start = documents.find(|document| document.capability == "description").map(|start| &start.url);
