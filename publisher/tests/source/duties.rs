@@ -6,6 +6,7 @@ use std::{
 };
 
 use resync_core::{
+    datetime::DateTime,
     document::{Capability, Change, Document, Entry, Relation, Root},
     xml,
 };
@@ -33,7 +34,7 @@ fn duty(
     Duty { number, capability, is_kept, breach, code: number }
 }
 
-fn duties() -> [Duty; 10] {
+fn of_documents() -> [Duty; 7] {
     [
         duty(
             "RS-010",
@@ -47,10 +48,7 @@ fn duties() -> [Duty; 10] {
         duty(
             "RS-030",
             Capability::ChangeList,
-            |_, list| {
-                times(list)
-                    .all(|time| Some(time) >= list.header().metadata.from.map(|from| from.to_system_time()))
-            },
+            |_, list| times(list).all(|time| Some(time) >= list.header().metadata.from),
             |text| with(text, "datetime", "2001-01-01T00:00:00Z"),
         ),
         duty(
@@ -101,6 +99,25 @@ fn duties() -> [Duty; 10] {
             )
         },
         duty(
+            "FN-060",
+            Capability::CapabilityList,
+            |_, list| {
+                let of_framework =
+                    |entry: &&Entry| entry.capability() == Some(&Capability::FrameworkNotification);
+                let channel = list.entries().iter().find(of_framework).unwrap();
+                channel.link(&Relation::Hub).is_some_and(|hub| hub.href.ends_with("/websub/"))
+            },
+            |text| {
+                let (before, after) = text.rsplit_once("<rs:ln rel=\"hub\"").unwrap();
+                format!("{before}{}", after.split_once("/>").unwrap().1)
+            },
+        ),
+    ]
+}
+
+fn of_notifications() -> [Duty; 3] {
+    [
+        duty(
             "CN-006",
             Capability::ChangeNotification,
             |_, notification| notification.root() == Root::UrlSet,
@@ -122,20 +139,6 @@ fn duties() -> [Duty; 10] {
             |_, notification| notification.root() == Root::UrlSet,
             as_index,
         ),
-        duty(
-            "FN-060",
-            Capability::CapabilityList,
-            |_, list| {
-                let of_framework =
-                    |entry: &&Entry| entry.capability() == Some(&Capability::FrameworkNotification);
-                let channel = list.entries().iter().find(of_framework).unwrap();
-                channel.link(&Relation::Hub).is_some_and(|hub| hub.href.ends_with("/websub/"))
-            },
-            |text| {
-                let (before, after) = text.rsplit_once("<rs:ln rel=\"hub\"").unwrap();
-                format!("{before}{}", after.split_once("/>").unwrap().1)
-            },
-        ),
     ]
 }
 
@@ -144,7 +147,9 @@ fn rs010_rs030_rs033_rs037_rs049_rs144_cn006_cn012_fn020_fn060_what_the_source_w
  {
     let place = Place::new();
     let written = written(&place);
-    for Duty { number, capability, is_kept, breach, code } in duties() {
+    for Duty { number, capability, is_kept, breach, code } in
+        of_documents().into_iter().chain(of_notifications())
+    {
         let mut of_kind = written.iter().filter_map(|path| {
             let text = fs::read_to_string(path).unwrap();
             let document = xml::read(text.as_bytes()).unwrap().into_document().unwrap();
@@ -203,9 +208,8 @@ fn beginning(text: &str) -> &str {
     text.split_once("<url>").unwrap().0
 }
 
-fn times(document: &Document) -> impl Iterator<Item = std::time::SystemTime> {
-    let times = document.entries().iter().map(|entry| entry.metadata.as_ref().unwrap().datetime.unwrap());
-    times.map(|time| time.to_system_time())
+fn times(document: &Document) -> impl Iterator<Item = DateTime> {
+    document.entries().iter().map(|entry| entry.metadata.as_ref().unwrap().datetime.unwrap())
 }
 
 /// With another value of the first attribute of this name.
