@@ -116,7 +116,7 @@ pub enum DiscoverError {
     #[error("{url} cannot be a topic: {source}")]
     Topic {
         /// The URL.
-        url: Url,
+        url: Box<Url>,
         /// Why.
         source: UrlError,
     },

@@ -66,7 +66,8 @@ pub async fn channel_at(client: &Client, url: &str, hub: &Url) -> Result<Channel
         Some(found) => Ok(found.topic),
         None => TopicUrl::parse(parsed.as_str()),
     };
-    let topic = given(found).map_err(|source| DiscoverError::Topic { url: parsed.clone(), source })?;
+    let topic =
+        given(found).map_err(|source| DiscoverError::Topic { url: Box::new(parsed.clone()), source })?;
     Ok(Channel { topic, hubs: vec![hub.clone()] })
 }
 
