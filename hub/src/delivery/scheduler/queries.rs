@@ -19,6 +19,8 @@ pub struct LaggardProgress {
     pub subscription: SubscriptionId,
     /// Where its deliveries go.
     pub origin: String,
+    /// When its lease ends.
+    pub lease_end: DateTime,
     /// It is done through here …
     pub cursor: Offset,
     /// … and this is the newest notification.
@@ -122,10 +124,12 @@ impl Scheduler {
         let laggards = self.topics.range(from..).flat_map(|(topic, state)| {
             let behind = if *topic == from { behind } else { SubscriptionId(0) };
             state.laggards(behind).filter_map(|(id, active)| {
+                let entry = state.table.get(id)?;
                 Some(LaggardProgress {
                     topic: *topic,
                     subscription: id,
-                    origin: self.hosts.origin(state.table.get(id)?.host).to_owned(),
+                    origin: self.hosts.origin(entry.host).to_owned(),
+                    lease_end: entry.lease_end,
                     cursor: active.cursor,
                     head: state.head,
                     streak_failures: active.streak_failures,

@@ -1,5 +1,6 @@
 //! The operator's handle on the running delivery: queries and commands, answered by all workers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -125,6 +126,21 @@ impl Operator {
             .into_iter()
             .flatten()
             .next())
+    }
+
+    /// How far each of these subscriptions is that is in force.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn progress_of(
+        &self,
+        of: Arc<[(TopicId, SubscriptionId)]>,
+    ) -> Result<HashMap<SubscriptionId, Progress>, Stopped> {
+        let found = self.query(move |shard, now| -> Vec<_> {
+            let known = of.iter().map(|(topic, id)| Some((*id, shard.progress(*topic, *id, now.monotonic)?)));
+            known.flatten().collect()
+        });
+        Ok(found.await?.into_iter().flatten().collect())
     }
 
     /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to

@@ -9,8 +9,11 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room, word};
 use super::session::Session;
-use super::table::{self, Head::Text};
-use super::{AdminState, Notice, card, failed, missed, moment};
+use super::table::{
+    self,
+    Head::{Row, Text},
+};
+use super::{AdminState, Notice, card, failed, missed, moment, notification_link};
 use crate::admin::{Gap, Lasting, Skipped, SubscriptionDetail, Trouble};
 use crate::http::layout::attempts::{Attempt, attempts};
 
@@ -30,7 +33,7 @@ pub(super) async fn show(
     match state.service.subscription(id).await {
         Ok(detail) => layout::page(
             &session,
-            Room::Topics,
+            Room::Subscriptions,
             &format!("Subscription {id}"),
             &one(&session, &detail, &notice),
         ),
@@ -178,11 +181,11 @@ fn skipped(skipped: &[Skipped]) -> Markup {
         @if !skipped.is_empty() {
             section aria-labelledby="skipped" {
                 h2 id="skipped" { "Given up for it" }
-                (table::wide("notifications given up", &[Text("Notification"), Text("When"), Text("Why")], &html! {
-                    @for one in skipped {
-                        tr { th scope="row" { code { (one.notification) } } td { (moment(&one.at)) } td { (missed::why(one)) } }
-                    }
-                }))
+                (table::wide("notifications given up", [Row("Notification"), Text("When"), Text("Why")], skipped.iter().map(|one| [
+                    notification_link(&one.notification),
+                    moment(&one.at),
+                    missed::why(one),
+                ])))
             }
         }
     }
