@@ -108,8 +108,10 @@ impl AdminService {
         of: Option<&str>,
         request: &SubscriptionsRequest,
     ) -> Result<SubscriptionPage, Failed> {
-        if request.only.as_deref() == Some("late") {
-            return self.late_page(request).await;
+        match request.only.as_deref() {
+            Some("late") => return self.late_page(request).await,
+            Some(_) => return Err(Failed::asked("only is late, or absent")),
+            None => {}
         }
         let page = PageRequest { after: request.after.clone(), limit: Some(ROWS) };
         let (found, next, stopped_after) = match request.q.as_deref().filter(|text| !text.is_empty()) {

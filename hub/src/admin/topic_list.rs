@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use resync_core::datetime::DateTime;
-use serde::Deserialize;
 
 use super::queries::PageRequest;
 use super::responses::Topic;
@@ -18,20 +17,18 @@ const ROWS: usize = 50;
 const READ: usize = 20_000;
 
 /// Which topics are wanted.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct TopicsRequest {
     /// What the page before said in `next`.
     pub after: Option<String>,
     /// Part of their URLs.
     pub q: Option<String>,
     /// Their order.
-    #[serde(default)]
     pub sort: TopicOrder,
 }
 
 /// The order of topics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TopicOrder {
     /// Those with the newest notifications first.
     #[default]

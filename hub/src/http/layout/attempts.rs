@@ -18,8 +18,8 @@ pub(in crate::http) struct Attempt<'a> {
     pub(in crate::http) came: &'a str,
     /// The number of the attempt for this notification.
     pub(in crate::http) number: u16,
-    /// The identity of the notification.
-    pub(in crate::http) notification: &'a str,
+    /// The notification, named by its identity.
+    pub(in crate::http) notification: Markup,
 }
 
 /// The section about these, with this word above their notifications.
@@ -34,7 +34,7 @@ pub(in crate::http) fn attempts(identity: &'static str, attempts: &[Attempt<'_>]
                     moment(one.at),
                     html! { @if one.delivered { span.tag.good { (one.came) } } @else { span.about { (one.came) } } },
                     html! { (one.number) },
-                    html! { code { (one.notification) } },
+                    html! { (one.notification) },
                 ])))
             }
         }

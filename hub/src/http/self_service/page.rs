@@ -180,6 +180,7 @@ fn done(view: &OwnView) -> Markup {
 
 fn attempt(one: &OwnAttempt) -> Attempt<'_> {
     let OwnAttempt { at, delivered, came, attempt, notification } = one;
+    let notification = html! { code { (notification) } };
     Attempt { at, delivered: *delivered, came, number: *attempt, notification }
 }
 

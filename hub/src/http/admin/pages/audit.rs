@@ -35,7 +35,7 @@ fn all(page: &Page<Entry>) -> Markup {
                 moment(&one.at),
                 html! { (way_in(one.by)) },
                 html! { (one.act) },
-                html! { span.about { (one.what) } },
+                html! { @if !one.what.is_empty() { span.about { (one.what) } } },
                 html! { @match &one.outcome { Some(outcome) => span.about { (outcome) }, None => span.tag.warn { "not known" } } },
             ])))
             (more(page.next.as_ref(), "/audit"))

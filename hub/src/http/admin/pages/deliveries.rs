@@ -77,7 +77,7 @@ fn late(page: &Page<Late>) -> Markup {
             @if page.items.is_empty() {
                 p.empty { "Nobody is behind." }
             } @else {
-                (table::wide("late subscriptions", [RowNumber("Number"), Text("Host of the callback"), Number("Behind"), Number("Attempts"), Text("Why"), Text("Since"), Number("Next attempt")], page.items.iter().map(|one| [
+                (table::wide("late subscriptions", [RowNumber("Number"), Text("Callback host"), Number("Behind"), Number("Attempts"), Text("Why"), Text("Since"), Number("Next attempt")], page.items.iter().map(|one| [
                     html! { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } },
                     html! { span.url { (one.callback_origin) } },
                     html! { (one.behind) },

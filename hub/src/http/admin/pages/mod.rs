@@ -128,6 +128,11 @@ fn query<const N: usize>(path: &str, parameters: [(&str, Option<&str>); N]) -> S
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }
 
+/// What is sought, if anything is.
+fn text_of(field: Option<String>) -> Option<String> {
+    field.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
 /// The form that searches a list.
 fn search(path: &str, label: &str, text: Option<&str>) -> Markup {
     html! {

@@ -8,14 +8,14 @@ use maud::{Markup, html};
 use super::layout::{self, Room};
 use super::session::Session;
 use super::{AdminState, card, failed, moment};
-use crate::admin::{NotificationView, Size};
+use crate::admin::{Failed, NotificationView, Size};
 
 pub(super) async fn show(
     State(state): State<AdminState>,
     session: Session,
-    Path((topic, offset)): Path<(String, u64)>,
+    Path((topic, offset)): Path<(String, String)>,
 ) -> Response {
-    match state.service.notification(&topic, offset).await {
+    match find(&state, &topic, &offset).await {
         Ok(found) => layout::page(&session, Room::Topics, &format!("Notification {offset}"), &one(&found)),
         Err(error) => failed(&session, &error),
     }
@@ -25,9 +25,9 @@ pub(super) async fn show(
 pub(super) async fn content(
     State(state): State<AdminState>,
     session: Session,
-    Path((topic, offset)): Path<(String, u64)>,
+    Path((topic, offset)): Path<(String, String)>,
 ) -> Response {
-    let found = match state.service.notification(&topic, offset).await {
+    let found = match find(&state, &topic, &offset).await {
         Ok(found) => found,
         Err(error) => return failed(&session, &error),
     };
@@ -35,6 +35,11 @@ pub(super) async fn content(
     let disposition = format!("attachment; filename=\"notification-{}.{ending}\"", found.id);
     let headers = [(CONTENT_TYPE, "application/octet-stream".to_owned()), (CONTENT_DISPOSITION, disposition)];
     (headers, found.body()).into_response()
+}
+
+async fn find(state: &AdminState, topic: &str, offset: &str) -> Result<NotificationView, Failed> {
+    let offset = offset.parse().map_err(|_| Failed::Unknown("notification"))?;
+    state.service.notification(topic, offset).await
 }
 
 fn one(found: &NotificationView) -> Markup {

@@ -44,7 +44,7 @@ pub(super) async fn show(
 fn one(session: &Session, detail: &SubscriptionDetail, notice: &Notice) -> Markup {
     let subscription = &detail.subscription;
     html! {
-        p.crumb { a href="/topics" { "Topics" } " / " a.url href={ "/topics/" (detail.topic_id) } { (subscription.topic) } }
+        p.crumb { a href="/subscriptions" { "Subscriptions" } " / " a.url href={ "/topics/" (detail.topic_id) } { (subscription.topic) } }
         h1 { "Subscription " (subscription.id) }
         p { "Delivered to " strong.url { (subscription.callback_origin) } }
         (notice.text())
@@ -70,7 +70,7 @@ fn for_the_subscriber(session: &Session, detail: &SubscriptionDetail) -> Markup 
     html! {
         section aria-labelledby="page" {
             h2 id="page" { "For its subscriber" }
-            p { "This address shows why nothing arrives at this callback, and nothing else. Send it to the subscriber, or to the Source if the subscriber agrees." }
+            p { "This address shows why nothing arrives at this callback, and can send it a test delivery. Send it to the subscriber, or to the Source if the subscriber agrees." }
             p { code.token { (detail.status_page) } }
             div.acts {
                 details.danger {
@@ -173,6 +173,7 @@ fn commands(session: &Session, detail: &SubscriptionDetail) -> Markup {
 fn attempt(trouble: &Trouble) -> Attempt<'_> {
     let Trouble { at, failure, attempt, notification } = trouble;
     let came = failure.as_deref().unwrap_or("delivered");
+    let notification = notification_link(notification);
     Attempt { at, delivered: failure.is_none(), came, number: *attempt, notification }
 }
 

@@ -10,7 +10,7 @@ use super::table::{
     self,
     Head::{RowNumber, Text},
 };
-use super::{AdminState, failed, moment, more, query, search};
+use super::{AdminState, failed, moment, more, query, search, text_of};
 use crate::admin::{Standing, SubscriptionPage, SubscriptionRow, SubscriptionsRequest, counted};
 
 const PATH: &str = "/subscriptions";
@@ -20,7 +20,8 @@ pub(super) async fn list(
     session: Session,
     Query(mut request): Query<SubscriptionsRequest>,
 ) -> Response {
-    request.q = request.q.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    request.q = text_of(request.q);
+    request.only.take_if(|_| request.q.is_some());
     match state.service.subscription_page(None, &request).await {
         Ok(page) => layout::page(&session, Room::Subscriptions, "Subscriptions", &all(&request, &page)),
         Err(error) => failed(&session, &error),
@@ -79,19 +80,14 @@ pub(super) fn rows(rows: &[SubscriptionRow], with_topics: bool) -> Markup {
     let callback = |one: &SubscriptionRow| html! { span.url { (one.callback_origin) } };
     let topic = |one: &SubscriptionRow| html! { a.url href={ "/topics/" (one.topic_id) } { (one.topic) } };
     if with_topics {
-        let heads = [
-            RowNumber("Number"),
-            Text("Topic"),
-            Text("Host of the callback"),
-            Text("State"),
-            Text("Lease until"),
-        ];
+        let heads =
+            [RowNumber("Number"), Text("Topic"), Text("Callback host"), Text("State"), Text("Lease until")];
         let row = |one: &SubscriptionRow| {
             [number(one), topic(one), callback(one), standing(&one.standing), moment(&one.lease_end)]
         };
         table::wide("subscriptions", heads, rows.iter().map(row))
     } else {
-        let heads = [RowNumber("Number"), Text("Host of the callback"), Text("State"), Text("Lease until")];
+        let heads = [RowNumber("Number"), Text("Callback host"), Text("State"), Text("Lease until")];
         let row = |one: &SubscriptionRow| {
             [number(one), callback(one), standing(&one.standing), moment(&one.lease_end)]
         };

@@ -2,7 +2,9 @@
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
+use http::StatusCode;
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::layout::{self, Room, word};
 use super::session::Session;
@@ -11,7 +13,7 @@ use super::table::{
     Head::{Number, Row, RowNumber, Text},
 };
 use super::{
-    AdminState, Notice, card, failed, moment, more, notification_link, query, search, subscriptions,
+    AdminState, Notice, card, failed, moment, more, notification_link, query, search, subscriptions, text_of,
 };
 use crate::admin::{
     Chain, LogEntry, PageRequest, Size, SubscriptionPage, SubscriptionsRequest, Topic, TopicDetail,
@@ -20,12 +22,24 @@ use crate::admin::{
 
 const PATH: &str = "/topics";
 
+/// Which topics a link names.
+#[derive(Debug, Deserialize)]
+pub(super) struct Wanted {
+    after: Option<String>,
+    q: Option<String>,
+    sort: Option<String>,
+}
+
 pub(super) async fn list(
     State(state): State<AdminState>,
     session: Session,
-    Query(mut request): Query<TopicsRequest>,
+    Query(Wanted { after, q, sort }): Query<Wanted>,
 ) -> Response {
-    request.q = request.q.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let Some((sort, ..)) = ORDERS.into_iter().find(|(_, name, _)| *name == sort.as_deref()) else {
+        let why = "Topics are sorted by newest (without sort), subscribers or url.";
+        return layout::error(StatusCode::BAD_REQUEST, Some(&session), why);
+    };
+    let request = TopicsRequest { after, q: text_of(q), sort };
     match state.service.topic_page(&request).await {
         Ok(page) => layout::page(&session, Room::Topics, "Topics", &all(&request, &page)),
         Err(error) => failed(&session, &error),
@@ -48,7 +62,7 @@ fn all(request: &TopicsRequest, page: &TopicPage) -> Markup {
         @if page.rows.is_empty() {
             p.empty { @if text.is_some() { "No topic has this in its URL." } @else { "There are no topics yet: nobody has published or subscribed." } }
         } @else {
-            (table::wide("topics", [Row("Topic"), Text("Last notification"), Number("Number"), Number("Subscribers"), Text("Content"), Text("State")], page.rows.iter().map(row)))
+            (table::wide("topics", [Row("Topic"), Text("Last notification"), Number("Its number"), Number("Subscribers"), Text("Content"), Text("State")], page.rows.iter().map(row)))
             (more(page.next.as_ref(), &path(order)))
         }
     }
