@@ -66,7 +66,7 @@ fn one(found: &NotificationView) -> Markup {
             @match found.text() {
                 Some(("", _)) => p.empty { "It is empty." },
                 Some((text, all)) => {
-                    pre.payload tabindex="0" role="region" aria-label="Content" { (text) }
+                    pre.payload tabindex="0" role="region" aria-label="Text of the notification" { (text) }
                     @if !all { p.hint { "This is only its beginning. The download has all of it." } }
                 }
                 None => p.empty { "This is no text." },
