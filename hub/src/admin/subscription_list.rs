@@ -114,13 +114,12 @@ impl AdminService {
             None => {}
         }
         let page = PageRequest { after: request.after.clone(), limit: Some(ROWS) };
-        let (found, next, stopped_after) = match request.q.as_deref().filter(|text| !text.is_empty()) {
-            Some(text) => self.search(text, &page, SEARCHED).await?,
-            None => {
-                let of = of.map(parse_topic).transpose()?;
-                let (found, next) = self.walk(of, &page).await?;
-                (found.into_iter().map(|(_, summary)| summary).collect(), next, None)
-            }
+        let text = request.q.as_deref().filter(|text| !text.is_empty());
+        let (found, next, stopped_after) = if let Some(text) = text {
+            self.search(text, &page, SEARCHED).await?
+        } else {
+            let (found, next) = self.walk(of.map(parse_topic).transpose()?, &page).await?;
+            (found.into_iter().map(|(_, summary)| summary).collect(), next, None)
         };
         Ok(SubscriptionPage { rows: self.rows(found).await?, next, stopped_after })
     }
