@@ -18,7 +18,9 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 pub use self::config_files::check_files;
-use crate::admin::{Addresses, AdminService, Audit, Drain, LogFilter, Running, Sources, Trends};
+use crate::admin::{
+    Addresses, AdminService, Audit, Drain, LastReceived, LogFilter, Running, Sources, TestDeliveries, Trends,
+};
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
 use crate::delivery::{self, BreakerPolicy, Delivery, Operator, RetryPolicy, Totals};
 use crate::egress::{
@@ -539,6 +541,8 @@ impl ServiceParts<'_> {
             tickets: self.tickets,
             addresses: self.addresses,
             hub_url: Arc::clone(self.hub_url),
+            tests: TestDeliveries::new(delivery.test_sender()),
+            last_received: LastReceived::default(),
             beside: config.beside_the_store(),
             backing_up: Arc::default(),
             drain: self.drain.clone(),

@@ -91,7 +91,7 @@ await choose(door, "button", "Retry now");
 const retried = await door.evaluate(() => document.body.textContent);
 
 const looks = [];
-for (const { path, status, called, fields } of asked.pages) {
+for (const { path, status, called, fields, press } of asked.pages) {
   // A path is one of the operator's pages; other pages have their whole URL.
   const url = new URL(path, asked.origin);
   for (const [screen, viewport] of Object.entries(screens)) {
@@ -111,6 +111,7 @@ for (const { path, status, called, fields } of asked.pages) {
     let shown = await page.goto(url.href, { waitUntil: "load" });
     for (const [id, value] of Object.entries(fields)) await page.type(`#${id}`, value);
     if (Object.keys(fields).length > 0) [shown] = await Promise.all([page.waitForNavigation({ waitUntil: "load" }), page.keyboard.press("Enter")]);
+    if (press) [shown] = await choose(page, "button", press);
     if (status === 200 && page.url().includes("ticket=")) errors.push("its ticket stands in the bar");
     if (shown.status() !== status) errors.push(`${shown.status()} instead of ${status}`);
     await page.evaluate(axe);
@@ -122,11 +123,14 @@ for (const { path, status, called, fields } of asked.pages) {
       await writeFile(join(asked.pictures, `${name}.png`), Buffer.from(picture, "base64"));
       // Phones make the window wider where something sticks out, so its own width says nothing.
       const sticks_out = await page.evaluate((width) => Math.max(0, document.documentElement.scrollWidth - width), viewport.width);
+      // On a phone nothing has to be pushed sideways to be read.
+      const scrolls = screen !== "phone" ? 0 : await page.evaluate(() => [...document.querySelectorAll("main *")].filter((part) =>
+        ["auto", "scroll"].includes(getComputedStyle(part).overflowX) && part.scrollWidth > part.clientWidth + 1).length);
       const complaints = await page.evaluate(async (rules) => {
         const { violations } = await globalThis.axe.run(document, rules);
         return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).join(" ").slice(0, 400)}`);
       }, rules);
-      seen.push({ name, sticks_out, complaints, colours: await colours(picture) });
+      seen.push({ name, sticks_out, scrolls, complaints, colours: await colours(picture) });
     }
     const keyboard = await walk(page);
     const weight = (await Promise.all(weights)).reduce((sum, bytes) => sum + bytes, 0);

@@ -7,6 +7,9 @@ pub const WEBHOOK_ID: &str = "webhook-id";
 /// Header of a delivery that carries the number of the attempt, from 1.
 pub const WEBHOOK_ATTEMPT: &str = "webhook-attempt";
 
+/// Header of a test delivery, which a subscriber asked for: it is no notification.
+pub const WEBHOOK_TEST: &str = "webhook-test";
+
 /// Which notification of which topic: printed as `<topic, 16 lower-case hexadecimal digits>.<offset, decimal>`.
 ///
 /// Offsets of one topic only grow, so a subscriber that remembers the last one knows what it has already seen.

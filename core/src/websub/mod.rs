@@ -47,7 +47,7 @@ pub mod verify_token;
 pub use callback::append_query;
 pub use discovery::{Advertised, embedded_links};
 pub use form::{FormError, MAX_PARAMETERS, Publish, Request, Subscribe, Unsubscribe, is_form};
-pub use identity::{NotificationId, NotificationIdError, WEBHOOK_ATTEMPT, WEBHOOK_ID};
+pub use identity::{NotificationId, NotificationIdError, WEBHOOK_ATTEMPT, WEBHOOK_ID, WEBHOOK_TEST};
 pub use key::{CallbackUrl, MAX_URL, TopicUrl, UrlError};
 pub use link_header::{LinkHeader, LinkValue, MAX_LINKS, legal_target};
 pub use query_signature::{X_HUB_QUERY_SIGNATURE, is_query_signed, sign_query};

@@ -10,11 +10,15 @@ mod commands;
 mod drain;
 mod export;
 mod log_filter;
+mod notification;
 mod queries;
 mod responses;
 mod running;
 mod self_service;
+mod subscription_list;
+mod test_delivery;
 mod text;
+mod topic_list;
 mod trends;
 
 use std::path::PathBuf;
@@ -26,6 +30,7 @@ pub use commands::{Target, ToAdd, ToDeny};
 pub use drain::{Drain, Taking};
 pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
 pub use log_filter::LogFilter;
+pub use notification::NotificationView;
 pub use queries::PageRequest;
 pub use responses::{
     Break, Chain, Denied, Done, Draining, Host, Laggard, LogEntry, LogLevel, Lost, NewPublisher, Outcome,
@@ -34,7 +39,10 @@ pub use responses::{
 };
 pub use running::{Running, RunningNote};
 pub use self_service::{Grade, OwnAttempt, OwnView, PageId};
+pub use subscription_list::{Standing, SubscriptionPage, SubscriptionRow, SubscriptionsRequest};
+pub use test_delivery::{TestDeliveries, TestResult, Tested};
 pub use text::{Lasting, Size, counted};
+pub use topic_list::{LastReceived, TopicOrder, TopicPage, TopicRow, TopicsRequest};
 pub use trends::{Sample, Sources, Trends};
 
 use tokio::sync::Mutex;
@@ -145,6 +153,10 @@ pub struct AdminService {
     pub addresses: Addresses,
     /// What the URLs of these pages begin with.
     pub hub_url: Arc<str>,
+    /// What sends test deliveries from these pages.
+    pub tests: TestDeliveries,
+    /// When the topics' newest notifications came in.
+    pub last_received: LastReceived,
 }
 
 #[cfg(test)]
@@ -174,6 +186,8 @@ impl AdminService {
             tickets: Tickets::new(resync_core::websub::Secret::random()),
             addresses: Addresses::open(&folder.join("addresses")).unwrap(),
             hub_url: "https://hub.example/".into(),
+            tests: TestDeliveries::new(crate::delivery::TestSender::of_nobody()),
+            last_received: LastReceived::default(),
         }
     }
 }

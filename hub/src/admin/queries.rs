@@ -48,7 +48,7 @@ impl PageRequest {
         Failed::asked("after is the value of next on the previous page")
     }
 
-    fn place<T>(&self, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Failed> {
+    pub(super) fn place<T>(&self, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Failed> {
         self.after.as_deref().map(|after| parse(after).ok_or_else(Self::no_place)).transpose()
     }
 }
@@ -173,37 +173,11 @@ impl AdminService {
             Some(id) => Some(self.topic_by_id(parse_topic(id)?).await?),
             None => None,
         };
-        let wanted = of.as_ref().map(|topic| topic.id);
-        let (from, mut after) = match request.place(parse_slot)? {
-            Some((_, place)) if wanted.is_some_and(|wanted| wanted != place.0) => {
-                return Err(PageRequest::no_place());
-            }
-            Some((shard, place)) => (shard.0, Some(place)),
-            None => (0, None),
+        let (slots, next) = self.walk(of.as_ref().map(|topic| topic.id), request).await?;
+        let urls = match of {
+            Some(topic) => HashMap::from([(topic.id, topic.url)]),
+            None => self.topic_urls().await?,
         };
-        let (limit, now) = (request.limit(), DateTime::now());
-        let mut slots = Vec::new();
-        'shards: for shard in (from..self.store.shards()).map(Shard) {
-            loop {
-                // One more than wanted, to know whether there is another page.
-                let room = limit + 1 - slots.len();
-                let found = self.store.slots_after(shard, wanted, after.take(), room).await?;
-                let is_last = found.len() < room;
-                after = found.last().filter(|_| !is_last).map(|last| (last.topic, last.id));
-                // What is over stays in the store for up to half a minute.
-                slots.extend(found.into_iter().filter(|slot| slot.lease_end > now).map(|slot| (shard, slot)));
-                if slots.len() > limit {
-                    break 'shards;
-                }
-                if is_last {
-                    break;
-                }
-            }
-        }
-        let has_more = slots.len() > limit;
-        slots.truncate(limit);
-        let next = slots.last().filter(|_| has_more).map(|(shard, slot)| place_of(*shard, slot));
-        let urls = self.urls(of).await?;
         let url = |slot: &SubscriptionSummary| urls.get(&slot.topic).map_or("", TopicUrl::as_str);
         Ok(Page { items: slots.iter().map(|(_, slot)| Subscription::new(slot, url(slot))).collect(), next })
     }
@@ -363,27 +337,18 @@ impl AdminService {
     async fn missed(&self, shard: Shard, of: &store::Subscription) -> Result<Missed, Failed> {
         Ok(self.store.missed(shard, of, SEARCHED).await?)
     }
-
-    async fn urls(&self, of: Option<store::Topic>) -> Result<HashMap<TopicId, TopicUrl>, Failed> {
-        // After the slots: a topic is there before its subscriptions are.
-        let topics = match of {
-            Some(topic) => vec![topic],
-            None => self.store.topics().await?,
-        };
-        Ok(topics.into_iter().map(|topic| (topic.id, topic.url)).collect())
-    }
 }
 
-fn parse_topic(id: &str) -> Result<TopicId, Failed> {
+pub(super) fn parse_topic(id: &str) -> Result<TopicId, Failed> {
     let digits = (id.len() == 16).then(|| u64::from_str_radix(id, 16).ok()).flatten();
     digits.map(TopicId).ok_or(Failed::Unknown("topic"))
 }
 
-fn place_of(shard: Shard, slot: &SubscriptionSummary) -> String {
+pub(super) fn place_of(shard: Shard, slot: &SubscriptionSummary) -> String {
     format!("{}.{:016x}.{}", shard.0, slot.topic.0, slot.id.0)
 }
 
-fn parse_slot(after: &str) -> Option<(Shard, (TopicId, SubscriptionId))> {
+pub(super) fn parse_slot(after: &str) -> Option<(Shard, (TopicId, SubscriptionId))> {
     let (shard, rest) = after.split_once('.')?;
     let NotificationId { topic, offset } = rest.parse().ok()?;
     Some((Shard(shard.parse().ok()?), (TopicId(topic), SubscriptionId(offset))))

@@ -33,6 +33,10 @@ impl PageId {
         Self { subscription, since }
     }
 
+    pub(super) fn subscription(self) -> SubscriptionId {
+        self.subscription
+    }
+
     /// The name that its ticket is for, with the random part of a replaced address. No notification has such a name.
     fn name(self, replaced: Option<&str>) -> String {
         match replaced {
@@ -120,6 +124,16 @@ impl AdminService {
     /// Whether this opens that page now.
     pub fn is_visit(&self, visit: &str, page: PageId) -> bool {
         is_visit(&self.tickets, visit, &self.name_of(page), SystemTime::now())
+    }
+
+    /// What forms carry that are sent during this visit; nobody else can know it.
+    pub fn form_word(&self, visit: &str) -> String {
+        self.tickets.of(format_args!("form of {visit}"))
+    }
+
+    /// Whether this is the word of that visit's forms.
+    pub fn is_form_word(&self, word: &str, visit: &str) -> bool {
+        self.tickets.admits(word, format_args!("form of {visit}"))
     }
 
     fn name_of(&self, page: PageId) -> String {
@@ -244,7 +258,7 @@ impl From<RecordedAttempt> for OwnAttempt {
 }
 
 /// The result of an attempt. A forbidden address reads like an unreachable one.
-fn words(outcome: AttemptOutcome) -> String {
+pub(super) fn words(outcome: AttemptOutcome) -> String {
     match outcome {
         AttemptOutcome::Delivered => "delivered".to_owned(),
         AttemptOutcome::Answered(status) => format!("the callback answered {status}"),
@@ -328,7 +342,7 @@ fn left_of(end: &str) -> Option<Duration> {
 }
 
 /// What the owner of a callback can do about this.
-fn remedy(outcome: AttemptOutcome) -> Option<&'static str> {
+pub(super) fn remedy(outcome: AttemptOutcome) -> Option<&'static str> {
     Some(match outcome {
         AttemptOutcome::Answered(status) => match status.as_u16() {
             300..=399 => "Redirects are not followed. Subscribe again with the URL to which they lead.",
@@ -341,7 +355,9 @@ fn remedy(outcome: AttemptOutcome) -> Option<&'static str> {
             405 | 415 => {
                 "The callback refuses this POST. It has to accept POST requests with any Content-Type."
             }
-            410 => "The callback says that it is gone. A second 410 ends the subscription.",
+            410 => {
+                "The callback says that it is gone. A notification that is answered so twice ends the subscription."
+            }
             413 => {
                 "The notification is too large for the callback or a proxy in front of it. Raise that limit."
             }

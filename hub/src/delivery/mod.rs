@@ -22,7 +22,7 @@ pub use self::scheduler::{
 use self::scheduler::{Now, WorkerState};
 pub use self::sender::{
     AttemptLog, AttemptOutcome, Counters, Meters, OUTCOMES, Operator, RecordedAttempt, Settings, Stopped,
-    Totals, without_known_entries,
+    TestDelivery, TestSender, Totals, without_known_entries,
 };
 use self::sender::{Inputs, LargeBodies, Observers, Owned, WorkerThread};
 use self::take_over::{doubt_at_start, take_over_all};
@@ -38,6 +38,7 @@ pub struct Delivery {
     counters: Arc<Counters>,
     observers: Observers,
     operator: Operator,
+    tests: TestSender,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -50,6 +51,7 @@ impl Delivery {
     pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::new(store.shards()));
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
+        let tests = TestSender::new(guard.clone(), &settings);
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
         let (mut workers, mut to_workers) = (Vec::new(), Vec::new());
@@ -87,7 +89,7 @@ impl Delivery {
             workers
                 .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
         }
-        Ok(Self { counters, observers, operator: Operator::new(to_workers), stop, workers })
+        Ok(Self { counters, observers, operator: Operator::new(to_workers), tests, stop, workers })
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.
@@ -118,6 +120,11 @@ impl Delivery {
     /// Queries and commands.
     pub fn operator(&self) -> Operator {
         self.operator.clone()
+    }
+
+    /// What sends test deliveries.
+    pub fn test_sender(&self) -> TestSender {
+        self.tests.clone()
     }
 
     /// Stops making requests, waits a little for those in flight and saves the progress.

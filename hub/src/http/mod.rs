@@ -17,6 +17,7 @@ mod page_headers;
 mod ping_limit;
 mod publish;
 mod reply;
+mod same_site;
 mod search_queue;
 mod self_service;
 mod server;

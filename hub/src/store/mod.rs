@@ -35,9 +35,10 @@ pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
     ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, FailureClass, Gap, Intent, Interval, Laggard,
     Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks, NotificationProgress,
-    Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed, RequestId, Shard,
-    ShardState, Shares, Skip, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,
-    SubscriptionSummary, Sweep, Topic, TopicId, Trimmed, Uptime, Usage, Validators, Watermark,
+    Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed, RequestId, Search,
+    SearchResult, Shard, ShardState, Shares, Skip, StoreEvent, Subscription, SubscriptionCounts,
+    SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Topic, TopicId, Trimmed, Uptime, Usage,
+    Validators, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

@@ -39,7 +39,7 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER, X_CON
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use resync_core::datetime::DateTime;
-use resync_core::websub::identity::{NotificationId, WEBHOOK_ID};
+use resync_core::websub::identity::{NotificationId, WEBHOOK_ID, WEBHOOK_TEST};
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::link_header::LinkHeader;
 use resync_core::websub::query_signature::{X_HUB_QUERY_SIGNATURE, is_query_signed};
@@ -115,6 +115,7 @@ impl CallbackOptions {
 /// | GET with `hub.mode=denied` | 200, the subscription is denied from then on |
 /// | any other GET | 404 (W-117) |
 /// | POST with a good signature | 204 once it is durable; handed over unless it is a repetition |
+/// | POST with a good signature and `webhook-test` | 204; it is a test that somebody asked for at the hub, and handed over to nobody |
 /// | POST with a bad or no signature | 403 or 202, see [`BadSignature`] |
 /// | POST while too many wait, or if it cannot be made durable | 503 with `Retry-After` |
 /// | POST after the subscription was ended | 410 (W-150) |
@@ -262,6 +263,10 @@ impl Shared {
         let mut reservation = self.incoming.begin(token);
         let body = self.read(&recipient.topic, headers, body, &mut reservation).await?;
         let body = signed(headers, &recipient.secrets, &body).map_err(Refusal::BadSignature)?;
+        if headers.contains_key(WEBHOOK_TEST) {
+            tracing::info!(topic = recipient.topic.as_str(), "a test delivery of the hub has arrived");
+            return Ok(());
+        }
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let received = Received {
             id: text(WEBHOOK_ID).and_then(|id| id.parse::<NotificationId>().ok()),

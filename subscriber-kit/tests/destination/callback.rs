@@ -96,6 +96,18 @@ async fn w008_w149_s300_a_signed_delivery_is_handed_on_in_hyper_and_in_axum() {
 }
 
 #[tokio::test]
+async fn a_test_delivery_is_answered_and_handed_to_nobody() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    let Subscribed { address, path, secret, .. } = &destination.at;
+    for (signature, status) in [(signature(secret, b"a test"), 204), (signature("another", b"a test"), 403)] {
+        let headers = [("X-Hub-Signature", signature.as_str()), ("webhook-test", "true")];
+        assert_eq!(post(*address, path, &headers, b"a test").await.status(), status);
+    }
+    assert_eq!(destination.at.deliver("1.1", "news").await.status(), 204);
+    assert_eq!(destination.next_body().await, "news");
+}
+
+#[tokio::test]
 async fn w117_s205_what_is_not_pending_is_404() {
     let destination = Destination::start(CallbackOptions::default()).await;
     let Subscribed { address, path, .. } = &destination.at;

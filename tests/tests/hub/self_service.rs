@@ -171,9 +171,14 @@ async fn d20_a_page_tells_nothing_about_an_address_that_may_not_be_contacted() {
         read().await.contains("no connection, or it broke before an answer came")
     })
     .await;
-    let text = read().await.to_lowercase();
-    for word in ["127.0.0", "loopback", "forbidden", "not public", "resolve"] {
-        assert!(!text.contains(word), "{word}: {text}");
+    let (own, cookie) = visit(&get(hub.address, &page, "").await);
+    let form = word(&get(hub.address, &own, &cookie).await);
+    let tested = press(hub.address, &own, &cookie, &form, AS_A_BROWSER).await.text();
+    assert!(tested.contains("The test failed: </strong>no connection, or it broke before an answer came."));
+    for text in [read().await.to_lowercase(), tested.to_lowercase()] {
+        for word in ["127.0.0", "loopback", "forbidden", "not public", "resolve"] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
     }
 }
 
@@ -417,4 +422,124 @@ async fn what_a_subscriber_wrote_is_text_on_its_page() {
     hub.subscribe(topic, &destination.url("/1"), &[], 1).await;
     let text = open(hub.address, &page_of_the_first(&hub).await).await.text();
     assert!(text.contains("&amp;b=2") && !text.contains("&b=2"), "{text}");
+}
+
+/// Presses the button of a visited page.
+async fn press(hub: SocketAddr, page: &str, cookie: &str, word: &str, headers: &str) -> Answer {
+    let bytes = format!(
+        "POST {page} HTTP/1.1\r\nHost: {hub}\r\nCookie: {cookie}\r\nConnection: close\r\n{headers}\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\nword={word}",
+        word.len() + 5
+    );
+    request(hub, bytes.as_bytes()).await.unwrap()
+}
+
+/// The word of a page's form.
+fn word(page: &Answer) -> String {
+    let text = page.text();
+    let (_, rest) = text.split_once("name=\"word\" value=\"").unwrap_or_else(|| panic!("{text}"));
+    rest.split('"').next().unwrap().to_owned()
+}
+
+/// As a browser sends a form of a page that passes on no referrer.
+const AS_A_BROWSER: &str = "Origin: null\r\nSec-Fetch-Site: same-origin\r\n";
+
+#[tokio::test]
+async fn a_test_delivery_comes_signed_and_marked_to_this_callback_alone_and_moves_nothing() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (mine, others) = (Receiver::start().await, Receiver::start().await);
+    hub.subscribe(TOPIC, &mine.url("/mine"), &[("hub.secret", SECRET)], 1).await;
+    hub.subscribe(TOPIC, &others.url("/another"), &[], 2).await;
+    hub.publish(TOPIC, "news").await.unwrap();
+    mine.until_delivered(1).await;
+    let (page, cookie) = visit(&get(hub.address, &page_of_the_first(&hub).await, "").await);
+    let before = details(&hub).await[0].clone();
+    let word = word(&get(hub.address, &page, &cookie).await);
+
+    let shown = press(hub.address, &page, &cookie, &word, AS_A_BROWSER).await;
+    assert_eq!(shown.status, 200, "{}", shown.text());
+    let text = shown.text();
+    assert!(
+        text.contains("The test was delivered: ")
+            && text.contains("the callback answered 204 No Content after")
+    );
+    let test = mine.until_delivered(2).await[1].clone();
+    assert!(test.is_signed_with(SECRET) && test.text().contains("It is no notification"), "{}", test.text());
+    assert!(test.header("webhook-id").starts_with("test-") && test.header("webhook-test") == "true");
+    let link = test.header("link");
+    assert!(link.contains(&format!("<{TOPIC}>; rel=\"self\"")) && link.contains(&hub.url()), "{link}");
+
+    mine.behave(refusing(503));
+    let shown = press(hub.address, &page, &cookie, &word, AS_A_BROWSER).await.text();
+    assert!(
+        shown.contains("The test failed: ")
+            && shown.contains("the callback answered 503 Service Unavailable after")
+    );
+    assert!(
+        shown.contains("The callback&#39;s server fails.") || shown.contains("The callback's server fails."),
+        "{shown}"
+    );
+    assert_eq!(details(&hub).await[0], before, "nothing has changed for the subscription");
+    assert_eq!(others.until_delivered(1).await.len(), 1, "nobody else got anything");
+}
+
+#[tokio::test]
+async fn a_test_delivery_needs_the_visit_and_a_form_of_its_page() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let mine = Receiver::start().await;
+    hub.subscribe(TOPIC, &mine.url("/1"), &[], 1).await;
+    hub.subscribe(TOPIC, &mine.url("/2"), &[], 2).await;
+    let all = details(&hub).await;
+    let [one, other] = [0, 1].map(|number| target(all[number]["status_page"].as_str().unwrap()));
+    let (page, cookie) = visit(&get(hub.address, &one, "").await);
+    let (page_of_other, cookie_of_other) = visit(&get(hub.address, &other, "").await);
+    let of_one = word(&get(hub.address, &page, &cookie).await);
+    let of_other = word(&get(hub.address, &page_of_other, &cookie_of_other).await);
+    let zeros = "0".repeat(64);
+    for (cookie, word, headers, status) in [
+        ("", &of_one, "", 404),
+        (cookie_of_other.as_str(), &of_other, "", 404),
+        (&cookie, &of_other, "", 403),
+        (&cookie, &zeros, "", 403),
+        (&cookie, &of_one, "Origin: http://evil.example\r\n", 403),
+        (&cookie, &of_one, "Origin: null\r\nSec-Fetch-Site: cross-site\r\n", 403),
+        (&cookie, &of_one, "Sec-Fetch-Site: same-site\r\n", 403),
+    ] {
+        assert_eq!(press(hub.address, &page, cookie, word, headers).await.status, status, "{headers}");
+    }
+    assert!(mine.seen().iter().all(|seen| seen.method == http::Method::GET), "nothing was sent");
+    assert_eq!(press(hub.address, &page, &cookie, &of_one, AS_A_BROWSER).await.status, 200);
+    let wish = format!("{{\"topic\": {TOPIC:?}, \"reason\": \"moved\"}}");
+    assert_eq!(hub.admin_post("/api/v1/subscriptions/deny", &wish).await.status, 200);
+    let over = press(hub.address, &page, &cookie, &of_one, AS_A_BROWSER).await.text();
+    assert!(over.contains("This subscription has ended"), "{over}");
+}
+
+#[tokio::test]
+async fn b33_test_deliveries_are_limited_even_where_other_limits_are_off() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_with(folder.path(), &[("LIMITS_ENABLED", "false")]).await;
+    let mine = Receiver::start().await;
+    for number in 1..=5 {
+        hub.subscribe(TOPIC, &mine.url(&format!("/{number}")), &[], number).await;
+    }
+    let mut sent = 0;
+    for (number, one) in details(&hub).await.iter().enumerate() {
+        let (page, cookie) =
+            visit(&get(hub.address, &target(one["status_page"].as_str().unwrap()), "").await);
+        let word = word(&get(hub.address, &page, &cookie).await);
+        for attempt in 0..5 {
+            let answer = press(hub.address, &page, &cookie, &word, AS_A_BROWSER).await;
+            let text = answer.text();
+            assert!(answer.status == 200 || answer.header("retry-after").is_some(), "{text}");
+            sent += usize::from(answer.status == 200);
+            assert!(attempt < 3 || answer.status == 429, "of one subscription {number}: {text}");
+        }
+    }
+    // Ten at once for one origin, and one more every two seconds.
+    assert!((9..=14).contains(&sent), "{sent} tests of one origin");
+    let posts = mine.seen().iter().filter(|seen| seen.method == http::Method::POST).count();
+    assert_eq!(posts, sent);
 }

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use url::form_urlencoded;
 
 const TOPIC: &str = "http://example.com/set1/framework/";
-const PATHS: [&str; 5] = ["/", "/topics", "/deliveries", "/publishers", "/audit"];
+const PATHS: [&str; 6] = ["/", "/topics", "/subscriptions", "/deliveries", "/publishers", "/audit"];
 /// What a page may weigh with all that belongs to it.
 const HEAVIEST: u64 = 100_000;
 /// How long the hub may take for a page. What is promised is promised of a program that is optimised.
@@ -114,7 +114,12 @@ async fn nobody_gets_in_without_the_token_and_the_cookie_opens_no_api() {
     let stranger = Browser { hub: hub.admin_address(), cookie: String::new() };
     for cookie in ["", "resync-hub-0=guess"] {
         let stranger = Browser { cookie: cookie.to_owned(), ..stranger };
-        for path in PATHS.iter().chain(&["/topics/0000000000000007", "/subscriptions/7", "/events"]) {
+        let one = [
+            "/topics/0000000000000007",
+            "/topics/0000000000000007/notifications/1/content",
+            "/subscriptions/7",
+        ];
+        for path in PATHS.iter().chain(&one).chain(&["/events"]) {
             let answer = stranger.open(path).await;
             assert_eq!((answer.status, answer.header("location")), (303, Some("/login")), "{path}");
             assert!(answer.body.is_empty());
@@ -189,8 +194,17 @@ async fn every_page_keeps_everything_foreign_out() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let browser = Browser::log_in(&hub, folder.path()).await;
-    let others =
-        ["/login", "/elsewhere", "/topics/0", "/subscriptions/7", "/topics?limit=x", "/api/v1/status"];
+    let others = [
+        "/login",
+        "/elsewhere",
+        "/topics/0",
+        "/subscriptions/7",
+        "/topics?sort=x",
+        "/subscriptions?only=x",
+        "/deliveries?limit=x",
+        "/topics/0/notifications/x",
+        "/api/v1/status",
+    ];
     for path in PATHS.iter().chain(&others) {
         let answer = browser.open(path).await;
         let policy = answer.header("content-security-policy").unwrap();
@@ -303,9 +317,144 @@ async fn whoever_gets_nothing_any_more_is_found_and_helped_without_a_script() {
 
     let page = browser.read("/audit").await;
     for act in ["log in", "retry", "replay", "pause", "resume", "deny"] {
-        assert!(page.contains(&format!("<th scope=\"row\">{act}</th>")), "{act}: {page}");
+        assert!(
+            page.contains(&format!("role=\"rowheader\" data-label=\"What\">{act}</th>")),
+            "{act}: {page}"
+        );
     }
     assert!(!page.contains("a-secret-path"));
+}
+
+/// The numbers of the subscriptions in a page's table.
+fn rows(page: &str) -> Vec<String> {
+    let cells = page.split("data-label=\"Number\"><a href=\"/subscriptions/").skip(1);
+    cells.map(|cell| cell.split('"').next().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn topics_are_found_by_their_newest_notification_their_subscribers_and_their_url() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    let topic = |number: usize| format!("http://example.com/Set{number:02}/framework/");
+    for number in [2, 0, 1] {
+        hub.publish(&topic(number), "news").await.unwrap();
+        // What came in within one millisecond came in at once.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    hub.subscribe(&topic(0), &destination.url("/1"), &[], 1).await;
+    hub.subscribe(&topic(0), &destination.url("/2"), &[], 2).await;
+    hub.subscribe(&topic(9), &destination.url("/3"), &[], 3).await;
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    let order = async |path: &str| {
+        let page = browser.read(path).await;
+        let at = |number| page.find(&format!(">{}</a>", topic(number)));
+        let mut found: Vec<_> =
+            [0, 1, 2, 9].into_iter().filter_map(|number| Some((at(number)?, number))).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, number)| number).collect::<Vec<_>>()
+    };
+    assert_eq!(order("/topics").await, [1, 0, 2, 9], "the newest first, and last of all what never had one");
+    assert_eq!(order("/topics?sort=subscribers").await, [0, 9, 1, 2]);
+    assert_eq!(order("/topics?sort=url").await, [0, 1, 2, 9]);
+    assert_eq!(order("/topics?q=set01").await, [1]);
+    hub.publish(&topic(2), "more news").await.unwrap();
+    assert_eq!(order("/topics").await, [2, 1, 0, 9]);
+    assert!(browser.read("/topics?q=nowhere").await.contains("No topic has this in its URL."));
+
+    for number in 10..65 {
+        hub.publish(&topic(number), "news").await.unwrap();
+    }
+    for sort in ["", "&sort=subscribers", "&sort=url"] {
+        let mut path = format!("/topics?q=SET{sort}");
+        let mut found = Vec::new();
+        loop {
+            let page = browser.read(&path).await;
+            found.extend(page.split("http://example.com/Set").skip(1).map(|rest| rest[..2].to_owned()));
+            let Some((before, _)) = page.split_once("\">More</a>") else { break };
+            path = before.rsplit("href=\"").next().unwrap().replace("&amp;", "&");
+        }
+        found.dedup();
+        assert_eq!(found.len(), 59, "{sort}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_of_all_topics_are_listed_sought_and_told_from_those_that_fail() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let (well, sick) = (Receiver::start().await, Receiver::start().await);
+    sick.behave(refusing(503));
+    for number in 0..60 {
+        hub.subscribe(TOPIC, &well.url(&format!("/Well/{number}")), &[], number + 1).await;
+    }
+    hub.subscribe("http://example.com/other/", &sick.url("/sick"), &[], 61).await;
+    hub.publish("http://example.com/other/", "news").await.unwrap();
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    eventually("one fails", || async {
+        browser.read("/subscriptions?only=late").await.contains("failing</span> since")
+    })
+    .await;
+    assert_eq!(rows(&browser.read("/subscriptions?only=late").await).len(), 1);
+
+    let (mut path, mut found) = ("/subscriptions".to_owned(), Vec::new());
+    loop {
+        let page = browser.read(&path).await;
+        found.extend(rows(&page));
+        let Some((before, _)) = page.split_once("\">More</a>") else { break };
+        path = before.rsplit("href=\"").next().unwrap().replace("&amp;", "&");
+    }
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found.len(), 61);
+    for (text, count) in [("/well/7", 1), ("OTHER", 1), ("%2Fset1%2F", 50), ("nobody", 0), ("127.0.0.1", 50)]
+    {
+        let page = browser.read(&format!("/subscriptions?q={text}")).await;
+        assert_eq!(rows(&page).len(), count, "{text}: {page}");
+        assert_eq!(page.contains(">More</a>"), count == 50, "{text}");
+        assert!(!page.contains("/Well/"), "no page shows a whole callback");
+    }
+    assert!(browser.read("/subscriptions?q=nobody").await.contains("No topic and no callback"));
+    assert!(browser.read("/subscriptions").await.contains("up to date"));
+}
+
+/// Publishers choose content and type: whoever looks at them must not run what they wrote.
+#[tokio::test]
+async fn what_was_posted_is_shown_as_text_or_downloaded_and_never_run() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let evil = "<script>alert(1)</script>";
+    let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
+    let long = format!("<p>{}", "x".repeat(100_000));
+    for (kind, body) in
+        [("text/html", evil.as_bytes()), ("text/html", long.as_bytes()), ("image/svg+xml", b"<svg\0/>")]
+    {
+        let posted = post(hub.address, &[("Content-Type", kind), ("Link", &link)], body).await.unwrap();
+        assert_eq!(posted.status, 202, "{}", posted.text());
+    }
+    let browser = Browser::log_in(&hub, folder.path()).await;
+    let topics: Value = serde_json::from_slice(&hub.admin("/api/v1/topics").await.body).unwrap();
+    let place = format!("/topics/{}", topics["items"][0]["id"].as_str().unwrap());
+    assert!(browser.read(&place).await.contains(&format!("href=\"{place}/notifications/1\"")));
+    let page = browser.read(&format!("{place}/notifications/1")).await;
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains(evil), "{page}");
+    let page = browser.read(&format!("{place}/notifications/2")).await;
+    assert!(page.contains("This is only its beginning.") && page.len() < 50_000, "{}", page.len());
+    let page = browser.read(&format!("{place}/notifications/3")).await;
+    assert!(page.contains("This is no text.") && !page.contains("svg\0"));
+    for (number, body) in [(1, evil.as_bytes()), (2, long.as_bytes()), (3, b"<svg\0/>")] {
+        let answer = browser.open(&format!("{place}/notifications/{number}/content")).await;
+        assert_eq!((answer.status, &answer.body[..]), (200, body));
+        assert_eq!(answer.header("content-type"), Some("application/octet-stream"));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert!(
+            answer.header("content-disposition").unwrap().starts_with("attachment; filename=\"notification-")
+        );
+        assert!(answer.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    }
+    for nothing in ["4", "0", "x"] {
+        assert_eq!(browser.open(&format!("{place}/notifications/{nothing}")).await.status, 404);
+    }
 }
 
 #[tokio::test]
@@ -399,9 +548,20 @@ async fn lively(hub: &HubProcess) -> (Vec<Receiver>, Vec<Page>) {
     paths.push(format!("/subscriptions/{}", late["subscription"]));
     paths.push("/login".to_owned());
     // What subscribers see is on the public listener.
-    paths.push(status_page(hub, &late["subscription"]).await);
+    let status = status_page(hub, &late["subscription"]).await;
+    paths.push(status.clone());
     paths.push(format!("{}subscriptions", hub.url()));
-    (vec![well, sick], paths.iter().map(|path| Page::well(path)).collect())
+    let mut pages: Vec<_> = paths.iter().map(|path| Page::well(path)).collect();
+    let newest = format!("/topics/{}/notifications/4", late["topic"].as_str().unwrap());
+    pages.extend([
+        Page::well(&newest).called("operator-notification", 200),
+        Page::well("/topics?sort=subscribers&q=set").called("operator-topics-sought", 200),
+        Page::well("/subscriptions?q=set1").called("operator-subscriptions-sought", 200),
+        Page::well("/subscriptions?only=late").called("operator-subscriptions-late", 200),
+        Page::well("/subscriptions?q=nobody").called("operator-nothing-found", 200),
+        Page { press: Some("Send a test delivery"), ..Page::well(&status).called("subscriber-tested", 200) },
+    ]);
+    (vec![well, sick], pages)
 }
 
 /// The address of the page that the subscriber sees.
@@ -420,11 +580,13 @@ struct Page {
     called: Option<&'static str>,
     /// What is typed into its form, which is sent then.
     fields: BTreeMap<&'static str, String>,
+    /// The button that is pressed first.
+    press: Option<&'static str>,
 }
 
 impl Page {
     fn well(path: &str) -> Self {
-        Self { path: path.to_owned(), status: 200, called: None, fields: BTreeMap::new() }
+        Self { path: path.to_owned(), status: 200, called: None, fields: BTreeMap::new(), press: None }
     }
 
     fn called(self, called: &'static str, status: u16) -> Self {
@@ -544,7 +706,11 @@ async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
     assert_eq!(looks.len(), pages.len() * 4);
     for look in looks {
         let name = look["name"].as_str().unwrap();
-        assert_eq!(look["sticks_out"], 0, "{name}: {look}");
+        assert_eq!(
+            (&look["sticks_out"], &look["scrolls"]),
+            (&Value::from(0), &Value::from(0)),
+            "{name}: {look}"
+        );
         assert!(look["colours"].as_u64().unwrap() > 20, "{name} is blank: {look}");
         assert_eq!(look["complaints"], Value::Array(Vec::new()), "{name}");
         assert_eq!(look["errors"], Value::Array(Vec::new()), "{name}");

@@ -21,6 +21,8 @@ pub struct LaggardProgress {
     pub subscription: SubscriptionId,
     /// Where its deliveries go.
     pub origin: String,
+    /// When its lease ends.
+    pub lease_end: DateTime,
     /// It is done through here …
     pub cursor: Offset,
     /// … and this is the newest notification.
@@ -129,6 +131,7 @@ impl Scheduler {
                     topic: *topic,
                     subscription: id,
                     origin: self.hosts.origin(entry.host).to_owned(),
+                    lease_end: entry.lease_end,
                     cursor: active.cursor,
                     head: state.head,
                     streak_failures: active.streak_failures,

@@ -57,7 +57,7 @@ impl AttemptOutcome {
             Ok(answer) if answer.status.is_success() => Self::Delivered,
             Ok(answer) => Self::Answered(answer.status),
             Err(EgressError::Timeout(_)) => Self::TimedOut,
-            Err(EgressError::Unconfirmed(_)) => Self::Unconfirmed,
+            Err(EgressError::Unconfirmed(_) | EgressError::ReverifyFirst(_)) => Self::Unconfirmed,
             Err(
                 EgressError::NoFileDescriptors | EgressError::RateLimited(_) | EgressError::BodyMemoryFull,
             ) => Self::Unsent,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method, Request};
 use http_body_util::Full;
-use resync_core::websub::{LinkHeader, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID};
+use resync_core::websub::{LinkHeader, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID, WEBHOOK_TEST};
 
 use crate::egress;
 use crate::store::{Notification, Offset, TopicId};
@@ -58,6 +58,19 @@ impl SharedHeaders {
         }
         request(key, headers, body, attempt)
     }
+}
+
+/// The request for a test delivery with this content, but for its target. What a subscriber's software would recognise it by as a
+/// notification is replaced.
+pub(super) fn test_request(
+    content: &Notification,
+    key: Option<&SigningKey>,
+) -> Result<Request<Full<Bytes>>, http::Error> {
+    let mut headers = shared_headers(content)?;
+    let id = format!("test-{}", content.received_at.unix_millis());
+    headers.insert(WEBHOOK_ID, HeaderValue::from_maybe_shared(Bytes::from(id))?);
+    headers.insert(WEBHOOK_TEST, HeaderValue::from_static("true"));
+    request(key, headers, content.body.clone(), 1)
 }
 
 /// What a subscriber gets with one attempt.

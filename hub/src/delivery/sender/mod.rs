@@ -18,6 +18,7 @@ mod running_request;
 mod send;
 mod settings;
 mod spans;
+mod test_delivery;
 mod thread;
 mod worker;
 
@@ -30,5 +31,6 @@ pub use self::meters::{Meters, OUTCOMES};
 pub use self::operator::{Operator, Stopped};
 pub(super) use self::send::Observers;
 pub use self::settings::Settings;
+pub use self::test_delivery::{TestDelivery, TestSender};
 pub(super) use self::thread::WorkerThread;
 pub(super) use self::worker::Inputs;

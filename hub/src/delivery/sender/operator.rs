@@ -1,5 +1,6 @@
 //! The operator's handle on the running delivery: queries and commands, answered by all workers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -128,6 +129,21 @@ impl Operator {
     /// [`Stopped`]
     pub async fn progress(&self, topic: TopicId, id: SubscriptionId) -> Result<Option<Progress>, Stopped> {
         Ok(self.query(move |shard, now| shard.progress(topic, id, now)).await?.into_iter().flatten().next())
+    }
+
+    /// How far each of these subscriptions is that is in force.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn progress_of(
+        &self,
+        of: Arc<[(TopicId, SubscriptionId)]>,
+    ) -> Result<HashMap<SubscriptionId, Progress>, Stopped> {
+        let found = self.query(move |shard, now| -> Vec<_> {
+            let known = of.iter().map(|(topic, id)| Some((*id, shard.progress(*topic, *id, now)?)));
+            known.flatten().collect()
+        });
+        Ok(found.await?.into_iter().flatten().collect())
     }
 
     /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to

@@ -18,8 +18,8 @@ pub(in crate::http) struct Attempt<'a> {
     pub(in crate::http) came: &'a str,
     /// The number of the attempt for this notification.
     pub(in crate::http) number: u16,
-    /// The identity of the notification.
-    pub(in crate::http) notification: &'a str,
+    /// The notification, named by its identity.
+    pub(in crate::http) notification: Markup,
 }
 
 /// The section about these, with this word above their notifications.
@@ -30,16 +30,12 @@ pub(in crate::http) fn attempts(identity: &'static str, attempts: &[Attempt<'_>]
             @if attempts.is_empty() {
                 p.empty { "Nothing failed since the hub started." }
             } @else {
-                (table::wide("attempts", &[Text("When"), Text("Result"), Number("Attempt"), Text(identity)], &html! {
-                    @for one in attempts {
-                        tr {
-                            td { (moment(one.at)) }
-                            td { @if one.delivered { span.tag.good { (one.came) } } @else { span.about { (one.came) } } }
-                            td.number { (one.number) }
-                            td { code { (one.notification) } }
-                        }
-                    }
-                }))
+                (table::wide("attempts", [Text("When"), Text("Result"), Number("Attempt"), Text(identity)], attempts.iter().map(|one| [
+                    moment(one.at),
+                    html! { @if one.delivered { span.tag.good { (one.came) } } @else { span.about { (one.came) } } },
+                    html! { (one.number) },
+                    html! { (one.notification) },
+                ])))
             }
         }
     }

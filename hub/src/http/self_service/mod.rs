@@ -1,8 +1,8 @@
 //! A page for one subscriber: why does nothing arrive?
 //!
 //! It opens by its unguessable address, or by the subscription's secret. Either is exchanged for a cookie (a visit), so that what opens
-//! the page for ever does not stay in the browser's address bar. The hub contacts nobody for it. It has no scripts, and what strangers
-//! chose is text.
+//! the page for ever does not stay in the browser's address bar. The hub contacts nobody for it, except by its button for a test
+//! delivery. It has no scripts, and what strangers chose is text.
 
 mod page;
 
@@ -29,8 +29,9 @@ use super::endpoint::EndpointState;
 use super::layout;
 use super::limits::Limits;
 use super::page_headers::page_headers;
+use super::same_site::is_from_here;
 use super::search_queue::{NotGranted, SearchQueue};
-use crate::admin::{AdminService, Failed, PageId};
+use crate::admin::{AdminService, Failed, PageId, TestResult, Tested};
 use crate::config::Rate;
 use crate::rate_limiter::{SharedRateLimiter, network};
 
@@ -60,6 +61,8 @@ pub struct SelfService {
     bodies: Bodies,
     /// The path below which this hub is reached.
     base: Arc<str>,
+    /// The origin at which it is reached.
+    origin: Arc<str>,
     /// The pages are reached without TLS.
     overheard: bool,
     tries: SharedRateLimiter,
@@ -70,13 +73,16 @@ impl SelfService {
     /// Pages with the endpoint's limits, below its URL. Trying secrets is always limited, also with `limits.enabled = false`.
     pub fn new(service: AdminService, endpoint: &EndpointState) -> Self {
         let hub_url = &endpoint.hub_url;
-        let base = Url::parse(hub_url).map_or_else(|_| "/websub/".to_owned(), |url| url.path().to_owned());
+        let url = Url::parse(hub_url).ok();
+        let base = url.as_ref().map_or("/websub/", |url| url.path());
+        let origin = url.as_ref().map_or_else(String::new, |url| url.origin().ascii_serialization());
         Self {
             service,
             limits: endpoint.limits.clone(),
             proxies: endpoint.proxies.clone(),
             bodies: endpoint.publish.bodies.clone(),
             base: base.into(),
+            origin: origin.into(),
             overheard: hub_url.starts_with("http:"),
             tries: SharedRateLimiter::new(true, TRIES),
             searches: SearchQueue::new(),
@@ -88,7 +94,7 @@ impl SelfService {
 pub(super) fn routes(state: SelfService) -> Router {
     Router::new()
         .route("/websub/subscriptions", get(ask).post(open))
-        .route("/websub/subscriptions/{page}", get(show))
+        .route("/websub/subscriptions/{page}", get(show).post(test))
         .route(&format!("/websub/{}", page::STYLE), get(layout::style))
         .route(&format!("/websub/{}", page::ICON), get(layout::icon))
         .with_state(state)
@@ -135,9 +141,48 @@ async fn show(
     }
     match (id, cookie(&headers, VISIT)) {
         (Ok(id), Some(visit)) if ticket.is_empty() && state.service.is_visit(visit, id) => {
-            state.view(id, client).await
+            state.view(id, client, visit, None).await
         }
         (Ok(_) | Err(()), _) => page::unknown(&state.base),
+    }
+}
+
+/// `POST /websub/subscriptions/ID` during a visit: sends a test delivery, and shows the page with what came of it.
+async fn test(
+    State(state): State<SelfService>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let client = state.proxies.client(peer.ip(), &head.headers);
+    if let Err(early) = state.limits.client(client, Instant::now()) {
+        return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
+    }
+    let visit = cookie(&head.headers, VISIT);
+    let (Ok(id), Some(visit)) = (id.parse::<PageId>(), visit) else { return page::unknown(&state.base) };
+    if !state.service.is_visit(visit, id) {
+        return page::unknown(&state.base);
+    }
+    let read = body::read(&head.headers, body, FORM_LIMIT, state.bodies.pace, &state.bodies.forms).await;
+    let (body, _room) = match read {
+        Ok(read) => read,
+        Err(unread) => return unread.into_response(),
+    };
+    let word = form_urlencoded::parse(&body).find(|(name, _)| name == page::WORD);
+    let is_own = is_from_here(&head.headers, Some(&state.origin))
+        && word.is_some_and(|(_, word)| state.service.is_form_word(&word, visit));
+    if !is_own {
+        return page::foreign(&state.base);
+    }
+    match state.service.test_delivery(id).await {
+        Ok(Tested::Sent(result)) => state.view(id, client, visit, Some(&result)).await,
+        Ok(Tested::TooMany(wait)) => {
+            let why = "Too many test deliveries were sent to this callback.";
+            state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why)
+        }
+        Ok(Tested::Over) => page::over(&state.base),
+        Err(error) => state.unavailable(&error),
     }
 }
 
@@ -194,10 +239,10 @@ impl SelfService {
         answer
     }
 
-    async fn view(&self, id: PageId, client: IpAddr) -> Response {
+    async fn view(&self, id: PageId, client: IpAddr, visit: &str, tested: Option<&TestResult>) -> Response {
         let service = self.service.clone();
         match self.searches.during(client, TURN_TIMEOUT, async move { service.own_view(id).await }).await {
-            Ok(Ok(Some(view))) => page::view(&self.base, &view),
+            Ok(Ok(Some(view))) => page::view(&self.base, id, &self.service.form_word(visit), &view, tested),
             Ok(Ok(None)) => page::over(&self.base),
             Ok(Err(error)) => self.unavailable(&error),
             Err(NotGranted::TooMany | NotGranted::TimedOut) => {

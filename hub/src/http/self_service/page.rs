@@ -6,15 +6,21 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use crate::admin::{Grade, Lasting, OwnAttempt, OwnView, Skipped};
+use crate::admin::{Grade, Lasting, OwnAttempt, OwnView, PageId, Skipped, TestResult};
 use crate::http::layout::attempts::{Attempt, attempts};
 use crate::http::layout::frame::Frame;
-use crate::http::layout::table::{self, Head::Text};
+use crate::http::layout::table::{
+    self,
+    Head::{Row, Text},
+};
 use crate::http::layout::{card, moment};
 
 // The version is in their names, so that browsers do not use the styles of an old hub.
 pub(super) const STYLE: &str = concat!("assets/style-", env!("CARGO_PKG_VERSION"), ".css");
 pub(super) const ICON: &str = concat!("assets/icon-", env!("CARGO_PKG_VERSION"), ".svg");
+
+/// The field that shows that a form is of this visit.
+pub(super) const WORD: &str = "word";
 
 /// The same text for every mistake: the answer must not show who is subscribed.
 pub(super) const NO_MATCH: &str = "No subscription in force has this topic, callback and secret. A subscription without a secret, or one that has ended, cannot be opened here: subscribe again, or ask the hub's operator.";
@@ -59,6 +65,16 @@ pub(super) fn unknown(base: &str) -> Response {
     send(StatusCode::NOT_FOUND, base, "Not found", &content)
 }
 
+/// For forms that no page of ours has sent.
+pub(super) fn foreign(base: &str) -> Response {
+    let content = html! {
+        h1 { "Not sent" }
+        p.notice.bad role="alert" { strong { "This form was not sent by your page." } }
+        p { "Open the page again, and use its button." }
+    };
+    send(StatusCode::FORBIDDEN, base, "Not sent", &content)
+}
+
 /// For requests that have to wait.
 pub(super) fn later(status: StatusCode, base: &str, seconds: u64, why: &str) -> Response {
     let title = if status == StatusCode::TOO_MANY_REQUESTS { "Too many requests" } else { "Not now" };
@@ -82,14 +98,21 @@ pub(super) fn over(base: &str) -> Response {
     send(StatusCode::OK, base, "This subscription has ended", &content)
 }
 
-/// The state of a subscription.
-pub(super) fn view(base: &str, view: &OwnView) -> Response {
+/// The state of a subscription, and what a test delivery has shown. `word` belongs into its forms.
+pub(super) fn view(
+    base: &str,
+    id: PageId,
+    word: &str,
+    view: &OwnView,
+    tested: Option<&TestResult>,
+) -> Response {
     let detail = &view.detail;
     let subscription = &detail.subscription;
     let is_past_any = detail.done_through > subscription.start;
     let content = html! {
         h1 { "Your subscription" }
         p { "To " strong.url { (subscription.topic) } ", delivered to " strong.url { (subscription.callback_origin) } }
+        @if let Some(tested) = tested { (result(tested)) }
         (standing(view))
         dl.cards {
             (card("Lease until", moment(&subscription.lease_end), html! { "granted for " (Lasting(Duration::from_secs(detail.lease))) }))
@@ -103,11 +126,32 @@ pub(super) fn view(base: &str, view: &OwnView) -> Response {
             h2 id="advice" { "What to do" }
             ul { @for advice in &view.advice { li { (advice) } } }
         }
+        section aria-labelledby="test" {
+            h2 id="test" { "Try it" }
+            form method="post" action={ (base) "subscriptions/" (id) } {
+                input type="hidden" name=(WORD) value=(word);
+                p { "The hub sends a short text to your callback now" @if detail.signed { ", signed like every delivery," } " and shows the answer here. Its header " code { "webhook-test" } " says that it is a test. Your subscription does not change." }
+                button { "Send a test delivery" }
+            }
+        }
         (attempts("webhook-id", &view.attempts.iter().map(attempt).collect::<Vec<_>>()))
         (missed(view))
         @if detail.search_incomplete { p.hint { "This hub gave up or lost too much to search all of it: more may have been missed." } }
     };
     send(StatusCode::OK, base, "Your subscription", &content)
+}
+
+fn result(tested: &TestResult) -> Markup {
+    html! {
+        @if tested.delivered {
+            p.notice.good role="status" { strong { "The test was delivered: " } (tested.came) "." }
+        } @else {
+            p.notice.bad role="alert" {
+                strong { "The test failed: " } (tested.came) "."
+                @if let Some(remedy) = tested.remedy { " " (remedy) }
+            }
+        }
+    }
 }
 
 fn standing(view: &OwnView) -> Markup {
@@ -136,27 +180,29 @@ fn done(view: &OwnView) -> Markup {
 
 fn attempt(one: &OwnAttempt) -> Attempt<'_> {
     let OwnAttempt { at, delivered, came, attempt, notification } = one;
+    let notification = html! { code { (notification) } };
     Attempt { at, delivered: *delivered, came, number: *attempt, notification }
 }
 
 fn missed(view: &OwnView) -> Markup {
-    let (skipped, lost) = (&view.detail.skipped, &view.detail.lost);
+    let detail = &view.detail;
     let why = |one: &Skipped| match one.status {
         Some(status) => format!("given up: the callback answered {status}"),
         None => "given up after all attempts".to_owned(),
     };
+    let skipped = detail
+        .skipped
+        .iter()
+        .map(|one| [html! { code { (one.notification) } }, moment(&one.at), html! { (why(one)) }]);
+    let lost = detail.lost.iter().map(|gap| {
+        let which = html! { code { (gap.first) } " to " (gap.last) };
+        [which, moment(&gap.at), html! { "removed from the log before it was delivered" }]
+    });
     html! {
-        @if !skipped.is_empty() || !lost.is_empty() {
+        @if !detail.skipped.is_empty() || !detail.lost.is_empty() {
             section aria-labelledby="missed" {
                 h2 id="missed" { "Missed" }
-                (table::wide("notifications missed", &[Text("webhook-id"), Text("When"), Text("Why")], &html! {
-                    @for one in skipped {
-                        tr { th scope="row" { code { (one.notification) } } td { (moment(&one.at)) } td { (why(one)) } }
-                    }
-                    @for gap in lost {
-                        tr { th scope="row" { code { (gap.first) } " to " (gap.last) } td { (moment(&gap.at)) } td { "removed from the log before it was delivered" } }
-                    }
-                }))
+                (table::wide("notifications missed", [Row("webhook-id"), Text("When"), Text("Why")], skipped.chain(lost)))
             }
         }
     }

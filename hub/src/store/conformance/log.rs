@@ -21,6 +21,7 @@ on_every_engine!(
     a_notification_is_read_as_it_was_appended,
     a_body_of_any_size_comes_back_byte_for_byte,
     what_the_log_does_not_hold_is_none,
+    the_time_of_a_notification_is_read_without_its_body,
     a_topic_is_the_same_under_percent_encoded_unreserved_characters_w073,
     topics_have_random_identities,
     fetched_versions_move_the_latest_offset,
@@ -287,4 +288,13 @@ async fn the_first_since_a_moment_is_found_although_the_clock_was_set_back(place
     }
     store.trim(at(0), within(0)).await.unwrap();
     assert_eq!(store.first_since(id, at(0)).await.unwrap(), Offset(7));
+}
+
+async fn the_time_of_a_notification_is_read_without_its_body(place: Place) {
+    let store = place.open();
+    let sent = NewNotification { received_at: at(1_700_000_000), ..posted(&topic("t"), vec![7; 200_000]) };
+    let (id, offset) = append(&*store, sent).await;
+    let store = place.reopen(store);
+    let asked = vec![(id, offset), (id, offset.next()), (id, Offset(0)), (TopicId(7), offset)];
+    assert_eq!(store.received_at(asked).await.unwrap(), [Some(at(1_700_000_000)), None, None, None]);
 }

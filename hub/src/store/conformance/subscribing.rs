@@ -1,5 +1,6 @@
 //! Subscriptions: beginning, renewal and end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -10,7 +11,7 @@ use super::{
     on_every_engine, posted, secret, subscribe, the, told, topic,
 };
 use crate::store::{
-    Activation, CachePolicy, Checkpoint, Ended, Intent, Offset, ReadAhead, Recipient, Shard, Store,
+    Activation, CachePolicy, Checkpoint, Ended, Intent, Offset, ReadAhead, Recipient, Search, Shard, Store,
     StoreEvent, Subscription, SubscriptionId, SubscriptionSummary, TopicId,
 };
 
@@ -34,6 +35,7 @@ on_every_engine!(
     what_was_read_ahead_is_as_new_as_what_is_asked_for,
     a_recipient_has_callback_and_topic_exactly_as_they_were_written,
     subscriptions_are_listed_in_pages_of_all_topics_and_of_one,
+    a_search_looks_at_no_more_than_it_may_and_goes_on_where_it_stopped,
 );
 
 async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
@@ -377,4 +379,37 @@ async fn all_slots(store: &dyn Store) -> Vec<SubscriptionSummary> {
         slots.extend(loaded);
     }
     slots
+}
+
+async fn a_search_looks_at_no_more_than_it_may_and_goes_on_where_it_stopped(place: Place) {
+    let store = place.open();
+    let mut shard = Shard(0);
+    for number in 0..7 {
+        let name = format!("{}/D{number}", ["one", "two"][number % 2]);
+        (shard, _) = subscribe(&*store, &topic(["t", "u"][number / 4]), &callback(&name)).await;
+    }
+    let of = the(&*store, &topic("u")).await.id;
+    assert_eq!(store.subscribers(&[of, TopicId(7)]), [3, 0]);
+    for (callback, topics, count) in [
+        ("one/d", vec![], 4),
+        ("/d6", vec![], 1),
+        ("nobody", vec![], 0),
+        ("nobody", vec![of], 3),
+        ("", vec![], 7),
+    ] {
+        let topics = Arc::new(topics.into_iter().collect::<HashSet<_>>());
+        let search = Search { callback: callback.into(), topics, most: 2, look_at: 3 };
+        let (mut found, mut looked_at, mut after) = (HashSet::new(), 0, None);
+        loop {
+            let part = store.search(shard, after, search.clone()).await.unwrap();
+            assert!(part.looked_at <= 3 && part.found.len() <= 2);
+            looked_at += part.looked_at;
+            found.extend(part.found.into_iter().map(|one| one.id));
+            after = part.stopped_at;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!((found.len(), looked_at), (count, 7), "{callback}");
+    }
 }

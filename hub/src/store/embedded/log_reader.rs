@@ -88,6 +88,16 @@ impl Shared {
         Ok(None)
     }
 
+    /// When this notification came in; `None` where the log does not hold it, or it cannot be read.
+    pub(super) fn received_at(&self, topic: TopicId, offset: Offset) -> Result<Option<DateTime>> {
+        if self.first_from(topic, offset) != Some(offset) {
+            return Ok(None);
+        }
+        let key = key::log(topic, offset);
+        let Some(value) = self.engine.get(Space::Log, &key)? else { return Ok(None) };
+        Ok(codec::open_beginning(&self.keys(), Space::Log, &key, &value, received_at_of).ok())
+    }
+
     /// The first offset whose notification came in at this moment or later; one that cannot be read is passed.
     pub(super) fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset> {
         let keys = self.keys();

@@ -35,6 +35,7 @@ mod parts;
 mod repair;
 mod reserve;
 mod restore;
+mod search;
 mod shared;
 #[cfg(feature = "sled")]
 mod sled;

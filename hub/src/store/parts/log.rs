@@ -35,6 +35,9 @@ pub trait Log: std::fmt::Debug + Send + Sync + 'static {
     /// may have marked later ones as earlier. After the last offset when there is none. Reads the log from its beginning.
     async fn first_since(&self, topic: TopicId, since: DateTime) -> Result<Offset>;
 
+    /// When each of these notifications came in; `None` where the log does not hold it.
+    async fn received_at(&self, of: Vec<(TopicId, Offset)>) -> Result<Vec<Option<DateTime>>>;
+
     /// How the topic's Change Notifications follow each other; `None` when there never was one.
     async fn chain(&self, topic: TopicId) -> Result<Option<Chain>>;
 

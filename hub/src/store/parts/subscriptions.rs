@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::store::{
-    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Shard, Subscription,
-    SubscriptionId, SubscriptionKey, SubscriptionSummary, TopicId, VerifiedSubscription,
+    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Search, SearchResult, Shard,
+    Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, TopicId, VerifiedSubscription,
     VerifiedUnsubscription,
 };
 
@@ -70,6 +70,17 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
     /// The subscriptions of a shard in the order of topics and ids, also those whose records cannot be read, for whoever only looks:
     /// commits pass while they are listed.
     async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>>;
+
+    /// How many subscriptions each of these topics has. Asks nothing of the disk.
+    fn subscribers(&self, of: &[TopicId]) -> Vec<u64>;
+
+    /// Looks for subscriptions in a shard, in the order of topics and ids, beginning after this one.
+    async fn search(
+        &self,
+        shard: Shard,
+        after: Option<(TopicId, SubscriptionId)>,
+        search: Search,
+    ) -> Result<SearchResult>;
 
     /// At most `limit` subscriptions of a shard, or of one topic in it, in the order of topics and ids, beginning after this one.
     async fn slots_after(

@@ -19,8 +19,8 @@ pub use self::log::{
 };
 pub use self::subscriptions::{
     Activation, Additions, CachePolicy, ClientUsage, Denial, DenialId, DenialScope, Ended, Intent, NewDenial,
-    NewRequest, PendingRequest, ReadAhead, Recipient, RequestId, Subscription, SubscriptionCounts,
-    SubscriptionSummary,
+    NewRequest, PendingRequest, ReadAhead, Recipient, RequestId, Search, SearchResult, Subscription,
+    SubscriptionCounts, SubscriptionSummary,
 };
 
 /// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length

@@ -1,5 +1,6 @@
 //! Records of requests, denials and subscriptions: who wants what, and where it goes.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -240,6 +241,30 @@ impl SubscriptionSummary {
             address: subscription.address,
         }
     }
+}
+
+/// Which subscriptions are looked for, and how far.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// Part of their callbacks, in lower case …
+    pub callback: Arc<str>,
+    /// … or they are of one of these topics.
+    pub topics: Arc<HashSet<TopicId>>,
+    /// It stops when it has found so many, at least one …
+    pub most: usize,
+    /// … or has looked at so many.
+    pub look_at: usize,
+}
+
+/// What came of a search in a shard.
+#[derive(Clone, Debug, Default)]
+pub struct SearchResult {
+    /// The subscriptions found.
+    pub found: Vec<SubscriptionSummary>,
+    /// How many it looked at.
+    pub looked_at: usize,
+    /// Where it stopped; `None`: at the end of the shard.
+    pub stopped_at: Option<(TopicId, SubscriptionId)>,
 }
 
 /// Why a subscription ended without being asked to.

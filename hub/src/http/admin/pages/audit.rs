@@ -6,7 +6,10 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room};
 use super::session::Session;
-use super::table::{self, Head::Text};
+use super::table::{
+    self,
+    Head::{Row, Text},
+};
 use super::{AdminState, failed, moment, more};
 use crate::admin::{By, Entry, Page, PageRequest};
 
@@ -28,17 +31,13 @@ fn all(page: &Page<Entry>) -> Markup {
         @if page.items.is_empty() {
             p.empty { "Nothing yet." }
         } @else {
-            (table::wide("acts", &[Text("When"), Text("By"), Text("What"), Text("About"), Text("Result")], &html! {
-                @for one in &page.items {
-                    tr {
-                        td { (moment(&one.at)) }
-                        td { (way_in(one.by)) }
-                        th scope="row" { (one.act) }
-                        td.about { (one.what) }
-                        td { @match &one.outcome { Some(outcome) => span.about { (outcome) }, None => span.tag.warn { "not known" } } }
-                    }
-                }
-            }))
+            (table::wide("acts", [Text("When"), Text("By"), Row("What"), Text("About"), Text("Result")], page.items.iter().map(|one| [
+                moment(&one.at),
+                html! { (way_in(one.by)) },
+                html! { (one.act) },
+                html! { @if !one.what.is_empty() { span.about { (one.what) } } },
+                html! { @match &one.outcome { Some(outcome) => span.about { (outcome) }, None => span.tag.warn { "not known" } } },
+            ])))
             (more(page.next.as_ref(), "/audit"))
         }
     }

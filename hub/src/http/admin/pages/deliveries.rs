@@ -10,9 +10,9 @@ use super::layout::{self, Room, word};
 use super::session::Session;
 use super::table::{
     self,
-    Head::{Number, Text},
+    Head::{Number, Row, RowNumber, Text},
 };
-use super::{AdminState, Notice, failed, missed, moment, more};
+use super::{AdminState, Notice, failed, missed, moment, more, notification_link};
 use crate::admin::{Host, Laggard, Lasting, Lost, Page, PageRequest, Skipped};
 
 /// Notifications given up or lost that are shown here; the API has all.
@@ -52,23 +52,19 @@ fn hosts(session: &Session, hosts: &[Host]) -> Markup {
             @if hosts.is_empty() {
                 p.empty { "No circuit breaker is open." }
             } @else {
-                (table::wide("hosts in trouble", &[Text("Host"), Number("Waiting"), Number("Asked again in"), Text("What to do")], &html! {
-                    @for host in hosts {
-                        tr {
-                            th scope="row" { span.url { (host.origin) } }
-                            td.number { (host.subscriptions_waiting) }
-                            td.number { (Lasting(Duration::from_secs(host.breaker_open_for))) }
-                            td {
-                                form method="post" action="/act" {
-                                    (word(session))
-                                    input type="hidden" name="act" value="retry";
-                                    input type="hidden" name="host" value=(host.origin);
-                                    button.small aria-label={ "Ask now: " (host.origin) } { "Ask now" }
-                                }
-                            }
+                (table::wide("hosts in trouble", [Row("Host"), Number("Waiting"), Number("Asked again in"), Text("What to do")], hosts.iter().map(|host| [
+                    html! { span.url { (host.origin) } },
+                    html! { (host.subscriptions_waiting) },
+                    html! { (Lasting(Duration::from_secs(host.breaker_open_for))) },
+                    html! {
+                        form method="post" action="/act" {
+                            (word(session))
+                            input type="hidden" name="act" value="retry";
+                            input type="hidden" name="host" value=(host.origin);
+                            button.small aria-label={ "Ask now: " (host.origin) } { "Ask now" }
                         }
-                    }
-                }))
+                    },
+                ])))
             }
         }
     }
@@ -81,19 +77,15 @@ fn late(page: &Page<Laggard>) -> Markup {
             @if page.items.is_empty() {
                 p.empty { "Nobody is behind." }
             } @else {
-                (table::wide("late subscriptions", &[Number("Number"), Text("Host of the callback"), Number("Behind"), Number("Attempts"), Text("Why"), Text("Since"), Number("Next attempt")], &html! {
-                    @for one in &page.items {
-                        tr {
-                            th.number scope="row" { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } }
-                            td { span.url { (one.callback_origin) } }
-                            td.number { (one.behind) }
-                            td.number { (one.failed_attempts) }
-                            td { (one.class) @if one.paused { " " span.tag.warn { "paused" } } }
-                            td { @if let Some(since) = &one.failing_since { (moment(since)) } }
-                            td.number { @match one.next_attempt_in { Some(pause) => { "in " (Lasting(Duration::from_secs(pause))) }, None => "waits" } }
-                        }
-                    }
-                }))
+                (table::wide("late subscriptions", [RowNumber("Number"), Text("Callback host"), Number("Behind"), Number("Attempts"), Text("Why"), Text("Since"), Number("Next attempt")], page.items.iter().map(|one| [
+                    html! { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } },
+                    html! { span.url { (one.callback_origin) } },
+                    html! { (one.behind) },
+                    html! { (one.failed_attempts) },
+                    html! { (one.class) @if one.paused { " " span.tag.warn { "paused" } } },
+                    html! { @if let Some(since) = &one.failing_since { (moment(since)) } },
+                    html! { @match one.next_attempt_in { Some(pause) => { "in " (Lasting(Duration::from_secs(pause))) }, None => "waits" } },
+                ])))
                 (more(page.next.as_ref(), "/deliveries"))
             }
         }
@@ -107,16 +99,12 @@ fn given_up(page: &Page<Skipped>) -> Markup {
             @if page.items.is_empty() {
                 p.empty { "No notification was given up." }
             } @else {
-                (table::wide("notifications given up", &[Text("Notification"), Number("Subscription"), Text("When"), Text("Why")], &html! {
-                    @for one in &page.items {
-                        tr {
-                            th scope="row" { code { (one.notification) } }
-                            td.number { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } }
-                            td { (moment(&one.at)) }
-                            td { (missed::why(one)) }
-                        }
-                    }
-                }))
+                (table::wide("notifications given up", [Row("Notification"), Number("Subscription"), Text("When"), Text("Why")], page.items.iter().map(|one| [
+                    notification_link(&one.notification),
+                    html! { a href={ "/subscriptions/" (one.subscription) } { (one.subscription) } },
+                    moment(&one.at),
+                    missed::why(one),
+                ])))
                 @if page.next.is_some() { p.hint { "There are more: " code { "resync-hub deliveries skips" } " lists all." } }
             }
         }

@@ -13,15 +13,17 @@ use crate::http::layout::frame::Frame;
 pub(super) enum Room {
     Overview,
     Topics,
+    Subscriptions,
     Deliveries,
     Publishers,
     Audit,
 }
 
 impl Room {
-    const ALL: [(Self, &'static str, &'static str); 5] = [
+    const ALL: [(Self, &'static str, &'static str); 6] = [
         (Self::Overview, "/", "Overview"),
         (Self::Topics, "/topics", "Topics"),
+        (Self::Subscriptions, "/subscriptions", "Subscriptions"),
         (Self::Deliveries, "/deliveries", "Deliveries"),
         (Self::Publishers, "/publishers", "Publishers"),
         (Self::Audit, "/audit", "Audit log"),

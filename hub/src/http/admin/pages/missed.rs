@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::moment;
 use super::table::{
     self,
-    Head::{Number, Text},
+    Head::{Number, Row, Text},
 };
 use crate::admin::{Lost, Skipped};
 
@@ -17,15 +17,11 @@ pub(super) fn why(one: &Skipped) -> Markup {
 /// Gaps of any subscriptions.
 pub(super) fn lost(gaps: &[Lost]) -> Markup {
     html! {
-        (table::wide("notifications lost to retention", &[Text("From notification"), Number("Through number"), Number("Subscription"), Text("Found")], &html! {
-            @for gap in gaps {
-                tr {
-                    th scope="row" { code { (gap.first) } }
-                    td.number { (gap.last) }
-                    td.number { a href={ "/subscriptions/" (gap.subscription) } { (gap.subscription) } }
-                    td { (moment(&gap.at)) }
-                }
-            }
-        }))
+        (table::wide("notifications lost to retention", [Row("From notification"), Number("Through number"), Number("Subscription"), Text("Found")], gaps.iter().map(|gap| [
+            html! { code { (gap.first) } },
+            html! { (gap.last) },
+            html! { a href={ "/subscriptions/" (gap.subscription) } { (gap.subscription) } },
+            moment(&gap.at),
+        ])))
     }
 }

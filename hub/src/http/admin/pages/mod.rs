@@ -11,11 +11,13 @@ mod events;
 mod layout;
 mod login;
 mod missed;
+mod notification;
 mod overview;
 mod plot;
 mod publishers;
 mod session;
 mod subscription;
+mod subscriptions;
 mod topics;
 
 use axum::Router;
@@ -24,6 +26,7 @@ use axum::routing::{get, post};
 use http::StatusCode;
 use maud::{Markup, html};
 use serde::Deserialize;
+use url::form_urlencoded;
 
 pub use session::Sessions;
 
@@ -40,6 +43,9 @@ pub(super) fn routes() -> Router<AdminState> {
         .route("/events", get(events::stream))
         .route("/topics", get(topics::list))
         .route("/topics/{topic}", get(topics::show))
+        .route("/topics/{topic}/notifications/{offset}", get(notification::show))
+        .route("/topics/{topic}/notifications/{offset}/content", get(notification::content))
+        .route("/subscriptions", get(subscriptions::list))
         .route("/subscriptions/{subscription}", get(subscription::show))
         .route("/deliveries", get(deliveries::show))
         .route("/publishers", get(publishers::list).post(publishers::add))
@@ -104,11 +110,48 @@ fn sentence(failed: &Failed) -> String {
     first.chain(letters).collect()
 }
 
-/// The link to the next page of a list.
+/// The link to the next page of a list, whose path may have a query.
 fn more(next: Option<&String>, path: &str) -> Markup {
+    let mark = if path.contains('?') { '&' } else { '?' };
     html! {
         @if let Some(next) = next {
-            p.more { a rel="next" href={ (path) "?after=" (next) } { "More" } }
+            p.more { a rel="next" href={ (path) (mark) "after=" (next) } { "More" } }
+        }
+    }
+}
+
+/// A path with those of these parameters that have a value.
+fn query<const N: usize>(path: &str, parameters: [(&str, Option<&str>); N]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(parameters.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    let query = query.finish();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+/// What is sought, if anything is.
+fn text_of(field: Option<String>) -> Option<String> {
+    field.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The form that searches a list.
+fn search(path: &str, label: &str, text: Option<&str>) -> Markup {
+    html! {
+        form.search role="search" action=(path) {
+            label for="q" { (label) }
+            div.field {
+                input id="q" name="q" type="search" value=[text] autocomplete="off" spellcheck="false";
+                button { "Search" }
+            }
+        }
+    }
+}
+
+/// The identity of a notification, which leads to its page.
+fn notification_link(id: &str) -> Markup {
+    html! {
+        @match id.split_once('.') {
+            Some((topic, offset)) => a href={ "/topics/" (topic) "/notifications/" (offset) } { code { (id) } },
+            None => code { (id) },
         }
     }
 }

@@ -11,7 +11,7 @@ use super::plot::plot;
 use super::session::Session;
 use super::table::{
     self,
-    Head::{Number, Text},
+    Head::{Number, Row},
 };
 use super::{AdminState, card, failed};
 use crate::admin::{AdminService, Failed, Lasting, Overview, Sample, Size, counted};
@@ -139,11 +139,11 @@ fn failures(overview: &Overview) -> Markup {
         section aria-labelledby="attempts" {
             h2 id="attempts" { "Attempts by outcome" }
             @if any {
-                (table::narrow(&[Text("Outcome"), Number("Last hour"), Number("Since the start")], &html! {
-                    @for outcome in overview.outcomes.iter().filter(|outcome| outcome.total > 0) {
-                        tr { th scope="row" { (words(outcome.outcome)) } td.number { (outcome.last_hour) } td.number { (outcome.total) } }
-                    }
-                }))
+                (table::narrow([Row("Outcome"), Number("Last hour"), Number("Since the start")], overview.outcomes.iter().filter(|outcome| outcome.total > 0).map(|outcome| [
+                    html! { (words(outcome.outcome)) },
+                    html! { (outcome.last_hour) },
+                    html! { (outcome.total) },
+                ])))
             } @else { p.empty { "Nothing was delivered since the start." } }
         }
     }
@@ -156,11 +156,11 @@ fn hosts(overview: &Overview) -> Markup {
             @if overview.hosts.is_empty() {
                 p.empty { "No circuit breaker is open." }
             } @else {
-                (table::narrow(&[Text("Host"), Number("Waiting"), Number("Asked again in")], &html! {
-                    @for host in &overview.hosts {
-                        tr { th scope="row" { span.url { (host.origin) } } td.number { (host.subscriptions_waiting) } td.number { (Lasting(Duration::from_secs(host.breaker_open_for))) } }
-                    }
-                }))
+                (table::narrow([Row("Host"), Number("Waiting"), Number("Asked again in")], overview.hosts.iter().map(|host| [
+                    html! { span.url { (host.origin) } },
+                    html! { (host.subscriptions_waiting) },
+                    html! { (Lasting(Duration::from_secs(host.breaker_open_for))) },
+                ])))
                 p { a href="/deliveries" { "All hosts, and what to do about them" } }
             }
         }

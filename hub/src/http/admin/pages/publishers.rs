@@ -6,7 +6,10 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room, word};
 use super::session::{Form, Session};
-use super::table::{self, Head::Text};
+use super::table::{
+    self,
+    Head::{Row, Text},
+};
 use super::{AdminState, Notice, failed, moment};
 use crate::admin::{By, NewPublisher, Publisher, ToAdd};
 
@@ -62,27 +65,23 @@ fn tokens(session: &Session, publishers: &[Publisher]) -> Markup {
             @if publishers.is_empty() {
                 p.empty { "There are none." }
             } @else {
-                (table::wide("tokens", &[Text("Name"), Text("May speak for"), Text("Made"), Text("Used last"), Text("What to do")], &html! {
-                    @for one in publishers {
-                        tr {
-                            th scope="row" { (one.name) }
-                            td { ul.plain { @for prefix in &one.topic_prefixes { li.url { (prefix) } } } }
-                            td { (moment(&one.created_at)) }
-                            td { @match &one.last_used { Some(used) => (moment(used)), None => "never" } }
-                            td {
-                                details.danger {
-                                    summary aria-label={ "Revoke " (one.name) } { "Revoke …" }
-                                    form method="post" action="/act" {
-                                        (word(session))
-                                        input type="hidden" name="act" value="token revoke";
-                                        input type="hidden" name="name" value=(one.name);
-                                        button.danger.small { "Revoke it now" }
-                                    }
-                                }
+                (table::wide("tokens", [Row("Name"), Text("May speak for"), Text("Made"), Text("Used last"), Text("What to do")], publishers.iter().map(|one| [
+                    html! { (one.name) },
+                    html! { ul.plain { @for prefix in &one.topic_prefixes { li.url { (prefix) } } } },
+                    moment(&one.created_at),
+                    html! { @match &one.last_used { Some(used) => (moment(used)), None => "never" } },
+                    html! {
+                        details.danger {
+                            summary aria-label={ "Revoke " (one.name) } { "Revoke …" }
+                            form method="post" action="/act" {
+                                (word(session))
+                                input type="hidden" name="act" value="token revoke";
+                                input type="hidden" name="name" value=(one.name);
+                                button.danger.small { "Revoke it now" }
                             }
                         }
-                    }
-                }))
+                    },
+                ])))
             }
         }
     }

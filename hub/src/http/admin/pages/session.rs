@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use resync_core::websub::{Secret, is_form};
@@ -20,6 +20,7 @@ use super::super::{AdminState, AdminToken};
 use super::layout;
 use crate::http::body;
 use crate::http::cookies::cookie;
+use crate::http::same_site::is_from_here;
 
 /// How long an unused session lasts.
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
@@ -168,7 +169,7 @@ pub(super) async fn fields(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Vec<(String, String)>, Response> {
-    if !is_from_here(headers) {
+    if !is_from_here(headers, None) {
         return Err(refused("This form was sent by another site."));
     }
     if !headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form) {
@@ -180,19 +181,6 @@ pub(super) async fn fields(
             Err(layout::error(unread.status(), None, &format!("The form cannot be read: {unread}.")))
         }
     }
-}
-
-/// Browsers say where a form comes from. What does not is no browser, and cannot be tricked into sending our cookie.
-fn is_from_here(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-    let same_site = text(http::HeaderName::from_static("sec-fetch-site"))
-        .is_none_or(|site| matches!(site, "same-origin" | "none"));
-    let same_origin = match (headers.contains_key(ORIGIN), text(ORIGIN), text(HOST)) {
-        (false, ..) => true,
-        (true, Some(origin), Some(host)) => origin.split_once("://").is_some_and(|(_, of)| of == host),
-        (true, ..) => false,
-    };
-    same_site && same_origin
 }
 
 fn refused(why: &str) -> Response {
@@ -244,26 +232,5 @@ mod tests {
         }
         assert_eq!(sessions.kept().len(), AT_ONCE);
         assert!(sessions.of(&with(&first), begun).is_none(), "the oldest one has ended");
-    }
-
-    #[test]
-    fn a_form_of_another_site_is_recognised() {
-        let headers = |pairs: &[(&'static str, &'static str)]| {
-            let pair = |(name, value): &(&'static str, &'static str)| {
-                (http::HeaderName::from_static(name), HeaderValue::from_static(value))
-            };
-            pairs.iter().map(pair).collect::<HeaderMap>()
-        };
-        let (host, here) = (("host", "127.0.0.1:8081"), ("origin", "http://127.0.0.1:8081"));
-        assert!(is_from_here(&headers(&[host])));
-        assert!(is_from_here(&headers(&[host, here, ("sec-fetch-site", "same-origin")])));
-        for other in [
-            ("origin", "http://evil.example"),
-            ("origin", "null"),
-            ("sec-fetch-site", "cross-site"),
-            ("sec-fetch-site", "same-site"),
-        ] {
-            assert!(!is_from_here(&headers(&[host, other])), "{other:?}");
-        }
     }
 }

@@ -9,8 +9,11 @@ use maud::{Markup, html};
 
 use super::layout::{self, Room, word};
 use super::session::Session;
-use super::table::{self, Head::Text};
-use super::{AdminState, Notice, card, failed, missed, moment};
+use super::table::{
+    self,
+    Head::{Row, Text},
+};
+use super::{AdminState, Notice, card, failed, missed, moment, notification_link};
 use crate::admin::{Lasting, Lost, Skipped, SubscriptionDetail, Trouble};
 use crate::http::layout::attempts::{Attempt, attempts};
 
@@ -30,7 +33,7 @@ pub(super) async fn show(
     match state.service.subscription(id).await {
         Ok(detail) => layout::page(
             &session,
-            Room::Topics,
+            Room::Subscriptions,
             &format!("Subscription {id}"),
             &one(&session, &detail, &notice),
         ),
@@ -41,7 +44,7 @@ pub(super) async fn show(
 fn one(session: &Session, detail: &SubscriptionDetail, notice: &Notice) -> Markup {
     let subscription = &detail.subscription;
     html! {
-        p.crumb { a href="/topics" { "Topics" } " / " a.url href={ "/topics/" (detail.topic_id) } { (subscription.topic) } }
+        p.crumb { a href="/subscriptions" { "Subscriptions" } " / " a.url href={ "/topics/" (detail.topic_id) } { (subscription.topic) } }
         h1 { "Subscription " (subscription.id) }
         p { "Delivered to " strong.url { (subscription.callback_origin) } }
         (notice.text())
@@ -67,7 +70,7 @@ fn for_the_subscriber(session: &Session, detail: &SubscriptionDetail) -> Markup 
     html! {
         section aria-labelledby="page" {
             h2 id="page" { "For its subscriber" }
-            p { "This address shows why nothing arrives at this callback, and nothing else. Send it to the subscriber, or to the Source if the subscriber agrees." }
+            p { "This address shows why nothing arrives at this callback, and can send it a test delivery. Send it to the subscriber, or to the Source if the subscriber agrees." }
             p { code.token { (detail.status_page) } }
             div.acts {
                 details.danger {
@@ -170,6 +173,7 @@ fn commands(session: &Session, detail: &SubscriptionDetail) -> Markup {
 fn attempt(trouble: &Trouble) -> Attempt<'_> {
     let Trouble { at, failure, attempt, notification } = trouble;
     let came = failure.as_deref().unwrap_or("delivered");
+    let notification = notification_link(notification);
     Attempt { at, delivered: failure.is_none(), came, number: *attempt, notification }
 }
 
@@ -178,11 +182,11 @@ fn skipped(skipped: &[Skipped]) -> Markup {
         @if !skipped.is_empty() {
             section aria-labelledby="skipped" {
                 h2 id="skipped" { "Given up for it" }
-                (table::wide("notifications given up", &[Text("Notification"), Text("When"), Text("Why")], &html! {
-                    @for one in skipped {
-                        tr { th scope="row" { code { (one.notification) } } td { (moment(&one.at)) } td { (missed::why(one)) } }
-                    }
-                }))
+                (table::wide("notifications given up", [Row("Notification"), Text("When"), Text("Why")], skipped.iter().map(|one| [
+                    notification_link(&one.notification),
+                    moment(&one.at),
+                    missed::why(one),
+                ])))
             }
         }
     }

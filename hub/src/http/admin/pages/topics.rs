@@ -2,50 +2,93 @@
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
+use http::StatusCode;
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::layout::{self, Room, word};
 use super::session::Session;
 use super::table::{
     self,
-    Head::{Number, Text},
+    Head::{Number, Row, RowNumber, Text},
 };
-use super::{AdminState, Notice, card, failed, moment, more};
-use crate::admin::{Chain, LogEntry, Page, PageRequest, Size, Subscription, Topic, TopicDetail, counted};
+use super::{
+    AdminState, Notice, card, failed, moment, more, notification_link, query, search, subscriptions, text_of,
+};
+use crate::admin::{
+    Chain, LogEntry, PageRequest, Size, SubscriptionPage, SubscriptionsRequest, Topic, TopicDetail,
+    TopicOrder, TopicPage, TopicRow, TopicsRequest, counted,
+};
 
-/// Subscriptions of a page.
-const SUBSCRIBERS: usize = 50;
+const PATH: &str = "/topics";
+
+/// Which topics a link names.
+#[derive(Debug, Deserialize)]
+pub(super) struct Wanted {
+    after: Option<String>,
+    q: Option<String>,
+    sort: Option<String>,
+}
 
 pub(super) async fn list(
     State(state): State<AdminState>,
     session: Session,
-    Query(page): Query<PageRequest>,
+    Query(Wanted { after, q, sort }): Query<Wanted>,
 ) -> Response {
-    match state.service.topics(&page).await {
-        Ok(page) => layout::page(&session, Room::Topics, "Topics", &all(&page)),
+    let Some((sort, ..)) = ORDERS.into_iter().find(|(_, name, _)| *name == sort.as_deref()) else {
+        let why = "Topics are sorted by newest (without sort), subscribers or url.";
+        return layout::error(StatusCode::BAD_REQUEST, Some(&session), why);
+    };
+    let request = TopicsRequest { after, q: text_of(q), sort };
+    match state.service.topic_page(&request).await {
+        Ok(page) => layout::page(&session, Room::Topics, "Topics", &all(&request, &page)),
         Err(error) => failed(&session, &error),
     }
 }
 
-fn all(page: &Page<Topic>) -> Markup {
+fn all(request: &TopicsRequest, page: &TopicPage) -> Markup {
+    let text = request.q.as_deref();
+    let path = |sort| query(PATH, [("q", text), ("sort", sort)]);
+    let order = ORDERS.into_iter().find(|(sort, ..)| *sort == request.sort).and_then(|(_, name, _)| name);
     html! {
         h1 { "Topics" }
-        @if page.items.is_empty() {
-            p.empty { "There are no topics yet: nobody has published or subscribed." }
+        (search(PATH, "Part of the URL", text))
+        nav.choice aria-label="Order" {
+            ul { @for (sort, value, name) in ORDERS { li { a href=(path(value)) aria-current=[(sort == request.sort).then_some("true")] { (name) } } } }
+        }
+        @if page.unknown > 0 {
+            p.notice.warn { "The logs of " (counted(page.unknown, "topic", "topics")) " have not been read yet: these stand last. Reload the page to read more." }
+        }
+        @if page.rows.is_empty() {
+            p.empty { @if text.is_some() { "No topic has this in its URL." } @else { "There are no topics yet: nobody has published or subscribed." } }
         } @else {
-            (table::wide("topics", &[Text("Topic"), Text("Content"), Number("Newest"), Text("State")], &html! {
-                @for topic in &page.items {
-                    tr {
-                        th scope="row" { a.url href={ "/topics/" (topic.id) } { (topic.url) } }
-                        td { (kind(topic)) }
-                        td.number { (topic.head) }
-                        td { (state_of(topic)) }
-                    }
-                }
-            }))
-            (more(page.next.as_ref(), "/topics"))
+            (table::wide("topics", [Row("Topic"), Text("Last notification"), Number("Its number"), Number("Subscribers"), Text("Content"), Text("State")], page.rows.iter().map(row)))
+            (more(page.next.as_ref(), &path(order)))
         }
     }
+}
+
+const ORDERS: [(TopicOrder, Option<&str>, &str); 3] = [
+    (TopicOrder::Newest, None, "Newest first"),
+    (TopicOrder::Subscribers, Some("subscribers"), "Most subscribers first"),
+    (TopicOrder::Url, Some("url"), "By URL"),
+];
+
+fn row(row: &TopicRow) -> [Markup; 6] {
+    let topic = &row.topic;
+    [
+        html! { a.url href={ "/topics/" (topic.id) } { (topic.url) } },
+        html! {
+            @match &row.last_received_at {
+                Some(at) => (moment(at)),
+                None => { @if topic.head == 0 { "none yet" } @else { "no longer in the log" } }
+            }
+        },
+        html! { (topic.head) },
+        html! { (row.subscriptions) },
+        html! { (kind(topic)) },
+        state_of(topic),
+    ]
 }
 
 fn kind(topic: &Topic) -> &'static str {
@@ -73,10 +116,10 @@ pub(super) async fn show(
     Path(id): Path<String>,
     (Query(page), Query(notice)): (Query<PageRequest>, Query<Notice>),
 ) -> Response {
-    let page = PageRequest { limit: Some(SUBSCRIBERS), ..page };
+    let page = SubscriptionsRequest { after: page.after, ..SubscriptionsRequest::default() };
     let found = async {
         let topic = state.service.topic(&id).await?;
-        Ok((topic, state.service.subscriptions(Some(&id), &page).await?))
+        Ok((topic, state.service.subscription_page(Some(&id), &page).await?))
     };
     match found.await {
         Ok((topic, subscribers)) => layout::page(
@@ -89,7 +132,7 @@ pub(super) async fn show(
     }
 }
 
-fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>, notice: &Notice) -> Markup {
+fn one(session: &Session, detail: &TopicDetail, subscribers: &SubscriptionPage, notice: &Notice) -> Markup {
     let topic = &detail.topic;
     html! {
         p.crumb { a href="/topics" { "Topics" } }
@@ -105,8 +148,8 @@ fn one(session: &Session, detail: &TopicDetail, subscribers: &Page<Subscription>
         (commands(session, topic))
         @if let Some(chain) = &topic.chain { (gaps(chain)) }
         (people(detail))
-        (log(&detail.log))
-        (subscriptions(topic, subscribers))
+        (log(topic, &detail.log))
+        (self::subscribers(topic, subscribers))
     }
 }
 
@@ -147,11 +190,12 @@ fn gaps(chain: &Chain) -> Markup {
                 p.empty { "Each one starts where the one before it ended. The next has to start at " (moment(&chain.until)) "." }
             } @else {
                 p { "It was broken " (counted(chain.broken, "time", "times")) ", newest first:" }
-                (table::wide("breaks", &[Text("Before"), Text("What"), Text("The one before ended"), Text("It starts")], &html! {
-                    @for one in chain.breaks.iter().rev() {
-                        tr { th scope="row" { code { (one.notification) } } td { (one.kind) } td { (moment(&one.ended)) } td { (moment(&one.started)) } }
-                    }
-                }))
+                (table::wide("breaks", [Row("Before"), Text("What"), Text("The one before ended"), Text("It starts")], chain.breaks.iter().rev().map(|one| [
+                    notification_link(&one.notification),
+                    html! { (one.kind) },
+                    moment(&one.ended),
+                    moment(&one.started),
+                ])))
             }
         }
     }
@@ -172,35 +216,33 @@ fn people(detail: &TopicDetail) -> Markup {
     }
 }
 
-fn log(log: &[LogEntry]) -> Markup {
+fn log(topic: &Topic, log: &[LogEntry]) -> Markup {
     html! {
         section aria-labelledby="log" {
             h2 id="log" { "Log" }
             @if log.is_empty() {
                 p.empty { "It holds nothing." }
             } @else {
-                (table::wide("log", &[Number("Number"), Text("Came in"), Text("How"), Text("Type"), Number("Size")], &html! {
-                    @for entry in log {
-                        tr { th.number scope="row" { (entry.offset) } td { (moment(&entry.received_at)) } td { (entry.kind) } td { code { (entry.content_type) } } td.number { (Size(entry.bytes as u64)) } }
-                    }
-                }))
+                (table::wide("log", [RowNumber("Number"), Text("Came in"), Text("How"), Text("Type"), Number("Size")], log.iter().map(|entry| [
+                    html! { a href={ "/topics/" (topic.id) "/notifications/" (entry.offset) } { (entry.offset) } },
+                    moment(&entry.received_at),
+                    html! { (entry.kind) },
+                    html! { code { (entry.content_type) } },
+                    html! { (Size(entry.bytes as u64)) },
+                ])))
             }
         }
     }
 }
 
-fn subscriptions(topic: &Topic, page: &Page<Subscription>) -> Markup {
+fn subscribers(topic: &Topic, page: &SubscriptionPage) -> Markup {
     html! {
         section aria-labelledby="subscribers" {
             h2 id="subscribers" { "Subscribers" }
-            @if page.items.is_empty() {
+            @if page.rows.is_empty() {
                 p.empty { "Nobody is subscribed." }
             } @else {
-                (table::wide("subscribers", &[Number("Number"), Text("Host of the callback"), Text("Lease until")], &html! {
-                    @for one in &page.items {
-                        tr { th.number scope="row" { a href={ "/subscriptions/" (one.id) } { (one.id) } } td { span.url { (one.callback_origin) } } td { (moment(&one.lease_end)) } }
-                    }
-                }))
+                (subscriptions::rows(&page.rows, false))
                 (more(page.next.as_ref(), &format!("/topics/{}", topic.id)))
             }
         }

@@ -120,6 +120,13 @@ pub(in super::super) fn account_of(fields: &mut Decoder) -> Decoded<(Bytes, Opti
     Ok((origin, Fields::decode(fields)?))
 }
 
+/// The summary of a subscription, and its callback as it was written.
+pub(in super::super) fn with_callback(fields: &mut Decoder) -> Decoded<(SubscriptionSummary, Bytes)> {
+    let summary = SubscriptionSummary::decode(fields)?;
+    let _client = Option::<IpAddr>::decode(fields)?;
+    Ok((summary, fields.bytes()?))
+}
+
 /// What a delivery needs of a subscription's record; `topic_url` is what the topic is called most of the time. The callback is
 /// read as a URL by whoever makes a request of it.
 pub(in super::super) fn recipient_of(

@@ -59,6 +59,13 @@ impl Log for Embedded {
         self.read(move |shared| shared.first_since(topic, since)).await
     }
 
+    async fn received_at(&self, of: Vec<(TopicId, Offset)>) -> Result<Vec<Option<DateTime>>> {
+        self.read(move |shared| {
+            of.iter().map(|(topic, offset)| shared.received_at(*topic, *offset)).collect()
+        })
+        .await
+    }
+
     async fn chain(&self, topic: TopicId) -> Result<Option<Chain>> {
         self.shared.get(&key::topic(topic))
     }

@@ -10,10 +10,11 @@ use super::super::Embedded;
 use super::super::engine::Keys;
 use super::super::key;
 use super::super::layout::Address;
+use super::super::search::behind;
 use crate::store::{
-    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Shard, Subscription,
-    SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId, VerifiedSubscription,
-    VerifiedUnsubscription,
+    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Search, SearchResult, Shard,
+    Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId,
+    VerifiedSubscription, VerifiedUnsubscription,
 };
 
 #[async_trait]
@@ -70,6 +71,20 @@ impl Subscriptions for Embedded {
         self.read(move |shared| shared.ids(shard)).await
     }
 
+    fn subscribers(&self, of: &[TopicId]) -> Vec<u64> {
+        self.shared.subscribers(of)
+    }
+
+    async fn search(
+        &self,
+        shard: Shard,
+        after: Option<(TopicId, SubscriptionId)>,
+        search: Search,
+    ) -> Result<SearchResult> {
+        let range = behind(Keys::prefix(key::shard(shard)), shard, after);
+        self.read(move |shared| shared.search(&range, &search)).await
+    }
+
     async fn slots_after(
         &self,
         shard: Shard,
@@ -77,14 +92,11 @@ impl Subscriptions for Embedded {
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
     ) -> Result<Vec<SubscriptionSummary>> {
-        let mut range = Keys::prefix(match of {
+        let within = Keys::prefix(match of {
             Some(topic) => key::shard_topic(shard, topic),
             None => key::shard(shard),
         });
-        if let Some((topic, id)) = after {
-            range.from =
-                range.from.max(key::subscription(shard, topic, SubscriptionId(id.0.saturating_add(1))));
-        }
+        let range = behind(within, shard, after);
         self.read(move |shared| shared.slots_in(&range, limit)).await
     }
 }

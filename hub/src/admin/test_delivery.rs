@@ -1,0 +1,101 @@
+//! A test delivery to the callback of one subscription, at the wish of its subscriber. How often is limited, whatever the configuration
+//! says: else anybody with a page could have the hub send requests at will.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+
+use super::self_service::{remedy, words};
+use super::{AdminService, Failed, Lasting, PageId};
+use crate::config::Rate;
+use crate::delivery::{AttemptOutcome, TestDelivery, TestSender};
+use crate::rate_limiter::RateLimiter;
+
+/// For one subscription, and for all that have their callbacks at one origin.
+const OF_SUBSCRIPTION: Rate = Rate { per_second: 0.1, burst: 3 };
+const OF_ORIGIN: Rate = Rate { per_second: 0.5, burst: 10 };
+/// Tests that wait for their answers at once.
+const AT_ONCE: usize = 16;
+/// When another may be tried while so many wait.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What sends test deliveries, and how often.
+#[derive(Clone, Debug)]
+pub struct TestDeliveries {
+    sender: TestSender,
+    subscriptions: RateLimiter,
+    origins: RateLimiter,
+    permits: Arc<Semaphore>,
+}
+
+/// What came of the wish.
+#[derive(Clone, Debug)]
+pub enum Tested {
+    /// It was sent.
+    Sent(TestResult),
+    /// It may be sent after this time.
+    TooMany(Duration),
+    /// The subscription has ended.
+    Over,
+}
+
+/// What a test delivery has shown.
+#[derive(Clone, Debug)]
+pub struct TestResult {
+    /// The callback took it.
+    pub delivered: bool,
+    /// The answer, as a sentence.
+    pub came: String,
+    /// What would help.
+    pub remedy: Option<&'static str>,
+}
+
+impl TestDeliveries {
+    /// Sends by this.
+    pub fn new(sender: TestSender) -> Self {
+        Self {
+            sender,
+            subscriptions: RateLimiter::new(true, OF_SUBSCRIPTION),
+            origins: RateLimiter::new(true, OF_ORIGIN),
+            permits: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+impl AdminService {
+    /// Sends a test delivery for the owner of this page. Neither the progress of the subscription nor its failures change.
+    ///
+    /// # Errors
+    /// [`Failed`]
+    pub async fn test_delivery(&self, page: PageId) -> Result<Tested, Failed> {
+        let id = page.subscription();
+        let Some(topic) = self.operator.topic_of(id).await? else { return Ok(Tested::Over) };
+        let found = self.record(topic, id).await?.map(|(_, found)| found);
+        let Some(found) = found.filter(|found| PageId::new(found.id, found.created_at) == page) else {
+            return Ok(Tested::Over);
+        };
+        let tests = &self.tests;
+        let Ok(_permit) = tests.permits.try_acquire() else { return Ok(Tested::TooMany(RETRY)) };
+        let now = Instant::now();
+        if let Err(wait) = tests.origins.admit(found.callback.origin(), now) {
+            return Ok(Tested::TooMany(wait));
+        }
+        if let Err(wait) = tests.subscriptions.admit(id, now) {
+            tests.origins.undo(found.callback.origin(), 1);
+            return Ok(Tested::TooMany(wait));
+        }
+        Ok(Tested::Sent(tests.sender.send(&found, &self.hub_url).await.into()))
+    }
+}
+
+impl From<TestDelivery> for TestResult {
+    /// How long no answer took is not told: it would show which addresses the hub refuses (D-20).
+    fn from(TestDelivery { outcome, status, took }: TestDelivery) -> Self {
+        let came = match status {
+            Some(status) => format!("the callback answered {status} after {}", Lasting(took)),
+            None => words(outcome),
+        };
+        Self { delivered: outcome == AttemptOutcome::Delivered, came, remedy: remedy(outcome) }
+    }
+}
