@@ -133,7 +133,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Deliveries(command) => deliveries::run(command),
         Command::Backup(command) => copies::back_up(command),
         Command::Restore(command) => copies::restore(command),
-        Command::Fsck(command) => fsck::run(command),
+        Command::Fsck(command) => fsck::run(&command),
         Command::Drain(command) => steer::drain(command),
         Command::LogLevel(command) => steer::log_level(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
