@@ -20,7 +20,7 @@ pub(super) struct Fsck {
     repair: bool,
 }
 
-pub(super) fn run(command: Fsck) -> Result<(), Failure> {
+pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     let config = command.hub.load()?;
     is_ours(&config)?;
     let keys = store::Keyring::of(&config.secrets).map_err(Failure::new)?;

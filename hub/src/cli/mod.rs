@@ -169,7 +169,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Deliveries(command) => deliveries::run(command),
         Command::Backup(command) => copies::back_up(command),
         Command::Restore(command) => copies::restore(command),
-        Command::Fsck(command) => fsck::run(command),
+        Command::Fsck(command) => fsck::run(&command),
         Command::Drain(command) => steer::drain(command),
         Command::LogLevel(command) => steer::log_level(command),
         Command::Healthcheck(check) => tools::healthcheck(check),
