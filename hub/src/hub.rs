@@ -161,7 +161,7 @@ impl Hub {
 
         let guard = guard(&config.egress)?;
         let (stop, stopped) = watch::channel(false);
-        let traces = TraceMeters::default();
+        let (publishing, traces) = (PublishMeters::default(), TraceMeters::default());
         let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces, &url);
         let settings = delivery_settings(config, &tracer);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
@@ -181,7 +181,6 @@ impl Hub {
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
-        let publishing = PublishMeters::default();
         let (storing, delivering) = (store.meters(), delivery.meters());
         let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);
         let rooms: [&dyn Meters; 6] =

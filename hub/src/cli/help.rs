@@ -21,7 +21,7 @@ pub(super) const HELP: Help = Help {
         ("secrets rotate", &["resync-hub secrets rotate"]),
         ("deliveries laggards", &["resync-hub deliveries laggards --limit 20"]),
         ("deliveries skips", &["resync-hub deliveries skips"]),
-        ("deliveries gaps", &["resync-hub deliveries gaps --json"]),
+        ("deliveries lost", &["resync-hub deliveries lost --json"]),
         ("deliveries hosts", &["resync-hub deliveries hosts"]),
         ("deliveries paused", &["resync-hub deliveries paused"]),
         ("deliveries retry", &["resync-hub deliveries retry --host https://destination.example"]),

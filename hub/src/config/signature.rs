@@ -39,8 +39,11 @@ impl FromStr for HostMethod {
     fn from_str(text: &str) -> Result<Self, HostMethodError> {
         let parse = || {
             let (host, method) = text.split_once('=')?;
+            // As others write it for the hosts below it too.
+            let host = host.trim().trim_end_matches('.');
+            let host = host.strip_prefix("*.").or_else(|| host.strip_prefix('.')).unwrap_or(host);
             // As it stands in a URL that is read.
-            let host = Host::parse(host.trim()).ok()?.to_string();
+            let host = Host::parse(host).ok().filter(|_| !host.contains('*'))?.to_string();
             Some(Self { host, method: method.trim().parse().ok()? })
         };
         parse().ok_or_else(|| HostMethodError(text.to_owned()))
@@ -78,7 +81,8 @@ mod tests {
     #[test]
     fn a_host_and_those_below_it_have_their_method_and_all_others_the_usual_one() {
         let entry = |text: &str| text.parse::<HostMethod>().unwrap();
-        let by_host = ["Feedbin.example=sha1", "new.feedbin.example = sha512", "[::1]=sha384"];
+        let by_host =
+            ["Feedbin.example=sha1", "*.new.feedbin.example = sha512", ".dot.example.=sha1", "[::1]=sha384"];
         let config =
             SignatureConfig { method: SignatureMethod::Sha256, by_host: by_host.map(entry).to_vec() };
         for (host, method) in [
@@ -86,6 +90,7 @@ mod tests {
             ("FEEDBIN.example.", SignatureMethod::Sha1),
             ("push.feedbin.example", SignatureMethod::Sha1),
             ("a.new.feedbin.example", SignatureMethod::Sha512),
+            ("feeds.dot.example", SignatureMethod::Sha1),
             ("[::1]", SignatureMethod::Sha384),
             ("notfeedbin.example", SignatureMethod::Sha256),
             ("feedbin.example.evil.example", SignatureMethod::Sha256),
@@ -105,6 +110,8 @@ mod tests {
             "feedbin.example=md5",
             "https://feedbin.example=sha1",
             "a:1=sha1",
+            "feeds.*.example=sha1",
+            "*.=sha1",
         ] {
             assert!(text.parse::<HostMethod>().is_err(), "{text}");
         }

@@ -1,8 +1,9 @@
 //! The hub endpoint `/websub/`: subscription requests, pings and posted content, distinguished by media type.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -13,6 +14,7 @@ use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use resync_core::websub::{self, CallbackUrl, FormError, TopicUrl, is_form};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 use url::Url;
 
 use super::catch_up::Readers;
@@ -30,6 +32,8 @@ use crate::topics::CatchUp;
 const FORM_LIMIT: usize = 64 * 1024;
 /// Forms that are handled at once. Anybody may send them by the hundred in one moment; notifications come in between.
 const FORMS_AT_ONCE: usize = 4;
+/// A turn ends after so long although the form is not stored yet, so that forms do not wait for each other at a slow disk.
+const TURN: Duration = Duration::from_millis(3);
 /// A note for a client that sends a secret to a hub without TLS (D-06).
 const OVERHEARD: &str = "\nnote: this hub is reached by plain http; others may read hub.secret on its way";
 /// `Retry-After` while too many requests wait for verification.
@@ -69,6 +73,19 @@ pub struct EndpointState {
 pub struct FormTurns(Semaphore);
 
 impl FormTurns {
+    /// Handles one form in its turn.
+    async fn during<T>(&self, handled: impl Future<Output = T>) -> T {
+        let turn = self.take().await;
+        let mut handled = pin!(handled);
+        match timeout(TURN, &mut handled).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                drop(turn);
+                handled.await
+            }
+        }
+    }
+
     /// The right to handle one form, until it is dropped.
     async fn take(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
@@ -128,8 +145,7 @@ async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body
     match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, &bodies.forms).await {
         Ok((body, room)) => {
             let take = async move {
-                let _turn = state.forms.take().await;
-                let answer = take_form(&state, client, &head.headers, &body).await;
+                let answer = state.forms.during(take_form(&state, client, &head.headers, &body)).await;
                 drop(room);
                 answer
             };
@@ -234,7 +250,10 @@ fn about(hub_url: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use futures_util::FutureExt as _;
+    use futures_util::future::join_all;
 
     use super::*;
 
@@ -248,5 +267,17 @@ mod tests {
         handled.pop();
         assert!((&mut last).now_or_never().is_none(), "it comes after the one before");
         assert!((&mut next).now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forms_that_wait_for_a_slow_disk_do_not_hold_up_the_next() {
+        let turns = FormTurns::default();
+        let stuck = (0..FORMS_AT_ONCE).map(|_| turns.during(pending::<()>()));
+        let mut stuck = Box::pin(join_all(stuck));
+        assert!((&mut stuck).now_or_never().is_none());
+        assert!(turns.take().now_or_never().is_none());
+        tokio::time::advance(TURN).await;
+        assert!((&mut stuck).now_or_never().is_none());
+        assert!(turns.take().now_or_never().is_some());
     }
 }

@@ -193,7 +193,7 @@ async fn b33_nobody_is_told_who_is_not_subscribed_and_bad_orders_are_explained()
     assert_eq!(deny(&hub, "{\"ids\": [1, 2]}").await.text().trim(), "{\"denied\":0}");
     for (wish, word) in [
         ("", "write for example"),
-        ("{\"id\": 7}", "unknown field"),
+        ("{\"id\": 7}", "did you mean ids?"),
         ("{\"topic\": \"somewhere\"}", "topic"),
         ("{\"ids\": [1], \"reason\": \"a\\nb\"}", "one line"),
     ] {

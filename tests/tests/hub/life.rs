@@ -482,7 +482,7 @@ async fn everything_about_one_subscriber_is_told_except_the_secret_and_nothing_a
     hub.publish(TOPIC, "news").await.unwrap();
     one.until_delivered(1).await;
     eventually("how far it is has been stored", || async {
-        well(&hub, data, &["subscriptions", "export", &callback]).await.contains("\"attempts\": 1")
+        well(&hub, data, &["subscriptions", "export", &callback]).await.contains("\"failed_attempts\": 1")
     })
     .await;
 

@@ -103,7 +103,7 @@ impl Examples {
     }
 
     fn show_in(&self, operation: &mut Value, which: &str) {
-        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
             let of = if parameter["in"] == "path" { &self.path } else { &self.query };
             let example = of.get(parameter["name"].as_str().unwrap_or_default());
             put(Some(parameter), example);
