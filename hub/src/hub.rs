@@ -50,8 +50,6 @@ use crate::topics::{
 const IDLE_PER_HOST: usize = 2;
 /// The most connections of deliveries, however many files may be open: idle ones take memory on both sides.
 const CONNECTIONS: usize = 32_768;
-/// Characters of the shortest admin token that cannot be guessed; the hub makes longer ones.
-const LONG_TOKEN: usize = 16;
 /// Bytes of bodies that the operator's listener holds in memory at once.
 const OPERATORS_BODIES: u64 = 8 * 1024 * 1024;
 
@@ -609,11 +607,11 @@ fn addresses(path: &Path) -> Result<Addresses, StartError> {
 
 /// Reads or makes the admin token.
 fn operators_token(path: &Path) -> Result<AdminToken, StartError> {
-    let token = own_secret(path)?;
-    if token.trim().len() < LONG_TOKEN {
-        warn!(file = %path.display(), "the admin token is short enough to be guessed: write a longer one, or remove the file to have one made");
+    let token = AdminToken::new(&own_secret(path)?);
+    if !token.is_long() {
+        warn!(file = %path.display(), "the admin token is short enough to be guessed, and commands that ask the hub do not work: write a longer one, or remove the file to have one made");
     }
-    Ok(AdminToken::new(&token))
+    Ok(token)
 }
 
 /// A secret of the hub's own, which is made at the first start and readable by the hub's user only.

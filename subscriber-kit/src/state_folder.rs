@@ -22,11 +22,16 @@ const MARK_NAME: &str = ".resync-destination-state";
 
 /// Takes a lock of a state folder; `None` while another process has it.
 pub(crate) fn lock(path: &Path) -> io::Result<Option<FileLock>> {
-    match FileLock::try_acquire(path)? {
+    lock_by(|| FileLock::try_acquire(path))
+}
+
+/// As [`lock`], where `attempt` takes it.
+pub(crate) fn lock_by(attempt: impl Fn() -> io::Result<Option<FileLock>>) -> io::Result<Option<FileLock>> {
+    match attempt()? {
         // It may only be looked at.
         None => {
             std::thread::sleep(LOOK);
-            FileLock::try_acquire(path)
+            attempt()
         }
         lock => Ok(lock),
     }
@@ -60,4 +65,23 @@ pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_only_looked_at_keeps_no_run_away() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let attempts = Cell::new(0);
+        let lock = lock_by(|| {
+            attempts.set(attempts.get() + 1);
+            if attempts.get() == 1 { Ok(None) } else { FileLock::try_acquire(file.path()) }
+        });
+        assert!(lock.unwrap().is_some());
+        assert!(lock_by(|| Ok(None)).unwrap().is_none(), "who keeps it keeps others away");
+    }
 }

@@ -24,7 +24,7 @@ const SEARCHED: usize = 20_000;
 pub struct SubscriptionsRequest {
     /// What the page before said in `next`.
     pub after: Option<String>,
-    /// Part of the topic or the callback.
+    /// Part of the topic or of the callback's origin, or the whole callback.
     pub q: Option<String>,
     /// `late`: only those that are late or failing.
     pub only: Option<String>,
@@ -155,14 +155,14 @@ impl AdminService {
         Ok((found, None))
     }
 
-    /// Those whose topic or callback contains this, what the next page is asked for with, and after how many it stopped.
+    /// Those whose topic or callback's origin contains this or whose callback is this, what the next page is asked for with, and after how many it stopped.
     async fn search(
         &self,
         text: &str,
         request: &PageRequest,
         look_at: usize,
     ) -> Result<(Vec<SubscriptionSummary>, Option<String>, Option<usize>), Failed> {
-        let text = text.to_ascii_lowercase();
+        let (callback, text) = (Arc::<str>::from(text), text.to_ascii_lowercase());
         let topics = self.store.topics().await?.into_iter();
         let topics = topics.filter(|topic| topic.url.as_str().to_ascii_lowercase().contains(&text));
         let topics = Arc::new(topics.map(|topic| topic.id).collect());
@@ -171,7 +171,8 @@ impl AdminService {
         let (mut found, mut looked_at) = (Vec::new(), 0);
         for shard in (from..self.store.shards()).map(Shard) {
             let search = Search {
-                callback: text.as_str().into(),
+                origin: text.as_str().into(),
+                callback: Arc::clone(&callback),
                 topics: Arc::clone(&topics),
                 most: request.limit() - found.len(),
                 look_at: look_at - looked_at,
@@ -253,12 +254,19 @@ mod tests {
         let store = store::open(Engine::Fjall, folder.path(), Keyring::none(), 0).unwrap();
         for number in 0..40 {
             let callback =
-                format!("https://d{number}.example/{}", ["Even", "Odd"][number % 2]).parse().unwrap();
+                format!("https://{}{number}.example/Path", ["even", "odd"][number % 2]).parse().unwrap();
             store::subscribe(&*store, &"https://source.example/t".parse().unwrap(), &callback).await;
         }
         let service = AdminService::where_nothing_is_delivered(store, folder.path());
-        for (text, count, rests) in [("/EVEN", 20, true), ("source.example", 40, false), ("nowhere", 0, true)]
-        {
+        for (text, count, rests) in [
+            ("/EVEN", 20, true),
+            ("source.example", 40, false),
+            ("nowhere", 0, true),
+            // Parts of a path would give it away letter by letter.
+            ("/path", 0, true),
+            ("https://odd7.example/Pat", 0, true),
+            ("https://odd7.example/Path", 1, true),
+        ] {
             let (mut found, mut after, mut stops) = (HashSet::new(), None, 0);
             loop {
                 let page = PageRequest { after, limit: Some(5) };

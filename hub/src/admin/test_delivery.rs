@@ -34,8 +34,10 @@ pub struct TestDeliveries {
 pub enum Tested {
     /// It was sent.
     Sent(TestResult),
-    /// It may be sent after this time.
+    /// Too many were sent to this callback; it may be sent after this time.
     TooMany(Duration),
+    /// Too many wait for their answers in the whole hub; it may be sent after this time.
+    Busy(Duration),
     /// The subscription has ended.
     Over,
 }
@@ -64,25 +66,24 @@ impl TestDeliveries {
 }
 
 impl AdminService {
-    /// Sends a test delivery for the owner of this page. Neither the progress of the subscription nor its failures change.
+    /// Sends a test delivery for the owner of this page. Neither the progress of the subscription nor its failures change. What is
+    /// refused has asked neither the workers nor the store, except where its origin has had too many.
     ///
     /// # Errors
     /// [`Failed`]
     pub async fn test_delivery(&self, page: PageId) -> Result<Tested, Failed> {
-        let id = page.subscription();
+        let (tests, id, now) = (&self.tests, page.subscription(), Instant::now());
+        let Ok(_permit) = tests.permits.try_acquire() else { return Ok(Tested::Busy(RETRY)) };
+        // It counts whatever comes of it: else looking it up would be free.
+        if let Err(wait) = tests.subscriptions.admit(id, now) {
+            return Ok(Tested::TooMany(wait));
+        }
         let Some(topic) = self.operator.topic_of(id).await? else { return Ok(Tested::Over) };
         let found = self.record(topic, id).await?.map(|(_, found)| found);
         let Some(found) = found.filter(|found| PageId::new(found.id, found.created_at) == page) else {
             return Ok(Tested::Over);
         };
-        let tests = &self.tests;
-        let Ok(_permit) = tests.permits.try_acquire() else { return Ok(Tested::TooMany(RETRY)) };
-        let now = Instant::now();
         if let Err(wait) = tests.origins.admit(found.callback.origin(), now) {
-            return Ok(Tested::TooMany(wait));
-        }
-        if let Err(wait) = tests.subscriptions.admit(id, now) {
-            tests.origins.undo(found.callback.origin(), 1);
             return Ok(Tested::TooMany(wait));
         }
         Ok(Tested::Sent(tests.sender.send(&found, &self.hub_url).await.into()))
@@ -97,5 +98,32 @@ impl From<TestDelivery> for TestResult {
             None => words(outcome),
         };
         Self { delivered: outcome == AttemptOutcome::Delivered, came, remedy: remedy(outcome) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_core::datetime::DateTime;
+
+    use super::*;
+    use crate::store::{self, Engine, Keyring, SubscriptionId};
+
+    /// Nobody is subscribed: whoever is looked up is over.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn b33_a_test_delivery_beyond_the_limits_is_refused_before_anything_is_looked_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, folder.path(), Keyring::none(), 0).unwrap();
+        let service = AdminService::where_nothing_is_delivered(store, folder.path());
+        let page = |number| PageId::new(SubscriptionId(number), DateTime::now());
+        for _ in 0..OF_SUBSCRIPTION.burst {
+            assert!(matches!(service.test_delivery(page(1)).await, Ok(Tested::Over)));
+        }
+        assert!(matches!(service.test_delivery(page(1)).await, Ok(Tested::TooMany(_))));
+        assert!(matches!(service.test_delivery(page(2)).await, Ok(Tested::Over)));
+
+        let all = service.tests.permits.try_acquire_many(AT_ONCE.try_into().unwrap()).unwrap();
+        assert!(matches!(service.test_delivery(page(3)).await, Ok(Tested::Busy(RETRY))));
+        drop(all);
+        assert!(matches!(service.test_delivery(page(3)).await, Ok(Tested::Over)));
     }
 }

@@ -135,6 +135,12 @@ impl Admin {
         if status == "200" && proof.trim() == AdminToken::new(&token.text).proof(challenge.as_str()) {
             return Ok(());
         }
+        if status == "404" && !AdminToken::new(&token.text).is_long() {
+            return Err(Failure::new(format_args!(
+                "the token in {} is so short that the hub does not prove to know it: give the hub a longer one, such as `openssl rand -hex 32` makes",
+                token.file.display()
+            )));
+        }
         Err(self.stranger(&token.file))
     }
 

@@ -51,7 +51,7 @@ impl Delivery {
     pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::new(store.shards()));
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
-        let tests = TestSender::new(guard.clone(), &settings);
+        let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone());
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
         let (mut workers, mut to_workers) = (Vec::new(), Vec::new());

@@ -77,13 +77,11 @@ impl FormTurns {
     async fn during<T>(&self, handled: impl Future<Output = T>) -> T {
         let turn = self.take().await;
         let mut handled = pin!(handled);
-        match timeout(TURN, &mut handled).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                drop(turn);
-                handled.await
-            }
+        if let Ok(answer) = timeout(TURN, &mut handled).await {
+            return answer;
         }
+        drop(turn);
+        handled.await
     }
 
     /// The right to handle one form, until it is dropped.

@@ -1,6 +1,6 @@
 //! Documents or resources that are served elsewhere than the documents say: one cause, which is named instead of everything that follows from it.
 //!
-//! Where the first document is found and the next is not, that is looked for beside the first. Of the first Resource List, a few resources are asked for.
+//! Where the first document is found and the next is not, that is looked for beside the first. Of the first Resource List that has a few resources, a few of them are asked for.
 
 use resync_core::{
     document::{Capability, Root},
@@ -15,8 +15,6 @@ use crate::site::SOURCE_DESCRIPTION_PATH;
 const MISSING: usize = 3;
 /// How many places of a missing document are tried.
 const PLACES: usize = 12;
-/// How many resources are asked for.
-const RESOURCES: usize = 3;
 
 /// Ends a check at once whose documents or resources are not where the documents say.
 pub(super) struct Misplaced<'a, F> {
@@ -78,24 +76,36 @@ impl<'a, F: Fetch> Misplaced<'a, F> {
         urls.find(|url| self.fetch.get(url.as_str()).is_ok_and(|found| is_document(&found)))
     }
 
-    /// Whether none of the first resources of a Resource List is there.
+    /// Whether none of a few resources of a Resource List is there.
     fn without_resources(&mut self, found: &Fetched) -> Option<String> {
         let reader = Reader::new(found.bytes.as_slice()).ok()?;
         let header = reader.header();
         let is_list = header.root == Root::UrlSet && header.capability() == Some(&Capability::ResourceList);
-        if !is_list || !std::mem::take(&mut self.asks) {
+        if !is_list || !self.asks {
             return None;
         }
+        let urls: Vec<_> = reader.filter_map(Result::ok).map(|entry| entry.loc).collect();
+        let sample = sample(&urls)?;
+        self.asks = false;
+        for url in sample {
+            self.absence(url, Method::Head)?;
+        }
+        // A server may know GET only.
         let mut missing = None;
-        for entry in reader.filter_map(Result::ok).take(RESOURCES) {
-            let absent = self.fetch.topic(&entry.loc, Method::Head).err().filter(is_absent)?;
-            missing.get_or_insert(format!("{}: {absent}", entry.loc));
+        for url in sample {
+            let absent = self.absence(url, Method::Get)?;
+            missing.get_or_insert(format!("{url}: {absent}"));
         }
         missing.map(|missing| {
             format!(
                 "the documents are served and the resources are not ({missing}); serve the files under these URLs too, or build with the base URL under which they are"
             )
         })
+    }
+
+    /// What a server answers that has no such resource.
+    fn absence(&mut self, url: &str, method: Method) -> Option<FetchFailure> {
+        self.fetch.topic(url, method).err().filter(is_absent)
     }
 }
 
@@ -119,6 +129,17 @@ impl<F: Fetch> Fetch for Misplaced<'_, F> {
 
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
         self.fetch.topic(url, method)
+    }
+}
+
+/// The first URL, one from the middle and the last. Neighbours may have been deleted together since the list was written, which only a Change List tells. Of
+/// one or two resources that is likely for all, so they prove nothing.
+fn sample(urls: &[String]) -> Option<[&str; 3]> {
+    match urls {
+        [first, between @ .., last] if !between.is_empty() => {
+            Some([first, &between[between.len() / 2], last])
+        }
+        _ => None,
     }
 }
 
@@ -167,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// These URLs have documents.
+    /// These URLs have documents, and answer GET only if they end with `?get`.
     struct Web(BTreeSet<&'static str>);
 
     impl Fetch for Web {
@@ -179,7 +200,10 @@ mod tests {
             Ok(Fetched { bytes, content_type: None, last_url: url.to_owned() })
         }
 
-        fn topic(&mut self, url: &str, _: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
+        fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
+            if method == Method::Head && url.ends_with("?get") {
+                return Err(FetchFailure::new("404 Not Found"));
+            }
             self.get(url).map(|_| Some(TopicAnswer::default()))
         }
     }
@@ -245,9 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn resources_that_are_missing_are_noticed_unless_one_of_the_first_is_there() {
+    fn resources_that_are_missing_are_noticed_unless_one_of_a_few_is_there() {
         let text = |number: usize| {
-            let entries = (0..number).map(|number| format!("<url><loc>http://h/{number}</loc></url>"));
+            let entries = (0..number).map(|number| format!("<url><loc>http://h/{number}?get</loc></url>"));
             format!(
                 r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="2026-01-01T00:00:00Z"/>{}</urlset>"#,
                 entries.collect::<String>()
@@ -259,16 +283,20 @@ mod tests {
             content_type: None,
             last_url: "http://h/".to_owned(),
         };
-        let missing = Misplaced::new(&mut nothing).without_resources(&list(2)).unwrap();
+        let missing = Misplaced::new(&mut nothing).without_resources(&list(3)).unwrap();
         assert!(
             missing.starts_with(
-                "the documents are served and the resources are not (http://h/0: 404 Not Found)"
+                "the documents are served and the resources are not (http://h/0?get: 404 Not Found)"
             ),
             "{missing}"
         );
-        assert_eq!(Misplaced::new(&mut nothing).without_resources(&list(0)), None);
-        let mut one = Web(BTreeSet::from(["http://h/1"]));
-        assert_eq!(Misplaced::new(&mut one).without_resources(&list(2)), None);
+        for few in 0..3 {
+            assert_eq!(Misplaced::new(&mut nothing).without_resources(&list(few)), None);
+        }
+        for there in ["http://h/0?get", "http://h/5?get", "http://h/9?get"] {
+            let mut one = Web(BTreeSet::from([there]));
+            assert_eq!(Misplaced::new(&mut one).without_resources(&list(10)), None, "{there}");
+        }
     }
 
     #[test]

@@ -286,6 +286,17 @@ impl BuildArgs {
         )))
     }
 
+    /// Refuses a token that names no hub while `--hub` contradicts the configuration: it is likely for the hub of the configuration, and must not reach
+    /// another.
+    pub(crate) fn check_tokens(&self, build_request: &BuildRequest, tokens: &[Token]) -> Result<(), Failure> {
+        // With --no-hub, a run names no hub that could get it.
+        let names_others = build_request.contradiction.is_some() && !self.hub.is_empty();
+        if names_others && tokens.iter().any(Token::is_bare) {
+            return Err(Failure::BareToken(self.out.file()));
+        }
+        Ok(())
+    }
+
     /// The settings of the flags, over those of the last build.
     fn settings(&self, out: &Path) -> Result<SetSettings, Failure> {
         let stored = State::load_if_built(out)?.map(|state| state.settings);
@@ -326,7 +337,8 @@ pub(crate) struct TokenArgs {
     #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) retry: Duration,
     /// Leave a hub that is no longer named: what waits for it is discarded, and it is notified once more so that its subscribers find the new hubs (repeatable)
-    #[arg(long, env = "RESYNC_SOURCE_DROP_HUB", value_name = "URL", value_delimiter = ' ')]
+    // No variable for this either.
+    #[arg(long, value_name = "URL")]
     pub(crate) drop_hub: Vec<HubUrl>,
     #[command(flatten)]
     pub(crate) tokens: Tokens,
@@ -450,12 +462,12 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_but_take_over_has_an_environment_variable() {
+    fn every_flag_but_those_of_a_single_run_has_an_environment_variable() {
         let is_for_packagers =
             |command: &&clap::Command| ["completions", "man"].contains(&command.get_name());
         for command in Cli::command().get_subcommands().filter(|command| !is_for_packagers(command)) {
             for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
-                if argument.get_id() == "take_over" {
+                if ["take_over", "drop_hub"].contains(&argument.get_id().as_str()) {
                     assert_eq!(argument.get_env(), None);
                     continue;
                 }

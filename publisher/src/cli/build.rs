@@ -223,6 +223,7 @@ pub(super) async fn all(
 
 pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
     let mut build_request = arguments.build_request()?;
+    arguments.check_tokens(&build_request, &token.tokens.token)?;
     build_request.drops.clone_from(&token.drop_hub);
     let (site, place_of_hubs) = (build_request.out.clone(), build_request.place_of_hubs());
     let mut built = all(arguments, build_request, BuildMode::WithoutDumps).await?;

@@ -1,6 +1,6 @@
 //! Why a command failed, and its exit code.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
 use resync_publisher::{Error, HubUrl, UrlError, config::ConfigError};
@@ -30,6 +30,8 @@ pub(crate) enum Failure {
     System(#[from] io::Error),
     #[error(transparent)]
     Man(io::Error),
+    #[error("write HUB_URL=TOKEN: --hub names another hub than {}", .0.display())]
+    BareToken(PathBuf),
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),
     #[error("{0} is no hub of this site, so it is not dropped; see `resync-source status`")]
@@ -63,6 +65,7 @@ impl Failure {
                 | ConfigError::Problems { .. },
             )
             | Self::Log(_)
+            | Self::BareToken(_)
             | Self::Publisher(
                 Error::CollectionInSite { .. }
                 | Error::Ignore { .. }

@@ -37,11 +37,18 @@ pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
         skip_refused(&outs, number)?;
     }
     let drops = &arguments.token.drop_hub;
-    drop_hubs(&outs, drops)?;
+    let dropped = drop_hubs(&outs, drops);
+    // What other sets dropped is still to be notified.
+    if dropped.as_ref().is_err_and(|failure| !matches!(failure, Failure::Sets { .. })) {
+        return dropped;
+    }
     warn_of_hubs_on_hold(&outs, drops, &arguments.out.place_of_hubs());
     let (statuses, failed) = sets::each(&outs, status);
     if !drops.is_empty() && failed.is_empty() && !statuses.iter().any(has_hub_to_notify) {
-        return Ok(());
+        if arguments.out.json {
+            print_json(&json!({ "hubs": [], "notify_failures": [] }))?;
+        }
+        return dropped;
     }
     let notify_report = notify_all(&outs, &arguments.token).await;
     if arguments.out.json {
@@ -52,7 +59,7 @@ pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
             say(text::of_set(name, &line));
         }
     }
-    notify_report.outcome
+    notify_report.outcome.and(dropped)
 }
 
 /// Omits a Change Notification for the hubs that have refused it.
@@ -68,22 +75,34 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
     sets::outcome(failed, outs.len(), "cannot be read").and(Err(Failure::NotRefused(number)))
 }
 
-/// Drops hubs from the sets that no longer name them.
+/// Drops hubs from the sets that no longer name them. A hub that cannot be dropped does not keep others; the first failure is the outcome.
 pub(super) fn drop_hubs(outs: &[PathBuf], hubs: &[HubUrl]) -> Result<(), Failure> {
-    hubs.iter().try_for_each(|hub| {
-        let (dropped, failed) = sets::each(outs, |out| notify::drop_hub(out, hub));
-        let discarded: Vec<_> = dropped.into_iter().flatten().collect();
-        if discarded.is_empty() {
-            let failures = failed.into_iter().map(|(_, failure)| failure);
-            return Err(failures.last().unwrap_or_else(|| Failure::NoSuchHub(hub.clone())));
+    let mut outcome = Ok(());
+    for hub in hubs {
+        match (&outcome, drop_hub(outs, hub)) {
+            (Err(_), Err(next)) => complain(next),
+            (Ok(()), next) => outcome = next,
+            (Err(_), Ok(())) => {}
         }
+    }
+    outcome
+}
+
+/// Drops a hub from all sets. A set that fails does not keep the others from it.
+fn drop_hub(outs: &[PathBuf], hub: &HubUrl) -> Result<(), Failure> {
+    let (dropped, failed) = sets::each(outs, |out| notify::drop_hub(out, hub));
+    let discarded: Vec<_> = dropped.into_iter().flatten().collect();
+    if discarded.is_empty() && failed.is_empty() {
+        return Err(Failure::NoSuchHub(hub.clone()));
+    }
+    if !discarded.is_empty() {
         let waiting = match discarded.iter().sum::<u64>() {
             0 => String::new(),
             number => format!(", and {}", text::count(number, "waiting Change Notification")),
         };
         note(format_args!("dropped {hub}{waiting}"));
-        Ok(())
-    })
+    }
+    sets::outcome(failed, outs.len(), "could not drop a hub")
 }
 
 /// Whether a set has a hub that may be notified.

@@ -9,6 +9,7 @@ use super::{Failure, arguments::BuildArgs, build, json, sets::name_in, text};
 
 pub(super) async fn run(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {
     let build_request = arguments.build_request()?;
+    arguments.check_tokens(&build_request, &token)?;
     let sets = build_request.sets.clone();
     let is_json = arguments.out.json;
     let mut stop = pin!(signals::stop()?);

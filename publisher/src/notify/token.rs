@@ -60,9 +60,9 @@ impl Hubs {
 }
 
 impl Token {
-    /// Whether it names no hub.
-    fn is_bare(&self) -> bool {
-        !self.0.starts_with("http://") && !self.0.starts_with("https://")
+    /// Whether it names no hub. An empty one is no token.
+    pub fn is_bare(&self) -> bool {
+        !self.0.is_empty() && !self.0.starts_with("http://") && !self.0.starts_with("https://")
     }
 }
 
@@ -145,6 +145,17 @@ mod tests {
         assert_eq!(named(&[], &[&left]).unwrap(), ["http://c.example/hub=s3cret"]);
         assert!(matches!(named(&[], &[&left, &first]), Err(Error::WhoseToken { hubs: 2 })));
         assert_eq!(named(&[], &[]).unwrap(), ["s3cret"]);
+    }
+
+    #[test]
+    fn a_token_is_bare_unless_it_names_a_hub_or_is_empty() {
+        let is_bare = |text: &str| text.parse::<Token>().unwrap().is_bare();
+        assert!(is_bare("s3cret=="));
+        assert!(
+            !is_bare("http://a.example/hub=s3cret")
+                && !is_bare("https://a.example/hub=s3cret")
+                && !is_bare(" ")
+        );
     }
 
     #[test]

@@ -520,6 +520,7 @@ fn a_site_that_is_served_under_another_url_than_it_says_is_one_finding() {
 #[test]
 fn resources_that_are_not_served_are_one_finding() {
     let (web, place) = (Web::start(), Place::new());
+    place.put("c.txt", "x");
     web.publish(&place, XML);
     web.gives("a.txt", "404 Not Found", b"");
     let missing =

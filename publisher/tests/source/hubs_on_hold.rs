@@ -14,7 +14,7 @@ use resync_core::{
 use crate::{
     configured::configured,
     notifying::told,
-    support::{ACCEPTED, BASE, Heard, Hub, Place, Run, run, text},
+    support::{ACCEPTED, BASE, Heard, Hub, Place, Run, program, run, text},
 };
 
 const AWAY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfull";
@@ -196,6 +196,66 @@ fn each_set_keeps_what_waits_for_its_own_hub() {
     for (set, hub) in sets.iter().zip(&hubs) {
         assert_eq!(next_names(hub, 1), [*set]);
     }
+}
+
+#[test]
+fn a_token_without_url_is_refused_while_a_flag_names_another_hub_than_the_file() {
+    let (_place, config, right) = known();
+    let other = Hub::start();
+    for command in ["publish", "watch"] {
+        let mut run = program(&[command, "--config", text(&config), "--hub", &other.url()]);
+        Run::from(run.env("RESYNC_SOURCE_TOKEN", "s3cret").output().unwrap()).failed_with(
+            64,
+            &format!("write HUB_URL=TOKEN: --hub names another hub than {}", config.display()),
+        );
+    }
+    other.heard_nothing_more();
+    publish(&config, &["--hub", &right.url(), "--token", "s3cret"]).succeeded();
+    publish(&config, &["--hub", &other.url(), "--token", &format!("{}=s3cret", other.url())]).succeeded();
+    assert_eq!(other.next().headers["authorization"], "Bearer s3cret");
+}
+
+#[test]
+fn a_set_that_still_names_a_dropped_hub_is_a_failure_and_the_others_drop_it() {
+    let (place, left, new) = (Place::new(), Hub::start(), Hub::start());
+    let folder = place.collection().parent().unwrap().to_owned();
+    let configure = |hubs: [&Hub; 2]| {
+        let named = ["one", "two"].iter().zip(hubs).map(|(set, hub)| {
+            fs::create_dir_all(folder.join(set)).unwrap();
+            format!("[[set]]\nname = {set:?}\ndirectory = {set:?}\nhubs = {:?}\n", hub.url())
+        });
+        let named = named.collect::<String>();
+        configured(&place, &format!("out = \"site\"\nbase_url = \"{BASE}\"\n{named}"))
+    };
+    publish(&configure([&left, &left]), &[]).succeeded();
+    let config = configure([&new, &left]);
+    publish(&config, &[]).succeeded();
+    let run = run(&["notify", "--config", text(&config), "--drop-hub", &left.url()])
+        .failed_with(64, "1 of 2 sets could not drop a hub");
+    assert!(run.err.contains(&format!("dropped {}\n", left.url())), "{}", run.err);
+    assert!(run.err.contains(&format!("two: {} is still a hub of the site", left.url())), "{}", run.err);
+    assert!(run.out.contains("no longer a hub of this site: 1 notification"), "{}", run.out);
+}
+
+#[test]
+fn where_the_only_hub_was_dropped_json_has_no_hubs() {
+    let place = Place::new();
+    for file in ["one", "two"] {
+        place.put(file, "x");
+        publish(&name(&place, &[WRONG]), &[]).failed_with(1, "cannot reach the hub");
+    }
+    let config = name(&place, &[]);
+    publish(&config, &[]).succeeded();
+    let said = run(&["notify", "--config", text(&config), "--drop-hub", WRONG, "--json"]).succeeded().out;
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said, serde_json::json!({ "hubs": [], "notify_failures": [] }));
+}
+
+#[test]
+fn a_hub_is_not_dropped_by_a_variable() {
+    let (_place, config, hub) = known();
+    let mut notify = program(&["notify", "--config", text(&config)]);
+    Run::from(notify.env("RESYNC_SOURCE_DROP_HUB", hub.url()).output().unwrap()).succeeded();
 }
 
 #[test]

@@ -28,8 +28,8 @@ pub(crate) const LOG: &str = "info";
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
-/// Every flag but --since is also a key of the configuration file (see `config print`), and an environment variable; the
-/// flag overrides the variable, and that the file.
+/// Every flag but --since and --adopt is also a key of the configuration file (see `config print`), and an environment
+/// variable; the flag overrides the variable, and that the file.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
@@ -68,9 +68,13 @@ pub(crate) fn command() -> clap::Command {
     })
 }
 
-/// `RESYNC_DESTINATION_` and the name of the flag. `--since` is about one run.
+/// The flags of one run only: neither variables nor keys of the file. If `adopt` stayed there beside `delete`, a copy that loses
+/// its state, or a wrong folder, would lose somebody's files without a question.
+pub(crate) const ONE_RUN: [&str; 2] = ["since", "adopt"];
+
+/// `RESYNC_DESTINATION_` and the name of the flag.
 fn with_variable(arg: Arg) -> Arg {
-    if arg.get_env().is_some() || arg.get_id() == "from" {
+    if arg.get_env().is_some() || ONE_RUN.contains(&&*name(&arg)) {
         return arg;
     }
     let variable = format!("RESYNC_DESTINATION_{}", name(&arg).to_uppercase());
@@ -416,7 +420,7 @@ pub(crate) struct SelectionArgs {
     /// Remove files that the Source no longer lists, if its lists are complete
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses
+    /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses. Once is enough
     #[arg(long)]
     pub(crate) adopt: bool,
     /// Also fetch resources from the origin of this URL (repeatable)
@@ -552,16 +556,15 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_an_environment_variable() {
+    fn every_flag_has_an_environment_variable_unless_it_is_of_one_run() {
         // Only packagers write papers.
         let written = |command: &clap::Command| ["completions", "man"].contains(&command.get_name());
         for command in command().get_subcommands().filter(|command| !written(command)) {
-            for argument in
-                command.get_arguments().filter(|one| one.get_id() != "help" && one.get_id() != "from")
-            {
+            for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
-                assert!(named, "{} {}", command.get_name(), argument.get_id());
+                let lasts = !["since", "adopt"].contains(&&*name(argument));
+                assert_eq!(named, lasts, "{} {}", command.get_name(), argument.get_id());
             }
         }
     }

@@ -12,10 +12,10 @@ use resync_common::config::{meant, parse};
 use resync_common::habits;
 use toml::{Table, Value};
 
-use super::args::{self, Cli, name};
+use super::args::{self, Cli, ONE_RUN, name};
 
-/// Flags that are not keys, since they are about one run.
-const NO_KEYS: [&str; 4] = ["config", "since", "help", "version"];
+/// Flags that are not keys, besides [`ONE_RUN`].
+const NO_KEYS: [&str; 3] = ["config", "help", "version"];
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +118,9 @@ fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigErro
 }
 
 fn hint(key: &str, known: &[Key]) -> String {
+    if ONE_RUN.contains(&key) {
+        return format!("it is for one run, so give the flag --{key}");
+    }
     let names: Vec<String> = known.iter().map(Key::name).collect();
     match meant(key, names.iter().map(String::as_str)) {
         Some(name) => format!("did you mean {name}?"),
@@ -191,7 +194,7 @@ fn keys(command: &Command) -> Vec<Key> {
     let of_commands = command.get_subcommands().flat_map(Command::get_arguments);
     for arg in command.get_arguments().chain(of_commands) {
         let name = name(arg);
-        if NO_KEYS.contains(&name.as_str()) {
+        if NO_KEYS.contains(&&*name) || ONE_RUN.contains(&&*name) {
             continue;
         }
         match keys.iter_mut().find(|key| key.name() == name) {
@@ -319,7 +322,8 @@ mod tests {
             ("per_hosts = 3", "per_hosts is not a key: did you mean per_host?"),
             ("zzz = 3", "zzz is not a key: `resync-destination config print`"),
             ("config = \"x\"", "config is not a key"),
-            ("since = \"2026-11-20\"", "since is not a key"),
+            ("since = \"2026-11-20\"", "since is not a key: it is for one run, so give the flag --since"),
+            ("adopt = true", "adopt is not a key: it is for one run, so give the flag --adopt"),
             ("per_host = 3000", "invalid value '3000' for '--per-host <N>'"),
             ("delay = \"soon\"", "invalid value 'soon' for '--delay <DURATION>'"),
             ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete[=<true|false>]'"),

@@ -83,7 +83,7 @@ async fn sync_and_audit_tell_by_line_and_exit_code_whether_all_is_in_step() {
 }
 
 #[tokio::test]
-async fn somebodys_own_folder_is_refused_with_what_to_do_and_the_configuration_can_adopt_it() {
+async fn somebodys_own_folder_is_refused_with_what_to_do_until_the_command_line_adopts_it() {
     let source = source(None).await;
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("mine"), "mine").unwrap();
@@ -108,7 +108,13 @@ async fn somebodys_own_folder_is_refused_with_what_to_do_and_the_configuration_c
     let configuration = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(configuration.path(), "delete = true\nadopt = true\n").unwrap();
     let path = configuration.path().to_str().unwrap();
-    assert_eq!(code(&run(&["sync", &url, into, "--config", path]).await), 0);
+    let refused = run(&["sync", &url, into, "--config", path]).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(code(&refused) == 64 && said.contains("--adopt"), "{said}");
+    assert_eq!(files(directory.path()), expected(&[("mine", "mine")]));
+
+    std::fs::write(configuration.path(), "delete = true\n").unwrap();
+    assert_eq!(code(&run(&["sync", &url, into, "--config", path, "--adopt"]).await), 0);
     assert_eq!(files(directory.path()), expected(&[("a", "1"), ("b/c", "2")]));
 }
 

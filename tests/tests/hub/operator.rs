@@ -182,13 +182,16 @@ async fn the_store_of_a_hub_that_was_killed_is_whole_and_that_of_a_running_one_i
 }
 
 #[tokio::test]
-async fn an_operators_token_that_can_be_guessed_is_told_at_the_start() {
+async fn an_operators_token_that_can_be_guessed_is_told_at_the_start_and_proves_nothing() {
     let folder = tempdir().unwrap();
     let mut hub = HubProcess::start(folder.path()).await;
+    let proof = "/identity?challenge=0123456789abcdef";
+    assert_eq!(hub.admin(proof).await.status, 200);
     let (_, said) = hub.stop().await;
     assert!(!said.contains("to be guessed"), "{said}");
     fs::write(folder.path().join("admin-token"), "hunter2").unwrap();
     hub.restart().await;
     hub.process().line("the admin token is short enough to be guessed").await;
     assert_eq!(hub.admin("/api/v1/status").await.status, 200);
+    assert_eq!(hub.admin(proof).await.status, 404);
 }

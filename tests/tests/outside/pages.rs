@@ -407,12 +407,19 @@ async fn subscriptions_of_all_topics_are_listed_sought_and_told_from_those_that_
     found.sort_unstable();
     found.dedup();
     assert_eq!(found.len(), 61);
-    for (text, count) in [("/well/7", 1), ("OTHER", 1), ("%2Fset1%2F", 50), ("nobody", 0), ("127.0.0.1", 50)]
-    {
+    let whole = well.url("/Well/7");
+    for (text, count) in [
+        (whole.as_str(), 1),
+        ("/well/7", 0),
+        ("OTHER", 1),
+        ("%2Fset1%2F", 50),
+        ("nobody", 0),
+        ("127.0.0.1", 50),
+    ] {
         let page = browser.read(&format!("/subscriptions?q={text}")).await;
         assert_eq!(rows(&page).len(), count, "{text}: {page}");
         assert_eq!(page.contains(">More</a>"), count == 50, "{text}");
-        assert!(!page.contains("/Well/"), "no page shows a whole callback");
+        assert!(text == whole || !page.contains("/Well/"), "no page shows a whole callback");
     }
     assert!(browser.read("/subscriptions?q=nobody").await.contains("No topic and no callback"));
     assert!(browser.read("/subscriptions").await.contains("up to date"));

@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Prefixes, SignatureConfig};
-    use crate::delivery::{BreakerPolicy, Delivery, RetryPolicy, Settings};
+    use crate::delivery::{AttemptOutcome, BreakerPolicy, Delivery, RetryPolicy, Settings, TestSender};
     use crate::egress::{ConfirmedAddresses, Guard};
     use crate::store::VerifiedSubscription;
     use crate::store::{self, Engine, Intent, Keyring, NewRequest};
@@ -151,5 +151,24 @@ mod tests {
         assert!((3_500..3_600).contains(&lease), "what is left of it: {lease}");
         assert_eq!(store.find_subscription(&topic, &callback).await.unwrap().unwrap(), before);
         delivery.stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn w065_a_test_delivery_to_a_subscriber_that_moved_asks_the_address_first_as_deliveries_do() {
+        let (callback, mut log) = subscriber().await;
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let topic = "http://source.example/t".parse().unwrap();
+        let (_, subscription) = store::subscribe(&*store, &topic, &callback.parse().unwrap()).await;
+        let (guard, meters) = (Guard::open_to(&["127.0.0.0/8", "::1/128"]), Meters::default());
+        let tests = TestSender::new(guard, &settings(), meters);
+        for asked in [true, false] {
+            let sent = tests.send(&subscription, "https://hub.example/").await;
+            assert_eq!(sent.outcome, AttemptOutcome::Delivered);
+            if asked {
+                assert!(log.recv().await.unwrap().starts_with("GET"));
+            }
+            assert!(log.recv().await.unwrap().starts_with("POST"), "it has confirmed");
+        }
     }
 }

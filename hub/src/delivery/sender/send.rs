@@ -27,7 +27,7 @@ use crate::telemetry::{SpanKind, Tracer};
 const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
 
 /// A name has several addresses at most, each of which may need re-verification.
-const REVERIFICATIONS: usize = 4;
+pub(super) const REVERIFICATIONS: usize = 4;
 
 /// Makes the attempts of one worker.
 #[derive(Debug)]

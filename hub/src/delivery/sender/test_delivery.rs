@@ -1,5 +1,5 @@
 //! Test deliveries, which a subscriber asks for to see what its callback answers. They go out like all others, by a client of their
-//! own: nothing waits for them, nothing is recorded of them, and no progress moves.
+//! own, and ask unconfirmed addresses first as these do: nothing waits for them, nothing is recorded of them, and no progress moves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +10,14 @@ use resync_core::datetime::DateTime;
 
 use super::attempt_log::AttemptOutcome;
 use super::delivery_request::test_request;
+use super::meters::Meters;
 use super::prepared::{InvalidCallback, PreparedRecipient};
+use super::send::REVERIFICATIONS;
 use super::settings::Settings;
 use crate::config::SignatureConfig;
-use crate::egress::{Answer, EgressClient, EgressError, Guard, ReadLimit, Route};
+use crate::egress::{
+    Answer, EgressClient, EgressError, Guard, ReadLimit, Reverified, Reverifier, Route, Withheld,
+};
 use crate::store::{ContentKind, Notification, NotificationLinks, Offset, Recipient, Subscription, TopicId};
 
 /// More of an answer is not even read (W-156).
@@ -26,6 +30,8 @@ const CONNECTIONS: usize = 16;
 pub struct TestSender {
     client: EgressClient,
     signature: Arc<SignatureConfig>,
+    reverifier: Reverifier,
+    meters: Meters,
 }
 
 /// What came of a test delivery.
@@ -40,12 +46,17 @@ pub struct TestDelivery {
 }
 
 impl TestSender {
-    /// Sends behind the same guard, within the same times and with the same signatures as deliveries.
-    pub(crate) fn new(guard: Guard, settings: &Settings) -> Self {
+    /// Sends behind the same guard, within the same times and with the same signatures as deliveries. Re-verifications are counted here.
+    pub(crate) fn new(guard: Guard, settings: &Settings, meters: Meters) -> Self {
         let client = EgressClient::new(guard, settings.connect_timeout, settings.timeout, 1)
             .limiting_unconfirmed(settings.confirmed.clone())
             .with_connections(CONNECTIONS);
-        Self { client, signature: Arc::clone(&settings.signature) }
+        Self::by(client, Arc::clone(&settings.signature), meters)
+    }
+
+    fn by(client: EgressClient, signature: Arc<SignatureConfig>, meters: Meters) -> Self {
+        let reverifier = Reverifier::new(client.clone(), Arc::clone(&signature));
+        Self { client, signature, reverifier, meters }
     }
 
     /// Sends one to the callback of this subscription; `hub` is the hub's URL.
@@ -63,6 +74,7 @@ impl TestSender {
         TestDelivery { outcome, status, took }
     }
 
+    /// An unconfirmed address is re-verified first, as for a delivery.
     async fn attempt(
         &self,
         to: &Subscription,
@@ -77,8 +89,23 @@ impl TestSender {
         });
         let prepared = PreparedRecipient::new(&recipient, &self.signature)?;
         let request = test_request(&content(to, hub), prepared.key.as_ref())?;
-        let route = Route::Reverify(to.id.0);
-        Ok(self.client.send_to(&prepared.target, request, ANSWER_READ, route, &mut None).await)
+        let mut route = Route::Reverify(to.id.0);
+        for _ in 0..=REVERIFICATIONS {
+            let sent =
+                self.client.send_to(&prepared.target, request.clone(), ANSWER_READ, route, &mut None).await;
+            let reverification = match sent {
+                Err(EgressError::ReverifyFirst(reverification)) => reverification,
+                answer => return Ok(answer),
+            };
+            let reverified = self.reverifier.ask(to, reverification).await;
+            self.meters.reverified(reverified);
+            match reverified {
+                Reverified::Confirmed(address) => route = Route::Pinned(address),
+                Reverified::Refused | Reverified::Unreachable => {}
+                Reverified::NotSent => break,
+            }
+        }
+        Ok(Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)))
     }
 }
 
@@ -112,6 +139,7 @@ impl TestSender {
 
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
-        Self { client, signature: Arc::new(SignatureConfig::always(SignatureMethod::Sha256)) }
+        let signature = Arc::new(SignatureConfig::always(SignatureMethod::Sha256));
+        Self::by(client, signature, Meters::default())
     }
 }

@@ -38,9 +38,9 @@ impl Authentication {
         Self { token, wrong: RateLimiter::new(true, WRONG) }
     }
 
-    /// [`AdminToken::proof`]
-    pub(super) fn proof(&self, challenge: &str) -> String {
-        self.token.proof(challenge)
+    /// [`AdminToken::proof`]; `None`: the token could be guessed from it.
+    pub(super) fn proof(&self, challenge: &str) -> Option<String> {
+        self.token.is_long().then(|| self.token.proof(challenge))
     }
 
     /// Whether this token, shown by a client at this address, is the right one. A wrong one is counted and logged.

@@ -104,12 +104,19 @@ struct ToProve {
     challenge: String,
 }
 
-/// Proves which hub this is, so that a command never shows its token to another.
+/// Proves which hub this is, so that a command never shows its token to another. Whoever asks can try guesses on the answer for as long
+/// as it likes, which only a long token withstands.
 async fn identity(State(state): State<AdminState>, Query(asked): Query<ToProve>) -> Response {
     if !(SHORTEST_CHALLENGE..=LONGEST_CHALLENGE).contains(&asked.challenge.len()) {
         return text(StatusCode::BAD_REQUEST, "challenge is a text of 16 to 128 bytes");
     }
-    text(StatusCode::OK, state.auth.proof(&asked.challenge))
+    match state.auth.proof(&asked.challenge) {
+        Some(proof) => text(StatusCode::OK, proof),
+        None => text(
+            StatusCode::NOT_FOUND,
+            "this hub's admin token is short enough to be guessed from a proof: write a longer one, and start the hub again",
+        ),
+    }
 }
 
 /// No topic and no callback is named in it, so it needs no token.

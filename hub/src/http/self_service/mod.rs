@@ -181,6 +181,10 @@ async fn test(
             let why = "Too many test deliveries were sent to this callback.";
             state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why)
         }
+        Ok(Tested::Busy(wait)) => {
+            let why = "The hub has too many test deliveries under way now.";
+            state.later(StatusCode::SERVICE_UNAVAILABLE, wait.as_secs(), why)
+        }
         Ok(Tested::Over) => page::over(&state.base),
         Err(error) => state.unavailable(&error),
     }

@@ -390,15 +390,17 @@ async fn a_search_looks_at_no_more_than_it_may_and_goes_on_where_it_stopped(plac
     }
     let of = the(&*store, &topic("u")).await.id;
     assert_eq!(store.subscribers(&[of, TopicId(7)]), [3, 0]);
-    for (callback, topics, count) in [
-        ("one/d", vec![], 4),
-        ("/d6", vec![], 1),
-        ("nobody", vec![], 0),
-        ("nobody", vec![of], 3),
-        ("", vec![], 7),
+    for (origin, whole, topics, count) in [
+        ("s://destination.ex", "", vec![], 7),
+        ("/d6", "/D6", vec![], 0),
+        ("one/d", "https://destination.example/one/D", vec![], 0),
+        ("nobody", "https://destination.example/one/D6", vec![], 1),
+        ("nobody", "https://destination.example/one/D6", vec![of], 3),
+        ("nobody", "", vec![of], 3),
+        ("", "", vec![], 7),
     ] {
         let topics = Arc::new(topics.into_iter().collect::<HashSet<_>>());
-        let search = Search { callback: callback.into(), topics, most: 2, look_at: 3 };
+        let search = Search { origin: origin.into(), callback: whole.into(), topics, most: 2, look_at: 3 };
         let (mut found, mut looked_at, mut after) = (HashSet::new(), 0, None);
         loop {
             let part = store.search(shard, after, search.clone()).await.unwrap();
@@ -410,6 +412,6 @@ async fn a_search_looks_at_no_more_than_it_may_and_goes_on_where_it_stopped(plac
                 break;
             }
         }
-        assert_eq!((found.len(), looked_at), (count, 7), "{callback}");
+        assert_eq!((found.len(), looked_at), (count, 7), "{origin} {whole}");
     }
 }

@@ -17,7 +17,8 @@ impl Shared {
                 codec::open_beginning(&keys, Space::Subscriptions, &key, &value, with_callback)?;
             let place = (summary.topic, summary.id);
             let is_sought = search.topics.contains(&summary.topic)
-                || String::from_utf8_lossy(&callback).to_ascii_lowercase().contains(&*search.callback);
+                || summary.origin.contains(&*search.origin)
+                || callback == search.callback.as_bytes();
             result.looked_at += 1;
             if is_sought {
                 result.found.push(summary);

@@ -246,7 +246,9 @@ impl SubscriptionSummary {
 /// Which subscriptions are looked for, and how far.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// Part of their callbacks, in lower case …
+    /// Part of the origins of their callbacks, in lower case. Not of the rest: letter by letter it would give a callback away …
+    pub origin: Arc<str>,
+    /// … or a whole callback as it was written …
     pub callback: Arc<str>,
     /// … or they are of one of these topics.
     pub topics: Arc<HashSet<TopicId>>,

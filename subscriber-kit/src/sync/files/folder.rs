@@ -56,13 +56,12 @@ impl CopyFolder {
     /// As [`CopyFolder::open`] for a read-only run: nothing is made in the copy, and the work folder is a temporary one.
     pub(crate) fn inspect(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
-        let file = match File::open(path.join(COPY_LOCK_NAME)) {
-            Ok(file) => file,
+        let file = || match File::open(path.join(COPY_LOCK_NAME)) {
             // There was no run yet.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => tempfile::tempfile()?,
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => tempfile::tempfile(),
+            opened => opened,
         };
-        let lock = FileLock::try_lock(file)?.ok_or_else(|| in_use(target))?;
+        let lock = state_folder::lock_by(|| FileLock::try_lock(file()?))?.ok_or_else(|| in_use(target))?;
         let elsewhere = tempfile::tempdir()?;
         let work = elsewhere.path().join(WORK_NAME);
         make_private_folder(&work)?;

@@ -33,7 +33,7 @@ fn all(request: &SubscriptionsRequest, page: &SubscriptionPage) -> Markup {
     let path = query(PATH, [("q", text), ("only", only)]);
     html! {
         h1 { "Subscriptions" }
-        (search(PATH, "Part of the topic or the callback", text))
+        (search(PATH, "Part of the topic or the callback host, or the whole callback", text))
         (choice(text, only))
         @if page.rows.is_empty() {
             p.empty { (nothing(request, page)) }
@@ -68,7 +68,9 @@ fn nothing(request: &SubscriptionsRequest, page: &SubscriptionPage) -> &'static 
     match (&request.q, &request.only) {
         _ if page.stopped_after.is_some() => "Nothing found so far.",
         _ if request.after.is_some() => "There are no more.",
-        (Some(_), _) => "No topic and no callback of a subscription contains this.",
+        (Some(_), _) => {
+            "No topic and no callback host of a subscription contains this, and no callback is this."
+        }
         (None, Some(_)) => "No subscription is late or failing.",
         (None, None) => "Nobody is subscribed.",
     }
