@@ -175,7 +175,7 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
             if config.secrets.credential().is_some() {
                 complain("the keys for secrets are passed to the service only, and were not checked");
             }
-            config.exposed().iter().for_each(|exposed| complain(exposed));
+            config.exposed().iter().for_each(complain);
             say("the configuration is fine");
         }
     }

@@ -89,7 +89,7 @@ async fn c10_a_hub_can_be_set_up_for_subscribers_that_know_feeds_and_sha1_only()
     }
 }
 
-/// NewsBlur and others recognise their own request by the token, and answer 404 without it; Feedbin knows SHA-1 only, and drops the rest.
+/// `NewsBlur` and others recognise their own request by the token, and answer 404 without it; Feedbin knows SHA-1 only, and drops the rest.
 #[tokio::test]
 async fn c02_a_subscriber_that_sends_a_token_gets_it_back_and_its_host_has_the_signatures_it_knows() {
     let folder = tempdir().unwrap();
