@@ -64,7 +64,7 @@ for path, operations in document["paths"].items():
             for error in judge(place["schema"]).iter_errors(place["example"]):
                 sys.exit(f"the example of {which}: {error.json_path}: {error.message}")
             assert not strange(place["example"], place["schema"]), f"{which}: {strange(place['example'], place['schema'])}"
-assert examples > 100, f"{examples} examples"
+assert examples >= 90, f"{examples} examples"
 
 for answer in answers:
     which = f"{answer['method']} {answer['path']}: {answer['status']}"
