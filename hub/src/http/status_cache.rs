@@ -18,7 +18,7 @@ const MOST: usize = 1 << 20;
 const OF_ONE: usize = 512;
 
 /// The cache. Clones share it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StatusCache<S> {
     counted: Arc<Mutex<WeightedCache<NotificationId, Counted<S>>>>,
 }
@@ -27,12 +27,6 @@ pub(super) struct StatusCache<S> {
 struct Counted<S> {
     status: S,
     until: Instant,
-}
-
-impl<S> Clone for StatusCache<S> {
-    fn clone(&self) -> Self {
-        Self { counted: Arc::clone(&self.counted) }
-    }
 }
 
 impl<S: Clone> StatusCache<S> {

@@ -27,7 +27,8 @@ const CLIENTS_OF_ONE_SITE: u64 = 4;
 /// Knows how many subscriptions topics have.
 #[async_trait]
 pub trait Subscribers: std::fmt::Debug + Send + Sync + 'static {
-    /// How many subscriptions of this topic are in force.
+    /// How many subscriptions this topic has; those that have just expired may be among them. Strangers have it asked for each ping, so it
+    /// takes no time in proportion to them.
     async fn of(&self, topic: TopicId) -> usize;
 }
 

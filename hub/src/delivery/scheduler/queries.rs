@@ -198,7 +198,12 @@ impl Scheduler {
         self.hosts.find(origin).is_some()
     }
 
-    /// The subscriptions of a topic in numbers.
+    /// How many subscriptions a topic has, those that are over and not ended yet included.
+    pub(crate) fn subscriptions_of(&self, topic: TopicId) -> usize {
+        self.topics.get(&topic).map_or(0, |state| state.table.len())
+    }
+
+    /// The subscriptions in force of a topic in numbers. Takes time in proportion to them.
     pub(crate) fn topic_counts(&self, topic: TopicId, now: Now) -> TopicCounts {
         let Some(state) = self.topics.get(&topic) else { return TopicCounts::default() };
         let is_in_force = |id| state.table.get(id).is_some_and(|entry| entry.is_in_force(now));

@@ -107,15 +107,15 @@ impl Operator {
         Ok(self.query(Scheduler::in_force).await?.into_iter().sum())
     }
 
-    /// How many subscriptions of this topic are in force.
+    /// How many subscriptions this topic has, without looking at each: those that are over count until the store has ended them.
     ///
     /// # Errors
     /// [`Stopped`]
     pub async fn subscriptions(&self, topic: TopicId) -> Result<usize, Stopped> {
-        Ok(self.topic(topic).await?.subscriptions)
+        Ok(self.query(move |shard, _| shard.subscriptions_of(topic)).await?.into_iter().sum())
     }
 
-    /// The subscriptions of a topic in numbers.
+    /// The subscriptions in force of a topic in numbers. Takes time in proportion to them.
     ///
     /// # Errors
     /// [`Stopped`]

@@ -16,24 +16,26 @@ use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use http::header::{RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::body::{self, Bodies};
+use super::body::{self, Bodies, Unread};
 use super::client::TrustedProxies;
 use super::cookies::cookie;
 use super::endpoint::EndpointState;
 use super::layout;
-use super::limits::Limits;
+use super::limits::{Limits, TooMany};
 use super::page_headers::page_headers;
 use super::same_site::is_from_here;
 use super::search_queue::{NotGranted, SearchQueue};
 use crate::admin::{AdminService, Failed, PageId, TestResult, Tested};
 use crate::config::Rate;
 use crate::rate_limiter::{SharedRateLimiter, network};
+use crate::topics::Reservation;
 
 /// The longest form: two URLs and a secret.
 const FORM_LIMIT: usize = 16 * 1024;
@@ -135,10 +137,10 @@ async fn show(
     {
         return state.let_in(id);
     }
-    let client = state.proxies.client(peer.ip(), &headers);
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
-    }
+    let client = match state.client(peer, &headers) {
+        Ok(client) => client,
+        Err(early) => return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY),
+    };
     match (id, cookie(&headers, VISIT)) {
         (Ok(id), Some(visit)) if ticket.is_empty() && state.service.is_visit(visit, id) => {
             state.view(id, client, visit, None).await
@@ -155,17 +157,16 @@ async fn test(
     request: Request<Body>,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let client = state.proxies.client(peer.ip(), &head.headers);
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
-    }
+    let client = match state.client(peer, &head.headers) {
+        Ok(client) => client,
+        Err(early) => return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY),
+    };
     let visit = cookie(&head.headers, VISIT);
     let (Ok(id), Some(visit)) = (id.parse::<PageId>(), visit) else { return page::unknown(&state.base) };
     if !state.service.is_visit(visit, id) {
         return page::unknown(&state.base);
     }
-    let read = body::read(&head.headers, body, FORM_LIMIT, state.bodies.pace, &state.bodies.forms).await;
-    let (body, _room) = match read {
+    let (body, _room) = match state.read_form(&head.headers, body).await {
         Ok(read) => read,
         Err(unread) => return unread.into_response(),
     };
@@ -197,12 +198,11 @@ async fn open(
     request: Request<Body>,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let client = state.proxies.client(peer.ip(), &head.headers);
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY);
-    }
-    let read = body::read(&head.headers, body, FORM_LIMIT, state.bodies.pace, &state.bodies.forms).await;
-    let (body, _room) = match read {
+    let client = match state.client(peer, &head.headers) {
+        Ok(client) => client,
+        Err(early) => return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY),
+    };
+    let (body, _room) = match state.read_form(&head.headers, body).await {
         Ok(read) => read,
         Err(unread) => return unread.into_response(),
     };
@@ -226,6 +226,17 @@ async fn open(
 }
 
 impl SelfService {
+    /// Who asks, within the rate limit of its address.
+    fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<IpAddr, TooMany> {
+        let client = self.proxies.client(peer.ip(), headers);
+        self.limits.client(client, Instant::now()).map(|()| client)
+    }
+
+    /// The body of a form, with the memory that is reserved for it.
+    async fn read_form(&self, headers: &HeaderMap, body: Body) -> Result<(Bytes, Reservation), Unread> {
+        body::read(headers, body, FORM_LIMIT, self.bodies.pace, &self.bodies.forms).await
+    }
+
     /// Begins a visit.
     fn let_in(&self, id: PageId) -> Response {
         let to = format!("{}subscriptions/{id}", self.base);
