@@ -290,15 +290,17 @@ impl EgressClient {
             ReadLimit::Discard(most) => {
                 // The status is the answer. A body that does not end soon costs the connection, nothing else.
                 let patience = deadline.min(Instant::now() + DISCARD_PATIENCE);
-                (Bytes::new(), timeout_at(patience, discard(&mut body, most)).await.unwrap_or(false))
+                let read = connection.during(timeout_at(patience, discard(&mut body, most))).await;
+                (Bytes::new(), read.unwrap_or(false))
             }
             _ if coding(&head.headers).is_some() => return Err(EgressError::Compressed),
             ReadLimit::Keep(most) => {
-                (timeout_at(deadline, collect(&mut body, most, memory)).await.map_err(late)??, true)
+                let read = connection.during(timeout_at(deadline, collect(&mut body, most, memory))).await;
+                (read.map_err(late)??, true)
             }
             ReadLimit::First(most) => {
-                let kept = timeout_at(deadline, beginning(&mut body, most)).await.map_err(late)??;
-                (kept, body.is_end_stream())
+                let read = connection.during(timeout_at(deadline, beginning(&mut body, most))).await;
+                (read.map_err(late)??, body.is_end_stream())
             }
         };
         let answer = Answer { status: head.status, headers: head.headers, body: kept, peer };

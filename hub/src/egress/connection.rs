@@ -23,8 +23,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::coalesced::Coalesced;
 use super::connector::Route;
+use super::driven::Driven;
 use super::rebinding::{Blocked, CountedRequest, Reverification, UnconfirmedAddress};
 
 /// Bytes that a peer may send over HTTP/2 before they are read: of one answer, and over a connection.
@@ -50,7 +50,7 @@ pub(super) struct Connection {
 }
 
 enum Sender {
-    Http1 { sender: http1::SendRequest<Full<Bytes>>, _open: OpenCount },
+    Http1 { connection: Driven, _open: OpenCount },
     Http2 { sender: http2::SendRequest<Full<Bytes>>, tasks: Arc<Tasks> },
 }
 
@@ -138,10 +138,7 @@ impl Sender {
         if has_agreed_on_http2(&stream) {
             return Self::http2(stream, by, open_count).await;
         }
-        let (sender, connection) = by.http1.handshake(Coalesced(stream)).await?;
-        // Requests under way get the error with which a connection ends.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(Self::Http1 { sender, _open: open_count })
+        Ok(Self::Http1 { connection: Driven::over(stream, &by.http1).await?, _open: open_count })
     }
 
     async fn http2<S: Read + Write + Unpin + Send + 'static>(
@@ -157,18 +154,25 @@ impl Sender {
 
     fn is_closed(&self) -> bool {
         match self {
-            Self::Http1 { sender, .. } => sender.is_closed(),
+            Self::Http1 { connection, .. } => connection.is_closed(),
+            Self::Http2 { sender, .. } => sender.is_closed(),
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Http1 { connection, .. } => connection.has_ended(),
             Self::Http2 { sender, .. } => sender.is_closed(),
         }
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unsent> {
         match self {
-            Self::Http1 { sender, .. } => {
-                if sender.ready().await.is_err() {
+            Self::Http1 { connection, .. } => {
+                if connection.ready().await.is_err() {
                     return Err(Unsent::Returned(Box::new(request)));
                 }
-                sender.try_send_request(request).await.map_err(|mut failed| match failed.take_message() {
+                connection.send(request).await.map_err(|mut failed| match failed.take_message() {
                     Some(unsent) => Unsent::Returned(Box::new(unsent)),
                     None => Unsent::Failed(failed.into_error().into()),
                 })
@@ -241,6 +245,19 @@ impl Connection {
     /// Whether nothing can be sent over it any more.
     pub(super) fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+
+    /// The same, after a look at what has come from its peer.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.sender.has_ended()
+    }
+
+    /// Reads from the answer that came over it last.
+    pub(super) async fn during<F: Future>(&mut self, reading: F) -> F::Output {
+        match &mut self.sender {
+            Sender::Http1 { connection, .. } => connection.during(reading).await,
+            Sender::Http2 { .. } => reading.await,
+        }
     }
 
     pub(super) fn peer(&self) -> IpAddr {

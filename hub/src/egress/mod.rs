@@ -8,6 +8,7 @@ mod client;
 mod coalesced;
 mod connection;
 mod connector;
+mod driven;
 mod guard;
 mod network_limit;
 mod pool;

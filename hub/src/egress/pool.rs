@@ -306,7 +306,7 @@ impl State {
     fn close_expired(&mut self, now: Instant) -> bool {
         let mut unused = Vec::new();
         for (origin, idle) in &mut self.idle {
-            idle.retain(|one| one.until > now && !one.connection.is_closed());
+            idle.retain_mut(|one| one.until > now && !one.connection.has_ended());
             if idle.is_empty() {
                 unused.push(origin.clone());
             }
@@ -526,6 +526,30 @@ mod tests {
             ask(&pool, &peer).await;
             assert_eq!(peer.opened(), 2, "{answer}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_its_peer_closes_while_it_is_idle_is_let_go_and_costs_no_request() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let peer = Peer {
+            target: Target::of(&url).unwrap(),
+            opened: Arc::default(),
+            closed: mpsc::unbounded_channel().1,
+        };
+        let pool = pool(8);
+        for _ in 0..2 {
+            let answer_and_close = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+                stream.write_all(DONE.as_bytes()).await.unwrap();
+            };
+            tokio::join!(ask(&pool, &peer), answer_and_close);
+        }
+        while lock(&pool.state).close_expired(Instant::now()) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lock(&pool.state).open.load(Ordering::Relaxed), 0);
     }
 
     #[test]

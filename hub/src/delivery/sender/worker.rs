@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
+use tokio::task::coop::unconstrained;
 use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
@@ -100,7 +101,7 @@ impl Worker {
             tokio::select! {
                 Some(event) = events.recv() => self.take_events(event, &mut events),
                 Some(message) = messages.recv() => self.answer(message, &mut events),
-                Some(completed) = self.in_flight.next(), if !self.in_flight.is_empty() => self.take_answers(completed),
+                Some(completed) = unconstrained(self.in_flight.next()), if !self.in_flight.is_empty() => self.take_answers(completed),
                 Some((shard, host)) = confirmations.recv() => self.release(shard, host),
                 results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.owned, &self.counters),
                 pass = self.loop_timer.measured() => self.limiter.pressure.take(pass),
@@ -229,7 +230,11 @@ impl Worker {
                 owned.scheduler.finished(&attempt, finished, now);
             }
             taken += 1;
-            next = if taken < BATCH { self.in_flight.next().now_or_never().flatten() } else { None };
+            next = if taken < BATCH {
+                unconstrained(self.in_flight.next()).now_or_never().flatten()
+            } else {
+                None
+            };
         }
     }
 

@@ -1,0 +1,97 @@
+//! An HTTP/1.1 connection that its requests drive. It has no task of its own: every request would have to wake that, and it the request.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+
+use super::coalesced::Coalesced;
+
+type Work = Pin<Box<Connection<Coalesced<MaybeHttpsStream<TokioIo<TcpStream>>>, Full<Bytes>>>>;
+
+/// A connection for one request after the other.
+pub(super) struct Driven {
+    sender: SendRequest<Full<Bytes>>,
+    /// What it has to do; `None` once it has ended.
+    work: Option<Work>,
+}
+
+impl Driven {
+    pub(super) async fn over(
+        stream: MaybeHttpsStream<TokioIo<TcpStream>>,
+        by: &Builder,
+    ) -> hyper::Result<Self> {
+        let (sender, work) = by.handshake(Coalesced(stream)).await?;
+        Ok(Self { sender, work: Some(Box::pin(work)) })
+    }
+
+    /// Whether it is known to have ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.work.is_none() || self.sender.is_closed()
+    }
+
+    /// Whether it has ended, as far as this side could notice by now.
+    pub(super) fn has_ended(&mut self) -> bool {
+        go_on(&mut self.work, &mut Context::from_waker(Waker::noop()));
+        self.is_closed()
+    }
+
+    /// Waits until it takes a request.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub(super) async fn ready(&mut self) -> hyper::Result<()> {
+        drive(&mut self.work, self.sender.ready()).await
+    }
+
+    /// Sends a request, and returns the answer without its body.
+    ///
+    /// # Errors
+    /// What became of the connection; with the request, if nothing was done with it.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
+        drive(&mut self.work, self.sender.try_send_request(request)).await
+    }
+
+    /// Does this, which waits for something that comes over the connection.
+    pub(super) async fn during<F: Future>(&mut self, reading: F) -> F::Output {
+        drive(&mut self.work, reading).await
+    }
+}
+
+impl Drop for Driven {
+    /// It ends in good order, as TLS asks for.
+    fn drop(&mut self) {
+        if let (Some(work), Ok(runtime)) = (self.work.take(), Handle::try_current()) {
+            runtime.spawn(async move { drop(work.await) });
+        }
+    }
+}
+
+async fn drive<F: Future>(work: &mut Option<Work>, until: F) -> F::Output {
+    let mut until = pin!(until);
+    poll_fn(|context| {
+        go_on(work, context);
+        until.as_mut().poll(context)
+    })
+    .await
+}
+
+/// Requests under way get the error with which a connection ends.
+fn go_on(work: &mut Option<Work>, context: &mut Context<'_>) {
+    if work.as_mut().is_some_and(|work| work.as_mut().poll(context).is_ready()) {
+        *work = None;
+    }
+}
