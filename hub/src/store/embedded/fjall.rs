@@ -30,6 +30,10 @@ const BLOCK_CACHE: u64 = 16 * 1024 * 1024;
 /// after a restart, so that there are one or two of them beside the one that is written. A start has to read them.
 const JOURNALS: u64 = 64 * 1024 * 1024;
 
+/// Threads that write and merge tables. With more than one, the first leaves merging to the others and keeps a core busy with handing
+/// it on for as long as it takes: deliveries would wait for both.
+const WORKERS: usize = 1;
+
 pub(super) struct Fjall {
     directory: PathBuf,
     /// `None` while it is being opened anew.
@@ -136,7 +140,7 @@ fn options(space: Space) -> KeyspaceCreateOptions {
 }
 
 fn builder(directory: &Path) -> DatabaseBuilder<Database> {
-    Database::builder(directory).max_journaling_size(JOURNALS).cache_size(BLOCK_CACHE)
+    Database::builder(directory).max_journaling_size(JOURNALS).cache_size(BLOCK_CACHE).worker_threads(WORKERS)
 }
 
 /// Opens a journal whose last batch is torn; if another one is damaged, nothing is changed.
