@@ -20,6 +20,11 @@ pub(super) struct Accounts {
     subscriptions: u64,
 }
 
+/// By what a callback origin is counted where the others are hashed with this.
+pub(super) fn host(hasher: &RandomState, origin: &[u8]) -> u64 {
+    hasher.hash_one(origin)
+}
+
 /// How many subscriptions something has, and for whom it counts until it has none.
 #[derive(Debug)]
 struct Held {
@@ -48,7 +53,12 @@ pub(super) enum SubscriptionChange {
 impl Accounts {
     /// By what a callback origin is counted.
     pub(super) fn host(&self, origin: &[u8]) -> u64 {
-        self.hasher.hash_one(origin)
+        host(&self.hasher, origin)
+    }
+
+    /// What these hashes are made with.
+    pub(super) fn hasher(&self) -> RandomState {
+        self.hasher.clone()
     }
 
     pub(super) fn of(&self, client: IpAddr) -> SubscriptionCounts {

@@ -63,7 +63,7 @@ impl Shared {
         lock: Option<FileLock>,
     ) -> Result<Self> {
         Ok(Self {
-            topics: RwLock::new(Topics::load(engine.as_ref())?),
+            topics: RwLock::new(Topics::load(engine.as_ref(), shards)?),
             engine,
             keys: RwLock::new(keys),
             notifications: Notifications::default(),
