@@ -30,7 +30,7 @@ pub(crate) enum Failure {
     System(#[from] io::Error),
     #[error(transparent)]
     Man(io::Error),
-    #[error("write HUB_URL=TOKEN: --hub names another hub than {}", .0.display())]
+    #[error("--hub names another hub than {}, so say which hub the token is for: --token HUB_URL=TOKEN", .0.display())]
     BareToken(PathBuf),
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),

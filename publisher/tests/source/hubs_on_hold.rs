@@ -206,7 +206,7 @@ fn a_token_without_url_is_refused_while_a_flag_names_another_hub_than_the_file()
         let mut run = program(&[command, "--config", text(&config), "--hub", &other.url()]);
         Run::from(run.env("RESYNC_SOURCE_TOKEN", "s3cret").output().unwrap()).failed_with(
             64,
-            &format!("write HUB_URL=TOKEN: --hub names another hub than {}", config.display()),
+            &format!("--hub names another hub than {}, so say which hub the token is for", config.display()),
         );
     }
     other.heard_nothing_more();

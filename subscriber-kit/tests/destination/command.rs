@@ -207,7 +207,8 @@ async fn rs202_each_outcome_is_an_object_a_line_and_the_report_is_the_last() {
     let audit = run(&["audit", &url, into, "--json"]).await;
     let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
     let book =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/destination.md")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/destination.md"))
+            .unwrap();
     let objects = [&failed, &report, &report["failures"][0], &report["gaps"], &audit, &audit["findings"][0]];
     for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
         assert!(book.contains(&format!("`{key}`")), "{key} is not documented");
