@@ -7,6 +7,7 @@ mod destination;
 mod event;
 mod keeper;
 mod local_copy;
+mod looks;
 mod retry_schedule;
 
 use std::path::{Path, PathBuf};
