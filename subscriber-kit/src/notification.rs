@@ -1,11 +1,16 @@
 //! What a notification means for a copy: when to synchronise again (FN-001), and how.
 //!
+//! What is not expected, such as a deleted Change List, or is about a document that the copy does not know, is a reason to look
+//! (FN-012).
+//!
 //! After a Change Notification, the Change List is read from where the copy stands. So lost, repeated and late notifications do
 //! no harm: the list has each change once and in order (CN-016). Changes that the list does not contain yet are taken from the
 //! notification itself.
 
+use std::collections::BTreeSet;
+
 use resync_core::datetime::DateTime;
-use resync_core::document::{Capability, Entry, FrameworkChange, FrameworkNotification};
+use resync_core::document::{Capability, Change, Entry, FrameworkChange, FrameworkNotification};
 use resync_core::xml;
 use url::Url;
 
@@ -20,11 +25,16 @@ pub struct Interval {
     pub until: DateTime,
 }
 
-/// What to do about a notification, from the least to the most.
+/// What to do about a notification.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Meaning {
-    /// It is about documents that a copy does not use.
-    NotUsed,
+    /// This is not expected, or about a document that the copy does not know: see what the Source has now (FN-012).
+    Look {
+        /// How the document changed.
+        change: Change,
+        /// What the document is.
+        capability: Capability,
+    },
     /// The Change List or Change Dump changed: handle the changes.
     Changes,
     /// Resources changed in this time: handle the changes.
@@ -51,21 +61,22 @@ pub enum NotificationError {
     OtherKind(String),
 }
 
-/// Checks the body by the rules of the specification, and determines what it means for `set`.
+/// Checks the body by the rules of the specification, and determines all that it means for `set`; nothing if it is about a
+/// document that a copy does not use.
 ///
 /// # Errors
 /// [`NotificationError`]: such a delivery is logged and acknowledged, since another attempt would be the same.
-pub fn meaning(body: &[u8], set: &Set) -> Result<Meaning, NotificationError> {
+pub fn meaning(body: &[u8], set: &Set) -> Result<BTreeSet<Meaning>, NotificationError> {
     let document = xml::read(body)?.into_document()?;
     if *document.capability() == Capability::ChangeNotification {
         let root = &document.header().metadata;
         // Older notifications need no interval.
         let interval = root.from.zip(root.until).map(|(from, until)| Interval { from, until });
-        return Ok(interval.map_or(Meaning::Changes, Meaning::ChangeNotification));
+        return Ok([interval.map_or(Meaning::Changes, Meaning::ChangeNotification)].into());
     }
     let changes = FrameworkNotification::changes(&document)
         .ok_or_else(|| NotificationError::OtherKind(document.capability().to_string()))?;
-    Ok(changes.iter().map(|change| meaning_of(change, set)).max().unwrap_or(Meaning::NotUsed))
+    Ok(changes.iter().filter_map(|change| meaning_of(change, set)).collect())
 }
 
 /// A change with its time.
@@ -86,22 +97,27 @@ pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<DatedChange> {
     changes
 }
 
-fn meaning_of(change: &FrameworkChange, set: &Set) -> Meaning {
-    match change.capability {
+fn meaning_of(change: &FrameworkChange, set: &Set) -> Option<Meaning> {
+    let is_offered = set.offers(&change.capability);
+    let look = || Meaning::Look { change: change.change, capability: change.capability.clone() };
+    Some(match change.capability {
+        _ if !change.is_possible() => look(),
         Capability::ResourceList if set.resource_list.is_some() => {
             base_changed(change, set.resource_list.as_ref())
         }
         Capability::ResourceDump if set.resource_list.is_none() => {
             base_changed(change, set.named(&Capability::ResourceDump))
         }
+        // Only an empty copy is made from it, if there is a list.
+        Capability::ResourceDump if is_offered => return None,
         // A new one is found through its index or the Capability List (FN-007).
-        Capability::ChangeList | Capability::ChangeDump if set.offers(&change.capability) => Meaning::Changes,
+        Capability::ChangeList | Capability::ChangeDump if is_offered => Meaning::Changes,
         // A new Resource List, or the lists may have moved.
         Capability::ResourceList | Capability::CapabilityList | Capability::Description => {
             Meaning::DiscoverAgain
         }
-        _ => Meaning::NotUsed,
-    }
+        _ => look(),
+    })
 }
 
 /// The Resource List or Resource Dump changed, or a part of it.
@@ -120,7 +136,7 @@ fn base_changed(change: &FrameworkChange, known: Option<&Url>) -> Meaning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use resync_core::document::{Change, ChangeNotification, ResourceChange};
+    use resync_core::document::{ChangeNotification, ResourceChange};
 
     fn set() -> Set {
         Set::bare(Url::parse("http://a.example/resourcelist.xml").unwrap())
@@ -132,6 +148,14 @@ mod tests {
         xml::write(&notification.build().unwrap())
     }
 
+    fn meant(changes: &[FrameworkChange], set: &Set) -> Vec<Meaning> {
+        meaning(&notification(changes), set).unwrap().into_iter().collect()
+    }
+
+    fn look(change: Change, capability: Capability) -> Meaning {
+        Meaning::Look { change, capability }
+    }
+
     fn updated(capability: Capability, loc: &str) -> FrameworkChange {
         FrameworkChange::new(Change::Updated, capability, loc)
     }
@@ -139,7 +163,7 @@ mod tests {
     #[test]
     fn fn001_a_changed_resource_list_means_synchronise() {
         let list = updated(Capability::ResourceList, "http://a.example/resourcelist.xml");
-        assert_eq!(meaning(&notification(&[list]), &set()).unwrap(), Meaning::Synchronise);
+        assert_eq!(meant(&[list], &set()), [Meaning::Synchronise]);
     }
 
     #[test]
@@ -160,8 +184,8 @@ mod tests {
     fn fn006_a_list_under_the_known_index_means_look_inside() {
         let part = updated(Capability::ResourceList, "http://a.example/part7.xml");
         let under = part.clone().index("http://a.example/resourcelist.xml");
-        assert_eq!(meaning(&notification(&[under]), &set()).unwrap(), Meaning::LookInside);
-        assert_eq!(meaning(&notification(&[part]), &set()).unwrap(), Meaning::DiscoverAgain);
+        assert_eq!(meant(&[under], &set()), [Meaning::LookInside]);
+        assert_eq!(meant(&[part], &set()), [Meaning::DiscoverAgain]);
     }
 
     #[test]
@@ -170,23 +194,50 @@ mod tests {
             updated(Capability::ChangeList, "http://a.example/changelist.xml"),
             updated(Capability::Description, "http://a.example/.well-known/resourcesync"),
         ];
-        assert_eq!(meaning(&notification(&both), &set()).unwrap(), Meaning::DiscoverAgain);
-        assert_eq!(meaning(&notification(&both[..1]), &set()).unwrap(), Meaning::NotUsed);
+        let look = look(Change::Updated, Capability::ChangeList);
+        assert_eq!(meant(&both, &set()), [look, Meaning::DiscoverAgain]);
     }
 
     #[test]
     fn cn001_fn001_changes_and_a_changed_change_list_mean_to_deal_with_the_changes() {
         let list = [updated(Capability::ChangeList, "http://a.example/changelist.xml")];
-        assert_eq!(meaning(&notification(&list), &set()).unwrap(), Meaning::NotUsed, "it has none");
         let mut with_changes = set();
         with_changes
             .capabilities
             .push((Capability::ChangeList, Url::parse("http://a.example/cl.xml").unwrap()));
-        assert_eq!(meaning(&notification(&list), &with_changes).unwrap(), Meaning::Changes);
+        assert_eq!(meant(&list, &with_changes), [Meaning::Changes]);
         let [from, until] = ["2026-11-20T09:00:00Z", "2026-11-20T09:01:00Z"].map(|at| at.parse().unwrap());
         let told = ChangeNotification::new(from, until).change(ResourceChange::updated("http://a.example/x"));
         let meant = meaning(&xml::write(&told.build().unwrap()), &set()).unwrap();
-        assert_eq!(meant, Meaning::ChangeNotification(Interval { from, until }));
+        assert_eq!(meant, [Meaning::ChangeNotification(Interval { from, until })].into());
+    }
+
+    /// Of a set that offers everything.
+    #[test]
+    fn fn012_ar017_what_has_no_place_in_the_table_means_look_and_only_a_dump_beside_a_list_means_nothing() {
+        let mut set = set();
+        let documents = ["changelist", "changedump", "resourcedump", "changelist-archive", "audio-list"];
+        for token in documents {
+            let url = Url::parse(&format!("http://a.example/{token}.xml")).unwrap();
+            set.capabilities.push((Capability::from(token), url));
+        }
+        for token in documents.into_iter().chain(["resourcelist", "resourcedump-archive", "capabilitylist"]) {
+            for change in Change::ALL {
+                let capability = Capability::from(token);
+                let told =
+                    FrameworkChange::new(change, capability.clone(), format!("http://a.example/{token}.xml"));
+                let expected = match (token, change) {
+                    ("capabilitylist", _) => vec![Meaning::DiscoverAgain],
+                    ("changelist" | "changedump", Change::Created | Change::Updated) => {
+                        vec![Meaning::Changes]
+                    }
+                    ("resourcelist", Change::Created | Change::Updated) => vec![Meaning::Synchronise],
+                    ("resourcedump", Change::Created) => vec![],
+                    _ => vec![look(change, capability)],
+                };
+                assert_eq!(meant(&[told], &set), expected, "{token} {change}");
+            }
+        }
     }
 
     #[test]

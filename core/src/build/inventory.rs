@@ -7,6 +7,9 @@ use crate::datetime::DateTime;
 use crate::digest::{Agreement, Algorithm, Digest, Hashes};
 use crate::document::{Bitstream, Entry, Link, Metadata};
 
+/// The media type of bytes of which nothing is known.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
+
 /// The resources of a set, one after the other, in ascending order of their URIs (byte by byte), each once.
 ///
 /// Any iterator of that kind is an inventory; generators check the order as they go and never hold the whole of it.
@@ -113,7 +116,8 @@ impl Item {
         entry.links = self.links;
         let metadata = entry.metadata.get_or_insert_default();
         metadata.length = self.length;
-        metadata.media_type = self.media_type;
+        // Nothing else tells the type of a packed file (RS-107), and servers say the same of one that they do not know.
+        metadata.media_type = self.media_type.or_else(|| Some(UNKNOWN_TYPE.to_owned()));
         metadata.encoding = self.encoding;
         entry
     }

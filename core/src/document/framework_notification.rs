@@ -3,6 +3,7 @@
 use super::draft::{Draft, document};
 use super::{Capability, Change, Document, Entry, Link, Metadata, Relation, Root};
 use crate::datetime::DateTime;
+use crate::rules::is_possible;
 
 /// Builds a Framework Notification, and reads one as [`FrameworkChange`]s.
 ///
@@ -100,6 +101,11 @@ impl FrameworkChange {
     pub fn index(mut self, href: impl Into<String>) -> Self {
         self.index = Some(href.into());
         self
+    }
+
+    /// Whether documents of this kind change in this way (FN-010). If not, it is still a reason to look (FN-012).
+    pub fn is_possible(&self) -> bool {
+        is_possible(&self.capability, self.change)
     }
 
     fn of(entry: &Entry) -> Option<Self> {

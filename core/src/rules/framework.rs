@@ -48,7 +48,7 @@ fn is_document(capability: &Capability) -> bool {
 }
 
 /// The table of FN-010; archives have no row and are treated like Change Lists (FN-012).
-fn is_possible(capability: &Capability, change: Change) -> bool {
+pub(crate) fn is_possible(capability: &Capability, change: Change) -> bool {
     match capability {
         Capability::Description | Capability::CapabilityList | Capability::Other(_) => true,
         Capability::ResourceDump => change == Change::Created,

@@ -30,6 +30,7 @@ mod violation;
 pub(crate) use characters::{forbidden_character, has_any, is_allowed};
 pub(crate) use checker::check_header;
 pub use checker::{Checker, check};
+pub(crate) use framework::is_possible;
 pub use path::PathFlaw;
 pub(crate) use path::member_name;
 pub use rule::{Rule, Severity};

@@ -11,6 +11,7 @@ mod killing;
 mod knowing;
 mod notifying;
 mod notifying_channels;
+mod packing;
 mod python;
 mod serving;
 mod support;

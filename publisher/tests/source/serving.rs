@@ -6,6 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use resync_core::document::Capability;
+
 use crate::support::{BASE, Hub, Place, Server};
 
 /// The base URL of these tests has the path `/data/`.
@@ -44,11 +46,12 @@ fn rs052_documents_are_served_as_xml_with_the_bytes_that_were_built() {
 }
 
 #[test]
-fn rs161_a_resource_links_to_the_capability_list_that_covers_it() {
-    let (_place, _hub, server) = served();
+fn rs161_rs165_a_resource_links_to_the_capability_list_that_covers_it() {
+    let (place, _hub, server) = served();
     let answer = server.get(RESOURCE);
     assert_eq!((answer.status, answer.body.as_slice()), (200, &b"<b/>"[..]));
     assert_eq!(answer.header("link"), format!(r#"<{BASE}/resync/capabilitylist.xml>; rel="resourcesync""#));
+    assert_eq!(place.document("resync/capabilitylist.xml").capability(), &Capability::CapabilityList);
     assert_eq!(answer.header("content-type"), "text/xml");
     let head = server.ask("HEAD", RESOURCE, "");
     assert_eq!((head.status, head.body.len(), head.header("content-length")), (200, 0, "4"));

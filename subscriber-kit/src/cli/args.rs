@@ -420,7 +420,7 @@ pub(crate) struct SelectionArgs {
     /// Remove files that the Source no longer lists, if its lists are complete
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses. Once is enough
+    /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses. Once is enough; `listen` does so only where there is no state yet
     #[arg(long)]
     pub(crate) adopt: bool,
     /// Also fetch resources from the origin of this URL (repeatable)

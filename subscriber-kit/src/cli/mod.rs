@@ -120,8 +120,12 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             };
             let report = synchronise_copy(&copy, &options, depth).await;
             drop(progress_bar);
-            let report = report?;
+            let mut report = report?;
             let would = if dry_run { "would be " } else { "" };
+            if is_listed && !copy.json {
+                // Each has its line already.
+                report.failures.clear();
+            }
             match (copy.json, is_listed) {
                 // One of several lines.
                 (true, true) => answer(serde_json::to_string(&report)?),

@@ -115,7 +115,8 @@ impl DestinationBuilder {
         self
     }
 
-    /// Whether files that were in the folder before belong to the copy, see [`SyncOptions::adopt`].
+    /// Whether files that were in the folder before belong to the copy, see [`SyncOptions::adopt`]. Counts only where there is no
+    /// state yet.
     pub fn adopt(mut self, adopt: bool) -> Self {
         self.options.sync.adopt = adopt;
         self
@@ -161,7 +162,7 @@ impl DestinationBuilder {
     /// [`ListenError`]: the folder is somebody's own or cannot be used, another process has the state, or the client's options are
     /// wrong.
     pub fn open(self, callback_url: Url) -> Result<Destination, ListenError> {
-        let Self { mut options } = self;
+        let mut options = self.options.adopting_once();
         let client = Client::new(options.service.client.clone()).map_err(StartError::Client)?;
         let subscriptions = open_state(&options)?;
         let (callback, deliveries) = Callback::new(&subscriptions, options.service.callback.clone());

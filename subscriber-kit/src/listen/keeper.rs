@@ -1,6 +1,7 @@
 //! The loop that keeps a copy in step: receives notifications, and decides when and how to synchronise.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 
 use super::chain::{Chain, Continuation};
 use super::local_copy::LocalCopy;
+use super::looks::Looks;
 use super::retry_schedule::{Remaining, RetrySchedule};
 use super::{Events, ListenError, ListenEvent, ListenOptions};
 use crate::discover::Channel;
@@ -71,6 +73,7 @@ pub(super) struct Keeper {
     hooks: HookQueue<Receipt>,
     running: Option<Running>,
     retry_schedule: RetrySchedule,
+    looks: Looks,
     /// When the lease of each topic ends.
     active_until: HashMap<String, DateTime>,
     chain: Chain,
@@ -113,6 +116,7 @@ impl Keeper {
             hooks: HookQueue::new(options.service.hook.clone()),
             running: None,
             retry_schedule: RetrySchedule::default(),
+            looks: Looks::default(),
             active_until: HashMap::new(),
             chain_at_start: chain.clone(),
             chain,
@@ -182,38 +186,55 @@ impl Keeper {
     }
 
     async fn take(&mut self, delivery: Delivery) {
-        let meaning = meaning(delivery.body.body(), &self.copy.set);
-        let has_changes = matches!(meaning, Ok(Meaning::ChangeNotification(_) | Meaning::Changes));
-        match meaning {
-            // The missing notifications may have been relevant.
-            Ok(Meaning::NotUsed | Meaning::Changes) if delivery.skipped > 0 => {
-                self.request(Depth::IfOutOfStep);
-            }
-            Ok(Meaning::ChangeNotification(interval)) => {
-                self.change_notification(interval, delivery.skipped > 0);
-            }
-            Ok(Meaning::NotUsed) => {
+        let has_skipped = delivery.skipped > 0;
+        let meanings = match meaning(delivery.body.body(), &self.copy.set) {
+            Ok(meanings) if meanings.is_empty() && !has_skipped => {
                 tracing::info!("ignored a notification about documents that this copy does not use");
                 return self.saved(delivery.done().await);
             }
+            Ok(meanings) => meanings,
             // Something changed, although it cannot be read.
             Err(error) => {
-                tracing::warn!(%error, "cannot understand a notification; reading the lists");
-                self.request(Depth::IfOutOfStep);
+                self.look(&error);
                 return self.saved(delivery.done().await);
             }
-            Ok(Meaning::Changes) => self.request(Depth::Changes),
-            Ok(Meaning::Synchronise) => self.request(Depth::IfOutOfStep),
-            Ok(Meaning::LookInside) => self.request(Depth::Full),
-            Ok(Meaning::DiscoverAgain) => {
-                self.discover_again = true;
-                self.request(Depth::Full);
+        };
+        let is_about_changes =
+            |one: &Meaning| matches!(one, Meaning::ChangeNotification(_) | Meaning::Changes);
+        let has_changes = meanings.iter().any(is_about_changes);
+        let is_chained = meanings.iter().any(|one| matches!(one, Meaning::ChangeNotification(_)));
+        // The missing notifications may have been relevant.
+        if has_skipped && !is_chained {
+            self.request(Depth::IfOutOfStep);
+        }
+        for meaning in meanings {
+            match meaning {
+                Meaning::Look { change, capability } => {
+                    self.look(&format_args!("{change} {:?}", capability.name()));
+                }
+                Meaning::Changes => self.request(Depth::Changes),
+                Meaning::ChangeNotification(interval) => self.change_notification(interval, has_skipped),
+                Meaning::Synchronise => self.request(Depth::IfOutOfStep),
+                Meaning::LookInside => self.request(Depth::Full),
+                Meaning::DiscoverAgain => {
+                    self.discover_again = true;
+                    self.request(Depth::Full);
+                }
             }
         }
         let (receipt, notification) = delivery.into_notification();
         let notification = (self.hooks.has_hook() || has_changes).then_some(notification);
         self.waiting.push(Waiting { receipt, notification, has_changes, runs: 0 });
         self.events.send(ListenEvent::Notified);
+    }
+
+    /// A notification is not understood, or not expected: sees what the Source has now (FN-012).
+    fn look(&mut self, told: &dyn Display) {
+        let Some(due) = self.looks.ask(Instant::now()) else { return };
+        tracing::warn!(%told, "a notification is no clear order; looking at what the Source has now");
+        self.discover_again = true;
+        self.depth = self.depth.max(Depth::IfOutOfStep);
+        self.due = Some(sooner(self.due, due));
     }
 
     /// If the interval does not follow the last one, notifications are missing or late (CN-016). The Change List contains their
@@ -232,6 +253,7 @@ impl Keeper {
 
     fn start(&mut self) {
         self.due = None;
+        self.looks.begin();
         self.chain_at_start = self.chain.clone();
         self.handled.append(&mut self.waiting);
         let mut copy = self.copy.clone();
@@ -277,6 +299,8 @@ impl Keeper {
     }
 
     async fn synchronised(&mut self, result: Result<Report, SyncError>) {
+        let found_changes = result.as_ref().is_ok_and(|one| one.created + one.updated + one.deleted > 0);
+        self.looks.end(Instant::now(), found_changes);
         match result {
             Ok(report) => {
                 let has_gap = !self.close_gaps(&report).await;

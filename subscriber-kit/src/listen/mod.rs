@@ -7,6 +7,7 @@ mod destination;
 mod event;
 mod keeper;
 mod local_copy;
+mod looks;
 mod retry_schedule;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use crate::fetch::Client;
 use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
 use crate::state::{STATE_FOLDER, Subscriptions};
 use crate::subscribe::{SubscribeError, Subscriber};
-use crate::sync::{Folder, SyncError, SyncOptions, refuse_foreign_folder};
+use crate::sync::{Folder, SyncError, SyncOptions, is_copy, refuse_foreign_folder};
 pub use destination::{Destination, DestinationBuilder};
 pub use event::ListenEvent;
 use keeper::Keeper;
@@ -67,6 +68,13 @@ impl ListenOptions {
 
     fn state_folder(&self) -> PathBuf {
         self.state.clone().unwrap_or_else(|| self.into.join(STATE_FOLDER))
+    }
+
+    /// Adopts only what becomes a copy now: who listens again with the same options must not take over what an earlier run left
+    /// alone.
+    fn adopting_once(mut self) -> Self {
+        self.sync.adopt &= !is_copy(&self.into);
+        self
     }
 }
 
@@ -168,6 +176,7 @@ pub async fn listen_all(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ListenError> {
     let client = Client::new(service.client.clone()).map_err(StartError::Client)?;
+    let copies: Vec<_> = copies.into_iter().map(ListenOptions::adopting_once).collect();
     let sources: Vec<String> = copies.iter().map(|copy| copy.source.clone()).collect();
     let clients = client.for_each(&sources).map_err(StartError::Client)?;
     let states = copies.iter().map(open_state).collect::<Result<Vec<_>, _>>()?;

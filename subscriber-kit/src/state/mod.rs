@@ -432,16 +432,57 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn w045_w074_w183_two_subscriptions_never_share_a_callback_or_a_secret() {
+    async fn w045_w076_two_hubs_never_share_a_callback_or_a_secret() {
         let subscriptions = Subscriptions::in_memory();
         let one = subscriptions.add(&topic(), &hub()).await.unwrap();
         let other = Url::parse("http://other.example/").unwrap();
         let two = subscriptions.add(&topic(), &other).await.unwrap();
         assert_ne!(one, two);
-        assert_eq!(one.0.len(), 64);
         let secret =
             |id: &SubscriptionId| subscriptions.with(&id.0, |r| r.secret.as_bytes().to_vec()).unwrap();
         assert_ne!(secret(&one), secret(&two));
+    }
+
+    /// How many of these texts of 64 hexadecimal digits have each bit set.
+    fn set_bits(texts: &[String]) -> Vec<usize> {
+        let bit = |text: &String, at: usize| {
+            let digit = (text.as_bytes()[at / 4] as char).to_digit(16).unwrap();
+            digit >> (3 - at % 4) & 1 == 1
+        };
+        (0..256).map(|at| texts.iter().filter(|text| bit(text, at)).count()).collect()
+    }
+
+    #[test]
+    fn w045_w054_w074_w183_of_256_bits_of_a_callback_or_secret_all_but_12_are_as_likely_set_as_not() {
+        const MANY: usize = 4096;
+        let records: Vec<_> = (0..MANY).map(|_| Record::new(topic(), hub().to_string())).collect();
+        let secret = |record: &Record| String::from_utf8(record.secret.as_bytes().to_vec()).unwrap();
+        let secrets = records.iter().map(secret).collect();
+        for texts in [records.iter().map(|record| record.token.clone()).collect(), secrets] {
+            let texts: Vec<String> = texts;
+            assert!(texts.iter().all(|text| text.len() == 64));
+            let by_chance = |count: &&usize| (MANY * 2 / 5..=MANY * 3 / 5).contains(*count);
+            assert_eq!(set_bits(&texts).iter().filter(by_chance).count(), 256 - 12);
+            // Nor does one tell anything of the next: half of the bits differ.
+            let pairs: Vec<String> = texts
+                .windows(2)
+                .map(|pair| {
+                    let [one, next] = [&pair[0], &pair[1]].map(|text| hex(text));
+                    one.iter().zip(&next).map(|(one, next)| format!("{:x}", one ^ next)).collect()
+                })
+                .collect();
+            assert_eq!(set_bits(&pairs).iter().filter(by_chance).count(), 256 - 12);
+            let (mut sorted, all) = (texts.clone(), texts.len());
+            sorted.sort();
+            sorted.dedup();
+            assert_eq!(sorted.len(), all);
+            // Of so many random texts, no two begin with the same 12 digits.
+            assert!(sorted.windows(2).all(|pair| pair[0][..12] != pair[1][..12]));
+        }
+    }
+
+    fn hex(text: &str) -> Vec<u32> {
+        text.chars().map(|digit| digit.to_digit(16).unwrap()).collect()
     }
 
     #[tokio::test]

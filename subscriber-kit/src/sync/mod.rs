@@ -71,7 +71,7 @@ pub use reading::gaps::{Gap, GapHistory};
 pub(crate) use reading::notified::is_beyond_clock_skew;
 pub use reading::path::PathError;
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
-pub(crate) use saved::earlier_files::refuse_foreign_folder;
+pub(crate) use saved::earlier_files::{is_copy, refuse_foreign_folder};
 
 pub(crate) use self::files::delete::Folder;
 use self::files::disk::{Disk, Real};
@@ -446,7 +446,7 @@ pub enum SyncError {
     },
     /// With `delete`, files that were in the directory before it became a copy could be removed.
     #[error(
-        "{} has {} from before it was a copy ({}{}), and --delete could remove {}, so nothing was done; --dry-run shows what would go, and --adopt takes the folder over, which is right for a copy that lost its state",
+        "{} has {} from before it was a copy ({}{}), and --delete could remove {}, so nothing was done; --dry-run shows what would go, and `sync --adopt` takes the folder over, which is right for a copy that lost its state",
         directory.display(),
         if *count == 1 { "1 file".to_owned() } else { format!("{count} files") },
         first.join(", "),

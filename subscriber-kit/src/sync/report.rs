@@ -140,7 +140,8 @@ impl Report {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                tracing::warn!(%loc, %error, "a resource is not in step");
+                // The report and the listener say so too.
+                tracing::debug!(%loc, %error, "a resource is not in step");
                 self.failed += 1;
                 self.retry_may_help |= error.retry_may_help();
                 self.mismatched |= error.is_mismatch();
@@ -167,7 +168,7 @@ impl Report {
 
     /// Reports a file that cannot be removed.
     pub(crate) fn not_removed(&mut self, to: &Progress, loc: &str, error: &ResourceError) {
-        tracing::warn!(%loc, %error, "cannot remove a file");
+        tracing::debug!(%loc, %error, "cannot remove a file");
         self.not_deleted += 1;
         self.retry_may_help |= error.retry_may_help();
         self.name(to, loc, &error.to_string());
@@ -189,6 +190,8 @@ impl Report {
     }
 
     fn name(&mut self, to: &Progress, loc: &str, cause: &str) {
+        // The URI stands before it already.
+        let cause = cause.strip_prefix(loc).map_or(cause, str::trim_start);
         add_failure(&mut self.failures, loc, cause);
         to.report(loc, Err(cause));
     }

@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use crate::support::copy::{Copy, counts};
-use crate::support::{Hub, Source, expected, files, on_this_machine};
-use resync_subscriber_kit::listen::{ListenError, ListenOptions, listen};
-use resync_subscriber_kit::sync::{Report, SyncError};
+use crate::support::{Hub, PATIENCE, Source, client, expected, files, on_this_machine};
+use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen};
+use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncError, SyncOptions, Target, synchronise};
+use url::Url;
 
 /// The folder of a person, and a Source of two files.
 async fn own_folder() -> Copy {
@@ -126,4 +127,45 @@ async fn listening_with_deletion_does_not_even_begin_in_somebodys_own_folder() {
     let error = listen(options, |_| {}, std::future::pending()).await.unwrap_err();
     assert!(matches!(error, ListenError::Copy(SyncError::EarlierFiles { .. })), "{error}");
     assert!(error.is_configuration() && source.asked().is_empty() && !has_state(folder.path()));
+}
+
+#[tokio::test]
+async fn who_listens_with_adopt_at_every_start_adopts_only_what_is_no_copy_yet() {
+    let (mut hub, source) = (Hub::start().await, Source::start().await);
+    source.announce(Some(&hub.url()));
+    source.resource_list("/resourcelist.xml", &[source.resource("/letter", b"of the Source")]);
+    let folder = tempfile::tempdir().unwrap();
+    let letter = folder.path().join("letter");
+    std::fs::write(&letter, "mine").unwrap();
+    let start = async |hub: &mut Hub| {
+        let mut options = ListenOptions::new(source.url("/"), folder.path());
+        options.service.client = on_this_machine();
+        options.sync.adopt = true;
+        let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
+        let tell = move |event| {
+            if let ListenEvent::Synchronised(report) = event {
+                drop(sender.send(report));
+            }
+        };
+        let listening = tokio::spawn(listen(options, tell, std::future::pending()));
+        hub.accept(600).await;
+        let report = tokio::time::timeout(PATIENCE, reports.recv()).await.unwrap().unwrap();
+        listening.abort();
+        assert!(listening.await.unwrap_err().is_cancelled());
+        report
+    };
+
+    // A run without the flag has left it alone, and so do all that listen.
+    let copy = Target::open(folder.path(), Url::parse(&source.url("/")).unwrap()).unwrap();
+    let list = Offer::list(Url::parse(&source.url("/resourcelist.xml")).unwrap());
+    synchronise(&client(), &list, &copy, &SyncOptions::default(), Depth::Full).await.unwrap();
+    for _ in 0..2 {
+        let report = start(&mut hub).await;
+        assert_eq!((report.failed, report.earlier_files), (1, 1));
+        assert_eq!(std::fs::read_to_string(&letter).unwrap(), "mine");
+    }
+
+    std::fs::remove_dir_all(folder.path().join(".resync-destination")).unwrap();
+    assert_eq!(start(&mut hub).await.updated, 1);
+    assert_eq!(std::fs::read_to_string(&letter).unwrap(), "of the Source");
 }

@@ -216,6 +216,28 @@ async fn rs202_each_outcome_is_an_object_a_line_and_the_report_is_the_last() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_missing_is_named_once() {
+    let source = source(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    let missing = format!("{}:", source.url("/a"));
+    source.remove("/a");
+    for arguments in [
+        ["sync", &url, into, "--delete"].as_slice(),
+        &["sync", &url, into, "--list"],
+        &["sync", &url, into, "--incremental"],
+        &["audit", &url, into],
+    ] {
+        let output = run(arguments).await;
+        assert_eq!(code(&output), 1);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert_eq!(said.matches(&missing).count(), 1, "{arguments:?}: {said}");
+        assert_eq!(said.matches(&missing[..missing.len() - 1]).count(), 1, "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn rs195_an_audit_that_proves_nothing_is_no_success_and_one_that_cannot_be_made_is_another_failure() {
     let source = Source::start().await;
     source.announce(None);

@@ -248,3 +248,26 @@ async fn a_document_that_is_away_or_gone_is_not_replaced_by_what_else_the_host_h
     let error = discover(&client(), &source.url("/other.xml")).await.unwrap_err();
     assert!(matches!(error, DiscoverError::NothingFound { .. }) && !error.is_transient(), "{error}");
 }
+
+#[tokio::test]
+async fn rs165_a_resourcesync_link_leads_to_a_capability_list_and_never_to_a_source_description() {
+    let source = announced().await;
+    let description = "/.well-known/resourcesync";
+    let page = |targets: &[&str]| {
+        let link = |target: &&str| format!("Link: <{target}>; rel=\"resourcesync\"\r\n");
+        let links: String = targets.iter().map(link).collect();
+        source.raw("/page.html", ok(&links, b"<!doctype html><p>Hello"));
+    };
+    page(&[description]);
+    let error = discover(&client(), &source.url("/page.html")).await.unwrap_err();
+    let said = error.to_string();
+    assert!(matches!(error, DiscoverError::NoReadableSet { .. }), "{said}");
+    assert!(said.contains(description) && said.contains("not a Capability List"), "{said}");
+    assert_eq!(source.asked(), ["/page.html", description], "it is not read for its sets");
+
+    page(&[description, "/capabilitylist.xml"]);
+    let found = discover(&client(), &source.url("/page.html")).await.unwrap();
+    let names: Vec<_> = found.sets.iter().map(|set| set.name()).collect();
+    assert_eq!(names, [source.url("/capabilitylist.xml")]);
+    assert_eq!(found.unreadable.len(), 1);
+}

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod archived_state;
+mod boundaries;
 mod callback;
 mod command;
 mod deletion;

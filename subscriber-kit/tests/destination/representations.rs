@@ -188,3 +188,60 @@ async fn rs180_what_the_source_no_longer_has_comes_from_where_it_had_it_if_a_has
         assert_eq!(original.asked().is_empty(), !mirrors);
     }
 }
+
+/// Links that nobody here knows, or that lead to no copy of the resource. Each tempts with an address of the same Source, a rank
+/// and a type.
+fn links_to_elsewhere(source: &Source) -> String {
+    let relations = [
+        "http://other.example/terms/better-copy",
+        "preview",
+        "next",
+        "license",
+        "memento",
+        "timemap",
+        "profile",
+        "collection",
+        "describes",
+        "urn:example:relation",
+    ];
+    let link = |(number, relation): (usize, &&str)| {
+        let path = format!("/elsewhere-{number}");
+        source.put(&path, b"elsewhere");
+        let href = source.url(&path);
+        format!(r#"<rs:ln rel="{relation}" href="{href}" pri="1" type="text/plain" length="9"/>"#)
+    };
+    let strange = r#"<rs:ln rel="urn:example:more" href="xmpp:nobody@other.example"/>"#;
+    relations.iter().enumerate().map(link).chain([strange.to_owned()]).collect()
+}
+
+#[tokio::test]
+async fn rs170_a_link_that_is_not_understood_is_ignored_and_the_resource_comes_from_its_loc() {
+    let copy = Copy::start().await;
+    let links = links_to_elsewhere(&copy.source);
+    let with_links = |entry: String| entry.replace("</url>", &format!("{links}</url>"));
+    let list = |entries: &[String]| {
+        let root = format!(r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>{links}"#);
+        copy.source.put("/resourcelist.xml", document("urlset", &root, entries).as_bytes());
+    };
+    let changes = |entries: &[String]| {
+        let root = r#"<rs:md capability="changelist" from="2026-11-20T09:00:00Z"/>"#;
+        copy.source.put("/changes.xml", document("urlset", root, entries).as_bytes());
+    };
+    list(&["/a", "/b"].map(|path| with_links(copy.source.resource(path, b"1"))));
+    changes(&[]);
+    let url = |path: &str| Url::parse(&copy.source.url(path)).unwrap();
+    let offer = Offer { change_list: Some(url("/changes.xml")), ..Offer::list(url("/resourcelist.xml")) };
+    let run = async |mirrors| {
+        let options = SyncOptions { foreign_mirrors: mirrors, ..copy.options.clone() };
+        let report = synchronise(&client(), &offer, &copy.target(), &options, Depth::Changes).await.unwrap();
+        assert!(report.in_step(), "{report:?}");
+        let asked = copy.source.asked();
+        assert!(!asked.iter().any(|path| path.starts_with("/elsewhere")), "{asked:?}");
+        report
+    };
+    assert_eq!(counts(&run(false).await), [2, 0, 0, 0, 0]);
+    let told = r#"<rs:md change="updated" datetime="2026-11-20T10:00:00Z" "#;
+    changes(&[with_links(copy.source.resource("/a", b"2").replace("<rs:md ", told))]);
+    assert_eq!(counts(&run(true).await), [0, 1, 0, 0, 0]);
+    assert_eq!(files(copy.path()), expected(&[("a", "2"), ("b", "1")]));
+}

@@ -1,6 +1,7 @@
 //! The Destination, from outside: its real program, beside a hub, under fire, and before a hostile Source.
 
 mod attacks;
+mod capabilities;
 mod hostile_source;
 mod main_job;
 mod many_changes;

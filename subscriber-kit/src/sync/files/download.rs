@@ -23,7 +23,7 @@ pub enum ResourceError {
     #[error(transparent)]
     Path(#[from] PathError),
     /// A file that is not of this copy stands in its place.
-    #[error("another file was here before the copy, and stays; --adopt replaces it")]
+    #[error("another file was here before the copy, and stays; `sync --adopt` replaces it")]
     EarlierFile,
     /// It has another origin than its list (RS-200).
     #[error("it is not at the list's origin {list}; if you trust it, allow it with --origin")]

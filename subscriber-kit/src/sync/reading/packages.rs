@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn rs102_a_zip_file_is_known_by_any_name_that_servers_have_for_it() {
+    fn rs101_a_zip_file_is_known_by_any_name_that_servers_have_for_it() {
         for written in ["application/zip", "Application/ZIP; charset=binary", "application/x-zip-compressed"]
         {
             assert!(may_be_zip(written), "{written}");

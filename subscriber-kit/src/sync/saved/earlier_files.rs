@@ -132,6 +132,11 @@ pub(crate) fn refuse_foreign_folder(folder: &Folder<'_>, options: &SyncOptions) 
     EarlierFiles::of(folder, options)?.allow(folder.directory, options)
 }
 
+/// Whether a run has recorded what was in this folder before. What the record says is not judged here.
+pub(crate) fn is_copy(directory: &Path) -> bool {
+    has_other_state(directory) || !matches!(saved(directory), Ok(None))
+}
+
 fn state_file(directory: &Path, name: &str) -> PathBuf {
     directory.join(STATE_FOLDER).join(name)
 }

@@ -1,6 +1,6 @@
 //! Notifications of changes: what they tell, and the Change List that closes the gaps between them.
 
-use super::{Destination, Following, entries, options, publish};
+use super::{Destination, Following, entries, new_dump, options, publish, source_with_a_dump};
 use crate::support::{self, Hub, Source, expected, files};
 use resync_subscriber_kit::listen::ListenEvent;
 use resync_subscriber_kit::sync::{Depth, Offer, SyncOptions, Target, synchronise};
@@ -12,13 +12,11 @@ fn publish_later(source: &Source, resources: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn cn016_what_was_skipped_is_made_up_for_by_a_look_though_the_notification_itself_is_of_no_use() {
-    let mut copy = Following::of(&[("/a", "1")]).await;
-    let of_a_change_list =
-        copy.source.notification().replace(r#"capability="resourcelist""#, r#"capability="changelist""#);
-    copy.deliver("a.1", &of_a_change_list).await;
+    let mut copy = Following::from(source_with_a_dump).await;
+    copy.deliver("a.1", &new_dump(&copy.source)).await;
     publish(&copy.source, &[("/a", "2")]);
     // The one that told of it was lost.
-    copy.deliver("a.3", &of_a_change_list.replace("changelist", "changedump")).await;
+    copy.deliver("a.3", &new_dump(&copy.source)).await;
     assert_eq!(copy.destination.synchronised().await.updated, 1);
     copy.destination.stop().await;
 }
@@ -32,10 +30,16 @@ async fn source_of_changes(hub: &Hub) -> Source {
 }
 
 /// A Source with a Resource List and these, of which the channels are at the hub.
-async fn source_naming(hub: &Hub, named: &[(&str, &str)]) -> Source {
+pub(super) async fn source_naming(hub: &Hub, named: &[(&str, &str)]) -> Source {
     let source = Source::start().await;
     source.announce(None);
     publish(&source, &[("/a", "1")]);
+    name(&source, hub, named);
+    source
+}
+
+/// From now on the Capability List has the Resource List and these.
+pub(super) fn name(source: &Source, hub: &Hub, named: &[(&str, &str)]) {
     let entry = |(path, capability): &(&str, &str)| {
         let hub = format!(r#"<rs:ln rel="hub" href="{}"/>"#, hub.url());
         let rest = if capability.ends_with("notification") { hub.as_str() } else { "" };
@@ -45,11 +49,10 @@ async fn source_naming(hub: &Hub, named: &[(&str, &str)]) -> Source {
         [("/resourcelist.xml", "resourcelist")].iter().chain(named).map(entry).collect();
     let root = r#"<rs:md capability="capabilitylist"/>"#;
     source.put("/capabilitylist.xml", support::document("urlset", root, &entries).as_bytes());
-    source
 }
 
 /// The Change List, of changes at these minutes.
-fn change(source: &Source, changes: &[(&str, &str, u32)]) {
+pub(super) fn change(source: &Source, changes: &[(&str, &str, u32)]) {
     let entries: Vec<String> =
         changes.iter().map(|(path, body, minute)| told(source, path, body, *minute)).collect();
     let root = r#"<rs:md capability="changelist" from="2026-11-20T09:00:00Z"/>"#;

@@ -5,6 +5,7 @@ mod change_notifications;
 #[cfg(unix)]
 mod hooks;
 mod hubs;
+mod outside_the_table;
 
 use std::path::Path;
 use std::time::Duration;
@@ -207,14 +208,29 @@ async fn a_notification_that_cannot_be_used_is_acknowledged_and_what_it_may_have
         copy.deliver(&format!("b.{number}"), body).await;
         assert_eq!(copy.destination.synchronised().await.updated, 1, "{body}");
     }
-    copy.source.asked();
-    let of_a_change_list =
-        copy.source.notification().replace(r#"capability="resourcelist""#, r#"capability="changelist""#);
-    copy.deliver("a.2", &of_a_change_list).await;
-    copy.notify("a.3").await;
+    copy.destination.stop().await;
+}
+
+/// A Source of a Resource List, a Resource Dump that nobody needs, and a channel.
+async fn source_with_a_dump(hub: &Hub) -> Source {
+    let named = [("/resourcedump.xml", "resourcedump"), ("/topic", "framework-notification")];
+    change_notifications::source_naming(hub, &named).await
+}
+
+/// That the Resource Dump was made anew.
+fn new_dump(source: &Source) -> String {
+    let told = r#"change="updated" capability="resourcelist""#;
+    source.notification().replace(told, r#"change="created" capability="resourcedump""#)
+}
+
+#[tokio::test]
+async fn fn001_a_document_that_the_copy_does_not_use_costs_no_synchronisation() {
+    let mut copy = Following::from(source_with_a_dump).await;
+    copy.deliver("a.1", &new_dump(&copy.source)).await;
+    copy.notify("a.2").await;
     copy.destination.synchronised().await;
     assert_eq!(copy.source.asked(), ["/resourcelist.xml"], "one synchronisation for the one that mattered");
-    assert_eq!(copy.last(), Some(3));
+    assert_eq!(copy.last(), Some(2));
     copy.destination.stop().await;
 }
 

@@ -358,7 +358,11 @@ impl Hub {
 
     /// The next form.
     pub(crate) async fn form(&mut self) -> Message {
-        tokio::time::timeout(PATIENCE, self.forms.recv())
+        self.form_within(PATIENCE).await
+    }
+
+    pub(crate) async fn form_within(&mut self, patience: Duration) -> Message {
+        tokio::time::timeout(patience, self.forms.recv())
             .await
             .expect("a form in time")
             .expect("the hub runs")
@@ -367,6 +371,11 @@ impl Hub {
     /// The next form, verified as a hub does; gives back where to deliver and with which secret.
     pub(crate) async fn accept(&mut self, lease: u64) -> Subscribed {
         let form = self.form().await;
+        self.verify(&form, lease).await
+    }
+
+    /// Verifies this form.
+    pub(crate) async fn verify(&self, form: &Message, lease: u64) -> Subscribed {
         let callback = url::Url::parse(&form.parameter("hub.callback").unwrap()).unwrap();
         let address =
             SocketAddr::new(callback.host_str().unwrap().parse().unwrap(), callback.port().unwrap());
