@@ -699,7 +699,8 @@ fn the_json_has_the_documented_keys() {
     );
     let violation = &document["violations"][0];
     assert_eq!(keys(violation), "code column detail entry line rule section sentence severity");
-    let book = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/source.md")).unwrap();
+    let book =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/source.md")).unwrap();
     for key in [&json, document, violation].map(keys).join(" ").split(' ') {
         assert!(book.contains(&format!("`{key}`")), "{key} is not documented");
     }

@@ -279,7 +279,8 @@ fn what_a_script_asks_for_is_one_object_whose_keys_are_documented() {
     let dumped = json(&["dump"]);
     assert_eq!(dumped["dumps"][0]["packages"], 1);
 
-    let book = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/source.md")).unwrap();
+    let book =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/source.md")).unwrap();
     let objects = [&published, &dumped, &published["sets"][0], &published["hubs"][0], &dumped["dumps"][0]];
     let inner = [&built["sets"][0]["written"][0], &published["hubs"][0]["changes"][0]];
     for key in objects.into_iter().chain(inner).flat_map(|object| object.as_object().unwrap().keys()) {
