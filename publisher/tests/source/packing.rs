@@ -134,7 +134,6 @@ fn ar006_ar009_ar011_an_archive_that_is_full_is_continued_by_another_and_each_le
     }
     make_full(&place, top);
     build();
-    build();
 
     let index = place.document(top);
     assert_eq!(index.root(), Root::SitemapIndex);

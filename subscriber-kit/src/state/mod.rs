@@ -443,46 +443,36 @@ mod tests {
         assert_ne!(secret(&one), secret(&two));
     }
 
-    /// How many of these texts of 64 hexadecimal digits have each bit set.
-    fn set_bits(texts: &[String]) -> Vec<usize> {
-        let bit = |text: &String, at: usize| {
-            let digit = (text.as_bytes()[at / 4] as char).to_digit(16).unwrap();
-            digit >> (3 - at % 4) & 1 == 1
-        };
-        (0..256).map(|at| texts.iter().filter(|text| bit(text, at)).count()).collect()
+    /// The bits of 64 hexadecimal digits.
+    fn bits(text: &str) -> Vec<bool> {
+        assert_eq!(text.len(), 64);
+        let digits = text.chars().map(|digit| digit.to_digit(16).unwrap());
+        digits.flat_map(|digit| (0..4).map(move |bit| digit >> bit & 1 == 1)).collect()
+    }
+
+    /// How many bits are set in about every second one.
+    fn random_bits(samples: &[Vec<bool>]) -> usize {
+        let by_chance = samples.len() * 2 / 5..=samples.len() * 3 / 5;
+        let is_random = |bit: &usize| by_chance.contains(&samples.iter().filter(|one| one[*bit]).count());
+        (0..256).filter(is_random).count()
     }
 
     #[test]
     fn w045_w054_w074_w183_of_256_bits_of_a_callback_or_secret_all_but_12_are_as_likely_set_as_not() {
-        const MANY: usize = 4096;
-        let records: Vec<_> = (0..MANY).map(|_| Record::new(topic(), hub().to_string())).collect();
-        let secret = |record: &Record| String::from_utf8(record.secret.as_bytes().to_vec()).unwrap();
-        let secrets = records.iter().map(secret).collect();
-        for texts in [records.iter().map(|record| record.token.clone()).collect(), secrets] {
-            let texts: Vec<String> = texts;
-            assert!(texts.iter().all(|text| text.len() == 64));
-            let by_chance = |count: &&usize| (MANY * 2 / 5..=MANY * 3 / 5).contains(*count);
-            assert_eq!(set_bits(&texts).iter().filter(by_chance).count(), 256 - 12);
-            // Nor does one tell anything of the next: half of the bits differ.
-            let pairs: Vec<String> = texts
-                .windows(2)
-                .map(|pair| {
-                    let [one, next] = [&pair[0], &pair[1]].map(|text| hex(text));
-                    one.iter().zip(&next).map(|(one, next)| format!("{:x}", one ^ next)).collect()
-                })
-                .collect();
-            assert_eq!(set_bits(&pairs).iter().filter(by_chance).count(), 256 - 12);
-            let (mut sorted, all) = (texts.clone(), texts.len());
-            sorted.sort();
-            sorted.dedup();
-            assert_eq!(sorted.len(), all);
-            // Of so many random texts, no two begin with the same 12 digits.
-            assert!(sorted.windows(2).all(|pair| pair[0][..12] != pair[1][..12]));
+        let records: Vec<_> = (0..4096).map(|_| Record::new(topic(), hub().to_string())).collect();
+        let secret = |record: &Record| bits(std::str::from_utf8(record.secret.as_bytes()).unwrap());
+        let callbacks: Vec<_> = records.iter().map(|record| bits(&record.token)).collect();
+        for mut all in [callbacks, records.iter().map(secret).collect()] {
+            assert_eq!(random_bits(&all), 256 - 12);
+            // Nor does one tell anything of the next.
+            let differ = |pair: &[Vec<bool>]| -> Vec<bool> {
+                pair[0].iter().zip(&pair[1]).map(|(one, next)| one != next).collect()
+            };
+            assert_eq!(random_bits(&all.windows(2).map(differ).collect::<Vec<_>>()), 256 - 12);
+            // Of so many, no two begin with the same 48 bits.
+            all.sort();
+            assert!(all.windows(2).all(|pair| pair[0][..48] != pair[1][..48]));
         }
-    }
-
-    fn hex(text: &str) -> Vec<u32> {
-        text.chars().map(|digit| digit.to_digit(16).unwrap()).collect()
     }
 
     #[tokio::test]

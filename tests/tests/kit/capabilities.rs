@@ -22,7 +22,12 @@ fn are_of_the_system(bytes: &[u8], given: &[u8]) -> bool {
     bytes.len() == 32
         && bytes.chunks_exact(16).all(|id| {
             let wanted = without_fixed_bits(id.to_vec());
-            given.windows(16).any(|piece| without_fixed_bits(piece.to_vec()) == wanted)
+            // They are read as a number, so their order is that of the processor.
+            let is_it = |piece: &[u8]| {
+                let reversed = piece.iter().rev().copied().collect();
+                [piece.to_vec(), reversed].into_iter().any(|bytes| without_fixed_bits(bytes) == wanted)
+            };
+            given.windows(16).any(is_it)
         })
 }
 

@@ -86,7 +86,8 @@ The column *level* says how binding a requirement is:
 | MUST, SHOULD | the word of the specification |
 | MAY | the specification allows it, and this project does it |
 | HOLDS | this project promises it; no specification asks for it in these words |
-| LEFT | this project does not do it, or there is nothing to do; the row says why |
+| DEVIATES | this project does otherwise than the specification asks; the row says why, and the level of the specification follows |
+| LEFT | there is nothing to do, or nothing here is concerned; the row says why, and the level of the specification follows if it has one |
 
 A test covers the numbers at the beginning of its name. Tests *over sockets* start `resync-hub` and talk to it from outside. Only these
 tests cover a requirement on a hub; any test covers the other requirements. **none** marks a requirement that no test covers.
@@ -97,7 +98,20 @@ struct Requirement {
     section: String,
     number: String,
     level: String,
+    /// The specification's level, of what is not done.
+    asked: Option<String>,
     words: String,
+}
+
+impl Requirement {
+    fn is_done(&self) -> bool {
+        !["LEFT", "DEVIATES"].contains(&self.level.as_str())
+    }
+
+    /// As in the tables.
+    fn shown_level(&self) -> String {
+        self.asked.as_ref().map_or_else(|| self.level.clone(), |asked| format!("{} ({asked})", self.level))
+    }
 }
 
 /// A test, by its name.
@@ -129,8 +143,17 @@ fn requirements() -> Vec<Requirement> {
             let mut parts = line.splitn(3, ' ').map(str::to_owned);
             let mut part = || parts.next().unwrap_or_else(|| panic!("three parts: {line}"));
             let (number, level, words) = (part(), part(), part());
-            assert!(["MUST", "SHOULD", "MAY", "HOLDS", "LEFT"].contains(&level.as_str()), "{line}");
-            requirements.push(Requirement { section: section.to_owned(), number, level, words });
+            let (level, asked) = match level.split_once('-') {
+                Some((level, asked)) => (level.to_owned(), Some(asked.to_owned())),
+                None => (level, None),
+            };
+            let is_known = match (level.as_str(), asked.as_deref()) {
+                ("MUST" | "SHOULD" | "MAY" | "HOLDS" | "LEFT", None) => true,
+                ("LEFT", Some("MUST" | "SHOULD" | "MAY")) | ("DEVIATES", Some("MUST" | "SHOULD")) => true,
+                _ => false,
+            };
+            assert!(is_known, "{line}");
+            requirements.push(Requirement { section: section.to_owned(), number, level, asked, words });
         }
     }
     requirements
@@ -265,7 +288,7 @@ fn uncovered<'a>(
 ) -> Vec<&'a Requirement> {
     let is_covered = |one: &&Requirement| {
         let found = covering.get(&one.number);
-        one.level == "LEFT"
+        !one.is_done()
             || found.is_some_and(|found| {
                 !found.black_box.is_empty() || (one.section != OF_A_HUB && !found.others.is_empty())
             })
@@ -276,6 +299,7 @@ fn uncovered<'a>(
 fn conformance() -> String {
     let (requirements, covering) = (requirements(), covering(&tests()));
     let mut text = INTRODUCTION.to_owned();
+    text.push_str(&not_done(&requirements));
     let open = uncovered(&requirements, &covering);
     for section in sections(&requirements) {
         let of_it: Vec<_> = requirements.iter().filter(|one| one.section == section).collect();
@@ -284,11 +308,12 @@ fn conformance() -> String {
         let musts = open.iter().filter(|one| one.level == "MUST").count();
         write!(
             text,
-            "\n## {section}\n\n{} requirements ({} MUST, {} SHOULD, {} LEFT); {} without a test, {musts} of these a MUST.\n\n\
+            "\n## {section}\n\n{} requirements ({} MUST, {} SHOULD, {} DEVIATES, {} LEFT); {} without a test, {musts} of these a MUST.\n\n\
              | number | level | requirement | over sockets | other tests |\n|---|---|---|---|---|\n",
             of_it.len(),
             count("MUST"),
             count("SHOULD"),
+            count("DEVIATES"),
             count("LEFT"),
             open.len(),
         )
@@ -296,6 +321,27 @@ fn conformance() -> String {
         for one in of_it {
             row(&mut text, one, covering.get(&one.number), open.iter().any(|open| open.number == one.number));
         }
+    }
+    text
+}
+
+/// What a specification asks for by MUST or SHOULD and this project does not do, so that nobody has to search for it.
+fn not_done(requirements: &[Requirement]) -> String {
+    let is_asked = |one: &&Requirement| matches!(one.asked.as_deref(), Some("MUST" | "SHOULD"));
+    let mut asked: Vec<_> = requirements.iter().filter(is_asked).collect();
+    asked.sort_by_key(|one| (one.level != "DEVIATES", one.asked.clone()));
+    let mut text = "
+## Deviations
+
+All that a specification asks for by MUST or SHOULD and this project does not do. Nothing else of that kind is left out. Each row also
+stands in its section below.
+
+| number | level | what is asked, and what is done instead |
+|---|---|---|
+"
+    .to_owned();
+    for one in asked {
+        writeln!(text, "| {} | {} | {} |", one.number, one.shown_level(), one.words).unwrap();
     }
     text
 }
@@ -313,7 +359,8 @@ fn row(text: &mut String, one: &Requirement, covering: Option<&Covering>, is_ope
     };
     let black_box = shown(|found| &found.black_box);
     let missing = if is_open { "**none**" } else { "–" };
-    let Requirement { number, level, words, .. } = one;
+    let Requirement { number, words, .. } = one;
+    let level = one.shown_level();
     writeln!(
         text,
         "| {number} | {level} | {words} | {} | {} |",
@@ -347,6 +394,31 @@ fn no_must_and_nothing_that_a_hub_promises_is_without_a_test() {
         requirements.iter().filter(|one| one.section == OF_A_HUB).count() > 150,
         "is the list still one?"
     );
+}
+
+#[test]
+fn what_is_not_done_shows_the_level_that_the_specification_gives_it() {
+    let requirements = requirements();
+    let level = |number: &str| {
+        let one = requirements.iter().find(|one| one.number == number).unwrap();
+        one.shown_level()
+    };
+    // Whoever moves one of these to another level has read the specification again.
+    let asked = [
+        ("RS-182", "LEFT (MUST)"),
+        ("RS-183", "LEFT (SHOULD)"),
+        ("W-024", "LEFT (SHOULD)"),
+        ("W-025", "LEFT (SHOULD)"),
+        ("W-056", "DEVIATES (SHOULD)"),
+        ("W-075", "DEVIATES (SHOULD)"),
+        ("W-076", "DEVIATES (SHOULD)"),
+    ];
+    for (number, expected) in asked {
+        assert_eq!(level(number), expected, "{number}");
+    }
+    let table = not_done(&requirements);
+    let rows: Vec<_> = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).collect();
+    assert_eq!(rows, ["number", "W-056", "W-075", "W-076", "RS-182", "W-024", "W-025", "RS-183"]);
 }
 
 #[test]
