@@ -113,10 +113,10 @@ fn cached(
     let version =
         run(&mut version).unwrap_or_else(|error| panic!("tests/run installs what is missing: {error}"));
     let hash = Sha256::new().chain_update(locked).chain_update(version).finalize();
-    let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hash.iter().take(8).fold(0, |number: u64, byte| (number << 8) | u64::from(*byte));
     let profile = programs();
     let cache = profile.parent().expect("a profile is in the target folder").join("cache");
-    let folder = cache.join(format!("{name}-{hash}"));
+    let folder = cache.join(format!("{name}-{hash:016x}"));
     let done = folder.join("installed");
     fs::create_dir_all(&cache).expect("a folder can be made");
     let turn = File::create(cache.join(format!("{name}.lock"))).expect("a file can be made");
