@@ -198,15 +198,6 @@ fn python() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, format!("{number} ").repeat(200)).unwrap();
     }
-    let succeed = |command: &mut Command| assert!(command.status().unwrap().success());
-    succeed(Command::new("python3").args(["-m", "venv", "python"]).current_dir(folder));
-    succeed(Command::new(folder.join("python/bin/pip")).args([
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "resync==2.0.1",
-        "setuptools==65.5.0",
-    ]));
     let measured = |program: &Path, arguments: &[&str]| {
         let mut command = Command::new("python3");
         command.args(["-c", MEASURE]).arg(program).args(arguments).current_dir(folder);
@@ -216,7 +207,7 @@ fn python() {
         let (seconds, peak) = text.trim().split_once(' ').unwrap();
         (seconds.parse::<f64>().unwrap(), peak.parse::<f64>().unwrap() / 1024.0)
     };
-    let theirs = folder.join("python/bin/resync-build");
+    let theirs = resync_harness::RESYNC.installed().join("bin/resync-build");
     let hashes = ["--hash", "md5", "--hash", "sha-256"];
     let mut least = [(f64::INFINITY, 0.0_f64); 2];
     for round in 0..ROUNDS {

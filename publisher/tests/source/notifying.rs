@@ -13,6 +13,8 @@ use resync_core::{
     xml,
 };
 
+use resync_harness::free_address;
+
 use crate::support::{ACCEPTED, BASE, Heard, Hub, Place, Run, program, run, text};
 
 fn changes(heard: &Heard) -> Vec<FrameworkChange> {
@@ -112,10 +114,8 @@ fn fn003_fn009_fn022_a_new_hub_is_an_updated_capability_list_with_up_to_the_sour
 #[test]
 fn a_hub_that_is_down_loses_nothing() {
     let place = Place::new();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
+    let address = free_address();
     place.build(&["--hub", &format!("http://{address}/websub/")]).succeeded();
-    drop(nobody);
     let run = place.notify().failed_with(1, "cannot reach the hub");
     assert!(run.err.contains("nothing is lost"), "{}", run.err);
 

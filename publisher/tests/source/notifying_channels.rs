@@ -8,6 +8,8 @@ use resync_core::{
     xml,
 };
 
+use resync_harness::free_address;
+
 use crate::support::{ACCEPTED, BASE, Heard, Hub, Place, run, text};
 
 const AWAY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfull";
@@ -225,10 +227,8 @@ fn a_change_notification_whose_answer_was_lost_is_repeated_with_the_same_bytes_a
 #[test]
 fn one_hub_that_is_away_holds_up_no_other_and_catches_up_later() {
     let (place, well) = (Place::new(), Hub::start());
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
+    let address = free_address();
     place.build(&["--hub", &well.url(), "--hub", &format!("http://{address}/websub/")]).succeeded();
-    drop(nobody);
     place.put("a.txt", "one");
     publish(&place).failed_with(1, "1 of 2 hubs");
     assert_eq!(changes(&well.next_of_any()), [(Change::Updated, "a.txt".to_owned())]);

@@ -4,44 +4,28 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use resync_core::document::Relation;
+use resync_harness::{JUDGES, RESYNC, free_address};
 
 use crate::{
     configured::configured,
     support::{BASE, Place, Server, run, text},
 };
 
-/// setuptools has what newer Pythons have no more.
-const PACKAGES: [&str; 2] = ["resync==2.0.1", "setuptools==65.5.0"];
-
-/// Installs packages into `python` in a folder of their own.
-fn install(packages: &[&str]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(folder.path()).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{program} {arguments:?}; it needs the registry: {errors}");
-    };
-    run("python3", &["-m", "venv", "python"]);
-    let pip = folder.path().join("python/bin/pip").display().to_string();
-    run(&pip, &[&["install", "--quiet", "--disable-pip-version-check"], packages].concat());
-    folder
-}
-
 /// The client, and the folder in which it works.
 struct Client {
+    python: PathBuf,
     folder: tempfile::TempDir,
     url: String,
 }
 
 impl Client {
     fn install(url: String) -> Self {
-        Self { folder: install(&PACKAGES), url }
+        Self { python: RESYNC.installed(), folder: tempfile::tempdir().unwrap(), url }
     }
 
     fn copy(&self) -> PathBuf {
@@ -50,7 +34,7 @@ impl Client {
 
     /// Runs the client on the copy; what it says, which must hold no error.
     fn sync(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(self.folder.path().join("python/bin/resync-sync"));
+        let mut command = Command::new(self.python.join("bin/resync-sync"));
         for (name, _) in std::env::vars().filter(|(name, _)| name.to_lowercase().contains("proxy")) {
             command.env_remove(name);
         }
@@ -87,7 +71,7 @@ fn rs190_rs191_rs195_a_client_of_strangers_copies_follows_and_audits_without_an_
         place.put(&format!("many/{number:02}.bin"), vec![number; 1 + usize::from(number) * 1000]);
     }
     // An address that is free now: the site says which one it has.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free_address();
     let url = format!("http://{address}");
     let hashes = ["--hash", "md5", "--hash", "sha-1", "--hash", "sha-256"];
     place.build_at(&url, &hashes).succeeded();
@@ -156,7 +140,7 @@ fn rs174_rs176_a_library_of_strangers_comes_by_our_patches_from_each_version_to_
         place.put("data.json", version);
         run(&["build", "--config", text(&config)]).succeeded();
     }
-    let library = install(&["jsonpatch==1.33"]);
+    let library = JUDGES.installed();
     let list = place.document("resync/changelist-1.xml");
     let patches = list.entries().iter().filter_map(|entry| entry.link(&Relation::Patch));
     let patches: Vec<_> = patches.map(|link| link.href.replace(&format!("{BASE}/"), "")).collect();
@@ -165,7 +149,7 @@ fn rs174_rs176_a_library_of_strangers_comes_by_our_patches_from_each_version_to_
         let script = "import json, jsonpatch, sys; before, after, patch = map(json.loads, sys.argv[1:]); \
                       assert jsonpatch.apply_patch(before, patch) == after";
         let patch = fs::read_to_string(place.out().join(patch)).unwrap();
-        let mut python = Command::new(library.path().join("python/bin/python"));
+        let mut python = Command::new(library.join("bin/python"));
         let output = python.args(["-c", script, &pair[0], &pair[1], &patch]).output().unwrap();
         assert!(output.status.success(), "{patch}: {}", String::from_utf8_lossy(&output.stderr));
     }

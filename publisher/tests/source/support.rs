@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{
         Arc, Mutex,
-        mpsc::{Receiver, RecvTimeoutError, channel},
+        mpsc::{Receiver, channel},
     },
     thread,
     time::Duration,
@@ -199,9 +199,12 @@ impl Hub {
         self.heard.recv_timeout(Duration::from_secs(20)).expect("the hub hears something")
     }
 
-    /// For use after the sender has ended: what it sent has been heard by then.
+    /// For use after the sender has ended: what it sent is heard before what is sent now.
     pub(crate) fn heard_nothing_more(&self) {
-        assert_eq!(self.heard.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout));
+        const LAST: &str = "GET /last HTTP/1.1";
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(format!("{LAST}\r\n\r\n").as_bytes()).unwrap();
+        assert_eq!(self.next_of_any().line, LAST);
     }
 }
 

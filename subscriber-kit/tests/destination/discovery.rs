@@ -167,7 +167,7 @@ async fn a_redirect_loop_is_named() {
 
 #[tokio::test]
 async fn a_source_that_is_away_is_named_and_not_searched_further() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = resync_harness::free_address();
     let error = discover(&client(), &format!("http://{address}/")).await.unwrap_err();
     assert!(matches!(error, DiscoverError::Fetch(FetchError::Network { .. })), "{error}");
 }

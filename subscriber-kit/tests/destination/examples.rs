@@ -58,8 +58,8 @@ async fn keeps_a_copy_through_a_kill(name: &str) {
     source.resource_list("/resourcelist.xml", &[source.resource("/a", b"1")]);
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy");
-    // Free a moment ago. The address stays the same through the restart.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // It stays the same through the restart.
+    let address = resync_harness::free_address().to_string();
     let start = || {
         let mut command = Command::new(example(name));
         command.arg(source.url("/")).arg(&copy).arg(&address);

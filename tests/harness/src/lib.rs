@@ -7,7 +7,9 @@ mod clients;
 mod clock;
 mod disk;
 mod judge;
+mod left_out;
 mod names;
+mod ports;
 mod preload;
 mod process;
 mod randomness;
@@ -28,12 +30,17 @@ pub use clients::{PROXY, ask_as, client, ping_as, subscribe_as};
 pub use clock::Clock;
 pub use disk::{Disk, Faults, Loss};
 pub use judge::{DOCUMENTS, Documents, PublishedSchemas, SCHEMAS, complaints, files_below, grammar};
+pub use left_out::left_out;
 pub use names::{NameServer, Trouble};
-pub use process::{HubProcess, Process, binary, free_address};
+pub use ports::free_address;
+pub use process::{HubProcess, Process, binary};
 pub use randomness::Randomness;
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
-pub use strangers::{FLASK_HUB, RESYNC, python_with};
+pub use strangers::{
+    BROWSER, DJANGO_PUSH, FLASK_HUB, FLASK_SUBSCRIBER, JUDGES, NODE_HUB, NODE_SUBSCRIBER, NodePeer,
+    PythonPeer, RESYNC,
+};
 pub use system_names::{OUT_THERE, SystemNames};
 pub use trap::Trap;
 

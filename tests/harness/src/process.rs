@@ -1,12 +1,11 @@
 //! The real binaries as processes: started, watched, paused and killed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::env;
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
@@ -15,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{PATIENCE, eventually, raw};
+use super::{PATIENCE, eventually, free_address, raw};
 
 /// How long the outputs of a process that has ended are read at most: somebody whom it has started may keep them open.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -27,13 +26,18 @@ const WITHOUT_XFSZ: &str = "trap '' XFSZ";
 /// # Panics
 /// When it has not been built.
 pub fn binary(name: &str) -> PathBuf {
+    let path = programs().join(name);
+    assert!(path.exists(), "{} is missing: run `cargo build --workspace --bins` first", path.display());
+    path
+}
+
+/// The folder of the binaries: `target/PROFILE`.
+pub(crate) fn programs() -> PathBuf {
     let running = env::current_exe().expect("a running program has a path");
     let beside = running.ancestors().nth(1).expect("a program is in a folder");
     // Tests run in target/PROFILE/deps, `resync-load` in target/PROFILE.
     let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
-    let path = folder.join(name);
-    assert!(path.exists(), "{} is missing: run `cargo build --workspace --bins` first", path.display());
-    path
+    folder.to_owned()
 }
 
 /// A running process whose output is kept line by line.
@@ -380,6 +384,22 @@ impl HubProcess {
         eventually("the hub is ready", || async { self.admin("/readyz").await.status == 200 }).await;
     }
 
+    /// Waits until it waits for no callback any more: each request to subscribe or unsubscribe was confirmed, or refused.
+    pub async fn until_judged(&self) {
+        eventually("all requests are judged", || async {
+            self.admin("/api/v1/drain").await.text().contains("\"to_verify\":0,")
+        })
+        .await;
+    }
+
+    /// Waits until it has nothing left to do: what has not been sent by then is not sent.
+    pub async fn until_done(&self) {
+        eventually("the hub has nothing left to do", || async {
+            self.admin("/api/v1/drain").await.text().contains("\"nothing_left\":true")
+        })
+        .await;
+    }
+
     /// Waits until so many subscriptions are in force.
     pub async fn until_subscribed(&self, count: usize) {
         eventually(&format!("{count} subscriptions in force"), || async {
@@ -408,19 +428,6 @@ impl HubProcess {
     pub async fn publish(&self, topic: &str, body: &str) -> std::io::Result<raw::Answer> {
         let link = format!("<{topic}>; rel=\"self\", <{}>; rel=\"hub\"", self.url());
         raw::post(self.address, &[("Content-Type", "text/plain"), ("Link", &link)], body.as_bytes()).await
-    }
-}
-
-/// A loopback address that was free a moment ago, below the ports that the system gives to outgoing connections, which
-/// might be taken before the hub is there. None is given twice, since other tests run beside this one.
-pub fn free_address() -> SocketAddr {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    loop {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(10_000..32_000)));
-        let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(address.port());
-        if is_new && TcpListener::bind(address).is_ok() {
-            return address;
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 /* Names for a program that asks the system: preloaded, it answers the lookups of RESYNC_NAME with RESYNC_NAME_ANSWERS: lists of
  * addresses with commas, one list for each lookup and the last for all further ones. Whoever connects to RESYNC_OUT_THERE, an
- * address that no test may contact, is led to RESYNC_STAND_IN at the same port.
+ * address that no test may contact, is led to RESYNC_STAND_IN, at the same port or at RESYNC_STAND_IN_PORT.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -39,12 +39,15 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 int connect(int socket, const struct sockaddr *to, socklen_t length) {
   connection *system = (connection *)dlsym(RTLD_NEXT, "connect");
   const char *out_there = getenv("RESYNC_OUT_THERE"), *stand_in = getenv("RESYNC_STAND_IN");
+  const char *port = getenv("RESYNC_STAND_IN_PORT");
   struct sockaddr_in other;
   struct in_addr from;
   if (out_there && stand_in && to->sa_family == AF_INET && inet_pton(AF_INET, out_there, &from) == 1) {
     memcpy(&other, to, sizeof other);
-    if (other.sin_addr.s_addr == from.s_addr && inet_pton(AF_INET, stand_in, &other.sin_addr) == 1)
+    if (other.sin_addr.s_addr == from.s_addr && inet_pton(AF_INET, stand_in, &other.sin_addr) == 1) {
+      if (port) other.sin_port = htons((uint16_t)atoi(port));
       to = (const struct sockaddr *)&other;
+    }
   }
   return system(socket, to, length);
 }

@@ -1,6 +1,6 @@
 //! Names for a program that asks the system's resolver: a library under it gives the answers (`system_names.c`).
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::preload;
@@ -35,6 +35,17 @@ impl SystemNames {
             ("RESYNC_NAME_ANSWERS", answers.join(" ")),
             ("RESYNC_OUT_THERE", OUT_THERE.to_owned()),
             ("RESYNC_STAND_IN", self.stand_in.to_string()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+    }
+
+    /// The environment of a process that is led to this server wherever at this address it connects to.
+    pub fn leading(&self, from: Ipv4Addr, to: SocketAddr) -> [(String, String); 4] {
+        [
+            ("LD_PRELOAD", self.library.display().to_string()),
+            ("RESYNC_OUT_THERE", from.to_string()),
+            ("RESYNC_STAND_IN", to.ip().to_string()),
+            ("RESYNC_STAND_IN_PORT", to.port().to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value))
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{Failure, median};
 use resync_harness::tree::differences;
-use resync_harness::{RESYNC, binary, python_with};
+use resync_harness::{RESYNC, binary};
 
 /// How long nginx may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -113,7 +113,7 @@ fn list_of(url: &str) -> Result<String, Failure> {
 /// A program of strangers from its registry.
 fn install(folder: &Path) -> Result<PathBuf, Failure> {
     let environment = folder.join("python");
-    python_with(&environment, &RESYNC)?;
+    RESYNC.install(&environment)?;
     Ok(environment.join("bin/resync-sync"))
 }
 

@@ -135,6 +135,7 @@ async fn b32_d20_a_callback_at_a_forbidden_address_is_refused_however_it_is_spel
         let callback = scene.at_trap(spelling);
         assert_eq!(scene.ask("http://source.example/", &callback).await, 400, "{spelling}");
     }
+    scene.hub.until_done().await;
     scene.assert_nobody_was_caught();
 }
 
@@ -263,6 +264,7 @@ async fn b32_w089_a_port_that_is_not_on_the_list_is_not_contacted() {
     assert_eq!(scene.ask("http://source.example/", &scene.honest.url("/cb")).await, 400);
     assert_eq!(scene.ask("http://source.example/", "http://destination.test:25/cb").await, 400);
     assert_eq!(scene.ask("http://source.example/", "http://destination.test:0/cb").await, 400);
+    scene.hub.until_done().await;
     assert!(scene.honest.seen().is_empty());
 }
 

@@ -108,6 +108,7 @@ async fn b33_a_strangers_topic_that_cannot_be_seen_is_asked_for_once() {
         assert_eq!(subscribe(&hub, client, &publisher.url("/topic"), &callback).await, 202);
     }
     hub.process().line_number("its topic could not be looked at", 2).await;
+    hub.until_done().await;
     assert_eq!(publisher.seen().len(), 2, "once for each of them");
     assert!(destination.seen().is_empty(), "nobody was asked whether it meant what is not accepted");
 }

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::collections::HashMap;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use resync_harness::{HubProcess, Receiver, Seen, eventually};
+use resync_harness::{Clock, HubProcess, Receiver, Seen, SystemNames, eventually};
 use tempfile::tempdir;
 use tokio::process::Command;
 
@@ -13,7 +15,7 @@ use super::backups::well;
 
 /// What `tests/peers/archive_store.py` has sent to the hubs that wrote them.
 const TOPIC: &str = "http://source.example/earlier/";
-const SUBSCRIBERS: ([u8; 4], u16) = ([127, 42, 7, 1], 4242);
+const SUBSCRIBERS: Ipv4Addr = Ipv4Addr::new(127, 42, 7, 1);
 const SECRET: &str = "s3cr3t of before";
 const SECRETS_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
 
@@ -26,15 +28,14 @@ const STORES: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
-    let subscribers =
-        Receiver::try_start_at(SUBSCRIBERS.into()).await.expect("nobody else runs this test now");
+    // At any port: whom the archives know at another one is led here.
+    let subscribers = Receiver::start().await;
     for &(name, engine) in STORES {
         let folder = tempdir().unwrap();
         let data = unpacked(name, folder.path()).await;
         let mark = data.join("engine");
         let as_written = fs::read_to_string(&mark).unwrap();
-        // The notifications are as old as the archives.
-        let keys = [("STORE_ENGINE", engine), ("RETENTION_AGE", "3650d"), ("SECRETS_KEY", SECRETS_KEY)];
+        let keys = [("STORE_ENGINE", engine), ("SECRETS_KEY", SECRETS_KEY)];
         assert!(well(&data, &keys, &["fsck"]).await.contains("no faults"));
         assert_eq!(fs::read_to_string(&mark).unwrap(), as_written, "a look changes nothing");
 
@@ -46,11 +47,13 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
             };
             own(&subscribers.until(path, |seen| own(seen).len() >= count).await)
         };
-        let mut hub = HubProcess::start_with(&data, &keys).await;
+        let mut hub = HubProcess::prepare(&data, &keys);
+        hub.environment().extend(of_then(folder.path(), &mark, &subscribers));
+        hub.restart().await;
         assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 1\n"));
         // Who was not verified yet is asked again.
         hub.until_subscribed(3).await;
-        // Once a month has passed since they were written it begins by itself.
+        // Only after a month does it begin by itself.
         let retry = format!("/api/v1/deliveries/retry?topic={TOPIC}");
         assert_eq!(hub.admin_post(&retry, "").await.status, 200);
         let owed = got("/late", 2).await;
@@ -64,7 +67,7 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
         }
 
         // A renewal writes the subscription anew; the next start reads it again.
-        let callback = subscribers.url("/late");
+        let callback = format!("http://{SUBSCRIBERS}:4242/late");
         let renewed = [("hub.secret", "another"), ("hub.lease_seconds", "864000")];
         assert_eq!(leases_of_before(&hub).await, 2);
         hub.subscribe(TOPIC, &callback, &renewed, 3).await;
@@ -84,6 +87,21 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
 async fn leases_of_before(hub: &HubProcess) -> usize {
     let all = hub.admin("/api/v1/subscriptions").await.text();
     all.matches("\"lease_end\":\"2036-").count()
+}
+
+/// The environment of a hub for which it is an hour after the archive was written, since leases end and notifications age, and which reaches
+/// the subscribers of then where they are now.
+fn of_then(folder: &Path, written: &Path, subscribers: &Receiver) -> HashMap<String, String> {
+    let clock = Clock::new(folder);
+    let age = fs::metadata(written).unwrap().modified().unwrap().elapsed().unwrap();
+    clock.jump(3_600 - i64::try_from(age.as_secs()).unwrap());
+    let names = SystemNames::new(folder, Ipv4Addr::LOCALHOST);
+    let led = names.leading(SUBSCRIBERS, subscribers.address());
+    let mut environment: HashMap<_, _> = clock.environment().into_iter().collect();
+    let both = format!("{} {}", environment["LD_PRELOAD"], led[0].1);
+    environment.extend(led);
+    environment.insert("LD_PRELOAD".to_owned(), both);
+    environment
 }
 
 /// The data folder in this archive.

@@ -2,6 +2,7 @@
 
 mod admin_api;
 mod amplification;
+mod answers;
 mod attacks;
 mod backups;
 mod catch_up;
@@ -13,6 +14,7 @@ mod egress;
 mod fairness;
 mod fetching;
 mod formats;
+mod guessing;
 mod hardening;
 mod http2;
 mod ingress;

@@ -264,6 +264,7 @@ async fn w070_w190_callbacks_and_topics_with_certificates_of_ones_own_authority_
     let parameters = [("hub.mode", "subscribe"), ("hub.topic", &topic), ("hub.callback", &callback)];
     assert_eq!(form(stranger.address, &parameters).await.unwrap().status, 202);
     stranger.process().line("request not verified").await;
+    stranger.until_done().await;
     assert!(receiver.seen().is_empty(), "nothing is said to a server that is not who it should be");
 
     let folder = tempdir().unwrap();

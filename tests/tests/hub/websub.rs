@@ -78,6 +78,7 @@ async fn w014_w097_w105_w107_w108_w112_an_unsubscription_is_verified_and_then_no
     hub.until_subscribed(1).await;
     hub.publish(TOPIC, "x").await.unwrap();
     staying.until_delivered(1).await;
+    hub.until_done().await;
     assert!(leaving.deliveries().is_empty());
 }
 

@@ -214,7 +214,9 @@ async fn h103_a_second_request_for_a_subscription_in_force() {
     rocks.publish("fifth").await;
     rocks.check(&rocks.site.until_delivered(2).await[1], None);
     rocks.publish("sixth").await;
-    let deliveries = rocks.site.until_delivered(3).await;
+    rocks.site.until_delivered(3).await;
+    rocks.hub.until_done().await;
+    let deliveries = rocks.site.deliveries();
     rocks.check(&deliveries[2], None);
     assert_eq!(deliveries.len(), 3, "one delivery for each publication");
 }
@@ -230,6 +232,7 @@ async fn h104_unsubscribing() {
     rocks.hub.subscribe(&rocks.topic(), &control.url("/cb"), &[], 1).await;
     rocks.publish("fifth").await;
     control.until_delivered(1).await;
+    rocks.hub.until_done().await;
     assert_eq!(rocks.site.deliveries().len(), 1);
 }
 
@@ -269,7 +272,9 @@ async fn h05_h15_d16_a_delivery_may_be_answered_late_and_the_hub_answers_meanwhi
     rocks.check(&delivery, None);
     rocks.serve();
     rocks.publish("fifth").await;
-    let deliveries = rocks.site.until_delivered(2).await;
+    rocks.site.until_delivered(2).await;
+    rocks.hub.until_done().await;
+    let deliveries = rocks.site.deliveries();
     rocks.check(&deliveries[1], None);
     assert_eq!(deliveries.len(), 2, "the late answer counted");
 }

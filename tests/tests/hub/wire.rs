@@ -122,6 +122,7 @@ async fn fn047_unsubscribing_takes_the_same_two_steps() {
 
     hub.publish(TOPIC, "only for who stayed").await.unwrap();
     staying.until_delivered(1).await;
+    hub.until_done().await;
     assert!(leaving.deliveries().is_empty());
 }
 

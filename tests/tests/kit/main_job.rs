@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use resync_harness::{HubProcess, Process, binary, eventually, tree};
+use resync_harness::{HubProcess, Process, binary, eventually, free_address, tree};
 use resync_tests::demo;
 use tempfile::tempdir;
 use tokio::process::Command;
@@ -52,7 +52,7 @@ struct Site {
 async fn serve(folder: &Path, hub: &str) -> Site {
     let (collection, out) =
         (folder.join("collection").display().to_string(), folder.join("site").display().to_string());
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_address().port();
     let (listen, base) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}/"));
     expect_done(&["build", &collection, "--base-url", &base, "--out", &out, "--hub", hub]).await;
     let mut serving =

@@ -11,7 +11,7 @@ use std::path::Path;
 use resync_harness::tree::differences;
 use resync_harness::{
     Documents, HubProcess, Process, RESYNC, Receiver, Reply, binary, complaints, free_address, grammar,
-    python_with, refusing, request,
+    refusing, request,
 };
 use tempfile::tempdir;
 use tokio::process::Command;
@@ -51,12 +51,12 @@ fn assert_same(one: &Path, other: &Path) {
 #[tokio::test]
 async fn cn016_a_client_of_strangers_repairs_its_copy_from_the_hub_while_the_source_is_away() {
     let folder = tempdir().unwrap();
-    let [collection, copy, python] = ["collection", "copy", "python"].map(|name| folder.path().join(name));
+    let [collection, copy] = ["collection", "copy"].map(|name| folder.path().join(name));
     let site = folder.path().join("site").display().to_string();
     for folder in [&collection, &copy] {
         fs::create_dir(folder).unwrap();
     }
-    python_with(&python, &RESYNC).unwrap_or_else(|error| panic!("{error}"));
+    let python = RESYNC.installed();
     let put = |name: &str, content: &str| fs::write(collection.join(name), content).unwrap();
     let source = async |arguments: &[&str]| {
         run(&binary("resync-source"), arguments, folder.path()).await;

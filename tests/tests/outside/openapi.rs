@@ -7,11 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use resync_harness::{HubProcess, Receiver, eventually, python_with, refusing};
+use resync_harness::{HubProcess, JUDGES, Receiver, eventually, refusing};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-const JUDGES: [&str; 2] = ["openapi-spec-validator==0.9.0", "jsonschema==4.26.0"];
 const TOPIC: &str = "http://example.com/framework/";
 
 /// What the hub answers, and what the judges have to know of that.
@@ -27,8 +26,6 @@ async fn answer(hub: &HubProcess, method: &str, path: &str, body: &str) -> Value
 #[tokio::test]
 async fn the_document_of_the_admin_api_is_openapi_and_the_answers_are_as_it_says() {
     let folder = tempdir().unwrap();
-    let python = folder.path().join("python");
-    python_with(&python, &JUDGES).unwrap_or_else(|error| panic!("{error}"));
     let hub = HubProcess::start(&folder.path().join("data")).await;
     let (well, sick) = (Receiver::start().await, Receiver::start().await);
     sick.behave(refusing(503));
@@ -97,7 +94,7 @@ async fn the_document_of_the_admin_api_is_openapi_and_the_answers_are_as_it_says
     fs::write(folder.path().join("document.json"), document).unwrap();
     fs::write(folder.path().join("answers.json"), Value::from(answers).to_string()).unwrap();
     let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/openapi.py");
-    let mut command = Command::new(python.join("bin/python"));
+    let mut command = Command::new(JUDGES.installed().join("bin/python"));
     let command = command.arg(judge).args(["document.json", "answers.json"]).current_dir(folder.path());
     let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use resync_harness::{Answer, HubProcess, Receiver, Reply, eventually, post, refusing, request};
+use resync_harness::{Answer, BROWSER, HubProcess, Receiver, Reply, eventually, post, refusing, request};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -689,9 +689,9 @@ async fn every_page_can_be_read_by_everybody_in_a_real_browser() {
     let mut poor = HubProcess::start_public(&of_poor, &[("LIMITS_CLIENT", "1/h, burst 1")]).await;
     let token = fs::read_to_string(of_poor.join("admin-token")).unwrap();
     pages.extend(not_to_be_had(&hub, &mut poor, token.trim()).await);
-    let packages = ["puppeteer-core@24", "axe-core@4.14.1"];
-    let install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "."];
-    run("npm", &[&install[..], &packages].concat(), folder.path());
+    // The script finds them beside itself.
+    std::os::unix::fs::symlink(BROWSER.installed().join("node_modules"), folder.path().join("node_modules"))
+        .unwrap();
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("browser/look.mjs"), folder.path().join("look.mjs"))
         .unwrap();
     let asked = serde_json::json!({

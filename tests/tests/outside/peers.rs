@@ -11,15 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use resync_harness::{
-    FLASK_HUB, HubProcess, Process, Receiver, Reply, eventually, form, free_address, python_with, request,
+    DJANGO_PUSH, FLASK_HUB, FLASK_SUBSCRIBER, HubProcess, NODE_HUB, NODE_SUBSCRIBER, NodePeer, Process,
+    PythonPeer, Receiver, Reply, eventually, form, free_address, request,
 };
 use rustix::process::Signal;
 use tempfile::tempdir;
 
-const SUBSCRIBER: [&str; 1] = ["pubsubhubbub@0.4.1"];
-const PUBLISHER: [&str; 2] = ["django-push==1.1", "Django==5.2.*"];
-const FLASK: [&str; 2] = ["Flask-WebSub==0.4", "Flask==3.1.*"];
-const NODE_HUB: [&str; 2] = ["@dwk/websub@1.0.0-beta.1", "sql.js@1.13.0"];
 const CONTENT: &str = "<feed>Gr\u{fc}\u{df}e</feed>\n";
 /// The same in Base64.
 const ENCODED: &str = "PGZlZWQ+R3LDvMOfZTwvZmVlZD4K";
@@ -28,39 +25,14 @@ fn peers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// Runs a program that installs something.
-fn install(program: &str, arguments: &[&str], folder: &Path) {
-    let output = Command::new(program).args(arguments).current_dir(folder).output();
-    let output =
-        output.unwrap_or_else(|error| panic!("{program} is missing (tests/run installs it): {error}"));
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?} failed; this test needs the package registries:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-fn install_node(folder: &Path, packages: &[&str]) {
-    let options = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "."];
-    install("npm", &[&options[..], packages].concat(), folder);
-}
-
-fn install_python(folder: &Path, packages: &[&str]) {
-    python_with(&folder.join("python"), packages).unwrap_or_else(|error| panic!("{error}"));
-}
-
-fn subscriber(folder: &Path, topic: &str, hub: &str, port: u16, secret: &str) -> Process {
-    node(folder, "subscriber.js", &[topic, hub, &port.to_string(), secret])
-}
-
-fn node(folder: &Path, script: &str, arguments: &[&str]) -> Process {
+fn node(peer: NodePeer, script: &str, arguments: &[&str]) -> Process {
     let mut command = tokio::process::Command::new("node");
     command.arg(peers().join(script)).args(arguments);
-    Process::run(script, command.env("NODE_PATH", folder.join("node_modules")))
+    Process::run(script, command.env("NODE_PATH", peer.installed().join("node_modules")))
 }
 
-fn python(folder: &Path, script: &str, arguments: &[&str]) -> Process {
-    let mut command = tokio::process::Command::new(folder.join("python/bin/python"));
+fn python(peer: PythonPeer, script: &str, arguments: &[&str]) -> Process {
+    let mut command = tokio::process::Command::new(peer.installed().join("bin/python"));
     Process::run(script, command.arg(peers().join(script)).args(arguments))
 }
 
@@ -76,15 +48,14 @@ fn serve(source: &Receiver, hub: &str, topic: &str, content: &'static str) {
 #[tokio::test]
 async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_forged_one() {
     let folder = tempdir().unwrap();
-    install_node(folder.path(), &SUBSCRIBER);
-    install_python(folder.path(), &PUBLISHER);
     let hub = HubProcess::start(&folder.path().join("data")).await;
     let source = Receiver::start().await;
     let topic = source.url("/feed");
     serve(&source, &hub.url(), &topic, CONTENT);
 
     let address = free_address();
-    let mut peer = subscriber(folder.path(), &topic, &hub.url(), address.port(), "known to both");
+    let port = address.port().to_string();
+    let mut peer = node(NODE_SUBSCRIBER, "subscriber.js", &[&topic, &hub.url(), &port, "known to both"]);
     peer.line(&format!("subscribed: {topic}")).await;
     hub.until_subscribed(1).await;
 
@@ -99,7 +70,7 @@ async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_for
     );
     assert_eq!(request(address, forged.as_bytes()).await.unwrap().status, 202);
 
-    let mut ping = python(folder.path(), "publisher.py", &[&topic, &hub.url()]);
+    let mut ping = python(DJANGO_PUSH, "publisher.py", &[&topic, &hub.url()]);
     ping.line("answered: 2").await;
     assert!(ping.wait().await.success());
     let content = peer.line("content: ").await;
@@ -114,7 +85,6 @@ async fn w017_w165_w171_a_subscriber_of_strangers_takes_our_signature_and_no_for
 #[tokio::test]
 async fn w013_w060_w098_w140_a_subscriber_of_strangers_finds_the_hub_renews_and_hears_of_its_denial() {
     let folder = tempdir().unwrap();
-    install_python(folder.path(), &FLASK);
     let hub = HubProcess::start(&folder.path().join("data")).await;
     let source = Receiver::start().await;
     let topic = source.url("/feed");
@@ -126,7 +96,7 @@ async fn w013_w060_w098_w140_a_subscriber_of_strangers_finds_the_hub_renews_and_
     serve(&source, &hub.url(), &topic, CONTENT);
     let port = free_address().port().to_string();
     let database = folder.path().join("subscriptions").display().to_string();
-    let mut peer = python(folder.path(), "flask_subscriber.py", &[&topic, &port, &database]);
+    let mut peer = python(FLASK_SUBSCRIBER, "flask_subscriber.py", &[&topic, &port, &database]);
     peer.line(&format!("subscribed: {topic}")).await;
     hub.until_subscribed(1).await;
     ping().await;
@@ -178,14 +148,12 @@ async fn publish(hub: SocketAddr, topic: &str) {
 #[tokio::test]
 async fn w116_w148_w168_w193_a_hub_of_strangers_verifies_signs_and_delivers_to_the_callback_and_lets_it_go() {
     let folder = tempdir().unwrap();
-    install_python(folder.path(), &FLASK_HUB);
     let source = Receiver::start().await;
     let topic = source.url("/feed");
     for algorithm in ["sha512", "sha1"] {
         let (hub, callback) = (free_address(), free_address());
         let database = folder.path().join(algorithm).display().to_string();
-        let mut peer =
-            python(folder.path(), "flask_hub.py", &[&hub.port().to_string(), &database, algorithm]);
+        let mut peer = python(FLASK_HUB, "flask_hub.py", &[&hub.port().to_string(), &database, algorithm]);
         peer.line("ready").await;
         let url = format!("http://{hub}/hub");
         serve(&source, &url, &topic, CONTENT);
@@ -208,7 +176,7 @@ async fn w116_w148_w168_w193_a_hub_of_strangers_verifies_signs_and_delivers_to_t
             "import sqlite3; print(sqlite3.connect({database:?}).execute('select count(*) from hub').fetchone()[0])"
         );
         eventually("the hub has let it go", async || {
-            let python = folder.path().join("python/bin/python");
+            let python = FLASK_HUB.installed().join("bin/python");
             let output = Command::new(python).args(["-c", &rows]).output().unwrap();
             String::from_utf8_lossy(&output.stdout).trim() == "0"
         })
@@ -248,13 +216,12 @@ async fn held_after(hub: SocketAddr, until: u64) -> Held {
 #[tokio::test]
 async fn w060_w063_w116_w134_w168_w193_a_hub_of_other_strangers_renews_takes_a_new_secret_and_lets_go() {
     let folder = tempdir().unwrap();
-    install_node(folder.path(), &NODE_HUB);
     let source = Receiver::start().await;
     let topic = source.url("/feed");
     for (algorithm, digits) in [("sha384", 96), ("sha256", 64)] {
         let (hub, callback) = (free_address(), free_address());
         let arguments = [&hub.port().to_string(), topic.as_str(), &callback.to_string(), algorithm];
-        let mut peer = node(folder.path(), "dwk_hub.js", &arguments);
+        let mut peer = node(NODE_HUB, "dwk_hub.js", &arguments);
         peer.line("ready").await;
         let url = format!("http://{hub}/hub");
         serve(&source, &url, &topic, CONTENT);

@@ -61,7 +61,7 @@ async fn fn062_a_channel_that_moves_is_followed_and_the_old_subscription_ended()
 #[tokio::test]
 async fn w031_fn062_when_a_hub_refuses_or_is_away_the_next_one_is_asked() {
     let mut refusing = Hub::answering(|_| support::status("403 Forbidden", "")).await;
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = resync_harness::free_address();
     let mut willing = Hub::start().await;
     let source = source(&refusing, &[("/a", "1")]).await;
     source.announce_at(&[&refusing.url(), &format!("http://{nobody}/"), &willing.url()]);

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::Failure;
-use resync_harness::{FLASK_HUB, free_address, python_with};
+use resync_harness::{FLASK_HUB, free_address};
 
 const SCRIPT: &str = include_str!("../../../peers/flask_hub.py");
 
@@ -22,7 +22,7 @@ impl Peer {
     pub(super) async fn start(folder: &Path) -> Result<Self, Failure> {
         let environment = folder.canonicalize()?.join("peer");
         if !environment.join("bin/celery").exists() {
-            python_with(&environment, &FLASK_HUB)?;
+            FLASK_HUB.install(&environment)?;
         }
         let script = environment.join("hub.py");
         std::fs::write(&script, SCRIPT)?;

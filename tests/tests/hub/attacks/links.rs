@@ -160,6 +160,7 @@ async fn c1_links_that_become_too_long_only_when_they_are_absolute_are_refused_w
         let said = hub.process().line_number("topic not fetched: ping given up", number + 1).await;
         assert!(said.contains("name fewer hubs, or shorter URLs"), "{said}");
     }
+    hub.until_done().await;
     assert!(destination.deliveries().is_empty());
     stranger.behave(|_| html(page(2, 1)));
     ping_as(&hub, client(2), &hubs).await;

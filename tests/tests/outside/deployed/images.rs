@@ -1,11 +1,10 @@
 //! The container images: what deploy/Containerfile says of them, as far as that goes without a container engine.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use resync_harness::binary;
+use resync_harness::{binary, free_address};
 use resync_hub::config::{self, LogFormat};
 
 use super::{read, root, run, said, text};
@@ -131,7 +130,7 @@ fn the_image_asks_the_hub_for_its_health() {
     let check = list(check);
     assert_eq!([check[0].as_str()], list(containerfile.stage("hub").value("ENTRYPOINT"))[..]);
     // Nobody listens there, which is another answer (1) than a command line that is not understood (2).
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = free_address();
     let output = run(Command::new(binary("resync-hub"))
         .args(&check[1..])
         .env("RESYNC_HUB_ADMIN_LISTEN", nobody.to_string()));

@@ -5,16 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use resync_harness::python_with;
+use resync_harness::JUDGES;
 use resync_hub::config::{self, Config};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use walkdir::WalkDir;
 
 use super::{read, replaced, root, run, said, text, yaml};
-
-/// From `PyPI`, with the schemas of Kubernetes itself.
-const VALIDATOR: &str = "kubernetes-validate==1.37.0";
 
 /// The configuration of a hub that has this environment on top of that of its image.
 fn config(environment: &HashMap<String, String>) -> Config {
@@ -253,8 +250,7 @@ fn only(objects: &str, is_it: impl Fn(&Value) -> bool) -> Value {
 #[test]
 fn kubernetes_own_schemas_hold_for_every_object_and_would_not_for_a_misspelt_one() {
     let folder = tempdir().unwrap();
-    let python = folder.path().join("python");
-    python_with(&python, &[VALIDATOR]).unwrap();
+    let python = JUDGES.installed();
     // Only the Prometheus Operator knows a ServiceMonitor.
     let all = kustomized_with(&COMPONENTS);
     let known: Vec<_> =

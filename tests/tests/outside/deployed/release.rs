@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use resync_harness::tree::differences;
-use resync_harness::{Process, binary, eventually, free_address};
+use resync_harness::{JUDGES, Process, binary, eventually, free_address, left_out};
 use tempfile::tempdir;
 
 use super::roots::Root;
@@ -94,9 +94,10 @@ fn debug_information_lies_beside_the_programs_and_fits_them() {
 #[tokio::test]
 async fn pip_installs_the_programs_without_an_index() {
     let (artefacts, folder) = (&*ARTEFACTS, tempdir().unwrap());
-    said(Command::new("python3").args(["-m", "venv"]).arg(folder.path().join("python")));
+    said(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(folder.path().join("python")));
+    let mut pip = pip();
     let began = Instant::now();
-    let mut pip = Command::new(folder.path().join("python/bin/pip"));
+    pip.arg("--python").arg(folder.path().join("python"));
     pip.args(["install", "--disable-pip-version-check", "--no-index", "--find-links"]).arg(artefacts);
     said(pip.args(PROGRAMS));
     let programs = folder.path().join("python/bin").display().to_string();
@@ -105,13 +106,16 @@ async fn pip_installs_the_programs_without_an_index() {
     assert!(folder.path().join("python/share/man/man1/resync-source.1").is_file());
 }
 
+/// The pip of an environment that is there already.
+fn pip() -> Command {
+    Command::new(JUDGES.installed().join("bin/pip"))
+}
+
 #[test]
 fn pip_finds_the_wheels_fit_for_every_python() {
     let folder = tempdir().unwrap();
-    let python = folder.path().join("python");
-    said(Command::new("python3").args(["-m", "venv"]).arg(&python));
     for version in PYTHONS {
-        let mut pip = Command::new(python.join("bin/pip"));
+        let mut pip = pip();
         pip.args([
             "install",
             "--disable-pip-version-check",
@@ -185,7 +189,7 @@ fn is_soon_enough(what: &str, began: Instant) {
 fn may_change_root(what: &str) -> bool {
     let is_root = rustix::process::getuid().is_root();
     if !is_root {
-        eprintln!("NOT TESTED, since only root may change the root: {what}");
+        left_out(what, "only root may change the root");
     }
     is_root
 }
