@@ -14,8 +14,8 @@ mod gaps;
 mod hostile;
 mod incremental;
 mod listening;
-
 mod representations;
+mod signatures;
 mod subscribing;
 mod support;
 mod synchronise;
