@@ -15,8 +15,8 @@ mod gaps;
 mod hostile;
 mod incremental;
 mod listening;
-
 mod representations;
+mod signatures;
 mod subscribing;
 mod support;
 mod synchronise;

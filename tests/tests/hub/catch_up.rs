@@ -32,8 +32,9 @@ async fn publish_changes_of(hub: &HubProcess, topic: &str, from: u8, until: u8) 
         hub.url()
     );
     let headers = [("Content-Type", "application/xml"), ("Link", links.as_str())];
-    let answer =
-        post(hub.address, &headers, changes(from, until).as_bytes()).await.expect("a running hub answers");
+    let changes = changes(from, until);
+    resync_judge::written("posted", [("changes", &changes)]);
+    let answer = post(hub.address, &headers, changes.as_bytes()).await.expect("a running hub answers");
     assert_eq!(answer.status, 202, "{}", answer.text());
 }
 
@@ -213,6 +214,7 @@ async fn rs120_cn016_a_gap_is_repaired_from_a_valid_change_list() {
             "{}",
             answer.text()
         );
+        resync_judge::written("catch-up", [("changelist", &answer.body)]);
         let read = xml::read_with(&answer.body, Options { mode: Mode::Strict, ..Options::PLAIN }).unwrap();
         assert!(read.violations.is_empty(), "{}", read.violations);
         let document = read.into_document().unwrap();

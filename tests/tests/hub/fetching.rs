@@ -156,6 +156,7 @@ fn notification(list: &str) -> String {
 }
 
 async fn post_notification(hub: &HubProcess, topic: &str, body: &str) {
+    resync_judge::written("posted", [("notification", body)]);
     let links = format!(
         "<{topic}>; rel=\"self\", <{}>; rel=\"hub\", <http://source.example/capabilitylist.xml>; rel=\"resourcesync\"",
         hub.url()

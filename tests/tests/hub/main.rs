@@ -27,6 +27,7 @@ mod publishing;
 mod refusals;
 mod secrecy;
 mod self_service;
+mod signatures;
 mod subscriptions;
 mod tls;
 mod traces;

@@ -30,6 +30,7 @@ async fn publish(hub: &HubProcess, more: &[(&str, &str)], body: &str) -> Answer 
     let links = links(hub);
     let mut headers = vec![("Content-Type", "application/xml"), ("Link", links.as_str())];
     headers.extend_from_slice(more);
+    resync_judge::written("posted", [("changes", body)]);
     post(hub.address, &headers, body.as_bytes()).await.expect("a running hub answers")
 }
 

@@ -112,6 +112,7 @@ async fn fn033_malformed_posts_are_refused_with_the_reason() {
     let md = "<rs:md capability=\"framework-notification\"/>";
     let entry = "<url><loc>http://example.com/resourcelist.xml</loc><rs:md change=\"updated\" capability=\"resourcelist\"/></url>";
     let good = format!("{head}{md}{entry}</urlset>");
+    resync_judge::written("posted", [("good", &good)]);
     assert_eq!(
         post(hub.address, &[("Content-Type", xml), ("Link", &source)], good.as_bytes()).await.unwrap().status,
         202,

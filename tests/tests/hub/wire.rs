@@ -36,6 +36,7 @@ async fn fn033_fn044_example_3_becomes_example_7() {
     hub.subscribe(TOPIC, &destination.url("/callback/"), &[], 1).await;
 
     let headers = [("Content-Type", "application/xml"), ("Link", &links(&hub.url()))];
+    resync_judge::written("examples", [("1", NEW_RESOURCE_LIST), ("2", SEVERAL_CHANGES)]);
     let answer = post(hub.address, &headers, NEW_RESOURCE_LIST.as_bytes()).await.unwrap();
     assert_eq!(answer.status, 202, "FN-036: {}", answer.text());
 

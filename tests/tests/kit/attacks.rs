@@ -127,10 +127,12 @@ async fn sync(names: &SystemNames, port: u16, lookups: &[&[&str]], copy: &Path) 
 }
 
 fn document(capability: &str, entries: &str) -> String {
-    format!(
+    let document = format!(
         "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
          <rs:md capability=\"{capability}\" at=\"2026-11-20T09:00:00Z\"/>{entries}</urlset>"
-    )
+    );
+    resync_judge::fixture("attacks", &document);
+    document
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -78,6 +78,7 @@ impl Served {
             entry("resourcelist"),
             entry("changelist")
         );
+        resync_judge::fixture("changes", &capabilities);
         std::fs::write(self.path().join("capabilitylist.xml"), capabilities).unwrap();
         let mut sink = FolderSink::open(self.path()).unwrap();
         let there = (0..THERE).filter(|number| number % 3 != 0);

@@ -10,8 +10,7 @@ use std::path::Path;
 
 use resync_harness::tree::differences;
 use resync_harness::{
-    Documents, HubProcess, Process, RESYNC, Receiver, Reply, binary, complaints, free_address, grammar,
-    refusing, request,
+    HubProcess, Process, RESYNC, Receiver, Reply, binary, free_address, refusing, request,
 };
 use tempfile::tempdir;
 use tokio::process::Command;
@@ -109,8 +108,7 @@ async fn cn016_a_client_of_strangers_repairs_its_copy_from_the_hub_while_the_sou
     let bytes = format!("GET {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", hub.address);
     let list = request(hub.address, bytes.as_bytes()).await.unwrap();
     assert_eq!(list.status, 200, "{}", list.text());
-    let documents = Documents::new("catch-up");
-    assert_eq!(complaints(&grammar(), &[documents.store("changelist.xml", &list.body)]), "");
+    resync_judge::written("catch-up", [("changelist.xml", &list.body)]);
 
     let said = client(&["--incremental", "--delete", "--changelist-uri", &url]).await;
     assert!(said.contains("CHANGES APPLIED (created=1, updated=1, deleted=1)"), "{said}");

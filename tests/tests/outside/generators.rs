@@ -1,6 +1,5 @@
 //! A judge from outside for all that the generators of core write: every one of them, in both layouts, each document and the manifest in
-//! each package, plain and compressed. `RESYNC_TEST_DOCUMENTS=FOLDER` keeps the documents, to be shown to another validator;
-//! `RESYNC_TEST_SCHEMAS=FOLDER` names the published schemas, which then judge them, too.
+//! each package, plain and compressed. `RESYNC_TEST_DOCUMENTS=FOLDER` keeps the documents, to be shown to another validator.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -20,7 +19,7 @@ use resync_core::digest::{Algorithm, Hasher, Hashes};
 use resync_core::document::{Capability, CapabilityList, Change, Link, Root, SourceDescription};
 use resync_core::package::Package;
 use resync_core::xml::{self, Format, Layout, Limits};
-use resync_harness::{Documents, PublishedSchemas, complaints, files_below, grammar};
+use resync_judge::{Documents, PublishedSchemas, complaints, files_below, grammar};
 
 const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";
 const ABOUT: &str = "https://herbarium.example/about.html?of=sheets&in=en";
@@ -33,7 +32,7 @@ const PACKED: PackageLimits = PackageLimits { bitstreams: 2, bytes: 1_000 };
 
 #[test]
 fn all_that_the_generators_write_is_what_the_specifications_foresee() {
-    let schemas = PublishedSchemas::named();
+    let schemas = PublishedSchemas::found();
     for (name, format) in [
         ("pretty", Format::default()),
         ("compact", Format { layout: Layout::Compact, ..Format::default() }),

@@ -13,8 +13,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use resync_core::digest::{Algorithm, Digest};
-use resync_core::websub::secret::Secret;
-use resync_core::websub::signature::{SignatureMethod, SigningKey};
 use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -128,8 +126,7 @@ pub(crate) async fn post(
 }
 
 pub(crate) fn signature(secret: &str, body: &[u8]) -> String {
-    let secret = Secret::new(secret.as_bytes()).unwrap();
-    SigningKey::new(SignatureMethod::Sha256, &secret).sign(body).to_string()
+    resync_judge::signature("sha256", secret, body)
 }
 
 /// A server that answers every request with the bytes that `answer` gives, and closes.
@@ -322,12 +319,25 @@ pub(crate) fn entry(loc: &str, metadata: &str) -> String {
     format!("<url><loc>{loc}</loc><rs:md {metadata}/></url>")
 }
 
+/// What the published schemas refuse in documents that tests have all the same, and why these have it.
+const REFUSED: [(&str, &str); 4] = [
+    ("<loc>/", "a loc is relative (RS-047), and is understood all the same"),
+    ("<loc>x/y<", "the same"),
+    ("</loc><loc>", "an entry has two locs (RS-050), and is none that can be understood"),
+    ("&a;", "an entity that only a document type explains, which is refused"),
+];
+
+/// A document, which a judge from outside sees.
 pub(crate) fn document(root: &str, head: &str, entries: &[String]) -> String {
-    format!(
+    let document = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root} xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
          xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{head}{}</{root}>",
         entries.concat()
-    )
+    );
+    if !REFUSED.iter().any(|(piece, _)| document.contains(piece)) {
+        resync_judge::fixture("destination", &document);
+    }
+    document
 }
 
 /// A hub that notes every form it gets; the test decides what it does about them.

@@ -171,6 +171,9 @@ impl ChangingSource {
         for name in self.sink.names() {
             let bytes = self.sink.get(name).unwrap();
             if self.shown.get(name).is_none_or(|shown| shown != bytes) {
+                if name.ends_with(".xml") {
+                    resync_judge::written("destination", [(name, bytes)]);
+                }
                 self.source.put(&format!("/{name}"), bytes);
                 self.shown.insert(name.to_owned(), bytes.to_vec());
             }
