@@ -199,12 +199,13 @@ The wheel has the program `{program.name}`, which is written in Rust and needs n
 
 def wheel_tags(kind):
     """The names of a kind of machine in Python's world."""
-    if not kind.glibc:
-        # A static program needs neither C library.
-        return [f"manylinux_2_5_{kind.machine}", f"musllinux_1_1_{kind.machine}"]
-    tag = f"manylinux_{kind.glibc.replace('.', '_')}_{kind.machine}"
-    # An old pip knows only the older name.
-    return [f"manylinux2014_{kind.machine}", tag] if kind.glibc == "2.17" else [tag]
+    # A static program needs neither C library. No name for arm64 is older than this one.
+    glibc = kind.glibc or "2.17"
+    tags = [f"manylinux_{glibc.replace('.', '_')}_{kind.machine}"]
+    if glibc == "2.17":
+        # An old pip knows only the older name.
+        tags.insert(0, f"manylinux2014_{kind.machine}")
+    return tags if kind.glibc else [*tags, f"musllinux_1_1_{kind.machine}"]
 
 
 def record(contents, itself):

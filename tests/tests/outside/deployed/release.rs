@@ -115,17 +115,45 @@ fn pip() -> Command {
 fn pip_finds_the_wheels_fit_for_every_python() {
     let folder = tempdir().unwrap();
     for version in PYTHONS {
-        let mut pip = pip();
-        pip.args([
-            "install",
-            "--disable-pip-version-check",
-            "--no-index",
-            "--only-binary=:all:",
-            "--find-links",
-        ]);
-        pip.arg(&*ARTEFACTS).args(["--dry-run", "--python-version", version, "--target"]).arg(folder.path());
+        let mut pip = pip_offline(&ARTEFACTS);
+        pip.args(["--python-version", version, "--target"]).arg(folder.path());
         let found = said(pip.args(PROGRAMS));
         assert!(found.contains("Would install"), "{version}: {found}");
+    }
+}
+
+/// What pip would install from this folder.
+fn pip_offline(from: &Path) -> Command {
+    let mut pip = pip();
+    pip.args(["install", "--disable-pip-version-check", "--no-index", "--only-binary=:all:", "--dry-run"]);
+    pip.arg("--find-links").arg(from);
+    pip
+}
+
+/// The programs of other kinds are not there: their wheels are empty here.
+#[test]
+fn wheels_for_arm64_and_static_ones_have_names_that_pip_knows() {
+    let folder = tempdir().unwrap();
+    let script = "if True:
+        import sys, zipfile
+        sys.dont_write_bytecode = True
+        sys.path.insert(0, sys.argv[1])
+        from packages import Kind, wheel_tags
+        for name, glibc in [('static', ''), ('linked', '2.17')]:
+            for machine in ['x86_64', 'aarch64']:
+                tags = '.'.join(wheel_tags(Kind(None, machine, glibc)))
+                with zipfile.ZipFile(f'{sys.argv[2]}/{name}-1-py3-none-{tags}.whl', 'w') as wheel:
+                    info = f'Metadata-Version: 2.1\\nName: {name}\\nVersion: 1\\n'
+                    wheel.writestr(f'{name}-1.dist-info/METADATA', info)
+                    wheel.writestr(f'{name}-1.dist-info/WHEEL', 'Wheel-Version: 1.0\\n')";
+    said(Command::new("python3").args(["-c", script]).arg(root().join("deploy")).arg(folder.path()));
+    for (platform, names) in [("manylinux2014", &["static", "linked"][..]), ("musllinux_1_1", &["static"])] {
+        for machine in ["x86_64", "aarch64"] {
+            let mut pip = pip_offline(folder.path());
+            pip.args(["--platform", &format!("{platform}_{machine}"), "--target"]).arg(folder.path());
+            let found = said(pip.args(names));
+            assert!(found.contains("Would install"), "{platform} {machine}: {found}");
+        }
     }
 }
 
