@@ -4,12 +4,15 @@ use clap::Args;
 use resync_hub::admin::{Audit, By, counted};
 use resync_hub::config::Config;
 use resync_hub::store::{self, Findings, RepairStep, Repaired};
+use serde_json::{Value, json};
 
 use super::owner::is_ours;
-use super::{Failure, say, tools::WhichHub};
+use super::{Failure, answer, say, tools::WhichHub};
 
 /// Faults that are written out; there may be one for each record.
 const SHOWN: usize = 100;
+/// What helps where a check has found faults.
+const DAMAGED: &str = "restore a backup, or take one now (`resync-hub backup` copies a damaged store as it is) and type `resync-hub fsck --repair`";
 
 #[derive(Args, Debug)]
 pub(super) struct Fsck {
@@ -18,53 +21,68 @@ pub(super) struct Fsck {
     /// Remove records that cannot be read, rebuild what follows from others, and print what is lost: take a backup first
     #[arg(long)]
     repair: bool,
+    /// Print JSON: the number of records, every fault, and what a repair has done
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     let config = command.hub.load()?;
     is_ours(&config)?;
     let keys = store::Keyring::of(&config.secrets).map_err(Failure::new)?;
-    if command.repair {
-        return repair(&config, &keys);
+    let (steps, left, advice) = if command.repair {
+        let Repaired { steps, left } = repair(&config, &keys)?;
+        (steps, left, "this cannot be repaired: restore a backup")
+    } else {
+        let found = store::check(config.store.engine, &config.data_dir, &keys).map_err(Failure::new)?;
+        (Vec::new(), found, DAMAGED)
+    };
+    if command.json {
+        answer(as_json(&steps, &left))
+    } else {
+        show(&steps, &left)
     }
-    let found = store::check(config.store.engine, &config.data_dir, &keys).map_err(Failure::new)?;
-    judge(
-        &found,
-        "restore a backup, or take one now (`resync-hub backup` copies a damaged store as it is) and type `resync-hub fsck --repair`",
-    )
+    let Findings { records, faults } = left;
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format_args!("{} faults in {records} records: {advice}", faults.len())))
 }
 
-/// Everything that was done is written out, however much it is.
-fn repair(config: &Config, keys: &store::Keyring) -> Result<(), Failure> {
+fn repair(config: &Config, keys: &store::Keyring) -> Result<Repaired, Failure> {
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "repair", "").map_err(Failure::new)?;
     let repaired = store::repair(config.store.engine, &config.data_dir, keys);
-    let outcome = repaired.as_ref().map_or_else(ToString::to_string, outcome_of);
+    let outcome = repaired.as_ref().map_or_else(ToString::to_string, |repaired| outcome_of(&repaired.steps));
     audit.end(begun, &outcome);
-    let Repaired { steps, left } = repaired.map_err(Failure::new)?;
-    steps.iter().for_each(say);
-    if !steps.is_empty() {
-        say(outcome);
-    }
-    judge(&left, "this cannot be repaired: restore a backup")
+    repaired.map_err(Failure::new)
 }
 
-fn outcome_of(repaired: &Repaired) -> String {
-    let lost = repaired.steps.iter().filter(|one| matches!(one, RepairStep::Lost(_))).count();
-    let anew = repaired.steps.len() - lost;
+fn outcome_of(steps: &[RepairStep]) -> String {
+    let lost = steps.iter().filter(|one| matches!(one, RepairStep::Lost(_))).count();
+    let anew = steps.len() - lost;
     format!("{}, {}", counted(lost, "loss", "losses"), counted(anew, "rebuilt", "rebuilt"))
 }
 
-fn judge(found: &Findings, advice: &str) -> Result<(), Failure> {
-    let Findings { records, faults } = found;
+/// Everything that was done is written out, however much it is.
+fn show(steps: &[RepairStep], Findings { records, faults }: &Findings) {
+    steps.iter().for_each(say);
+    if !steps.is_empty() {
+        say(outcome_of(steps));
+    }
     faults.iter().take(SHOWN).for_each(say);
-    if faults.is_empty() {
-        say(format_args!("{records} records, no faults"));
-        return Ok(());
+    match faults.len().saturating_sub(SHOWN) {
+        0 if faults.is_empty() => say(format_args!("{records} records, no faults")),
+        0 => {}
+        more => say(format_args!("… and {more} more")),
     }
-    let more = faults.len().saturating_sub(SHOWN);
-    if more > 0 {
-        say(format_args!("… and {more} more"));
-    }
-    Err(Failure::new(format_args!("{} faults in {records} records: {advice}", faults.len())))
+}
+
+fn as_json(steps: &[RepairStep], Findings { records, faults }: &Findings) -> Value {
+    let step = |step: &RepairStep| match step {
+        RepairStep::Lost(what) => json!({ "step": "lost", "what": what }),
+        RepairStep::Rebuilt(what) => json!({ "step": "rebuilt", "what": what }),
+    };
+    let faults: Vec<_> = faults.iter().map(|fault| json!({ "what": fault })).collect();
+    json!({ "records": records, "faults": faults, "steps": steps.iter().map(step).collect::<Vec<_>>() })
 }

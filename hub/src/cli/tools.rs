@@ -15,7 +15,7 @@ use url::form_urlencoded::Serializer;
 
 use super::owner::AS_ROOT;
 use super::reach::{RunningHub, anybody, operator};
-use super::{Failure, Settings, complain, say, variables};
+use super::{Failure, Settings, answer, complain, say, variables};
 
 /// Entries of one page.
 const PAGE: usize = 1_000;
@@ -111,6 +111,9 @@ pub(super) struct AdminApi {
 
 #[derive(Args, Debug)]
 pub(super) struct Healthcheck {
+    /// Print JSON: whether it is ready, and what it says
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     hub: RunningHub,
 }
@@ -358,8 +361,15 @@ struct BreakLine {
 
 /// A container's health check needs no more.
 pub(super) fn healthcheck(check: Healthcheck) -> Result<(), Failure> {
-    let RunningHub { hub, admin } = check.hub;
-    say(anybody(&hub.load()?, admin.as_ref())?.ask("GET", "/readyz", "")?);
+    let Healthcheck { json, hub: RunningHub { hub, admin } } = check;
+    let config = hub.load()?;
+    let said = anybody(&config, admin.as_ref()).and_then(|hub| hub.ask("GET", "/readyz", ""));
+    if json {
+        let detail = said.as_ref().unwrap_or_else(|failure| &failure.message);
+        answer(serde_json::json!({ "ready": said.is_ok(), "detail": detail }));
+        return said.map(drop);
+    }
+    say(said?);
     Ok(())
 }
 

@@ -51,34 +51,35 @@ impl Delivery {
     pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::new(store.shards()));
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
-        let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone());
         let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
-        let (mut workers, mut to_workers) = (Vec::new(), Vec::new());
+        // A caller waits for the answer: there are no more messages than commands, denials, fetches, pages and re-verifications under way.
+        let (to_workers, messages): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+        let operator = Operator::new(to_workers);
+        let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone(), operator.clone());
+        let mut workers = Vec::new();
         // Before the shards are read, so that nothing is missed.
         let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
         let doubted_until = doubt_at_start(store.as_ref()).await?;
         let max_in_flight = settings.max_in_flight.div_ceil(count);
-        let now = Now::read().monotonic;
+        let now = Now::read();
         let states: Vec<_> =
-            (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now)).collect();
+            (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now.monotonic)).collect();
         let large = LargeBodies::default();
         let mut by_worker = take_over_all(&store, &settings, doubted_until, &states).await?;
-        for (index, events) in events.into_iter().enumerate() {
+        for (index, (events, messages)) in events.into_iter().zip(messages).enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);
             for Owned { shard, scheduler, .. } in &owned {
                 counters.set_gauges(*shard, scheduler.laggard_count(), 0);
-                counters.set_subscriptions(*shard, scheduler.subscriptions(), scheduler.hosts());
+                counters.set_subscriptions(*shard, scheduler.in_force(now), scheduler.hosts());
             }
-            // A caller waits for the answer: there are no more messages than commands, denials, fetches and pages under way.
-            let (to_worker, messages) = mpsc::unbounded_channel();
-            to_workers.push(to_worker);
             let worker = WorkerThread {
                 store: Arc::clone(&store),
                 guard: guard.clone(),
                 settings: settings.clone(),
                 counters: Arc::clone(&counters),
                 observers: observers.clone(),
+                operator: operator.clone(),
                 large: large.clone(),
                 max_in_flight,
                 max_connections: settings.max_connections.div_ceil(count),
@@ -89,7 +90,7 @@ impl Delivery {
             workers
                 .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
         }
-        Ok(Self { counters, observers, operator: Operator::new(to_workers), tests, stop, workers })
+        Ok(Self { counters, observers, operator, tests, stop, workers })
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.

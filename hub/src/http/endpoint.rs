@@ -175,7 +175,12 @@ async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, b
                 Err(refusal) => refusal,
             }
         }
-        Ok(websub::Request::Publish(ping)) => state.publish.ping(client, headers, grant, ping).await,
+        Ok(websub::Request::Publish(ping)) => {
+            if grant.is_none() {
+                state.limits.named(client, ping.topics.len(), Instant::now());
+            }
+            state.publish.ping(client, headers, grant, ping).await
+        }
         Err(error @ FormError::TooManyTopics { .. }) => state.publish.refuse_ping(&error),
         Err(error) => refuse(StatusCode::BAD_REQUEST, error),
     }

@@ -10,6 +10,9 @@ use crate::config::LimitsConfig;
 use crate::rate_limiter::{RateLimiter, SharedRateLimiter, network};
 use crate::subscriptions::Requester;
 
+/// Topics that a ping names at the cost of one more request: reading and looking up so many takes as long.
+const NAMED_FOR_ONE: usize = 50;
+
 /// The rate limits of a hub. Their memory does not depend on what clients send.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -58,6 +61,12 @@ impl Limits {
     /// [`TooMany`] from this client.
     pub fn client(&self, client: IpAddr, now: Instant) -> Result<(), TooMany> {
         self.clients.admit(network(client), now).map_err(|wait| TooMany { wait, whose: "from this address" })
+    }
+
+    /// Counts what a ping names as further requests of this client, which those to come wait for.
+    pub fn named(&self, client: IpAddr, topics: usize, now: Instant) {
+        let more = u32::try_from(topics / NAMED_FOR_ONE).unwrap_or(u32::MAX);
+        self.clients.charge(network(client), more, now);
     }
 
     /// Counts a request to subscribe or unsubscribe, which makes the hub ask its callback.
@@ -153,6 +162,19 @@ mod tests {
         assert_eq!(refused.seconds(), 1, "Retry-After is never 0");
         assert!(limits.client(ip("192.0.2.2"), now).is_ok(), "nobody else is held up");
         assert!(limits.client(busy, now + Duration::from_secs(1)).is_ok());
+    }
+
+    #[test]
+    fn b33_a_ping_of_many_topics_counts_as_several_requests_and_one_of_few_as_one() {
+        let (limits, now) = (limits(true), Instant::now());
+        let pings = |client: &str, topics: usize| {
+            let ping =
+                |_: &u32| limits.client(ip(client), now).map(|()| limits.named(ip(client), topics, now));
+            (0..1_000).filter(|number| ping(number).is_ok()).count()
+        };
+        assert_eq!(pings("192.0.2.1", 49), 200);
+        assert_eq!(pings("192.0.2.2", 200), 40);
+        assert_eq!(pings("192.0.2.3", 500), 19);
     }
 
     #[test]

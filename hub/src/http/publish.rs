@@ -55,8 +55,8 @@ pub struct PublishState {
 }
 
 impl PublishState {
-    /// How many topics a ping of this sender may name. Each costs a look whether anybody has subscribed to it, and nothing more where
-    /// nobody has.
+    /// How many topics a ping of this sender may name. Each costs a look whether anybody has subscribed to it, for which many count as
+    /// further requests, and nothing more where nobody has.
     pub(super) fn most_named(&self, grant: Option<&Grant>) -> usize {
         if grant.is_none() && self.ping_limit.is_on() { NAMED_BY_STRANGERS } else { MAX_PARAMETERS }
     }

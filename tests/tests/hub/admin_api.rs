@@ -177,6 +177,10 @@ async fn w123_a_subscription_whose_lease_is_over_is_in_no_list_and_no_count_from
     assert_eq!((listed["items"].as_array().unwrap().len(), listed.get("next")), (1, None), "{listed}");
     assert_ne!(&listed["items"][0]["id"], id);
     is_problem(&hub.admin(&format!("/api/v1/subscriptions/{id}")).await, 404);
+    eventually("the gauge says so, too", async || {
+        hub.admin("/metrics").await.text().contains("\nwebsub_subscriptions 1.0\n")
+    })
+    .await;
 }
 
 #[tokio::test]

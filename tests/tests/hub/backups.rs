@@ -577,6 +577,8 @@ async fn a_damaged_store_is_mended_and_whoever_had_not_got_what_is_lost_is_told_
     assert!(!restored && said.contains("restored with 2 faults"), "{said}");
     let (whole, said) = run(&elsewhere, &[], &["fsck"]).await;
     assert!(!whole && said.contains("`resync-hub fsck --repair`"), "{said}");
+    let (whole, said) = run(&elsewhere, &[], &["fsck", "--json"]).await;
+    assert!(!whole && said.contains("\"faults\":[{\"what\":\""), "{said}");
     let said = well(&elsewhere, &[], &["fsck", "--repair"]).await;
     let lost = format!("lost: notification 2 of topic {}: missing or damaged", topic(0));
     assert!(said.contains(&lost) && said.contains("no faults"), "{said}");

@@ -278,6 +278,27 @@ async fn b33_pings_without_a_token_are_limited_by_topic_whatever_the_policy_and_
 }
 
 #[tokio::test]
+async fn b33_a_stranger_pings_what_nobody_knows_as_often_as_it_may_send_requests_and_the_more_it_names_the_less()
+ {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start_public(folder.path(), &[("LIMITS_CLIENT", "1/h, burst 40")]).await;
+    let ping = async |count: usize| {
+        let name = |number| format!("&hub.url=http://nobody.example/{number}");
+        let body: String = ["hub.mode=publish".to_owned()].into_iter().chain((0..count).map(name)).collect();
+        let headers = [("Content-Type", "application/x-www-form-urlencoded")];
+        post(hub.address, &headers, body.as_bytes()).await.expect("a running hub answers")
+    };
+    // These count as 5 + 5 + 11 + 11, and as more than what is left.
+    for count in [200, 200, 500, 500, 500] {
+        assert_eq!(ping(count).await.status, 204);
+    }
+    let refused = ping(1).await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    let wait: u64 = refused.header("retry-after").expect("it says when").parse().expect("in seconds");
+    assert!(wait > 3 * 3_600, "{wait}");
+}
+
+#[tokio::test]
 async fn b33_slow_hosts_hold_up_no_other_topic_and_strangers_nobody_with_a_token() {
     let folder = tempdir().unwrap();
     let (hub, publisher, topic, destination) = scene(folder.path(), &[("PUBLISH_FETCH_TIMEOUT", "5m")]).await;

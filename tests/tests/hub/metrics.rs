@@ -38,7 +38,11 @@ async fn publishes_deliveries_and_their_times_are_counted_without_naming_anybody
     }
     assert_eq!(post(hub.address, &[("Content-Type", "text/plain")], b"no links").await.unwrap().status, 400);
     let name = "websub_deliveries_total{outcome=\"2xx\"}";
-    eventually("both are delivered", || async { series(&hub.admin("/metrics").await)[name] == 2.0 }).await;
+    eventually("both are delivered, and the subscription is counted", || async {
+        let now = series(&hub.admin("/metrics").await);
+        now[name] == 2.0 && now["websub_subscriptions"] == 1.0
+    })
+    .await;
 
     let answer = hub.admin("/metrics").await;
     assert!(

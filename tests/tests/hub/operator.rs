@@ -161,18 +161,24 @@ async fn the_store_of_a_hub_that_was_killed_is_whole_and_that_of_a_running_one_i
     for news in ["one", "two"] {
         assert_eq!(hub.publish(TOPIC, news).await.unwrap().status, 202);
     }
-    let fsck = async || {
+    let command = async |arguments: &[&str]| {
         let data = folder.path().display().to_string();
-        let arguments = ["fsck", "--data-dir", &data];
-        let output = Command::new(binary("resync-hub")).args(arguments).output().await.unwrap();
+        let mut command = Command::new(binary("resync-hub"));
+        let output = command.args(arguments).args(["--data-dir", &data]).output().await.unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(said).unwrap())
     };
-    let (code, said) = fsck().await;
+    let (code, said) = command(&["fsck"]).await;
     assert!(code == Some(1) && said.contains("in use by another process"), "{said}");
+    let (code, said) = command(&["healthcheck", "--json"]).await;
+    assert_eq!((code, said.trim()), (Some(0), "{\"detail\":\"ready\",\"ready\":true}"));
     hub.kill().await;
-    let (code, said) = fsck().await;
+    let (code, said) = command(&["fsck"]).await;
     assert!(code == Some(0) && said.contains("no faults"), "{said}");
+    let (code, said) = command(&["-q", "fsck", "--json"]).await;
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(code == Some(0) && found["records"].as_u64() > Some(0), "{said}");
+    assert_eq!((&found["faults"], &found["steps"]), (&serde_json::json!([]), &serde_json::json!([])));
 
     let empty = tempdir().unwrap();
     let arguments = ["fsck", "--data-dir", empty.path().to_str().unwrap()];

@@ -50,7 +50,7 @@ const VALUES: [&str; 29] = [
 ];
 
 /// Commands that neither list nor report, or whose output has a form of its own already.
-const WITHOUT_JSON: [&str; 21] = [
+const WITHOUT_JSON: [&str; 19] = [
     "resync-hub",
     "resync-hub serve",
     "resync-hub token add",
@@ -61,8 +61,6 @@ const WITHOUT_JSON: [&str; 21] = [
     "resync-hub config print",
     "resync-hub backup",
     "resync-hub restore",
-    "resync-hub fsck",
-    "resync-hub healthcheck",
     "resync-source init",
     "resync-destination config check",
     "resync-destination config print",
@@ -345,29 +343,52 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 
 #[test]
 fn a_quiet_command_prints_failures_only() {
-    let folder = tempdir().unwrap();
-    fs::create_dir(folder.path().join("papers")).unwrap();
-    let quiet = |line: &str| {
-        let words: Vec<_> = line.split(' ').collect();
-        let output =
-            run(Command::new(binary(words[0])).args(&words[1..]).arg("-q").current_dir(folder.path()));
-        (output.status.code(), said(&output.stdout), said(&output.stderr))
-    };
-    for line in [
-        "resync-source init papers --base-url http://source.example/",
-        "resync-source publish",
-        "resync-source build",
-        "resync-source check",
-        "resync-hub config check",
-    ] {
-        let (code, out, err) = quiet(line);
-        let printed = if line.ends_with("config check") { String::new() } else { out + &err };
-        assert_eq!((code, printed), (Some(0), String::new()), "{line}");
+    for is_first in [true, false] {
+        let folder = tempdir().unwrap();
+        fs::create_dir(folder.path().join("papers")).unwrap();
+        let quiet = |line: &str| {
+            let words: Vec<_> = line.split(' ').collect();
+            let mut command = Command::new(binary(words[0]));
+            let (before, after) = if is_first { (&["-q"][..], &[][..]) } else { (&[][..], &["-q"][..]) };
+            let output = run(command.args(before).args(&words[1..]).args(after).current_dir(folder.path()));
+            (output.status.code(), said(&output.stdout), said(&output.stderr))
+        };
+        for line in [
+            "resync-source init papers --base-url http://source.example/",
+            "resync-source publish",
+            "resync-source build",
+            "resync-source check",
+            "resync-destination man pages",
+            "resync-hub man pages",
+            "resync-hub config check",
+        ] {
+            let (code, out, err) = quiet(line);
+            let printed = if line.ends_with("config check") { String::new() } else { out + &err };
+            assert_eq!((code, printed), (Some(0), String::new()), "{line}");
+        }
+        let (code, out, err) = quiet("resync-source build --config none.toml");
+        assert!(code == Some(64) && out.is_empty() && err.starts_with("resync-source: "), "{err}");
+        let (code, out, _) = quiet("resync-source status --json");
+        assert!(code == Some(0) && out.starts_with('{'), "what was asked for is printed: {out}");
+        let (code, out, err) = quiet("resync-hub healthcheck --json --data-dir papers");
+        assert!(code == Some(1) && out.starts_with('{') && out.contains("\"ready\":false"), "{out}{err}");
     }
-    let (code, out, err) = quiet("resync-source build --config none.toml");
-    assert!(code == Some(64) && out.is_empty() && err.starts_with("resync-source: "), "{err}");
-    let (code, out, _) = quiet("resync-source status --json");
-    assert!(code == Some(0) && out.starts_with('{'), "what was asked for is printed: {out}");
+}
+
+#[test]
+fn a_flag_that_only_the_program_itself_has_is_refused_before_a_command() {
+    for line in ["resync-hub --listen 127.0.0.1:1 token list", "resync-hub --dev config check"] {
+        let words: Vec<_> = line.split(' ').collect();
+        let output = run(Command::new(binary(words[0])).args(&words[1..]));
+        let message = said(&output.stderr);
+        assert_eq!(
+            (output.status.code(), said(&output.stdout)),
+            (Some(2), String::new()),
+            "{line}: {message}"
+        );
+        assert_message(words[0], &message);
+        assert!(message.contains(words[1]) && message.contains("the command"), "{line}: {message}");
+    }
 }
 
 /// What a program says on a terminal.

@@ -19,7 +19,11 @@ impl Scheduler {
             checkpoint.caught_up.extend(part.caught_up.into_iter().map(|subscription| (id, subscription)));
             self.settle_quietly(id);
             match self.topics.get(&id) {
-                Some(topic) if topic.is_unused() => drop(self.topics.remove(&id)),
+                Some(topic) if topic.is_unused() => {
+                    let first_end = topic.table.first_end();
+                    self.note_first_end(id, first_end, None);
+                    self.topics.remove(&id);
+                }
                 Some(topic) if topic.is_unsaved() => drop(self.touched.insert(id)),
                 Some(_) | None => {}
             }

@@ -3,9 +3,12 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use resync_core::datetime::DateTime;
+
 use super::Scheduler;
 use super::active::Phase;
 use super::clock::Now;
+use super::topic::TopicState;
 use crate::store::{Ended, SubscriptionId, TopicId};
 
 /// How long the end of a subscription may take before it is asked for again.
@@ -17,14 +20,29 @@ impl Scheduler {
         if self.clock.look(now) {
             return;
         }
-        let over: Vec<_> = self
-            .topics
-            .iter()
-            .flat_map(|(topic, state)| {
-                state.table.iter().filter(|(_, entry)| !entry.is_in_force(now)).map(|(id, _)| (*topic, id))
-            })
-            .collect();
-        self.ended.extend(over.into_iter().map(|key| (key, Ended::Expired)));
+        let expiring: Vec<_> = self.expiring(now).map(|(topic, _)| topic).collect();
+        for id in expiring {
+            let Some(topic) = self.topics.get_mut(&id) else { continue };
+            self.ended.extend(topic.table.over(now).map(|(over, _)| ((id, over), Ended::Expired)));
+            let before = topic.table.first_end();
+            topic.table.look_at_ends(now);
+            let after = topic.table.first_end();
+            self.note_first_end(id, before, after);
+        }
+    }
+
+    /// The topics in which leases may be over.
+    pub(super) fn expiring(&self, now: Now) -> impl Iterator<Item = (TopicId, &TopicState)> {
+        let expiring = self.first_ends.iter().take_while(move |(first, _)| *first <= now.wall);
+        expiring.filter_map(|(_, id)| Some((*id, self.topics.get(id)?)))
+    }
+
+    /// Before this moment no lease of this topic ends, and before that one none did.
+    pub(super) fn note_first_end(&mut self, topic: TopicId, before: Option<DateTime>, now: Option<DateTime>) {
+        if before != now {
+            before.map(|end| self.first_ends.remove(&(end, topic)));
+            self.first_ends.extend(now.map(|end| (end, topic)));
+        }
     }
 
     /// At most so many subscriptions that are over and have to be ended in the store.

@@ -45,7 +45,6 @@ pub(crate) use self::attempt::{Attempt, Find, Finished};
 pub use self::breaker::BreakerPolicy;
 pub(crate) use self::clock::{Clock, Now, doubt, doubt_at_start, millis};
 pub use self::commands::{Command, Target};
-pub(crate) use self::host::HostId;
 use self::hosts::Hosts;
 pub use self::hosts::OpenHost;
 pub(crate) use self::hosts::WorkerState;
@@ -107,6 +106,8 @@ pub(crate) struct Scheduler {
     timers: BinaryHeap<Reverse<(Instant, TopicId, SubscriptionId)>>,
     touched: BTreeSet<TopicId>,
     subscriptions: usize,
+    /// The topics that have subscriptions, each by the moment before which no lease ends.
+    first_ends: BTreeSet<(DateTime, TopicId)>,
     laggards: usize,
     /// What the next checkpoint saves beside the progress of topics.
     unsaved: Checkpoint,
@@ -138,6 +139,7 @@ impl Scheduler {
             timers: BinaryHeap::new(),
             touched: BTreeSet::new(),
             subscriptions: 0,
+            first_ends: BTreeSet::new(),
             laggards: 0,
             unsaved: Checkpoint::default(),
             ended: BTreeMap::new(),
@@ -224,11 +226,6 @@ impl Scheduler {
         }
     }
 
-    /// How many subscriptions there are.
-    pub(crate) fn subscriptions(&self) -> usize {
-        self.subscriptions
-    }
-
     /// How many hosts they are on.
     pub(crate) fn hosts(&self) -> usize {
         self.hosts.count()
@@ -267,6 +264,7 @@ impl Scheduler {
         self.timers.clear();
         self.touched.clear();
         self.subscriptions = 0;
+        self.first_ends.clear();
         self.laggards = 0;
         self.unsaved = Checkpoint::default();
         self.ended.clear();
@@ -276,10 +274,13 @@ impl Scheduler {
     fn put_subscription(&mut self, slot: &SubscriptionSummary) {
         let Some(topic) = self.topics.get_mut(&slot.topic) else { return };
         let host = self.hosts.join(&slot.origin, slot.address);
+        let before = topic.table.first_end();
         match topic.put(slot.id, slot, host) {
             Some(before) => self.hosts.leave(before.host),
             None => self.subscriptions += 1,
         }
+        let after = topic.table.first_end();
+        self.note_first_end(slot.topic, before, after);
     }
 
     fn remove(&mut self, topic: TopicId, id: SubscriptionId) {

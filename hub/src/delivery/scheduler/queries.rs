@@ -188,9 +188,10 @@ impl Scheduler {
         self.topics.iter().find(|(_, state)| has_it(state)).map(|(topic, _)| *topic)
     }
 
-    /// How many subscriptions are in force. Takes time in proportion to them.
+    /// How many subscriptions are in force. Only those are looked at that may be over.
     pub(crate) fn in_force(&self, now: Now) -> usize {
-        self.topics.values().map(|state| state.table.in_force(now)).sum()
+        let over: usize = self.expiring(now).map(|(_, state)| state.table.over(now).count()).sum();
+        self.subscriptions - over
     }
 
     /// Whether any subscription has this origin.
@@ -203,14 +204,11 @@ impl Scheduler {
         self.topics.get(&topic).map_or(0, |state| state.table.len())
     }
 
-    /// The subscriptions in force of a topic in numbers. Takes time in proportion to them.
+    /// The subscriptions in force of a topic in numbers. Only those are looked at that may be over.
     pub(crate) fn topic_counts(&self, topic: TopicId, now: Now) -> TopicCounts {
         let Some(state) = self.topics.get(&topic) else { return TopicCounts::default() };
-        let is_in_force = |id| state.table.get(id).is_some_and(|entry| entry.is_in_force(now));
-        TopicCounts {
-            subscriptions: state.table.in_force(now),
-            laggards: state.laggards(SubscriptionId(0)).filter(|(id, _)| is_in_force(*id)).count(),
-        }
+        let over = state.table.over(now).filter(|(id, _)| state.is_laggard(*id)).count();
+        TopicCounts { subscriptions: state.table.in_force(now), laggards: state.laggard_count() - over }
     }
 
     /// What is owed to the subscriptions of this shard.

@@ -55,15 +55,9 @@ impl Scheduler {
         self.back_off(topic, id, pause, now);
     }
 
-    /// A subscription with this origin was confirmed, so that something may be sent to where its name leads now.
-    pub(super) fn release(&mut self, origin: &str) {
-        if let Some(host) = self.hosts.find(origin) {
-            self.confirmed(host);
-        }
-    }
-
-    /// The address to which the name of this host leads now was confirmed.
-    pub(crate) fn confirmed(&mut self, host: HostId) {
+    /// The address to which the name of this origin leads now was confirmed.
+    pub(crate) fn release(&mut self, origin: &str) {
+        let Some(host) = self.hosts.find(origin) else { return };
         self.hosts.confirmed(host);
         let Some(waiters) = self.unconfirmed.0.remove(&host) else { return };
         for (topic, id) in waiters {

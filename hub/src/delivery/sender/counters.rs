@@ -124,7 +124,7 @@ impl Counters {
         now.saturating_duration_since(self.begun + Duration::from_millis(saved.unwrap_or_default()))
     }
 
-    /// How many subscriptions are in force. Counting them in the store would take time in proportion to their number.
+    /// How many subscriptions are in force; as of a second ago at most.
     pub fn subscriptions(&self) -> usize {
         self.sum(|gauges| &gauges.subscriptions)
     }

@@ -30,6 +30,8 @@ pub(crate) enum WorkerMessage {
     Command(Command, oneshot::Sender<usize>),
     /// To be answered once nothing is under way to this subscription, which has ended.
     Cancel(Shard, SubscriptionId, oneshot::Sender<()>),
+    /// The address to which the name of this origin leads now was confirmed.
+    Confirmed(Arc<str>),
 }
 
 /// Looks at the shards of a worker and answers.
@@ -52,6 +54,15 @@ impl Operator {
     /// [`Stopped`]
     pub async fn answers(&self) -> Result<(), Stopped> {
         self.query(|_, _| ()).await.map(drop)
+    }
+
+    /// The address to which the name of this origin leads now was confirmed: what waits for that goes out.
+    pub(super) fn confirmed(&self, origin: &str) {
+        let origin = Arc::<str>::from(origin);
+        for worker in self.workers.iter() {
+            // A worker that has gone needs to know nothing.
+            let _ = worker.send(WorkerMessage::Confirmed(Arc::clone(&origin)));
+        }
     }
 
     /// At most `limit` subscriptions that are behind, after this one, in the order of topics and ids.
@@ -99,7 +110,7 @@ impl Operator {
         Ok(self.query(move |shard, now| shard.topic_of(id, now)).await?.into_iter().flatten().next())
     }
 
-    /// How many subscriptions are in force. Takes time in proportion to them.
+    /// How many subscriptions are in force, without looking at each.
     ///
     /// # Errors
     /// [`Stopped`]
@@ -115,7 +126,7 @@ impl Operator {
         Ok(self.query(move |shard, _| shard.subscriptions_of(topic)).await?.into_iter().sum())
     }
 
-    /// The subscriptions in force of a topic in numbers. Takes time in proportion to them.
+    /// The subscriptions in force of a topic in numbers, without looking at each.
     ///
     /// # Errors
     /// [`Stopped`]

@@ -1,44 +1,101 @@
-//! Has unconfirmed addresses re-verified before they are sent deliveries ([`Reverifier`]).
+//! Sends requests to callbacks; unconfirmed addresses are re-verified first ([`Reverifier`]).
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
-use tokio::sync::mpsc;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
 use tracing::warn;
 
 use super::meters::Meters;
-use crate::delivery::scheduler::{Attempt, HostId};
-use crate::egress::{Reverification, Reverified, Reverifier};
-use crate::store::{Shard, Store};
+use super::operator::Operator;
+use super::prepared::InvalidCallback;
+use crate::config::SignatureConfig;
+use crate::egress::{
+    Answer, EgressClient, EgressError, ReadLimit, Reverification, Reverified, Reverifier, Route, Target,
+    Withheld,
+};
+use crate::store::{StoreError, Subscription, SubscriptionId};
 
-/// The way to a worker for hosts that have confirmed.
-pub(super) type Confirmations = mpsc::UnboundedSender<(Shard, HostId)>;
+/// More of an answer is not even read (W-156).
+const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
+/// A name has several addresses at most, each of which may need re-verification.
+const REVERIFICATIONS: usize = 4;
 
-/// Re-verifies the callbacks of attempts.
-#[derive(Debug)]
-pub(super) struct AttemptReverifier {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) reverifier: Reverifier,
-    pub(super) meters: Meters,
-    pub(super) confirmations: Confirmations,
+/// When a request was sent, and the answer.
+pub(super) type Sent = (Instant, Result<Answer, EgressError>);
+
+/// Sends requests to callbacks.
+#[derive(Clone, Debug)]
+pub(super) struct CallbackClient {
+    client: EgressClient,
+    reverifier: Reverifier,
+    meters: Meters,
+    operator: Operator,
 }
 
-impl AttemptReverifier {
-    /// Asks for the subscription of this attempt; `None` where it has ended. If the address confirms, what waits for its host goes out.
-    pub(super) async fn verify(
+impl CallbackClient {
+    /// Re-verifications are counted by `meters`; deliveries of `operator` that wait for one go out when it is confirmed.
+    pub(super) fn new(
+        client: EgressClient,
+        signature: Arc<SignatureConfig>,
+        meters: Meters,
+        operator: Operator,
+    ) -> Self {
+        Self { reverifier: Reverifier::new(client.clone(), signature), client, meters, operator }
+    }
+
+    /// Makes the request and sends it; `None` where the subscription has ended meanwhile. An unconfirmed address is re-verified first: for
+    /// that `find` reads the subscription. One that refuses gets the request within its rate limit, and one that does not answer gets
+    /// nothing. `reached` becomes the address that it was sent to.
+    pub(super) async fn send<F>(
         &self,
-        shard: Shard,
-        attempt: &Attempt,
+        id: SubscriptionId,
+        target: &Target,
+        request: impl Fn() -> Result<Request<Full<Bytes>>, http::Error>,
+        find: impl Fn() -> F,
+        reached: &mut Option<IpAddr>,
+    ) -> Result<Option<Sent>, InvalidCallback>
+    where
+        F: Future<Output = Result<Option<Subscription>, StoreError>>,
+    {
+        let mut route = Route::Reverify(id.0);
+        for _ in 0..=REVERIFICATIONS {
+            let request = request()?;
+            let begun = Instant::now();
+            let sent = self.client.send_to(target, request, ANSWER_READ, route, reached).await;
+            let reverification = match sent {
+                Err(EgressError::ReverifyFirst(reverification)) => reverification,
+                answer => return Ok(Some((begun, answer))),
+            };
+            // Seldom: boxed, it takes no memory in every delivery under way.
+            match Box::pin(self.reverify(id, find(), reverification)).await {
+                Some(Reverified::Confirmed(address)) => route = Route::Pinned(address),
+                Some(Reverified::Refused | Reverified::Unreachable) => {}
+                Some(Reverified::NotSent) => break,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some((Instant::now(), Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)))))
+    }
+
+    /// Asks the address for this subscription; `None` where that has ended. If the address confirms, what waits for its host goes out.
+    async fn reverify(
+        &self,
+        id: SubscriptionId,
+        found: impl Future<Output = Result<Option<Subscription>, StoreError>>,
         reverification: Reverification,
     ) -> Option<Reverified> {
-        let found = self.store.subscription(shard, attempt.topic, attempt.subscription).await;
-        let subscription = match found {
+        let subscription = match found.await {
             Ok(Some(subscription)) => subscription,
             Ok(None) => {
                 reverification.withdraw();
                 return None;
             }
             Err(error) => {
-                warn!(%error, subscription = attempt.subscription.0, "address not re-verified: the subscription cannot be read");
+                warn!(%error, subscription = id.0, "address not re-verified: the subscription cannot be read");
                 reverification.withdraw();
                 return Some(Reverified::NotSent);
             }
@@ -46,8 +103,7 @@ impl AttemptReverifier {
         let reverified = self.reverifier.ask(&subscription, reverification).await;
         self.meters.reverified(reverified);
         if let Reverified::Confirmed(_) = reverified {
-            // A worker that has gone needs to know nothing.
-            let _ = self.confirmations.send((shard, attempt.host));
+            self.operator.confirmed(&subscription.callback.origin());
         }
         Some(reverified)
     }
@@ -55,41 +111,45 @@ impl AttemptReverifier {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use resync_core::datetime::DateTime;
     use resync_core::websub::SignatureMethod;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
 
     use super::*;
-    use crate::config::{Prefixes, SignatureConfig};
+    use crate::config::Prefixes;
     use crate::delivery::{AttemptOutcome, BreakerPolicy, Delivery, RetryPolicy, Settings, TestSender};
     use crate::egress::{ConfirmedAddresses, Guard};
     use crate::store::VerifiedSubscription;
     use crate::store::{self, Engine, Intent, Keyring, NewRequest};
     use crate::telemetry::Tracer;
 
-    /// Takes whatever it is sent, and echoes the challenge to who asks.
-    async fn subscriber() -> (String, mpsc::UnboundedReceiver<String>) {
+    /// Takes whatever it is sent, and echoes the challenge to who asks, while it agrees.
+    async fn subscriber(agrees: &'static AtomicBool) -> (String, mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
         let (seen, log) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, seen.clone()));
+                tokio::spawn(serve(stream, agrees, seen.clone()));
             }
         });
         (url, log)
     }
 
-    async fn serve(mut stream: TcpStream, seen: mpsc::UnboundedSender<String>) {
+    async fn serve(mut stream: TcpStream, agrees: &'static AtomicBool, seen: mpsc::UnboundedSender<String>) {
         let mut buffer = vec![0; 8_192];
         while let Ok(read) = stream.read(&mut buffer).await
             && read > 0
         {
             let request = String::from_utf8_lossy(&buffer[..read]).into_owned();
-            let challenge = request.split_once("hub.challenge=").map_or("", |(_, rest)| &rest[..64]);
+            let asked = request.split_once("hub.challenge=").filter(|_| agrees.load(Ordering::Relaxed));
+            let challenge = asked.map_or("", |(_, rest)| &rest[..64]);
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{challenge}", challenge.len());
             let _ = stream.write_all(answer.as_bytes()).await;
             // The test may be over.
@@ -116,7 +176,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn w062_a_subscription_of_before_is_confirmed_at_its_first_delivery_and_otherwise_stays_as_it_is() {
-        let (callback, mut log) = subscriber().await;
+        static AGREES: AtomicBool = AtomicBool::new(true);
+        let (callback, mut log) = subscriber(&AGREES).await;
         let directory = tempfile::tempdir().unwrap();
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
         let (topic, now) = ("http://source.example/t".parse().unwrap(), DateTime::now());
@@ -155,13 +216,14 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn w065_a_test_delivery_to_a_subscriber_that_moved_asks_the_address_first_as_deliveries_do() {
-        let (callback, mut log) = subscriber().await;
+        static AGREES: AtomicBool = AtomicBool::new(true);
+        let (callback, mut log) = subscriber(&AGREES).await;
         let directory = tempfile::tempdir().unwrap();
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
         let topic = "http://source.example/t".parse().unwrap();
         let (_, subscription) = store::subscribe(&*store, &topic, &callback.parse().unwrap()).await;
         let (guard, meters) = (Guard::open_to(&["127.0.0.0/8", "::1/128"]), Meters::default());
-        let tests = TestSender::new(guard, &settings(), meters);
+        let tests = TestSender::new(guard, &settings(), meters, Operator::of_nobody());
         for asked in [true, false] {
             let sent = tests.send(&subscription, "https://hub.example/").await;
             assert_eq!(sent.outcome, AttemptOutcome::Delivered);
@@ -170,5 +232,40 @@ mod tests {
             }
             assert!(log.recv().await.unwrap().starts_with("POST"), "it has confirmed");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn w065_what_waits_for_a_confirmation_goes_out_when_a_test_delivery_brings_it() {
+        static AGREES: AtomicBool = AtomicBool::new(false);
+        let (callback, mut log) = subscriber(&AGREES).await;
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let topics =
+            ["http://source.example/t", "http://source.example/quiet"].map(|url| url.parse().unwrap());
+        let callback = |name: &str| format!("{callback}{name}").parse().unwrap();
+        store::subscribe(&*store, &topics[0], &callback("waits")).await;
+        let (_, other) = store::subscribe(&*store, &topics[1], &callback("tests")).await;
+
+        let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
+        let delivery = Delivery::start(Arc::clone(&store), guard, settings()).await.unwrap();
+        for number in 0..5 {
+            store.append(store::posted(&topics[0], number.to_string()), Duration::ZERO).await.unwrap();
+        }
+        let mut next =
+            async || timeout(Duration::from_secs(60), log.recv()).await.expect("it comes").unwrap();
+        assert!(next().await.starts_with("GET /waits?"));
+        for _ in 0..3 {
+            assert!(next().await.starts_with("POST /waits "), "the rate limit allows three an hour");
+        }
+        AGREES.store(true, Ordering::Relaxed);
+        let sent = delivery.test_sender().send(&other, "https://hub.example/").await;
+        assert_eq!(sent.outcome, AttemptOutcome::Delivered);
+        let mut seen = Vec::new();
+        while seen.iter().filter(|line: &&String| line.starts_with("POST /waits ")).count() < 2 {
+            seen.push(next().await);
+        }
+        let of_test = seen.iter().filter(|line| line.contains("/tests")).count();
+        assert_eq!((of_test, seen.len()), (2, 4), "{seen:?}");
+        delivery.stop().await;
     }
 }

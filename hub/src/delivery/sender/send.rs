@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
@@ -14,28 +13,22 @@ use super::delivery_request::{Content, SharedHeaders, retry_after};
 use super::large_bodies::LargeBodies;
 use super::lookup::{LoggedOnce, Lookup};
 use super::meters::Meters;
+use super::operator::Operator;
 use super::prepared::{self, InvalidCallback, PreparedRecipients};
-use super::reverification::{AttemptReverifier, Confirmations};
+use super::reverification::{CallbackClient, Sent};
 use super::spans::describe;
 use crate::config::{Prefixes, SignatureConfig};
 use crate::delivery::scheduler::{Attempt, Finished, Lane, Outcome};
-use crate::egress::{self, EgressClient, EgressError, ReadLimit, Reverified, Reverifier, Route, Withheld};
+use crate::egress::{self, EgressClient, EgressError, Withheld};
 use crate::store::{Notification, Recipient, Shard, Store, StoreError, SubscriptionId};
 use crate::telemetry::{SpanKind, Tracer};
-
-/// More of an answer is not even read (W-156).
-const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
-
-/// A name has several addresses at most, each of which may need re-verification.
-pub(super) const REVERIFICATIONS: usize = 4;
 
 /// Makes the attempts of one worker.
 #[derive(Debug)]
 pub(super) struct Sender {
     store: Arc<dyn Store>,
-    client: EgressClient,
+    callbacks: CallbackClient,
     lookup: Lookup,
-    reverifier: AttemptReverifier,
     recipients: PreparedRecipients,
     bodies: SubscriberBodies,
     headers: SharedHeaders,
@@ -61,20 +54,13 @@ impl Sender {
         signature: Arc<SignatureConfig>,
         entry_diff: Prefixes,
         Observers { meters, log, tracer }: Observers,
-        confirmations: Confirmations,
+        operator: Operator,
         large: LargeBodies,
     ) -> Self {
-        let reverifier = AttemptReverifier {
-            store: Arc::clone(&store),
-            reverifier: Reverifier::new(client.clone(), Arc::clone(&signature)),
-            meters: meters.clone(),
-            confirmations,
-        };
         Self {
             lookup: Lookup::new(Arc::clone(&store)),
             store,
-            client,
-            reverifier,
+            callbacks: CallbackClient::new(client, Arc::clone(&signature), meters.clone(), operator),
             recipients: PreparedRecipients::new(signature),
             bodies: SubscriberBodies::new(entry_diff),
             headers: SharedHeaders::new(),
@@ -182,8 +168,6 @@ impl Sender {
         finished
     }
 
-    /// Makes the request; returns when, and the answer; `None` where the subscription has ended meanwhile. An unconfirmed address is
-    /// re-verified first. One that refuses gets the delivery within its rate limit, and one that does not answer gets nothing.
     async fn request_from(
         &self,
         shard: Shard,
@@ -191,27 +175,12 @@ impl Sender {
         recipient: &Arc<Recipient>,
         content: Content<'_>,
         reached: &mut Option<IpAddr>,
-    ) -> Result<Option<(Instant, Result<egress::Answer, EgressError>)>, InvalidCallback> {
-        let Attempt { keep, number, .. } = *attempt;
-        let mut route = Route::Reverify(recipient.id.0);
-        for _ in 0..=REVERIFICATIONS {
-            let prepared = self.recipients.of(recipient, keep)?;
-            let request = self.headers.request(content.clone(), prepared.key.as_ref(), number)?;
-            let begun = Instant::now();
-            let sent = self.client.send_to(&prepared.target, request, ANSWER_READ, route, reached).await;
-            let reverification = match sent {
-                Err(EgressError::ReverifyFirst(reverification)) => reverification,
-                answer => return Ok(Some((begun, answer))),
-            };
-            // Seldom: boxed, it takes no memory in every delivery under way.
-            match Box::pin(self.reverifier.verify(shard, attempt, reverification)).await {
-                Some(Reverified::Confirmed(address)) => route = Route::Pinned(address),
-                Some(Reverified::Refused | Reverified::Unreachable) => {}
-                Some(Reverified::NotSent) => break,
-                None => return Ok(None),
-            }
-        }
-        Ok(Some((Instant::now(), Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)))))
+    ) -> Result<Option<Sent>, InvalidCallback> {
+        let Attempt { topic, subscription, keep, number, .. } = *attempt;
+        let prepared = self.recipients.of(recipient, keep)?;
+        let request = || self.headers.request(content.clone(), prepared.key.as_ref(), number);
+        let find = || self.store.subscription(shard, topic, subscription);
+        self.callbacks.send(recipient.id, &prepared.target, request, find, reached).await
     }
 }
 
@@ -271,7 +240,6 @@ mod tests {
     fn sender(store: Arc<dyn Store>) -> Sender {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
-        let (confirmations, _) = tokio::sync::mpsc::unbounded_channel();
         let signature = Arc::new(SignatureConfig::always(SignatureMethod::Sha256));
         Sender::new(
             store,
@@ -279,7 +247,7 @@ mod tests {
             signature,
             Prefixes::default(),
             Observers::default(),
-            confirmations,
+            Operator::of_nobody(),
             LargeBodies::default(),
         )
     }

@@ -1,5 +1,5 @@
 //! Test deliveries, which a subscriber asks for to see what its callback answers. They go out like all others, by a client of their
-//! own, and ask unconfirmed addresses first as these do: nothing waits for them, nothing is recorded of them, and no progress moves.
+//! own: nothing waits for them, nothing is recorded of them, and no progress moves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,27 +11,22 @@ use resync_core::datetime::DateTime;
 use super::attempt_log::AttemptOutcome;
 use super::delivery_request::test_request;
 use super::meters::Meters;
+use super::operator::Operator;
 use super::prepared::{InvalidCallback, PreparedRecipient};
-use super::send::REVERIFICATIONS;
+use super::reverification::{CallbackClient, Sent};
 use super::settings::Settings;
 use crate::config::SignatureConfig;
-use crate::egress::{
-    Answer, EgressClient, EgressError, Guard, ReadLimit, Reverified, Reverifier, Route, Withheld,
-};
+use crate::egress::{EgressClient, Guard};
 use crate::store::{ContentKind, Notification, NotificationLinks, Offset, Recipient, Subscription, TopicId};
 
-/// More of an answer is not even read (W-156).
-const ANSWER_READ: ReadLimit = ReadLimit::Discard(16 * 1024);
 /// Connections that are kept for tests.
 const CONNECTIONS: usize = 16;
 
 /// Sends test deliveries.
 #[derive(Clone, Debug)]
 pub struct TestSender {
-    client: EgressClient,
+    callbacks: CallbackClient,
     signature: Arc<SignatureConfig>,
-    reverifier: Reverifier,
-    meters: Meters,
 }
 
 /// What came of a test delivery.
@@ -46,24 +41,27 @@ pub struct TestDelivery {
 }
 
 impl TestSender {
-    /// Sends behind the same guard, within the same times and with the same signatures as deliveries. Re-verifications are counted here.
-    pub(crate) fn new(guard: Guard, settings: &Settings, meters: Meters) -> Self {
+    /// Sends behind the same guard, within the same times and with the same signatures as deliveries. Re-verifications are counted here,
+    /// and what waits for one is delivered by `operator`.
+    pub(crate) fn new(guard: Guard, settings: &Settings, meters: Meters, operator: Operator) -> Self {
         let client = EgressClient::new(guard, settings.connect_timeout, settings.timeout, 1)
             .limiting_unconfirmed(settings.confirmed.clone())
             .with_connections(CONNECTIONS);
-        Self::by(client, Arc::clone(&settings.signature), meters)
+        Self::by(client, Arc::clone(&settings.signature), meters, operator)
     }
 
-    fn by(client: EgressClient, signature: Arc<SignatureConfig>, meters: Meters) -> Self {
-        let reverifier = Reverifier::new(client.clone(), Arc::clone(&signature));
-        Self { client, signature, reverifier, meters }
+    fn by(client: EgressClient, signature: Arc<SignatureConfig>, meters: Meters, operator: Operator) -> Self {
+        let callbacks = CallbackClient::new(client, Arc::clone(&signature), meters, operator);
+        Self { callbacks, signature }
     }
 
     /// Sends one to the callback of this subscription; `hub` is the hub's URL.
     pub async fn send(&self, to: &Subscription, hub: &str) -> TestDelivery {
         let begun = Instant::now();
         let (outcome, status) = match self.attempt(to, hub).await {
-            Ok(sent) => (AttemptOutcome::of(&sent), sent.ok().map(|answer| answer.status)),
+            // It is as it was read, even if it has ended meanwhile.
+            Ok(None) => (AttemptOutcome::Unreachable, None),
+            Ok(Some((_, sent))) => (AttemptOutcome::of(&sent), sent.ok().map(|answer| answer.status)),
             Err(error) => {
                 tracing::warn!(subscription = to.id.0, %error, "test delivery cannot be expressed as a request");
                 (AttemptOutcome::Unreachable, None)
@@ -74,12 +72,7 @@ impl TestSender {
         TestDelivery { outcome, status, took }
     }
 
-    /// An unconfirmed address is re-verified first, as for a delivery.
-    async fn attempt(
-        &self,
-        to: &Subscription,
-        hub: &str,
-    ) -> Result<Result<Answer, EgressError>, InvalidCallback> {
+    async fn attempt(&self, to: &Subscription, hub: &str) -> Result<Option<Sent>, InvalidCallback> {
         let recipient = Arc::new(Recipient {
             id: to.id,
             topic: to.topic,
@@ -88,24 +81,10 @@ impl TestSender {
             secret: to.secret.clone(),
         });
         let prepared = PreparedRecipient::new(&recipient, &self.signature)?;
-        let request = test_request(&content(to, hub), prepared.key.as_ref())?;
-        let mut route = Route::Reverify(to.id.0);
-        for _ in 0..=REVERIFICATIONS {
-            let sent =
-                self.client.send_to(&prepared.target, request.clone(), ANSWER_READ, route, &mut None).await;
-            let reverification = match sent {
-                Err(EgressError::ReverifyFirst(reverification)) => reverification,
-                answer => return Ok(answer),
-            };
-            let reverified = self.reverifier.ask(to, reverification).await;
-            self.meters.reverified(reverified);
-            match reverified {
-                Reverified::Confirmed(address) => route = Route::Pinned(address),
-                Reverified::Refused | Reverified::Unreachable => {}
-                Reverified::NotSent => break,
-            }
-        }
-        Ok(Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)))
+        let content = content(to, hub);
+        let request = || test_request(&content, prepared.key.as_ref());
+        let find = || std::future::ready(Ok(Some(to.clone())));
+        self.callbacks.send(to.id, &prepared.target, request, find, &mut None).await
     }
 }
 
@@ -140,6 +119,6 @@ impl TestSender {
         let second = Duration::from_secs(1);
         let client = EgressClient::new(Guard::open_to(&[]), second, second, 1);
         let signature = Arc::new(SignatureConfig::always(SignatureMethod::Sha256));
-        Self::by(client, signature, Meters::default())
+        Self::by(client, signature, Meters::default(), Operator::of_nobody())
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime;
-use tokio::sync::mpsc;
 
 use super::checkpoints::Owned;
 use super::counters::Counters;
 use super::large_bodies::LargeBodies;
+use super::operator::Operator;
 use super::send::{Observers, Sender};
 use super::settings::Settings;
 use super::worker::{Inputs, Worker};
@@ -25,6 +25,7 @@ pub(crate) struct WorkerThread {
     pub(crate) settings: Settings,
     pub(crate) counters: Arc<Counters>,
     pub(crate) observers: Observers,
+    pub(crate) operator: Operator,
     pub(crate) large: LargeBodies,
     pub(crate) max_in_flight: usize,
     pub(crate) max_connections: usize,
@@ -45,20 +46,18 @@ impl WorkerThread {
             let client = EgressClient::new(self.guard.clone(), connect_timeout, timeout, per_host)
                 .limiting_unconfirmed(confirmed.clone())
                 .with_connections(self.max_connections);
-            // At most one for each request under way.
-            let (confirming, confirmations) = mpsc::unbounded_channel();
             let sender = Sender::new(
                 Arc::clone(&self.store),
                 client,
                 signature,
                 entry_diff,
                 self.observers,
-                confirming,
+                self.operator,
                 self.large,
             );
             let worker =
                 Worker::new(self.store, sender, confirmed, self.counters, self.max_in_flight, self.owned);
-            worker.run(self.inputs, confirmations, timeout.min(GRACE)).await;
+            worker.run(self.inputs, timeout.min(GRACE)).await;
         });
     }
 }

@@ -19,7 +19,7 @@ use super::loop_time::LoopTimer;
 use super::operator::WorkerMessage;
 use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
-use crate::delivery::scheduler::{HostId, Lane, Limiter, Now};
+use crate::delivery::scheduler::{Lane, Limiter, Now};
 use crate::egress::ConfirmedAddresses;
 use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary};
 
@@ -27,6 +27,8 @@ use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 /// How often what is past due is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
+/// How often subscriptions are counted. As soon as leases are over these are fewer, without an event that says so.
+const GAUGE_EVERY: Duration = Duration::from_secs(1);
 /// How often permits that are reserved for networks with few requests are offered to the shards, while there are no others.
 const SPARE_EVERY: Duration = Duration::from_millis(1);
 /// Events and answers taken in at once before new requests are made.
@@ -83,17 +85,14 @@ impl Worker {
     }
 
     /// Delivers until it shall stop; then finishes what is in flight within `grace` and saves the progress.
-    pub(super) async fn run(
-        mut self,
-        inputs: Inputs,
-        mut confirmations: mpsc::UnboundedReceiver<(Shard, HostId)>,
-        grace: Duration,
-    ) {
+    pub(super) async fn run(mut self, inputs: Inputs, grace: Duration) {
         let Inputs { mut events, mut messages, mut stop } = inputs;
         let mut checkpoints = interval(CHECKPOINT_EVERY);
         checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut expiries = interval(EXPIRE_EVERY);
         let mut counts = interval(COUNT_EVERY);
+        let mut gauges = interval(GAUGE_EVERY);
+        gauges.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !*stop.borrow() {
             self.start_requests();
             // A timer that is due and may not start anything would only keep the loop turning.
@@ -102,7 +101,6 @@ impl Worker {
                 Some(event) = events.recv() => self.take_events(event, &mut events),
                 Some(message) = messages.recv() => self.answer(message, &mut events),
                 Some(completed) = unconstrained(self.in_flight.next()), if !self.in_flight.is_empty() => self.take_answers(completed),
-                Some((shard, host)) = confirmations.recv() => self.release(shard, host),
                 results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.owned, &self.counters),
                 pass = self.loop_timer.measured() => self.limiter.pressure.take(pass),
                 () = wait_until(timer) => {}
@@ -112,6 +110,7 @@ impl Worker {
                 }
                 _ = expiries.tick() => self.expire_leases(),
                 _ = counts.tick() => self.count_past_due(),
+                _ = gauges.tick() => self.count_subscriptions(),
                 () = yield_now(), if self.is_interrupted() => {}
                 _ = stop.changed() => {}
             }
@@ -157,10 +156,6 @@ impl Worker {
             }
             self.owned.iter_mut().for_each(|owned| owned.scheduler.apply(&event));
         }
-        for owned in &self.owned {
-            let scheduler = &owned.scheduler;
-            self.counters.set_subscriptions(owned.shard, scheduler.subscriptions(), scheduler.hosts());
-        }
     }
 
     /// What was confirmed is known to all once the worker of its shard has noted it.
@@ -171,13 +166,6 @@ impl Worker {
     ) {
         if self.owned.iter().any(|owned| owned.shard == shard) {
             self.confirmed.remember(origin, *address, *lease_end);
-        }
-    }
-
-    /// The address to which the name of a host leads now was confirmed: what waits for that goes out.
-    fn release(&mut self, shard: Shard, host: HostId) {
-        if let Some(owned) = self.owned.iter_mut().find(|owned| owned.shard == shard) {
-            owned.scheduler.confirmed(host);
         }
     }
 
@@ -214,6 +202,9 @@ impl Worker {
                 self.cancel(shard, subscription, events);
                 // A caller that is gone needs no answer.
                 let _ = reply.send(());
+            }
+            WorkerMessage::Confirmed(origin) => {
+                self.owned.iter_mut().for_each(|owned| owned.scheduler.release(&origin));
             }
         }
     }
@@ -295,6 +286,13 @@ impl Worker {
         let now = Now::read().monotonic;
         for owned in &mut self.owned {
             self.counters.set_past_due(owned.shard, owned.scheduler.past_due(now));
+        }
+    }
+
+    fn count_subscriptions(&self) {
+        let now = Now::read();
+        for Owned { shard, scheduler, .. } in &self.owned {
+            self.counters.set_subscriptions(*shard, scheduler.in_force(now), scheduler.hosts());
         }
     }
 

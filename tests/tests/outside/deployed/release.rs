@@ -1,7 +1,8 @@
 //! What deploy/release makes of the programs that are built already: the same bytes again, and programs that work without a compiler, from
-//! tarball, Debian packages and wheels, up to the first synchronised files. (It builds nothing here; a release does.)
+//! tarball, Debian packages and wheels, up to the first synchronised files. (It compiles nothing here; a release does.)
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -59,6 +60,54 @@ fn the_same_programs_give_the_same_artefacts_anywhere() {
     let sums = said(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&again));
     // A tarball, its debug information, and three packages of two kinds.
     assert_eq!(sums.lines().filter(|line| line.ends_with(": OK")).count(), 8, "{sums}");
+}
+
+/// In the place of cargo stands what notes how it is called: the compilation itself takes too long for a test.
+#[test]
+fn programs_are_built_for_an_old_c_library_and_without_the_places_of_their_building() {
+    let folder = tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let notes = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" > '{}'\nenv > '{}'\nexit 1\n",
+        place("arguments").display(),
+        place("environment").display()
+    );
+    fs::create_dir(place("tools")).unwrap();
+    for tool in ["cargo", "cargo-zigbuild"] {
+        fs::write(place("tools").join(tool), &notes).unwrap();
+        fs::set_permissions(place("tools").join(tool), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", place("tools").display(), std::env::var("PATH").unwrap());
+    let host = "x86_64-unknown-linux-gnu";
+    let mut release = Command::new(root().join("deploy/release"));
+    release.args(["--target", host]).arg(place("dist")).env("PATH", path);
+    release.env("CARGO_TARGET_DIR", place("target")).env("CARGO_HOME", place("home"));
+    let stopped = run(release.env_remove("SOURCE_DATE_EPOCH"));
+    assert!(!stopped.status.success() && !place("dist").exists(), "{}", text(&stopped));
+
+    let arguments = fs::read_to_string(place("arguments")).unwrap_or_else(|_| panic!("{}", text(&stopped)));
+    let arguments: Vec<_> = arguments.lines().collect();
+    let against = format!("{host}.2.17");
+    assert_eq!(arguments[..6], ["zigbuild", "--release", "--locked", "--target", &against, "--bins"]);
+    let environment = fs::read_to_string(place("environment")).unwrap();
+    let of =
+        |name: &str| environment.lines().find_map(|line| line.strip_prefix(&format!("{name}="))).unwrap();
+    assert!(of("SOURCE_DATE_EPOCH").parse::<u64>().is_ok());
+    for (place, name) in
+        [(root().canonicalize().unwrap(), "/src"), (place("target"), "/target"), (place("home"), "/cargo")]
+    {
+        for (variable, flag) in [("RUSTFLAGS", "--remap-path-prefix"), ("CFLAGS", "-ffile-prefix-map")] {
+            let mapped = format!("{flag}={}={name}", place.display());
+            assert!(of(variable).split(' ').any(|one| one == mapped), "{variable}: {mapped}");
+        }
+    }
+    // The packages and features are known to cargo itself.
+    let mut resolve = Command::new("cargo");
+    resolve.args(["tree", "--offline", "--locked", "--depth", "0", "--target", host]).args(&arguments[6..]);
+    let found = said(resolve.current_dir(root()));
+    for package in ["resync-hub v", "resync-publisher v", "resync-subscriber-kit v"] {
+        assert!(found.contains(package), "{found}");
+    }
 }
 
 #[test]

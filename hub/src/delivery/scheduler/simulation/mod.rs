@@ -177,6 +177,7 @@ impl World {
 
     /// What the scheduler says that it owes in all: the subscriptions, one by one, that are not done through the newest notification.
     fn owed_in_all(&self) -> Owed {
+        self.assert_counts();
         let owed = self.scheduler.owed(self.now);
         let progress = self
             .durable
@@ -186,6 +187,21 @@ impl World {
         let behind = progress.filter(|one| one.cursor < one.head).count();
         assert_eq!(owed.in_turn + owed.behind, behind, "{:?}", self.scheduler);
         owed
+    }
+
+    /// What the scheduler counts without looking at each subscription.
+    fn assert_counts(&self) {
+        let now = self.now;
+        let in_force = self.durable.slots.values().filter(|slot| slot.lease_end > now.wall);
+        assert_eq!(self.scheduler.in_force(now), in_force.count(), "{:?}", self.scheduler);
+        for id in self.scheduler.topics.keys() {
+            let TopicCounts { subscriptions, laggards } = self.scheduler.topic_counts(*id, now);
+            let slots = self.durable.slots.values();
+            let in_force = slots.filter(|slot| slot.topic == *id && slot.lease_end > now.wall);
+            let late = self.scheduler.laggards(None, usize::MAX, now).into_iter();
+            let late = late.filter(|late| late.topic == *id);
+            assert_eq!((subscriptions, laggards), (in_force.count(), late.count()), "{:?}", self.scheduler);
+        }
     }
 
     fn first(&self, id: TopicId) -> Offset {
@@ -602,6 +618,7 @@ impl World {
             20..22 => self.unsubscribe(),
             22..24 => self.renew(),
             24..25 => {
+                self.assert_counts();
                 self.scheduler.expire(self.now);
                 self.take_ended();
             }

@@ -14,9 +14,17 @@ impl TopicState {
         &self,
         after: SubscriptionId,
     ) -> impl Iterator<Item = (SubscriptionId, &ActiveSubscription)> {
-        let on_time = |id: &SubscriptionId| self.attached.contains(id) || self.parked.contains(id);
         let active = self.active.range((Bound::Excluded(after), Bound::Unbounded));
-        active.filter(move |(id, _)| !on_time(id)).map(|(id, active)| (*id, active))
+        active.filter(|(id, _)| !self.is_on_time(**id)).map(|(id, active)| (*id, active))
+    }
+
+    /// Whether a subscription is behind or failing.
+    pub(crate) fn is_laggard(&self, id: SubscriptionId) -> bool {
+        self.active.contains_key(&id) && !self.is_on_time(id)
+    }
+
+    fn is_on_time(&self, active: SubscriptionId) -> bool {
+        self.attached.contains(&active) || self.parked.contains(&active)
     }
 
     /// How many subscriptions are behind or failing.
