@@ -46,7 +46,7 @@ struct control {
 
 enum kind { OPEN = 1, READ = 2, WRITE = 4, SYNC = 8, RENAME = 16, UNLINK = 32, MKDIR = 64, TRUNCATE = 128, LOOK = 256 };
 static const char *const NAMES[] = {"open", "read", "write", "sync", "rename", "unlink", "mkdir", "truncate", "look at"};
-enum act { FAIL, DIE_BEFORE, DIE_AFTER };
+enum act { FAIL, DIE_BEFORE, DIE_AFTER, FAIL_ON, FAIL_AFTER };
 
 struct range {
   off_t from, to;
@@ -104,17 +104,27 @@ static void end(void) {
   for (;;) syscall(SYS_kill, getpid(), SIGKILL), usleep(1000);
 }
 
-/* Before a step: 0, or the error that it ends with, or -1 where the program dies once it is done. */
+/* Before a step: 0, or the error that it ends with; -1 where the program dies once it is done, or less where it is said to have failed then. */
 static int step(enum kind kind, const char *path) {
   if (!(control->kinds & kind)) return 0;
   size_t length = strlen(folder);
   if (strncmp(path, folder, length) || (path[length] && path[length] != '/')) return 0;
   if (control->only[0] && !strstr(path, (const char *)control->only)) return 0;
-  if (__atomic_add_fetch(&control->steps, 1, __ATOMIC_SEQ_CST) != control->number) return 0;
+  uint32_t now = __atomic_add_fetch(&control->steps, 1, __ATOMIC_SEQ_CST);
+  if (control->act == FAIL_ON ? now < control->number : now != control->number) return 0;
   snprintf((char *)control->told, sizeof control->told, "%s %s", NAMES[__builtin_ctz(kind)], path + length);
   control->met++;
   if (control->act == DIE_BEFORE) end();
-  return control->act == DIE_AFTER ? -1 : (int)control->error;
+  if (control->act == DIE_AFTER) return -1;
+  return control->act == FAIL_AFTER ? -1 - (int)control->error : (int)control->error;
+}
+
+/* After a step that was done. */
+static long after(int met, long done) {
+  if (met == -1) end();
+  if (met == 0) return done;
+  errno = -1 - met;
+  return -1;
 }
 
 /* The same for an open file. */
@@ -148,9 +158,7 @@ static int step_in(enum kind kind, int at, const char *path) {
     errno = met;                                     \
     return -1;                                       \
   }                                                  \
-  long done = call;                                  \
-  if (met) end();                                    \
-  return done;
+  return after(met, call);
 
 /* The file behind a descriptor; NULL if it is none that is watched. The lock is held. */
 static struct file *find(int fd, const struct stat *st) {
@@ -330,8 +338,7 @@ DIR *opendir(const char *path) {
     return NULL;
   }
   DIR *directory = list(path);
-  if (met < 0) end();
-  return directory;
+  return after(met, 0) ? NULL : directory;
 }
 
 /* The names in a directory are durable now, whoever put them there. */
@@ -372,7 +379,7 @@ static void sync_bytes(int fd, const struct stat *st, const struct range *ranges
   close(to);
 }
 
-static int sync_all(int fd, int met) {
+static int synced(int fd) {
   struct stat st;
   pthread_once(&once, begin);
   if (!folder || fstat(fd, &st) || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))) return 0;
@@ -396,6 +403,8 @@ static int sync_all(int fd, int met) {
     pthread_mutex_lock(&lock);
     fstat(fd, &st);
   }
+  /* Only now, so that one that was held back can be met. */
+  int met = file ? step_at(SYNC, fd) : 0;
   if (file) {
     failed = met > 0 || happens(control->sync_fails);
     control->failures += (uint32_t)failed;
@@ -404,12 +413,10 @@ static int sync_all(int fd, int met) {
     file->count = 0;
   }
   pthread_mutex_unlock(&lock);
-  if (met < 0) end();
   if (failed) errno = met > 0 ? met : EIO;
-  return failed ? -1 : 0;
+  return failed ? -1 : (int)after(met, 0);
 }
 
-static int synced(int fd) { return sync_all(fd, step_of(SYNC, fd)); }
 
 /* The true disk is never waited for: what counts is the platter. */
 int fsync(int fd) { return synced(fd); }

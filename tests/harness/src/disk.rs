@@ -112,6 +112,10 @@ impl Kind {
 pub enum Event {
     /// It fails, this once.
     Fails(Errno),
+    /// It fails, and so does each one after it, until the steps are forgotten.
+    FailsFrom(Errno),
+    /// It is done, and the process hears of an error.
+    IsDoneAndFails(Errno),
     /// The process dies, and the step is not done.
     DiesBefore,
     /// The process dies when the step is done, and does not hear of it.
@@ -182,7 +186,7 @@ impl Disk {
         control.set_len(TOLD_AT + TOLD as u64).expect("a file can be written");
         let mut disk =
             Self { data: data.canonicalize().expect("it is there"), folder, control, held: Vec::new() };
-        disk.settle().expect("a folder can be copied");
+        disk.assume_durable();
         disk
     }
 
@@ -238,10 +242,13 @@ impl Disk {
     /// When the file for it cannot be written, or the part of the path is too long.
     pub fn meet(&self, step: Step) {
         let (event, error) = match step.event {
-            Event::Fails(error) => (0, u32::try_from(error.raw_os_error()).expect("they are positive")),
+            Event::Fails(error) => (0, error.raw_os_error()),
             Event::DiesBefore => (1, 0),
             Event::DiesAfter => (2, 0),
+            Event::FailsFrom(error) => (3, error.raw_os_error()),
+            Event::IsDoneAndFails(error) => (4, error.raw_os_error()),
         };
+        let error = u32::try_from(error).expect("numbers of errors are positive");
         let kinds = step.kinds.iter().fold(0, |kinds, kind| kinds | *kind as u32);
         assert!(step.only.len() < ONLY, "{}", step.only);
         self.forget_steps();
@@ -291,6 +298,18 @@ impl Disk {
     /// When files cannot be read or written.
     pub fn cut_power(&mut self, rng: &mut Rng) -> Loss {
         let (pages, names) = (rng.choice(LEFT).unwrap_or(0.0), rng.choice(LEFT).unwrap_or(0.0));
+        self.leave(rng, pages, names)
+    }
+
+    /// The same, with nothing left of what was not synced.
+    ///
+    /// # Panics
+    /// As [`Disk::cut_power`].
+    pub fn cut_power_at_once(&mut self, rng: &mut Rng) -> Loss {
+        self.leave(rng, 0.0, 0.0)
+    }
+
+    fn leave(&mut self, rng: &mut Rng, pages: f64, names: f64) -> Loss {
         let mut cut = Cut { rng, pages, names, loss: Loss::default() };
         let (before, after) = (self.folder.path().join("before"), self.folder.path().join("after"));
         let live = paths(&self.data).expect("a folder can be read");
@@ -300,8 +319,16 @@ impl Disk {
         fs::rename(&after, &self.data).expect("a folder can be renamed");
         fs::remove_dir_all(&before).expect("a folder can be removed");
         let loss = cut.loss;
-        self.settle().expect("a folder can be copied");
+        self.assume_durable();
         loss
+    }
+
+    /// Whatever is in the folder now is durable, as if it had always been there. No process lives on it meanwhile.
+    ///
+    /// # Panics
+    /// When files cannot be read or written.
+    pub fn assume_durable(&mut self) {
+        self.settle().expect("a folder can be copied");
     }
 
     fn platter(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -539,6 +566,12 @@ mod tests {
             assert_eq!(meet(number, Event::DiesBefore), made(&["a"][..usize::from(number > 1)]), "{told}");
             assert_eq!(meet(number, Event::DiesAfter), made(&["a"][..usize::from(number > 1)]), "{told}");
         }
+        let gone_on = meet(3, Event::IsDoneAndFails(Errno::IO));
+        assert_eq!((gone_on, fs::metadata(data.join("new/a")).unwrap().len()), (made(&["a"]), 16));
+        assert_eq!(
+            (meet(2, Event::FailsFrom(Errno::IO)).0, disk.met().as_deref()),
+            (false, Some("write /new/a"))
+        );
         disk.meet(Step { kinds, only: "elsewhere", number: 1, event: Event::DiesBefore });
         assert_eq!((run(&disk, &data), disk.steps()), (whole.clone(), 0));
         disk.forget_steps();

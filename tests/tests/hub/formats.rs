@@ -1,11 +1,13 @@
-//! Archived data folders of every format of the store: a start opens them, and delivers everything that they owe.
+//! Archived data folders of every format of the store: a start opens them, even after some that died with the power,
+//! and delivers everything that they owe.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use resync_harness::{HubProcess, Receiver, Seen, eventually};
+use fastrand::Rng;
+use resync_harness::{Disk, Event, HubProcess, Kind, Receiver, Seen, Step, eventually, seed};
 use tempfile::tempdir;
 use tokio::process::Command;
 
@@ -16,6 +18,9 @@ const TOPIC: &str = "http://source.example/earlier/";
 const SUBSCRIBERS: ([u8; 4], u16) = ([127, 42, 7, 1], 4242);
 const SECRET: &str = "s3cr3t of before";
 const SECRETS_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
+
+/// No start has fewer.
+const STEPS: u32 = 40;
 
 /// The archive without its ending, and the engine.
 const STORES: &[(&str, &str)] = &[
@@ -46,7 +51,9 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
             };
             own(&subscribers.until(path, |seen| own(seen).len() >= count).await)
         };
-        let mut hub = HubProcess::start_with(&data, &keys).await;
+        let mut hub = HubProcess::prepare(&data, &keys);
+        die_while_it_is_opened(&mut hub, &data, engine == "fjall").await;
+        hub.restart().await;
         assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 1\n"));
         // Who was not verified yet is asked again.
         hub.until_subscribed(3).await;
@@ -77,6 +84,27 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
         assert_eq!(last.text(), "of tomorrow");
         assert!(last.is_signed_with("another"));
         assert_eq!(got("/well", 2).await[1].text(), "of tomorrow");
+    }
+}
+
+/// The first hub to open the folder dies at some steps of that, and the power is cut each time, where the engine promises to survive that.
+async fn die_while_it_is_opened(hub: &mut HubProcess, data: &Path, has_power_cuts: bool) {
+    let mut rng = Rng::with_seed(seed());
+    let mut disk = Disk::under(data, rng.u32(..));
+    hub.environment().extend(disk.environment());
+    for _ in 0..3 {
+        let event = if rng.bool() { Event::DiesBefore } else { Event::DiesAfter };
+        let number = rng.u32(1..=STEPS);
+        disk.meet(Step { kinds: Kind::CHANGES, only: "", number, event });
+        let said = hub.try_restart().await.expect_err("it dies before it listens");
+        assert!(disk.met().is_some(), "step {number}: {said}");
+        disk.forget_steps();
+        if has_power_cuts {
+            disk.cut_power(&mut rng);
+        }
+    }
+    for (name, _) in disk.environment() {
+        hub.environment().remove(&name);
     }
 }
 
