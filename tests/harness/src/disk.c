@@ -160,6 +160,49 @@ static int step_in(enum kind kind, int at, const char *path) {
   }                                                  \
   return after(met, call);
 
+static void soil(struct file *file, off_t from, off_t to) {
+  if (from >= to) return;
+  struct range *last = file->count ? &file->dirty[file->count - 1] : NULL;
+  if (last && last->to == from) {
+    last->to = to;
+    return;
+  }
+  if (file->count == file->room) {
+    file->room = file->room ? 2 * file->room : 16;
+    file->dirty = realloc(file->dirty, file->room * sizeof *file->dirty);
+    if (!file->dirty) die("memory");
+  }
+  file->dirty[file->count++] = (struct range){from, to};
+}
+
+/* What a sync has failed to bring to the disk stays lost, also for processes to come. */
+static void lose(const struct stat *st, const struct file *file) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%lu.lost", platter, (unsigned long)st->st_ino);
+  FILE *out = fopen(path, "a");
+  if (!out || fwrite(file->dirty, sizeof *file->dirty, file->count, out) != file->count || fclose(out)) die("lost");
+}
+
+/* What a process before this one has written, and not synced when it died, waits in the system's cache for the next sync. Which part of a
+ * file that is, nobody knows: all but what was lost. */
+static void inherit(struct file *file, const struct stat *st) {
+  static struct range lost[4096];
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%lu.lost", platter, (unsigned long)st->st_ino);
+  FILE *in = fopen(path, "r");
+  size_t count = in ? fread(lost, sizeof *lost, sizeof lost / sizeof *lost, in) : 0;
+  if (in) fclose(in);
+  for (off_t at = 0; at < st->st_size;) {
+    off_t next = st->st_size, beyond = at;
+    for (size_t i = 0; i < count; i++) {
+      if (lost[i].from <= at && lost[i].to > beyond) beyond = lost[i].to;
+      if (lost[i].from > at && lost[i].from < next) next = lost[i].from;
+    }
+    if (beyond == at) soil(file, at, next);
+    at = beyond > at ? beyond : next;
+  }
+}
+
 /* The file behind a descriptor; NULL if it is none that is watched. The lock is held. */
 static struct file *find(int fd, const struct stat *st) {
   size_t at = (st->st_ino * 2654435761u ^ st->st_dev) % FILES;
@@ -175,23 +218,9 @@ static struct file *find(int fd, const struct stat *st) {
     file->watched = !strncmp(path, folder, strlen(folder));
     /* As long as this is open, no other file gets the number. */
     if (file->watched && syscall(SYS_openat, AT_FDCWD, name, O_PATH | O_CLOEXEC, 0) < 0) die("pin");
+    if (file->watched && S_ISREG(st->st_mode)) inherit(file, st);
   }
   return file->watched ? file : NULL;
-}
-
-static void soil(struct file *file, off_t from, off_t to) {
-  if (from >= to) return;
-  struct range *last = file->count ? &file->dirty[file->count - 1] : NULL;
-  if (last && last->to == from) {
-    last->to = to;
-    return;
-  }
-  if (file->count == file->room) {
-    file->room = file->room ? 2 * file->room : 16;
-    file->dirty = realloc(file->dirty, file->room * sizeof *file->dirty);
-    if (!file->dirty) die("memory");
-  }
-  file->dirty[file->count++] = (struct range){from, to};
 }
 
 /* Before a write of `count` bytes; `at` < 0: at the descriptor's place. Returns how many of them may be written; -1: none. */
@@ -408,6 +437,7 @@ static int synced(int fd) {
   if (file) {
     failed = met > 0 || happens(control->sync_fails);
     control->failures += (uint32_t)failed;
+    if (failed && S_ISREG(st.st_mode)) lose(&st, file);
     if (!failed && S_ISDIR(st.st_mode)) sync_names(fd, &st);
     if (!failed && S_ISREG(st.st_mode)) sync_bytes(fd, &st, file->dirty, file->count);
     file->count = 0;

@@ -577,4 +577,27 @@ mod tests {
         disk.forget_steps();
         assert_eq!(run(&disk, &data), whole);
     }
+
+    #[test]
+    fn what_a_process_left_unsynced_the_next_one_syncs_and_not_what_a_failed_sync_has_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let mut disk = Disk::under(&data, 1);
+        let run = |disk: &Disk, script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]).current_dir(&data).envs(disk.environment());
+            shell.output().unwrap().status.success()
+        };
+        assert!(run(&disk, "printf one > file"));
+        assert!(run(&disk, "printf two >> file && sync file ."));
+        disk.cut_power_at_once(&mut Rng::with_seed(1));
+        assert_eq!(fs::read_to_string(data.join("file")).unwrap(), "onetwo");
+        disk.meet(Step { kinds: &[Kind::Sync], only: "file", number: 1, event: Event::Fails(Errno::IO) });
+        assert!(!run(&disk, "printf lost >> file; sync file"));
+        assert!(run(&disk, "printf kept >> file && sync file ."));
+        let loss = disk.cut_power_at_once(&mut Rng::with_seed(1));
+        let left = fs::read_to_string(data.join("file")).unwrap();
+        assert_eq!((left.as_str(), loss.pages), ("onetwo\0\0\0\0kept", 1));
+    }
 }

@@ -88,26 +88,26 @@ async fn nothing_acknowledged_is_lost_by_deaths_at_any_step_of_work_and_of_recov
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_one_failing_sync_kill_9_and_a_later_power_cut_with_fjall() {
     let errors = Errors::Once(&[Kind::Sync], "");
-    let trial = Trial { power: Power::Sometimes, errors, ..Trial::of("fjall", 6) };
-    survive(trial, 6).await;
+    let trial = Trial { power: Power::Sometimes, errors, ..Trial::of("fjall", 4) };
+    survive(trial, 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_any_single_step_that_fails_with_fjall() {
     let errors = Errors::Once(Kind::ALL, "");
-    let trial = Trial { power: Power::Sometimes, errors, ..Trial::of("fjall", 6) };
-    survive(trial, 6).await;
+    let trial = Trial { power: Power::Sometimes, errors, ..Trial::of("fjall", 4) };
+    survive(trial, 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_a_disk_that_fails_while_fjall_writes_and_merges_tables() {
     let errors = Errors::Once(Kind::ALL, "/keyspaces/");
-    let trial = Trial { power: Power::Sometimes, errors, heavy: true, ..Trial::of("fjall", 4) };
-    survive(trial, 4).await;
+    let trial = Trial { power: Power::Sometimes, errors, heavy: true, ..Trial::of("fjall", 3) };
+    survive(trial, 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_by_jumps_of_the_clock_and_deaths_with_fjall() {
-    let trial = Trial { jumps: true, ..Trial::of("fjall", 8) };
-    survive(trial, 8).await;
+    let trial = Trial { jumps: true, ..Trial::of("fjall", 4) };
+    survive(trial, 4).await;
 }
