@@ -196,8 +196,8 @@ fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
     let publish = || run(&["publish", of_config[0], of_config[1]]).succeeded();
     publish();
     let seed =
-        std::env::var("RESYNC_KILL_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("the instants are drawn from RESYNC_KILL_SEED={seed}");
+        std::env::var("RESYNC_TEST_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("the instants are drawn from RESYNC_TEST_SEED={seed}");
     let mut random = Rng::with_seed(seed);
     let mut rounds = 0..;
     // How long each takes that is not killed.

@@ -24,6 +24,15 @@ const FAILURES_AT: u64 = 20;
 /// Where it is told to hold syncs back, and where it counts those that wait.
 const HELD_AT: u64 = 24;
 const WAITING_AT: u64 = 28;
+/// Where it is told which step to meet.
+const STEP_AT: u64 = 32;
+/// Where it counts steps, and those that were met, and tells of the last.
+const STEPS_AT: u64 = 48;
+const MET_AT: u64 = 52;
+const TOLD_AT: u64 = 120;
+/// How long a part of a path may be there, and what is told; `disk.c` says the same.
+const ONLY: usize = 64;
+const TOLD: usize = 512;
 /// What it never tears.
 const SECTOR: usize = 512;
 /// How much of what was not synced a power cut may leave; drawn anew for each.
@@ -54,6 +63,76 @@ pub struct Faults {
 impl Faults {
     /// A disk in order.
     pub const NONE: Self = Self { writes: 0, error: Errno::IO, syncs: 0 };
+}
+
+/// What a program does with its folder, as far as the C library sees it.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub enum Kind {
+    /// Opens a file or a folder, or makes a file.
+    Open = 1,
+    /// Reads from a file.
+    Read = 2,
+    /// Writes to a file.
+    Write = 4,
+    /// Syncs a file or a folder.
+    Sync = 8,
+    /// Renames something; `tempfile` does that unseen.
+    Rename = 16,
+    /// Removes a name.
+    Unlink = 32,
+    /// Makes a folder.
+    Mkdir = 64,
+    /// Cuts or lengthens a file.
+    Truncate = 128,
+    /// Looks whether a name is there, and what it is.
+    Look = 256,
+}
+
+impl Kind {
+    /// Those that change something: between two of them there is one state only.
+    pub const CHANGES: &[Self] =
+        &[Self::Open, Self::Write, Self::Sync, Self::Rename, Self::Unlink, Self::Mkdir, Self::Truncate];
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Open,
+        Self::Read,
+        Self::Write,
+        Self::Sync,
+        Self::Rename,
+        Self::Unlink,
+        Self::Mkdir,
+        Self::Truncate,
+        Self::Look,
+    ];
+}
+
+/// What happens at a step.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// It fails, this once.
+    Fails(Errno),
+    /// It fails, and so does each one after it, until the steps are forgotten.
+    FailsFrom(Errno),
+    /// It is done, and the process hears of an error.
+    IsDoneAndFails(Errno),
+    /// The process dies, and the step is not done.
+    DiesBefore,
+    /// The process dies when the step is done, and does not hear of it.
+    DiesAfter,
+}
+
+/// One step of a program, to be met once.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Steps of other kinds are not counted.
+    pub kinds: &'static [Kind],
+    /// Nor are those at a path without this in it.
+    pub only: &'static str,
+    /// Which of them, beginning with 1.
+    pub number: u32,
+    /// What happens at it.
+    pub event: Event,
 }
 
 /// What a power cut took.
@@ -104,9 +183,10 @@ impl Disk {
         let control = control.expect("a file can be made");
         let words = [0, 0, 0, seed, SYNC_TAKES, 0, 0, 0].map(u32::to_ne_bytes).concat();
         control.write_all_at(&words, 0).expect("a file can be written");
+        control.set_len(TOLD_AT + TOLD as u64).expect("a file can be written");
         let mut disk =
             Self { data: data.canonicalize().expect("it is there"), folder, control, held: Vec::new() };
-        disk.settle().expect("a folder can be copied");
+        disk.assume_durable();
         disk
     }
 
@@ -156,6 +236,56 @@ impl Disk {
         self.word(WAITING_AT) > 0
     }
 
+    /// From now on steps are counted, from 1, until this one is met; it is forgotten at the next call only.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written, or the part of the path is too long.
+    pub fn meet(&self, step: Step) {
+        let (event, error) = match step.event {
+            Event::Fails(error) => (0, error.raw_os_error()),
+            Event::DiesBefore => (1, 0),
+            Event::DiesAfter => (2, 0),
+            Event::FailsFrom(error) => (3, error.raw_os_error()),
+            Event::IsDoneAndFails(error) => (4, error.raw_os_error()),
+        };
+        let error = u32::try_from(error).expect("numbers of errors are positive");
+        let kinds = step.kinds.iter().fold(0, |kinds, kind| kinds | *kind as u32);
+        assert!(step.only.len() < ONLY, "{}", step.only);
+        self.forget_steps();
+        let mut bytes = [step.number, event, error, 0, 0].map(u32::to_ne_bytes).concat();
+        bytes.extend_from_slice(step.only.as_bytes());
+        bytes.resize(bytes.len() + ONLY - step.only.len(), 0);
+        self.control.write_all_at(&bytes, STEP_AT + 4).expect("a file can be written");
+        self.control.write_all_at(&kinds.to_ne_bytes(), STEP_AT).expect("a file can be written");
+    }
+
+    /// From now on no step is counted.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn forget_steps(&self) {
+        self.control.write_all_at(&[0; 4], STEP_AT).expect("a file can be written");
+    }
+
+    /// How many steps there were since then.
+    ///
+    /// # Panics
+    /// When the file for it cannot be read.
+    pub fn steps(&self) -> u32 {
+        self.word(STEPS_AT)
+    }
+
+    /// Which step was met, if it was.
+    ///
+    /// # Panics
+    /// When the file for it cannot be read.
+    pub fn met(&self) -> Option<String> {
+        let mut told = [0; TOLD];
+        self.control.read_exact_at(&mut told, TOLD_AT).expect("a file can be read");
+        let told = told.split(|byte| *byte == 0).next().unwrap_or_default();
+        (self.word(MET_AT) > 0).then(|| String::from_utf8_lossy(told).into_owned())
+    }
+
     fn word(&self, at: u64) -> u32 {
         let mut word = [0; 4];
         self.control.read_exact_at(&mut word, at).expect("a file can be read");
@@ -168,6 +298,18 @@ impl Disk {
     /// When files cannot be read or written.
     pub fn cut_power(&mut self, rng: &mut Rng) -> Loss {
         let (pages, names) = (rng.choice(LEFT).unwrap_or(0.0), rng.choice(LEFT).unwrap_or(0.0));
+        self.leave(rng, pages, names)
+    }
+
+    /// The same, with nothing left of what was not synced.
+    ///
+    /// # Panics
+    /// As [`Disk::cut_power`].
+    pub fn cut_power_at_once(&mut self, rng: &mut Rng) -> Loss {
+        self.leave(rng, 0.0, 0.0)
+    }
+
+    fn leave(&mut self, rng: &mut Rng, pages: f64, names: f64) -> Loss {
         let mut cut = Cut { rng, pages, names, loss: Loss::default() };
         let (before, after) = (self.folder.path().join("before"), self.folder.path().join("after"));
         let live = paths(&self.data).expect("a folder can be read");
@@ -177,8 +319,16 @@ impl Disk {
         fs::rename(&after, &self.data).expect("a folder can be renamed");
         fs::remove_dir_all(&before).expect("a folder can be removed");
         let loss = cut.loss;
-        self.settle().expect("a folder can be copied");
+        self.assume_durable();
         loss
+    }
+
+    /// Whatever is in the folder now is durable, as if it had always been there. No process lives on it meanwhile.
+    ///
+    /// # Panics
+    /// When files cannot be read or written.
+    pub fn assume_durable(&mut self) {
+        self.settle().expect("a folder can be copied");
     }
 
     fn platter(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -379,5 +529,74 @@ mod tests {
         );
         disk.fail(Faults::NONE);
         assert!(is_written() && disk.failures() == 1);
+    }
+
+    /// A shell that makes a folder, writes a file into it, syncs and renames that: how it ended, and what is there.
+    fn run(disk: &Disk, data: &Path) -> (bool, Vec<String>) {
+        let _ = fs::remove_dir_all(data.join("new"));
+        let mut shell = Command::new("sh");
+        let script = "mkdir new && dd if=/dev/zero of=new/a bs=8 count=2 conv=fsync && mv -T new/a new/b";
+        shell.args(["-c", script]).current_dir(data).envs(disk.environment());
+        let is_done = shell.output().unwrap().status.success();
+        let mut left: Vec<_> = names(&data.join("new")).unwrap_or_default().into_keys().collect();
+        left.sort_unstable();
+        (is_done, left)
+    }
+
+    #[test]
+    fn each_step_of_a_program_can_fail_or_be_its_last_and_no_other_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let disk = Disk::under(&data, 1);
+        let kinds: &[Kind] = &[Kind::Mkdir, Kind::Write, Kind::Sync];
+        let meet = |number, event| {
+            disk.meet(Step { kinds, only: "new", number, event });
+            run(&disk, &data)
+        };
+        let whole = (true, vec!["b".to_owned()]);
+        assert_eq!(meet(u32::MAX, Event::DiesBefore), whole);
+        assert_eq!((disk.steps(), disk.met()), (4, None), "a folder, two writes and a sync");
+        let made = |names: &[&str]| (false, names.iter().map(|name| (*name).to_owned()).collect());
+        for (number, told) in
+            [(1, "mkdir /new"), (2, "write /new/a"), (3, "write /new/a"), (4, "sync /new/a")]
+        {
+            assert_eq!(meet(number, Event::Fails(Errno::IO)).0, false, "{told}");
+            assert_eq!(disk.met().as_deref(), Some(told));
+            assert_eq!(meet(number, Event::DiesBefore), made(&["a"][..usize::from(number > 1)]), "{told}");
+            assert_eq!(meet(number, Event::DiesAfter), made(&["a"][..usize::from(number > 1)]), "{told}");
+        }
+        let gone_on = meet(3, Event::IsDoneAndFails(Errno::IO));
+        assert_eq!((gone_on, fs::metadata(data.join("new/a")).unwrap().len()), (made(&["a"]), 16));
+        // The write fails, and so does the sync after it, which is the last that was met.
+        let fails_on = meet(2, Event::FailsFrom(Errno::IO)).0;
+        assert_eq!((fails_on, disk.met().as_deref()), (false, Some("sync /new/a")));
+        disk.meet(Step { kinds, only: "elsewhere", number: 1, event: Event::DiesBefore });
+        assert_eq!((run(&disk, &data), disk.steps()), (whole.clone(), 0));
+        disk.forget_steps();
+        assert_eq!(run(&disk, &data), whole);
+    }
+
+    #[test]
+    fn what_a_process_left_unsynced_the_next_one_syncs_and_not_what_a_failed_sync_has_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let mut disk = Disk::under(&data, 1);
+        let run = |disk: &Disk, script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]).current_dir(&data).envs(disk.environment());
+            shell.output().unwrap().status.success()
+        };
+        assert!(run(&disk, "printf one > file"));
+        assert!(run(&disk, "printf two >> file && sync file ."));
+        disk.cut_power_at_once(&mut Rng::with_seed(1));
+        assert_eq!(fs::read_to_string(data.join("file")).unwrap(), "onetwo");
+        disk.meet(Step { kinds: &[Kind::Sync], only: "file", number: 1, event: Event::Fails(Errno::IO) });
+        assert!(!run(&disk, "printf lost >> file; sync file"));
+        assert!(run(&disk, "printf kept >> file && sync file ."));
+        let loss = disk.cut_power_at_once(&mut Rng::with_seed(1));
+        let left = fs::read_to_string(data.join("file")).unwrap();
+        assert_eq!((left.as_str(), loss.pages), ("onetwo\0\0\0\0kept", 1));
     }
 }

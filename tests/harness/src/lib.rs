@@ -14,6 +14,7 @@ mod process;
 mod randomness;
 mod raw;
 mod receiver;
+mod seed;
 mod strangers;
 mod system_names;
 mod trap;
@@ -27,7 +28,7 @@ use tokio::time::{Instant, sleep};
 pub use backup::Backup;
 pub use clients::{PROXY, ask_as, client, ping_as, subscribe_as};
 pub use clock::Clock;
-pub use disk::{Disk, Faults, Loss};
+pub use disk::{Disk, Event, Faults, Kind, Loss, Step};
 pub use left_out::left_out;
 pub use names::{NameServer, Trouble};
 pub use ports::free_address;
@@ -35,6 +36,7 @@ pub use process::{HubProcess, Process, binary};
 pub use randomness::Randomness;
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
+pub use seed::seed;
 pub use strangers::{
     BROWSER, DJANGO_PUSH, FLASK_HUB, FLASK_SUBSCRIBER, JUDGES, NODE_HUB, NODE_SUBSCRIBER, NodePeer,
     PythonPeer, RESYNC,

@@ -1,5 +1,6 @@
 //! One hub on one data folder with all its deaths, from the first subscription to the verdict.
 
+use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::AddAssign;
 use std::path::Path;
@@ -8,7 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use resync_harness::{Disk, Faults, HubProcess, Loss, PATIENCE, Receiver, Reply, happens_within};
+use resync_harness::{
+    Clock, Disk, Event, Faults, HubProcess, Kind, Loss, PATIENCE, Receiver, Reply, Step, eventually,
+    happens_within,
+};
 use rustix::io::Errno;
 use tempfile::tempdir;
 use tokio::task::JoinHandle;
@@ -18,6 +22,8 @@ use crate::clients::{Known, LAST, TOPICS, ask, come_and_go, publish, publish_one
 use crate::oracle::{Death, Fault, Saves, Steady, temper, verdict};
 
 const HOSTS: u8 = 4;
+/// The step to be met is one of so many: about as many as a start takes.
+const ONE_OF: u32 = 60;
 /// Callbacks that come and go.
 const RESTLESS: usize = 6;
 /// What fails is tried again soon, and no host is left alone.
@@ -27,6 +33,10 @@ const QUICK: [(&str, &str); 3] = [
     ("DELIVERY_BREAKER_FAILURES", "0"),
 ];
 
+const WEEK: i64 = 7 * 86_400;
+/// Longer than the clock is set back, and shorter than it is set forward.
+const LEASES: [(&str, &str); 2] = [("LEASE_DEFAULT", "90d"), ("LEASE_MAX", "90d")];
+
 /// How the hub dies, and what happens before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trial {
@@ -34,11 +44,33 @@ pub(crate) struct Trial {
     /// Deaths on one data folder.
     pub(crate) deaths: usize,
     /// The machine dies, and not just the process.
-    pub(crate) power: bool,
-    /// Now and then the disk fails for a while.
-    pub(crate) errors: bool,
+    pub(crate) power: Power,
+    /// How the disk fails meanwhile.
+    pub(crate) errors: Errors,
     /// So much is posted beside that the engine has to write tables and to give up journals.
     pub(crate) heavy: bool,
+    /// It dies at a step of its own, and a few times more before it listens again.
+    pub(crate) steps: bool,
+    /// Somebody sets the clock, by up to months, before it dies or while it is dead.
+    pub(crate) jumps: bool,
+}
+
+/// How often the power is cut when the hub dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Power {
+    Never,
+    Sometimes,
+    Always,
+}
+
+/// How the disk fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Errors {
+    None,
+    /// Now and then for a while, at many writes and syncs.
+    ForAWhile,
+    /// Once in each life: at one step of these kinds, at a path with this in it, or from there on for a moment.
+    Once(&'static [Kind], &'static str),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,14 +97,15 @@ impl AddAssign for Tally {
 impl Trial {
     /// A hub that dies by `kill -9`.
     pub(crate) const fn of(engine: &'static str, deaths: usize) -> Self {
-        Self { engine, deaths, power: false, errors: false, heavy: false }
+        let (power, errors) = (Power::Never, Errors::None);
+        Self { engine, deaths, power, errors, heavy: false, steps: false, jumps: false }
     }
 
     /// One hub with all its deaths.
     pub(crate) async fn run(self, seed: u64) -> Result<Tally, Fault> {
         let mut rng = Rng::with_seed(seed);
         let folder = tempdir().unwrap();
-        let mut mortal = Mortal::start(self, &folder.path().join("data"), u32::try_from(seed).unwrap()).await;
+        let mut mortal = Mortal::start(self, &folder.path().join("data"), rng.u32(..)).await;
         let receivers = receivers().await;
         let steady = subscribe_all(&mortal.hub, &receivers).await;
         give_tempers(&receivers);
@@ -88,21 +121,30 @@ impl Trial {
             deaths.push(death);
             loss += lost;
         }
+        if let Some(clock) = &mortal.clock {
+            clock.jump(0);
+            // Where the clock was ahead of a lease, it is looked at again in half a minute, or by the next start.
+            deaths.push(mortal.start_again().await?);
+        }
         known.stop.store(true, Ordering::SeqCst);
         for client in clients {
             client.await.expect("clients only stop when told");
         }
         settle(&mortal.hub, &known, &callbacks, steady.len()).await?;
-        let saves = Saves::of_posts(&known, self.errors);
+        let saves = Saves::of_posts(&known, self.fails());
         let repeated = verdict(&mortal.hub, &known, &receivers, &steady, &deaths, &saves).await?;
         let (acknowledged, changes) = (known.posts.lock().unwrap().len(), *known.changes.lock().unwrap());
         let refused = *known.refused.lock().unwrap();
         Ok(Tally { deaths: deaths.len(), acknowledged, changes, refused, repeated, loss })
     }
 
+    fn fails(self) -> bool {
+        !matches!(self.errors, Errors::None)
+    }
+
     /// Nothing is promised to be taken over a disk that fails, nor by sled once the power was cut.
     fn may_refuse(self) -> bool {
-        self.errors || (self.power && self.engine == "sled")
+        self.fails() || (self.power != Power::Never && self.engine == "sled")
     }
 
     fn clients(
@@ -123,29 +165,55 @@ impl Trial {
     }
 }
 
-/// The hub of a trial, and the disk below it where that may fail.
+/// The hub of a trial, and what is below it where that may fail.
 struct Mortal {
     trial: Trial,
     hub: HubProcess,
     disk: Option<Disk>,
+    clock: Option<Clock>,
 }
 
 impl Mortal {
     async fn start(trial: Trial, data: &Path, seed: u32) -> Self {
         std::fs::create_dir(data).unwrap();
-        let disk = (trial.power || trial.errors).then(|| Disk::under(data, seed));
-        let mut hub = HubProcess::prepare(data, &[&[("STORE_ENGINE", trial.engine)][..], &QUICK].concat());
-        if let Some(disk) = &disk {
-            hub.environment().extend(disk.environment());
+        let on_disk = trial.power != Power::Never || trial.fails() || trial.steps;
+        let disk = on_disk.then(|| Disk::under(data, seed));
+        let clock = trial.jumps.then(|| Clock::new(data.parent().unwrap()));
+        let mut keys = [&[("STORE_ENGINE", trial.engine)][..], &QUICK].concat();
+        keys.extend(trial.jumps.then_some(LEASES).into_iter().flatten());
+        let mut hub = HubProcess::prepare(data, &keys);
+        for (name, value) in
+            disk.iter().flat_map(Disk::environment).chain(clock.iter().flat_map(Clock::environment))
+        {
+            // Both are loaded.
+            let before = hub.environment().remove(&name).map_or_else(String::new, |before| before + " ");
+            hub.environment().insert(name, before + &value);
         }
         hub.restart().await;
-        Self { trial, hub, disk }
+        Self { trial, hub, disk, clock }
     }
 
     /// A while under load, and before it a disk that fails, if this is one of those trials.
     async fn live(&self, known: &Known, rng: &mut Rng) -> Result<(), Fault> {
-        if let Some(disk) = self.disk.as_ref().filter(|_| self.trial.errors) {
-            trouble(disk, &self.hub, known, rng).await?;
+        match (&self.disk, self.trial.errors) {
+            (Some(disk), Errors::ForAWhile) => trouble(disk, &self.hub, known, rng).await?,
+            (Some(disk), Errors::Once(kinds, only)) => {
+                let event = match rng.u8(0..4) {
+                    0 => Event::FailsFrom(Errno::NOSPC),
+                    1 => Event::Fails(Errno::MFILE),
+                    2 => Event::IsDoneAndFails(Errno::IO),
+                    _ => Event::Fails(Errno::IO),
+                };
+                let number = rng.u32(1..=ONE_OF);
+                disk.meet(Step { kinds, only, number, event });
+                eventually("the disk fails once", || ready(disk.met().is_some())).await;
+                sleep(Duration::from_millis(rng.u64(0..100))).await;
+                disk.forget_steps();
+                if rng.bool() {
+                    goes_on(&self.hub, known).await?;
+                }
+            }
+            (_, Errors::None) | (None, _) => {}
         }
         let life = Duration::from_millis(rng.u64(30..400));
         sleep(if self.trial.heavy { 5 * life } else { life }).await;
@@ -155,17 +223,71 @@ impl Mortal {
     /// Dies, with the machine or without, and comes up again.
     async fn die(&mut self, rng: &mut Rng) -> Result<(Death, Loss), Fault> {
         let at = Instant::now();
-        self.hub.kill().await;
         let mut loss = Loss::default();
-        if let Some(disk) = &mut self.disk {
-            disk.fail(Faults::NONE);
-            if self.trial.power {
-                loss = disk.cut_power(rng);
+        self.jump(rng).await;
+        match &self.disk {
+            Some(disk) if self.trial.steps => {
+                disk.meet(some_step(rng));
+                self.hub.process().wait().await;
             }
+            _ => self.hub.kill().await,
+        }
+        self.jump(rng).await;
+        loss += self.cut_power(rng);
+        let again = if self.trial.steps { rng.u8(1..4) } else { 0 };
+        for _ in 0..again {
+            self.die_in_recovery(rng).await?;
+            loss += self.cut_power(rng);
         }
         self.hub.try_restart().await.map_err(Fault::Unreadable)?;
         Ok((Death { at, succeeded_at: Instant::now() }, loss))
     }
+
+    async fn start_again(&mut self) -> Result<Death, Fault> {
+        let at = Instant::now();
+        self.hub.kill().await;
+        self.hub.try_restart().await.map_err(Fault::Unreadable)?;
+        Ok(Death { at, succeeded_at: Instant::now() })
+    }
+
+    /// It is started, and dies somewhere on its way; sometimes it gets as far as to listen first.
+    async fn die_in_recovery(&mut self, rng: &mut Rng) -> Result<(), Fault> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        disk.meet(some_step(rng));
+        match self.hub.try_restart().await {
+            Ok(()) => self.hub.kill().await,
+            Err(said) if disk.met().is_none() => return Err(Fault::Unreadable(said)),
+            Err(_) => {}
+        }
+        disk.forget_steps();
+        Ok(())
+    }
+
+    /// Whatever failed is well again; with the power goes what was not synced.
+    fn cut_power(&mut self, rng: &mut Rng) -> Loss {
+        let Some(disk) = &mut self.disk else { return Loss::default() };
+        disk.fail(Faults::NONE);
+        disk.forget_steps();
+        let is_cut = match self.trial.power {
+            Power::Never => false,
+            Power::Sometimes => rng.bool(),
+            Power::Always => true,
+        };
+        if is_cut { disk.cut_power(rng) } else { Loss::default() }
+    }
+
+    /// Sets the clock to any time within months, or to the right one.
+    async fn jump(&self, rng: &mut Rng) {
+        let Some(clock) = self.clock.as_ref().filter(|_| rng.bool()) else { return };
+        clock.jump(if rng.bool() { 0 } else { rng.i64(-6 * WEEK..30 * WEEK) });
+        sleep(Duration::from_millis(rng.u64(0..50))).await;
+    }
+}
+
+/// A step at which the process dies, before it or after.
+fn some_step(rng: &mut Rng) -> Step {
+    let event = if rng.bool() { Event::DiesBefore } else { Event::DiesAfter };
+    Step { kinds: Kind::CHANGES, only: "", number: rng.u32(1..=ONE_OF), event }
 }
 
 async fn receivers() -> Vec<Receiver> {
@@ -208,18 +330,24 @@ async fn trouble(disk: &Disk, hub: &HubProcess, known: &Known, rng: &mut Rng) ->
     let (writes, syncs) = (rng.u16(0..20_000), rng.u16(0..20_000));
     disk.fail(Faults { writes, error, syncs });
     sleep(Duration::from_millis(rng.u64(50..400))).await;
-    if rng.u8(0..3) > 0 {
-        disk.fail(Faults::NONE);
-        let is_ready = || async { hub.admin("/readyz").await.status == 200 };
-        if !happens_within(PATIENCE / 2, is_ready).await {
-            return Err(Fault::Unreadable(hub.admin("/readyz").await.text()));
-        }
-        let before = known.posts.lock().unwrap().len();
-        let acknowledges = || async { known.posts.lock().unwrap().len() > before };
-        if !happens_within(PATIENCE / 2, acknowledges).await {
-            let said = hub.admin("/readyz").await.text();
-            return Err(Fault::Unreadable(format!("nothing is acknowledged any more: {said}")));
-        }
+    if rng.u8(0..3) == 0 {
+        return Ok(());
+    }
+    disk.fail(Faults::NONE);
+    goes_on(hub, known).await
+}
+
+/// By itself it takes posts again.
+async fn goes_on(hub: &HubProcess, known: &Known) -> Result<(), Fault> {
+    let is_ready = || async { hub.admin("/readyz").await.status == 200 };
+    if !happens_within(PATIENCE / 2, is_ready).await {
+        return Err(Fault::Unreadable(hub.admin("/readyz").await.text()));
+    }
+    let before = known.posts.lock().unwrap().len();
+    let acknowledges = || async { known.posts.lock().unwrap().len() > before };
+    if !happens_within(PATIENCE / 2, acknowledges).await {
+        let said = hub.admin("/readyz").await.text();
+        return Err(Fault::Unreadable(format!("nothing is acknowledged any more: {said}")));
     }
     Ok(())
 }

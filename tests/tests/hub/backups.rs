@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use resync_harness::{
-    Backup, ENGINES, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, post, refusing,
+    Backup, ENGINES, HubProcess, Process, Receiver, Reply, Seen, binary, eventually, post, refusing, seed,
 };
 use resync_hub::http::AdminToken;
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -469,7 +469,7 @@ async fn what_a_killed_restore_leaves_is_no_store_until_another_one_has_complete
 
     let bytes = fs::read(file).unwrap();
     mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
-    let mut seeded = Rng::with_seed(9);
+    let mut seeded = Rng::with_seed(seed());
     let mut instants = vec![Instant::After(0), Instant::After(bytes.len()), Instant::AtTheEnd];
     instants.extend((0..6).map(|_| Instant::After(seeded.usize(..bytes.len()))));
     for (number, instant) in instants.into_iter().enumerate() {

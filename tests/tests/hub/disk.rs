@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use resync_harness::{HubProcess, Receiver, Seen, eventually};
+use resync_harness::{HubProcess, Receiver, Seen, eventually, seed};
 use tempfile::tempdir;
 
 const TOPIC: &str = "http://example.com/framework/";
@@ -79,11 +79,11 @@ async fn survive(engine: &str, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_whose_disk_fills_up_loses_nothing_and_goes_on_by_itself_with_fjall() {
-    survive("fjall", 4_711).await;
+    survive("fjall", seed()).await;
 }
 
 #[cfg(feature = "sled")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_whose_disk_fills_up_loses_nothing_and_goes_on_by_itself_with_sled() {
-    survive("sled", 4_712).await;
+    survive("sled", seed()).await;
 }

@@ -1,4 +1,5 @@
-//! Archived data folders of every format of the store: a start opens them, and delivers everything that they owe.
+//! Archived data folders of every format of the store: a start opens them, even after some that died with the power,
+//! and delivers everything that they owe.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -7,7 +8,10 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use resync_harness::{Clock, HubProcess, Receiver, Seen, SystemNames, eventually};
+use fastrand::Rng;
+use resync_harness::{
+    Clock, Disk, Event, HubProcess, Kind, Receiver, Seen, Step, SystemNames, eventually, seed,
+};
 use tempfile::tempdir;
 use tokio::process::Command;
 
@@ -18,6 +22,9 @@ const TOPIC: &str = "http://source.example/earlier/";
 const SUBSCRIBERS: Ipv4Addr = Ipv4Addr::new(127, 42, 7, 1);
 const SECRET: &str = "s3cr3t of before";
 const SECRETS_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
+
+/// No start has fewer.
+const STEPS: u32 = 40;
 
 /// The archive without its ending, and the engine.
 const STORES: &[(&str, &str)] = &[
@@ -49,6 +56,7 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
         };
         let mut hub = HubProcess::prepare(&data, &keys);
         hub.environment().extend(of_then(folder.path(), &mark, &subscribers));
+        die_while_it_is_opened(&mut hub, &data, engine == "fjall").await;
         hub.restart().await;
         assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 1\n"));
         // Who was not verified yet is asked again.
@@ -80,6 +88,27 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
         assert_eq!(last.text(), "of tomorrow");
         assert!(last.is_signed_with("another"));
         assert_eq!(got("/well", 2).await[1].text(), "of tomorrow");
+    }
+}
+
+/// The first hub to open the folder dies at some steps of that, and the power is cut each time, where the engine promises to survive that.
+async fn die_while_it_is_opened(hub: &mut HubProcess, data: &Path, has_power_cuts: bool) {
+    let mut rng = Rng::with_seed(seed());
+    let mut disk = Disk::under(data, rng.u32(..));
+    hub.environment().extend(disk.environment());
+    for _ in 0..3 {
+        let event = if rng.bool() { Event::DiesBefore } else { Event::DiesAfter };
+        let number = rng.u32(1..=STEPS);
+        disk.meet(Step { kinds: Kind::CHANGES, only: "", number, event });
+        let said = hub.try_restart().await.expect_err("it dies before it listens");
+        assert!(disk.met().is_some(), "step {number}: {said}");
+        disk.forget_steps();
+        if has_power_cuts {
+            disk.cut_power(&mut rng);
+        }
+    }
+    for (name, _) in disk.environment() {
+        hub.environment().remove(&name);
     }
 }
 

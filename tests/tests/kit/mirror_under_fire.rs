@@ -2,7 +2,7 @@
 //! same, byte for byte, and its own audit says so too.
 //!
 //! Files change 14 times a second by the clock, whatever becomes of those who publish, are killed and start again meanwhile. It burns for some
-//! seconds; `RESYNC_FIRE_SECONDS=600` makes it long. The seed is in the message of a failure, and `RESYNC_FIRE_SEED` repeats it, as far as
+//! seconds; `RESYNC_FIRE_SECONDS=600` makes it long. The seed is in the message of a failure, and `RESYNC_TEST_SEED` repeats it, as far as
 //! processes can be repeated.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use resync_harness::tree;
-use resync_harness::{HubProcess, PATIENCE, Process, happens_within};
+use resync_harness::{HubProcess, PATIENCE, Process, happens_within, seed};
 use resync_publisher::serve::serve;
 use resync_publisher::settings::Rules;
 use resync_publisher::{BaseUrl, HubUrl, Settings, build, notify};
@@ -170,7 +170,7 @@ async fn audit(source: &str, copy: &Path) -> (bool, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_killed_the_copy_is_the_same_in_the_end() {
-    let seed = variable("RESYNC_FIRE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seed = seed();
     let burning = Duration::from_secs(variable("RESYNC_FIRE_SECONDS").unwrap_or(8));
     let mut random = Rng::with_seed(seed);
     let folder = TempDir::new().unwrap();

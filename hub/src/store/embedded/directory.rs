@@ -103,9 +103,9 @@ pub(super) fn lock(directory: &Path) -> Result<FileLock> {
 /// Makes the names of everything in the directory durable, and its own. Engines sync what is in their folders, but not always
 /// the folders that these folders are in.
 pub(super) fn settle(engine: Engine, directory: &Path) -> Result<()> {
-    let settled = folders(engine, directory)
-        .and_then(|folders| folders.iter().try_for_each(|folder| sync_folder(folder)));
-    settled.map_err(|e| cannot("sync", directory, &e))?;
+    sync_folders(&directory.join(engine.name()))
+        .and_then(|()| sync_folder(directory))
+        .map_err(|e| cannot("sync", directory, &e))?;
     // Whether the folder above may be opened is up to others.
     if let Some(Err(error)) = directory.parent().map(sync_folder) {
         tracing::debug!(%error, "the folder of the data folder is not synced");
@@ -113,11 +113,15 @@ pub(super) fn settle(engine: Engine, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folders of the store, each behind those in it. Another folder in the directory is none of ours: the root of a disk has one that
-/// only root may open.
-fn folders(engine: Engine, directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut folders = vec![directory.to_owned(), directory.join(engine.name())];
-    let mut looked = 1;
+/// Makes the names in the folder of an engine durable, and those in its folders, which come first. Another folder beside it is none of ours:
+/// the root of a disk has one that only root may open.
+pub(super) fn sync_folders(engine: &Path) -> io::Result<()> {
+    folders(engine)?.iter().try_for_each(|folder| sync_folder(folder))
+}
+
+fn folders(engine: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders = vec![engine.to_owned()];
+    let mut looked = 0;
     while let Some(folder) = folders.get(looked).cloned() {
         looked += 1;
         for entry in fs::read_dir(folder)? {
@@ -211,13 +215,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_the_stores_is_not_opened_like_the_lost_and_found_of_a_disk() {
+    fn only_what_is_the_engines_is_synced_and_not_the_lost_and_found_of_a_disk() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
         for name in ["lost+found/1", "sled", "fjall/keyspaces/1/tables", "fjall/keyspaces/2"] {
             fs::create_dir_all(place(name)).unwrap();
         }
-        let found = folders(Engine::Fjall, folder.path()).unwrap();
+        let found = folders(&place("fjall")).unwrap();
         let inner = [
             "fjall/keyspaces/1/tables",
             "fjall/keyspaces/1",
@@ -225,8 +229,7 @@ mod tests {
             "fjall/keyspaces",
             "fjall",
         ];
-        let mut expected: Vec<_> = inner.iter().map(|name| place(name)).collect();
-        expected.push(folder.path().to_owned());
+        let expected: Vec<_> = inner.iter().map(|name| place(name)).collect();
         assert!(found.iter().is_sorted_by_key(|folder| std::cmp::Reverse(folder.components().count())));
         let sorted = |mut folders: Vec<PathBuf>| {
             folders.sort();

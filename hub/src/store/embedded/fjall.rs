@@ -49,6 +49,8 @@ struct Opened {
 impl Opened {
     fn open(directory: &Path) -> Result<Self> {
         journals::undo_unfinished(directory).map_err(|error| StoreError::Read(error.to_string()))?;
+        let unwritten = |error: io::Error| StoreError::Write(error.to_string());
+        journals::rewrite_mistrusted(directory).map_err(unwritten)?;
         let database = match builder(directory).open() {
             Err(fjall::Error::JournalRecovery(_)) => open_without_last(directory)?,
             opened => opened.map_err(|error| open_error(directory, &error))?,
@@ -57,6 +59,7 @@ impl Opened {
             .iter()
             .map(|space| database.keyspace(space.name(), || options(*space)).map_err(|e| write_error(&e)))
             .collect::<Result<_>>()?;
+        journals::trust(directory).map_err(unwritten)?;
         Ok(Self { database, keyspaces })
     }
 
@@ -111,17 +114,21 @@ impl Engine for Fjall {
             }
         }
         // fjall makes a batch visible after it is synced, and refuses every later write once a write or a sync has failed.
-        changes.commit().map_err(|e| write_error(&e))
+        changes.commit().map_err(|error| {
+            // The next start has to know, should this process die before it has recovered.
+            if let Err(error) = journals::mistrust(&self.directory) {
+                tracing::error!(%error, "that a write has failed cannot be noted: do not restart the hub before it has recovered");
+            }
+            write_error(&error)
+        })
     }
 
     fn recover(&self) -> Result<()> {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of its files first. A reader that still holds it makes the new one fail for now.
         *opened = None;
-        let anew = Opened::open(&self.directory)?;
-        // What the system's cache has of the journals is what was just read; the disk may have less.
-        journals::rewrite(&self.directory).map_err(|e| StoreError::Write(e.to_string()))?;
-        *opened = Some(Arc::new(anew));
+        journals::mistrust(&self.directory).map_err(|e| StoreError::Write(e.to_string()))?;
+        *opened = Some(Arc::new(Opened::open(&self.directory)?));
         Ok(())
     }
 

@@ -9,20 +9,38 @@ use std::path::{Path, PathBuf};
 
 use resync_core::durable::sync_folder;
 
+use super::directory::sync_folders;
+
 /// Bytes that are read and written at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Writes once more what the journals hold, and syncs them. After a failed sync the system takes for clean what it did not
-/// write, so that no later sync would bring it to the disk.
-pub(super) fn rewrite(directory: &Path) -> io::Result<()> {
-    for (_, path) in journals(directory)? {
-        match rewrite_one(&path) {
-            // fjall may remove one that it needs no more.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            rewritten => rewritten?,
-        }
+/// A file beside the journals, there as long as no write or sync has failed: removing it takes no space. It is never synced. A power cut may
+/// bring it back or take it, and leaves no cache to mistrust.
+const TRUSTED: &str = "synced";
+
+/// A write or a sync has failed: the disk may have less than the system's cache shows, also to a process that is started after this one.
+pub(super) fn mistrust(directory: &Path) -> io::Result<()> {
+    match fs::remove_file(directory.join(TRUSTED)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// The disk has what the system's cache shows.
+pub(super) fn trust(directory: &Path) -> io::Result<()> {
+    File::create(directory.join(TRUSTED)).map(drop)
+}
+
+/// Where something has failed, writes once more what the journals hold, and syncs them and all folders. After a failed sync the system
+/// takes for clean what it did not write, so that no later sync would bring it to the disk.
+pub(super) fn rewrite_mistrusted(directory: &Path) -> io::Result<()> {
+    if !directory.is_dir() || directory.join(TRUSTED).try_exists()? {
+        return Ok(());
+    }
+    for (_, path) in journals(directory)? {
+        rewrite_one(&path)?;
+    }
+    sync_folders(directory)
 }
 
 fn rewrite_one(path: &Path) -> io::Result<()> {

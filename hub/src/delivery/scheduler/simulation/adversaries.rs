@@ -10,6 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use resync_core::datetime::DateTime;
 
+use super::{Told, seeds};
 use crate::delivery::scheduler::slowness::SLOW;
 use crate::delivery::scheduler::{
     Attempt, BreakerPolicy, Clock, Finished, Lane, Limiter, Limits, Now, Outcome, RetryPolicy, Scheduler,
@@ -231,6 +232,7 @@ fn adversaries(world: &mut World, rng: &mut Rng) -> &'static str {
 
 /// How long a post to honest subscribers takes while adversaries have been there for a while.
 fn run(seed: u64) {
+    let _told = Told(seed);
     let mut rng = Rng::with_seed(seed);
     fastrand::seed(seed);
     let mut world = World::new();
@@ -263,14 +265,9 @@ fn run(seed: u64) {
     }
 }
 
-/// How many simulations are run; `RESYNC_TEST_SEEDS` asks for more.
-fn seeds() -> u64 {
-    std::env::var("RESYNC_TEST_SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(3_000) / 50
-}
-
 #[test]
 fn honest_subscribers_are_served_in_time_whatever_holds_permits_beside_them() {
-    (0..seeds()).for_each(run);
+    seeds(50).for_each(run);
 }
 
 /// Whoever never answers has a permit for as long as a request may take. What is far away is slow while the hub is crowded.

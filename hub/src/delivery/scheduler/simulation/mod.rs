@@ -14,6 +14,7 @@ use crate::store::{Gap, Laggard, Offset, Topic, Uptime, Watermark};
 
 mod adversaries;
 mod clock;
+mod owners;
 mod scenarios;
 mod tenants;
 
@@ -43,6 +44,31 @@ struct Durable {
     seen: Option<DateTime>,
 }
 
+impl Durable {
+    fn save(&mut self, checkpoint: &Checkpoint) {
+        self.marks.extend(checkpoint.watermarks.iter().copied());
+        for key in &checkpoint.caught_up {
+            self.laggards.remove(key);
+        }
+        for laggard in &checkpoint.laggards {
+            if self.slots.contains_key(&laggard.subscription) {
+                self.laggards.insert((laggard.topic, laggard.subscription), *laggard);
+            }
+        }
+        let owed_again = |skip: &Skip| {
+            checkpoint.replayed.iter().any(|replayed| replayed.covers(skip))
+                && !checkpoint.skips.contains(skip)
+        };
+        self.skips.retain(|skip| !owed_again(skip));
+        for skip in &checkpoint.skips {
+            if !self.skips.contains(skip) {
+                self.skips.push(*skip);
+            }
+        }
+        self.gaps.extend(checkpoint.gaps.iter().copied());
+    }
+}
+
 /// What a subscriber has got, each offset with the checkpoint interval in which the hub learned that it came; `None` where a
 /// crash may have made the hub forget it.
 #[derive(Default)]
@@ -60,6 +86,7 @@ struct Seen {
     held: usize,
     interruptions: usize,
     emptied: usize,
+    unlearned: usize,
 }
 
 struct World {
@@ -442,8 +469,15 @@ impl World {
             self.unsaved = Some(self.scheduler.checkpoint(self.now));
             self.interval += 1;
         }
-        if self.rng.u8(0..6) > 0 {
-            self.save();
+        match self.rng.u8(0..12) {
+            // It is durable, and the hub hears of an error: the same is saved again.
+            0 => {
+                let checkpoint = self.unsaved.clone().expect("it was taken a moment ago");
+                self.save_all_of(&checkpoint);
+                self.seen.unlearned += 1;
+            }
+            1 | 2 => {}
+            _ => self.save(),
         }
         self.take_ended();
         for (topic, id, why) in std::mem::take(&mut self.ending) {
@@ -471,21 +505,14 @@ impl World {
 
     fn save(&mut self) {
         let Some(checkpoint) = self.unsaved.take() else { return };
+        self.save_all_of(&checkpoint);
+    }
+
+    /// The store has it, and the hub may not hear of that.
+    fn save_all_of(&mut self, checkpoint: &Checkpoint) {
         self.saved = self.interval - 1;
         self.durable.seen = Some(self.now.wall);
-        self.durable.marks.extend(checkpoint.watermarks);
-        for laggard in checkpoint.laggards {
-            if self.durable.slots.contains_key(&laggard.subscription) {
-                self.durable.laggards.insert((laggard.topic, laggard.subscription), laggard);
-            }
-        }
-        for key in checkpoint.caught_up {
-            self.durable.laggards.remove(&key);
-        }
-        let owed_again = |skip: &Skip| checkpoint.replayed.iter().any(|replayed| replayed.covers(skip));
-        self.durable.skips.retain(|skip| !owed_again(skip));
-        self.durable.skips.extend(checkpoint.skips);
-        self.durable.gaps.extend(checkpoint.gaps);
+        self.durable.save(checkpoint);
     }
 
     /// The process dies, and with it what it has learned in the interval of the last checkpoint and since.
@@ -721,6 +748,7 @@ impl World {
 }
 
 fn run(seed: u64) -> Seen {
+    let _told = Told(seed);
     let mut world = World::new(seed);
     world.steps = world.rng.usize(1..10);
     world.scheduler.limits.steps = world.steps;
@@ -748,16 +776,35 @@ fn run(seed: u64) -> Seen {
     world.seen
 }
 
-/// How many simulations are run; `RESYNC_TEST_SEEDS` asks for more.
-fn seeds() -> u64 {
-    std::env::var("RESYNC_TEST_SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(3_000)
+/// The seeds of one in so many of 3,000 simulations, or of as many as `RESYNC_TEST_SEEDS` says. The first is drawn anew in each run, unless
+/// `RESYNC_TEST_SEED` has it, and printed.
+fn seeds(of: u64) -> impl Iterator<Item = u64> {
+    let given = |name| std::env::var(name).ok().map(|number| number.parse().expect("it is a number"));
+    let first = given("RESYNC_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let many = given("RESYNC_TEST_SEEDS").unwrap_or(3_000).div_ceil(of);
+    println!("{many} simulations from RESYNC_TEST_SEED={first}");
+    (0..many).map(move |number| first.wrapping_add(number))
+}
+
+/// Tells which simulation it is that fails.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("this one alone: RESYNC_TEST_SEED={} RESYNC_TEST_SEEDS=1", self.0);
+        }
+    }
 }
 
 #[test]
 fn nothing_owed_is_lost_or_out_of_order_whatever_happens() {
     let mut all = Seen::default();
-    for seed in 0..seeds() {
-        let Seen { breakers, suspects, replays, held, interruptions, emptied } = run(seed);
+    let mut runs = 0;
+    for seed in seeds(1) {
+        runs += 1;
+        let Seen { breakers, suspects, replays, held, interruptions, emptied, unlearned } = run(seed);
+        all.unlearned += unlearned;
         all.breakers += breakers;
         all.suspects += suspects;
         all.replays += replays;
@@ -765,6 +812,8 @@ fn nothing_owed_is_lost_or_out_of_order_whatever_happens() {
         all.interruptions += interruptions;
         all.emptied += emptied;
     }
-    assert!(all.breakers > 100 && all.suspects > 20 && all.replays > 100 && all.held > 100, "{all:?}");
-    assert!(all.interruptions > 1_000 && all.emptied > 100, "{all:?}");
+    if runs >= 3_000 {
+        assert!(all.breakers > 100 && all.suspects > 20 && all.replays > 100 && all.held > 100, "{all:?}");
+        assert!(all.interruptions > 1_000 && all.emptied > 100 && all.unlearned > 1_000, "{all:?}");
+    }
 }

@@ -1,0 +1,17 @@
+//! Where the random choices of a test begin.
+
+use std::env;
+
+/// The variable that repeats a run.
+const SEED: &str = "RESYNC_TEST_SEED";
+
+/// Drawn anew in each run, unless `RESYNC_TEST_SEED` has it. It is printed, so that what has failed can be run again.
+///
+/// # Panics
+/// When the variable is no number.
+pub fn seed() -> u64 {
+    let given = env::var(SEED).ok();
+    let seed = given.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("it is a number"));
+    println!("the choices of this test are drawn from {SEED}={seed}");
+    seed
+}
