@@ -14,4 +14,5 @@ mod notifying_channels;
 mod python;
 mod serving;
 mod support;
+mod trying;
 mod watching;
