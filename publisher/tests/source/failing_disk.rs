@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How many steps of each kind fail.
-const OF_EACH: usize = 6;
+const OF_EACH: usize = 4;
 /// What takes room.
 const TAKE_ROOM: &[Kind] = &[Kind::Write, Kind::Create, Kind::MakeFolder];
 

@@ -15,7 +15,7 @@ use crate::support::files;
 use crate::support::published::Published;
 
 /// How many steps of each kind fail.
-const OF_EACH: usize = 8;
+const OF_EACH: usize = 4;
 /// What takes room.
 const TAKE_ROOM: &[Kind] = &[Kind::Write, Kind::Create, Kind::MakeFolder];
 
