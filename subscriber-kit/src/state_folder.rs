@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use resync_core::durable::{folder_of, sync_folder};
 use resync_core::lock::FileLock;
 
 /// More than the moment for which [`is_locked`] takes a lock.
@@ -49,9 +50,13 @@ pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes the folder for its owner only, if it is missing, and marks it.
+/// Makes the folder durably, for its owner only, if it is missing, and marks it.
 pub(crate) fn make(folder: &Path) -> io::Result<()> {
+    let missing =
+        folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.is_dir()).count();
     make_private_folder(folder)?;
+    // Also where it is there: a process that was killed may have made it just before.
+    folder.ancestors().take(missing.max(1)).try_for_each(|made| sync_folder(folder_of(made)))?;
     File::options().create(true).append(true).open(folder.join(MARK_NAME)).map(drop)
 }
 

@@ -160,10 +160,12 @@ impl Documents for FolderDocuments {
     type Published = File;
 
     fn open(&self, name: &str) -> io::Result<Option<File>> {
-        match File::open(self.folder.join(name)) {
+        let path = self.folder.join(name);
+        match File::open(&path) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            // Not every caller knows its name.
+            Err(error) => Err(io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))),
         }
     }
 

@@ -9,41 +9,46 @@ use crate::digest::{Algorithm, Hasher, Hashes};
 #[derive(Debug)]
 pub(super) struct Careful<W> {
     out: W,
-    is_broken: bool,
+    failure: Option<io::Error>,
 }
 
 impl<W> Careful<W> {
     pub(super) fn new(out: W) -> Self {
-        Self { out, is_broken: false }
+        Self { out, failure: None }
     }
 
     /// Where everything was written to; an error where not everything was.
     pub(super) fn into_inner(self) -> io::Result<W> {
-        if self.is_broken { Err(io::Error::other("the archive is incomplete")) } else { Ok(self.out) }
+        self.failure.map_or(Ok(self.out), Err)
     }
 }
 
 impl<W: Write> Write for Careful<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.is_broken {
+        if self.failure.is_some() {
             return Ok(bytes.len());
         }
         let outcome = self.out.write(bytes);
-        self.is_broken = outcome.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        let failure = outcome.as_ref().err().filter(|error| error.kind() != io::ErrorKind::Interrupted);
+        self.failure = failure.map(|error| io::Error::new(error.kind(), error.to_string()));
         outcome
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.is_broken { Ok(()) } else { self.out.flush() }
+        if self.failure.is_some() { Ok(()) } else { self.out.flush() }
     }
 }
 
 impl<W: Seek> Seek for Careful<W> {
-    /// Only whoever gives up halfway seeks where that is impossible, so this needs no report.
+    /// Only whoever gives up halfway seeks where that is impossible, so this is reported in the end alone.
     fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
-        let found = if self.is_broken { None } else { self.out.seek(place).ok() };
-        self.is_broken = found.is_none();
-        Ok(found.unwrap_or(0))
+        if self.failure.is_some() {
+            return Ok(0);
+        }
+        self.out.seek(place).or_else(|error| {
+            self.failure = Some(error);
+            Ok(0)
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use super::{BuildError, Documents, Position, Rotation};
 use crate::datetime::DateTime;
 use crate::document::{Capability, Document, Entry, Header, Metadata, RawDocument, Relation, Root};
 use crate::rules::Violations;
-use crate::xml::{self, MAX_ENTRIES, Mode, Options, Reader};
+use crate::xml::{self, MAX_ENTRIES, Mode, Options, ReadError, Reader};
 
 /// How published documents are read that are written anew: an entry that only a lenient reader would pass over must not be
 /// lost (RS-050).
@@ -369,7 +369,8 @@ fn header_of<D: Documents>(sink: &D, name: &str) -> Result<Option<Header>, Build
 fn is_published<D: Documents>(sink: &D, name: &str, bytes: &[u8]) -> Result<bool, BuildError> {
     let Some(mut published) = sink.open(name)? else { return Ok(false) };
     let mut present = Vec::with_capacity(bytes.len());
-    published.read_to_end(&mut present)?;
+    let unreadable = |source| BuildError::Published { name: name.to_owned(), source: ReadError::Io(source) };
+    published.read_to_end(&mut present).map_err(unreadable)?;
     Ok(present == bytes)
 }
 

@@ -26,10 +26,15 @@ use resync_publisher::{
     check::PACKAGE_BYTES,
     config::{self, Config},
     notify::Token,
+    publish::configuration_of,
     state::{State, set_folders},
 };
 
-use super::{Failure, help::HELP};
+use super::{
+    Failure,
+    help::HELP,
+    request::{BuildRequest, SetSettings},
+};
 
 /// What is logged usually.
 pub(crate) const LOG: &str = "warn";
@@ -53,7 +58,12 @@ pub(crate) enum Command {
     /// Write a commented source.toml; asks for missing values
     Init(InitArgs),
     /// Write or update the documents for the files of a folder
-    Build(BuildArgs),
+    Build {
+        #[command(flatten)]
+        build: BuildArgs,
+        #[command(flatten)]
+        dry_run: DryRunArgs,
+    },
     /// Notify the hubs of resources and documents that changed
     Notify(NotifyArgs),
     /// Build, then notify
@@ -62,6 +72,8 @@ pub(crate) enum Command {
         build: BuildArgs,
         #[command(flatten)]
         token: TokenArgs,
+        #[command(flatten)]
+        dry_run: DryRunArgs,
     },
     /// Build and notify now and whenever a file changes, until it is stopped
     Watch {
@@ -118,6 +130,27 @@ impl OutArgs {
         }
     }
 
+    /// Refuses a token that names no hub if it would go to one that neither the configuration of the site nor this command names: the last build may have
+    /// been given another.
+    pub(crate) fn check_tokens(&self, tokens: &[Token], drops: &[HubUrl]) -> Result<(), Failure> {
+        let file = match (&self.config, &self.out) {
+            (None, Some(out)) => configuration_of(out)?.filter(|file| file.exists()),
+            _ => Some(self.file()),
+        };
+        let Some(file) = file.filter(|_| tokens.iter().any(Token::is_bare)) else { return Ok(()) };
+        let named: BTreeSet<_> =
+            Config::load(&file)?.sets.into_iter().flat_map(|(_, set)| set.hubs).collect();
+        let states: Vec<_> = self.outs()?.iter().filter_map(|out| State::load(out).ok()).collect();
+        let mut meant: Vec<_> = states.iter().flat_map(|state| &state.settings.hubs).collect();
+        if meant.is_empty() {
+            meant = states.iter().flat_map(State::hubs_to_notify).collect();
+        }
+        match meant.into_iter().find(|hub| !named.contains(*hub) && !drops.contains(hub)) {
+            Some(hub) => Err(Failure::StrangeHub { hub: hub.clone(), file }),
+            None => Ok(()),
+        }
+    }
+
     /// The configuration file, which need not exist.
     fn file(&self) -> PathBuf {
         self.config.clone().unwrap_or_else(|| config::FILE.into())
@@ -150,7 +183,7 @@ pub(crate) fn outs_of(out: &Path) -> Result<Vec<PathBuf>, Failure> {
     if outs.is_empty() { Err(Error::NotBuilt { out: out.to_owned() }.into()) } else { Ok(outs) }
 }
 
-fn place_of_hubs(configuration: Option<&Path>) -> String {
+pub(super) fn place_of_hubs(configuration: Option<&Path>) -> String {
     configuration
         .map_or_else(|| "with --hub URL".to_owned(), |file| format!("in `hubs` of {}", file.display()))
 }
@@ -175,6 +208,14 @@ pub(crate) struct InitArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct DryRunArgs {
+    /// Only print what would be written, changed and notified
+    // No variable for this: it would apply to every run.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct BuildArgs {
     /// The folder whose files are the resources; without it and --base-url, the settings of the last build apply
     #[arg(env = "RESYNC_SOURCE_DIR", value_name = "DIR", requires = "base_url")]
@@ -194,49 +235,9 @@ pub(crate) struct BuildArgs {
     #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
     no_hub: bool,
     /// Build the site from this configuration although it belongs to another one; sets that this one does not list are removed
-    // No variable for this: it would apply to every run.
+    // No variable for this either.
     #[arg(long)]
     pub(crate) take_over: bool,
-}
-
-/// The settings of a build, and which of them come from the last build.
-#[derive(Clone, Debug)]
-pub(crate) struct SetSettings {
-    pub(crate) settings: Settings,
-    /// The hubs are those of the last build.
-    pub(crate) hubs_from_last_build: bool,
-    /// The hash algorithms are those of the last build.
-    pub(crate) hash_from_last_build: bool,
-}
-
-/// What a command builds. The configuration is read once, at its begin.
-#[derive(Clone, Debug)]
-pub(crate) struct BuildRequest {
-    /// The folder of the site.
-    pub(crate) out: PathBuf,
-    /// Each set with the folder of its documents.
-    pub(crate) sets: Vec<(PathBuf, SetSettings)>,
-    /// The configuration file, if any.
-    configuration: Option<PathBuf>,
-    /// Whether that lists all sets of the site: not with --out, which names another site.
-    names_all: bool,
-    /// How the flags contradict the configuration.
-    pub(crate) contradiction: Option<String>,
-    /// The hubs that are dropped after the build.
-    pub(crate) drops: Vec<HubUrl>,
-}
-
-impl BuildRequest {
-    /// The folder of the site whose sets a configuration lists, and that file.
-    pub(crate) fn configured_site(&self) -> Option<(PathBuf, PathBuf)> {
-        let configuration = self.configuration.clone().filter(|_| self.names_all)?;
-        Some((self.out.clone(), configuration))
-    }
-
-    /// Where to add a hub.
-    pub(crate) fn place_of_hubs(&self) -> String {
-        place_of_hubs(self.configuration.as_deref())
-    }
 }
 
 impl BuildArgs {
@@ -245,8 +246,9 @@ impl BuildArgs {
         let Some(config) = (if self.directory.is_some() { None } else { self.out.config()? }) else {
             let out = self.out.out.clone().ok_or(Failure::NoSite)?;
             let sets = vec![(out.clone(), self.settings(&out)?)];
-            let (configuration, names_all, contradiction, drops) = (None, false, None, Vec::new());
-            return Ok(BuildRequest { out, sets, configuration, names_all, contradiction, drops });
+            let (configuration, names_all, contradiction) = (None, false, None);
+            let (drops, dry_run) = (Vec::new(), None);
+            return Ok(BuildRequest { out, sets, configuration, names_all, contradiction, drops, dry_run });
         };
         let contradiction = self.contradiction(&config)?;
         let sets = config.sets.into_iter().map(|(out, settings)| {
@@ -260,6 +262,7 @@ impl BuildArgs {
             names_all: self.out.out.is_none(),
             contradiction,
             drops: Vec::new(),
+            dry_run: None,
         })
     }
 
@@ -467,7 +470,7 @@ mod tests {
             |command: &&clap::Command| ["completions", "man"].contains(&command.get_name());
         for command in Cli::command().get_subcommands().filter(|command| !is_for_packagers(command)) {
             for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
-                if ["take_over", "drop_hub"].contains(&argument.get_id().as_str()) {
+                if ["take_over", "drop_hub", "dry_run"].contains(&argument.get_id().as_str()) {
                     assert_eq!(argument.get_env(), None);
                     continue;
                 }

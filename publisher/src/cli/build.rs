@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, thread::available_parallelism};
 
 use indicatif::MultiProgress;
-use resync_common::output::{say, warn};
+use resync_common::output::{note, say, warn};
 use resync_publisher::{
     Error,
     blocking::unblocked,
-    publish::{self, Build, BuildMode, Built, Claim, DueDumps, Dump, RetireFailure, claim, clear, describe},
+    publish::{
+        self, Build, BuildMode, Built, Claim, DryRun, DueDumps, Dump, RetireFailure, claim, clear, describe,
+    },
     state::set_folders,
     status,
 };
@@ -16,11 +18,12 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{
     Failure,
-    arguments::{BuildArgs, BuildRequest, SetSettings, TokenArgs, outs_of},
+    arguments::{BuildArgs, TokenArgs, outs_of},
     failed_set, json,
     notify::{NotifyReport, drop_hubs, has_hub_to_notify, notify_all, warn_of_hubs_on_hold},
     print_json,
     progress::Bar,
+    request::{BuildRequest, SetSettings},
     sets::{self, print_failure},
     text,
 };
@@ -42,6 +45,8 @@ pub(super) struct BuildReport {
     unbuilt: Vec<PathBuf>,
     /// The claim of a configuration that lists all sets.
     pub(super) claim: Option<Claim>,
+    /// Whether it is of a dry run.
+    is_dry: bool,
 }
 
 impl BuildReport {
@@ -50,7 +55,7 @@ impl BuildReport {
         for line in text::warnings(built) {
             warn(text::of_set(name, &line));
         }
-        self.lines.push((name.map(str::to_owned), text::built(built, set_settings)));
+        self.lines.push((name.map(str::to_owned), text::built(built, set_settings, self.is_dry)));
         self.sets.push(json::built(name, built));
         self.has_maintenance_failures |= !built.failures.is_empty();
     }
@@ -145,6 +150,7 @@ async fn build_each(
     sets: &[(PathBuf, SetSettings)],
     claim: Option<&Claim>,
     mode: BuildMode,
+    dry_run: Option<&Arc<DryRun>>,
 ) -> Vec<Result<Built, Error>> {
     let (fewest, most) = BUILDS;
     let permits =
@@ -153,14 +159,15 @@ async fn build_each(
     let mut building = JoinSet::new();
     for (position, (out, set_settings)) in sets.iter().enumerate() {
         let (settings, place, claimed) = (set_settings.settings.clone(), out.clone(), claim.cloned());
-        let (permits, bars) = (Arc::clone(&permits), bars.clone());
+        let (permits, bars, dry_run) = (Arc::clone(&permits), bars.clone(), dry_run.cloned());
         building.spawn(async move {
             // The semaphore is never closed.
             let _permit = permits.acquire_owned().await;
             let built = unblocked(move || {
                 let bar = Bar::among(&bars);
                 let progress = |step| bar.show(step);
-                Build::new(&settings, &place).claim(claimed.as_ref()).mode(mode).progress(&progress).run()
+                let build = Build::new(&settings, &place).claim(claimed.as_ref()).mode(mode);
+                build.dry_run(dry_run.as_deref()).progress(&progress).run()
             });
             (position, built.await)
         });
@@ -179,16 +186,16 @@ pub(super) async fn all(
         warn(contradiction);
     }
     let (site, place_of_hubs) = (build_request.configured_site(), build_request.place_of_hubs());
-    let BuildRequest { out, sets, drops, .. } = build_request;
+    let BuildRequest { out, sets, drops, dry_run, .. } = build_request;
     let are_several = sets.len() > 1;
-    let mut report = BuildReport::default();
+    let mut report = BuildReport { is_dry: dry_run.is_some(), ..BuildReport::default() };
     if let Some((site, configuration)) = site.clone() {
         let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
         let takes_over = arguments.take_over;
         let claimed = unblocked(move || claim(&site, &configuration, &staying, takes_over)).await?;
         report.claim = Some(claimed);
     }
-    let built = build_each(&sets, report.claim.as_ref(), mode).await;
+    let built = build_each(&sets, report.claim.as_ref(), mode, dry_run.as_ref()).await;
     for ((out, set_settings), built) in sets.into_iter().zip(built) {
         match built {
             Ok(built) => {
@@ -262,6 +269,39 @@ pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<
     let failures = built.outcome();
     built.print(is_json, notify_report.json())?;
     failures.and(notify_report.outcome).and(dropped)
+}
+
+/// `build` and `publish` with `--dry-run`: the same in a site of links, and what would be sent to the hubs. Dumps are not tried, since they may take hours.
+pub(super) async fn try_out(arguments: &BuildArgs, token: Option<&TokenArgs>) -> Result<(), Failure> {
+    let mut build_request = arguments.build_request()?;
+    if let Some(token) = token {
+        arguments.check_tokens(&build_request, &token.tokens.token)?;
+        build_request.drops.clone_from(&token.drop_hub);
+    }
+    let site = build_request.out.clone();
+    let dry_run = unblocked(move || DryRun::of(&site)).await?;
+    let build_request = build_request.tried_in(dry_run);
+    // The links are needed to the end.
+    let _dry_run = build_request.dry_run.clone();
+    let mut report = all(arguments, build_request, BuildMode::WithoutDumps).await?;
+    let mut would_notify = Vec::new();
+    if token.is_some() {
+        for (out, set_settings) in report.built.clone() {
+            let hubs = status(&out)?
+                .hubs
+                .into_iter()
+                .filter(|hub| !hub.on_hold && text::would_notify(hub).is_some());
+            for hub in hubs {
+                report.add_to_line(name_of(&set_settings), text::would_notify(&hub).unwrap_or_default());
+                would_notify.push(json!({ "set": name_of(&set_settings), "hub": hub.url, "waiting": hub.waiting, "pending": hub.pending }));
+            }
+        }
+        let drops = token.map_or(&[][..], |token| &token.drop_hub);
+        drops.iter().for_each(|hub| note(format_args!("would drop {hub}")));
+    }
+    let failures = report.outcome();
+    report.print(arguments.out.json, [("would_notify", would_notify)])?;
+    failures
 }
 
 pub(super) async fn dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {

@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     Man(io::Error),
     #[error("--hub names another hub than {}, so say which hub the token is for: --token HUB_URL=TOKEN", .0.display())]
     BareToken(PathBuf),
+    #[error("write HUB_URL=TOKEN: {hub}, which the last build was given, is not in `hubs` of {}", file.display())]
+    StrangeHub { hub: HubUrl, file: PathBuf },
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),
     #[error("{0} is no hub of this site, so it is not dropped; see `resync-source status`")]
@@ -66,6 +68,7 @@ impl Failure {
             )
             | Self::Log(_)
             | Self::BareToken(_)
+            | Self::StrangeHub { .. }
             | Self::Publisher(
                 Error::CollectionInSite { .. }
                 | Error::Ignore { .. }

@@ -9,6 +9,7 @@ mod init;
 mod json;
 mod notify;
 mod progress;
+mod request;
 mod sets;
 mod show;
 mod text;
@@ -29,13 +30,17 @@ pub(crate) use self::{
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => init::run(arguments),
-        Command::Build(arguments) => {
-            let mut report = build::all(&arguments, arguments.build_request()?, BuildMode::Full).await?;
+        Command::Build { build, dry_run } if dry_run.dry_run => build::try_out(&build, None).await,
+        Command::Build { build, .. } => {
+            let mut report = build::all(&build, build.build_request()?, BuildMode::Full).await?;
             let outcome = report.outcome();
-            report.print(arguments.out.json, []).and(outcome)
+            report.print(build.out.json, []).and(outcome)
         }
         Command::Notify(arguments) => notify::run(&arguments).await,
-        Command::Publish { build, token } => build::publish(&build, &token).await,
+        Command::Publish { build, token, dry_run } if dry_run.dry_run => {
+            build::try_out(&build, Some(&token)).await
+        }
+        Command::Publish { build, token, .. } => build::publish(&build, &token).await,
         Command::Dump { build, changes } => build::dump(&build, changes).await,
         Command::Watch { build, tokens, rescan } => watch::run(&build, tokens.token, rescan).await,
         Command::Serve(arguments) => show::serve(arguments).await,

@@ -33,6 +33,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(300);
 
 pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
     let outs = arguments.out.outs()?;
+    arguments.out.check_tokens(&arguments.token.tokens.token, &arguments.token.drop_hub)?;
     if let Some(number) = arguments.skip {
         skip_refused(&outs, number)?;
     }

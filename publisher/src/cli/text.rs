@@ -15,16 +15,21 @@ use resync_publisher::{
     watch::Report,
 };
 
-use super::arguments::SetSettings;
+use super::request::SetSettings;
 
 /// "12 resources, 47.1 KiB → Resource List written", and the settings of the last build that still apply.
-pub(super) fn built(built: &Built, set_settings: &SetSettings) -> String {
-    format!("{}{}", summary(built), inherited(set_settings))
+pub(super) fn built(built: &Built, set_settings: &SetSettings, is_dry: bool) -> String {
+    format!("{}{}", summary(built, is_dry), inherited(set_settings))
 }
 
-fn summary(built: &Built) -> String {
+fn summary(built: &Built, is_dry: bool) -> String {
     let what = match built.written.as_slice() {
+        [] if built.dump_is_due && is_dry => "would make a due dump".to_owned(),
         [] => "nothing changed".to_owned(),
+        written if built.dump_is_due && is_dry => {
+            format!("would write {}, and make a due dump", kinds(written))
+        }
+        written if is_dry => format!("would write {}", kinds(written)),
         written => format!("{} written", kinds(written)),
     };
     let changes = changed(built.changes);
@@ -65,6 +70,15 @@ pub(super) fn maintenance(maintenance: &MaintenanceReport) -> String {
     format!("{} written", kinds(&maintenance.written))
 }
 
+/// "would notify http://hub.example/ of 1 Change Notification and 2 documents"; none where nothing would be sent.
+pub(super) fn would_notify(hub: &HubStatus) -> Option<String> {
+    let changes = (hub.waiting > 0).then(|| count(hub.waiting, "Change Notification"));
+    let documents = hub.pending.len() as u64;
+    let documents = (documents > 0).then(|| count(documents, "document"));
+    let what: Vec<_> = [changes, documents].into_iter().flatten().collect();
+    (!what.is_empty()).then(|| format!("would notify {} of {}", hub.url, what.join(" and ")))
+}
+
 /// What was due and failed.
 pub(super) fn failure(failure: &MaintenanceFailure) -> String {
     format!("{failure}; the next build retries")
@@ -92,7 +106,7 @@ pub(super) fn print_report(name: Option<&str>, report: &Report) {
             for line in warnings(built) {
                 warn(&line);
             }
-            say(&summary(built));
+            say(&summary(built, false));
         }
         Report::Dumped(_, maintenance) => {
             for failure in &maintenance.failures {

@@ -70,9 +70,7 @@ impl Patches {
         };
         let mut item = after.clone();
         if let Some(work) = &self.0 {
-            let patch = work.patch(before, after);
-            let failed = |source| BuildError::Content { loc: after.loc.clone(), source };
-            item.links.extend(patch.map_err(failed)?);
+            item.links.extend(work.patch(before, after)?);
         }
         Ok(Some((change, item)))
     }
@@ -88,7 +86,7 @@ impl Patches {
 
 impl Work {
     /// Stores the new version, and makes a patch from the one before.
-    fn patch(&self, before: Option<&Known>, after: &Item) -> io::Result<Option<Link>> {
+    fn patch(&self, before: Option<&Known>, after: &Item) -> Result<Option<Link>, BuildError> {
         let Some(path) = after.loc.strip_prefix(&self.base).and_then(path_of) else { return Ok(None) };
         let is_json = after.media_type.as_deref() == Some("application/json");
         if !is_json || after.length.is_none_or(|length| length > LARGEST) {
@@ -100,14 +98,15 @@ impl Work {
         if !is_of(&now, after) {
             return Ok(None);
         }
-        fs::create_dir_all(&self.versions)?;
-        fs::write(&version, &now)?;
+        fs::create_dir_all(&self.versions).map_err(unwritable(&self.versions))?;
+        fs::write(&version, &now).map_err(unwritable(&version))?;
         let known = before.filter(|before| is_of(&known, &before.item)).map(|_| known);
         let Some(patch) = known.and_then(|known| between(&known, &now)) else { return Ok(None) };
         let digest = Digest::of(Algorithm::Sha256, &patch);
         let name = name_of(&format!("{} {digest}", after.loc));
         let place = self.site.place(&format!("{PATCH_FOLDER}/{name}.json"));
-        files::replace(&self.out.join(&place.path), &patch)?;
+        let path = self.out.join(&place.path);
+        files::replace(&path, &patch).map_err(unwritable(&path))?;
         Ok(Some(Link {
             hash: digest.into(),
             length: u64::try_from(patch.len()).ok(),
@@ -119,6 +118,10 @@ impl Work {
     fn version(&self, item: &Item) -> PathBuf {
         self.versions.join(name_of(&item.loc))
     }
+}
+
+fn unwritable(path: &Path) -> impl Fn(io::Error) -> BuildError + '_ {
+    move |source| BuildError::Write { name: path.display().to_string(), source }
 }
 
 /// A file name for a text.

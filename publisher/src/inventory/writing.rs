@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufWriter},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use resync_core::{
@@ -23,6 +23,7 @@ const CHANGES: &str = "changes.jsonl";
 
 /// The next inventory, or what differs in it from the base file, and the changes.
 pub(super) struct Writing {
+    out: PathBuf,
     sink: FolderSink,
     /// Whether the lines are the whole inventory.
     pub(super) is_whole: bool,
@@ -34,33 +35,44 @@ pub(super) struct Writing {
 
 impl Writing {
     pub(super) fn begin(out: &Path, is_whole: bool) -> Result<Self, BuildError> {
-        stored::begin(out)?;
-        let mut sink = FolderSink::open(out.join(FOLDER))?;
         let name = if is_whole { stored::NEXT } else { stored::NEXT_SINCE };
-        let lines = BufWriter::with_capacity(stored::BUFFER, sink.create(name)?);
-        let changes = BufWriter::new(sink.create(CHANGES)?);
-        Ok(Self { sink, is_whole, text: String::new(), lines, changes })
+        stored::begin(out).map_err(|source| unwritable(out, name, source))?;
+        let mut sink = FolderSink::open(out.join(FOLDER))?;
+        let lines = sink.create(name).map_err(|source| unwritable(out, name, source))?;
+        let lines = BufWriter::with_capacity(stored::BUFFER, lines);
+        let changes =
+            BufWriter::new(sink.create(CHANGES).map_err(|source| unwritable(out, CHANGES, source))?);
+        let out = out.to_owned();
+        Ok(Self { out, sink, is_whole, text: String::new(), lines, changes })
     }
 
-    pub(super) fn known(&mut self, known: &Known) -> io::Result<()> {
+    pub(super) fn known(&mut self, known: &Known) -> Result<(), BuildError> {
         write_known(&mut self.lines, &mut self.text, known)
+            .map_err(|source| unwritable(&self.out, stored::NEXT, source))
     }
 
-    pub(super) fn line(&mut self, line: &Line) -> io::Result<()> {
-        write_line(&mut self.lines, line)
+    pub(super) fn line(&mut self, line: &Line) -> Result<(), BuildError> {
+        write_line(&mut self.lines, line).map_err(|source| unwritable(&self.out, stored::NEXT, source))
     }
 
-    pub(super) fn event(&mut self, event: Event) -> io::Result<()> {
+    pub(super) fn event(&mut self, event: Event) -> Result<(), BuildError> {
         write_line(&mut self.changes, &EventLine::from(event))
+            .map_err(|source| unwritable(&self.out, CHANGES, source))
     }
 
     /// Gives both files their names. One without the other does no harm before there is a plan.
     pub(super) fn publish(self) -> Result<(), BuildError> {
-        let Self { mut sink, lines, changes, .. } = self;
+        let Self { out, mut sink, lines, changes, .. } = self;
         let written =
             |lines: BufWriter<FolderDraft>| lines.into_inner().map_err(io::IntoInnerError::into_error);
-        Ok(sink.publish_together([written(lines)?, written(changes)?])?)
+        let published = written(lines).and_then(|lines| sink.publish_together([lines, written(changes)?]));
+        published.map_err(|source| unwritable(&out, stored::NEXT, source))
     }
+}
+
+/// What cannot be written, by its path.
+fn unwritable(out: &Path, name: &str, source: io::Error) -> BuildError {
+    BuildError::Write { name: out.join(FOLDER).join(name).display().to_string(), source }
 }
 
 /// The changes between the last inventory and the next one.

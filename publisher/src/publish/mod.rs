@@ -4,6 +4,7 @@
 //! an interrupted one before it looks at the collection.
 
 mod documents;
+mod dry_run;
 mod due_dumps;
 mod dump_staging;
 mod dumps;
@@ -32,10 +33,11 @@ use resync_core::{
 };
 
 pub use self::{
+    dry_run::DryRun,
     due_dumps::DueDumps,
     dumps::{Dump, Dumped, dump},
     maintenance::{Maintenance, MaintenanceFailure, MaintenanceReport},
-    owner::{Claim, claim},
+    owner::{Claim, claim, configuration_of},
     retire::{RetireFailure, clear},
 };
 pub(crate) use self::{
@@ -128,6 +130,7 @@ pub struct Build<'a> {
     settings: &'a Settings,
     out: &'a Path,
     scope: Option<Scope>,
+    dry_run: Option<&'a DryRun>,
     options: Options<'a>,
 }
 
@@ -155,7 +158,7 @@ impl<'a> Build<'a> {
     pub fn new(settings: &'a Settings, out: &'a Path) -> Self {
         let (claim, mode, backoff) = (None, BuildMode::Full, None);
         let options = Options { claim, mode, backoff, progress: &|_| (), on_plan: &|| () };
-        Self { settings, out, scope: None, options }
+        Self { settings, out, scope: None, dry_run: None, options }
     }
 
     /// Fails if another configuration file took over the claimed site.
@@ -163,6 +166,12 @@ impl<'a> Build<'a> {
     pub fn claim(mut self, claim: Option<&'a Claim>) -> Self {
         self.options.claim = claim;
         self
+    }
+
+    /// Builds in `out` what a build of its original would write.
+    #[must_use]
+    pub fn dry_run(self, dry_run: Option<&'a DryRun>) -> Self {
+        Self { dry_run, ..self }
     }
 
     /// How much the build does.
@@ -204,20 +213,23 @@ impl<'a> Build<'a> {
     /// # Errors
     /// The site stays as it was, or the next build completes it.
     pub fn run(self) -> Result<Built, Error> {
-        let Self { settings, out, scope, options } = self;
+        let Self { settings, out, scope, dry_run, options } = self;
         let directory = settings.directory.canonicalize();
         let directory = directory.map_err(Error::cannot("open the collection", &settings.directory))?;
         let folders = NewFolders::make(settings, out);
         let lock = Lock::acquire(out)?;
         options.claim.map_or(Ok(()), Claim::check)?;
-        refuse_own_documents(&directory, out)?;
+        // The documents of the site may lie in the collection.
+        let original = dry_run.map(|dry_run| dry_run.original(out)).filter(|original| original.exists());
+        let place = original.as_deref().unwrap_or(out);
+        refuse_own_documents(&directory, place)?;
         let settings = Settings { directory, ..settings.clone() };
         let mut run = Run::begin(settings, lock, options.mode)?;
         run.folders = folders;
         // Without Change Lists to continue, or with new settings, all files count as changed.
         let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
         let scope = scope.filter(|_| !is_another && matches!(run.published(), Before::Published { .. }));
-        let collection = collection::open_within(&run.settings, out, scope.clone())?;
+        let collection = collection::open_within(&run.settings, place, scope.clone())?;
         let expected = run.before.as_ref().filter(|_| scope.is_none()).map(|state| state.totals.resources);
         let progress = options.progress;
         let looked = |files| progress(Progress { work: Work::Looking, done: files, all: expected });

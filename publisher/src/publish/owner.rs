@@ -81,6 +81,11 @@ pub fn claim(
     Ok(Claim { out: out.to_owned(), owner: record.configuration, configuration, retire_failures })
 }
 
+/// The configuration file that the site in `out` is built from, if it is.
+pub fn configuration_of(out: &Path) -> Result<Option<PathBuf>, Error> {
+    Ok(Record::read(out)?.map(|record| record.configuration.path()))
+}
+
 /// Whether two paths are the same, or lead to one file now.
 fn is_same(one: &Path, other: &Path) -> bool {
     let found = |path: &Path| path.canonicalize().ok();

@@ -88,6 +88,11 @@ impl DumpLock {
     }
 }
 
+/// Whether a file of a site is one of these locks.
+pub(crate) fn is_lock(path: &Path) -> bool {
+    path.extension().or(path.file_name()).is_some_and(|name| name == "lock")
+}
+
 fn hold(out: &Path, name: &str, doing: &str) -> Result<FileLock, Error> {
     let path = out.join(FOLDER).join(name);
     make_folder(&out.join(FOLDER)).map_err(Error::cannot("make the folder of", &path))?;

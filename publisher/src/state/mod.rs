@@ -21,7 +21,7 @@ use resync_core::{
 };
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::lock::{DumpLock, Lock, lock_configuration, lock_description, lock_hub};
+pub(crate) use self::lock::{DumpLock, Lock, is_lock, lock_configuration, lock_description, lock_hub};
 use crate::{
     error::Error,
     helpers::{

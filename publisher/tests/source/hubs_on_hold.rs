@@ -216,6 +216,24 @@ fn a_token_without_url_is_refused_while_a_flag_names_another_hub_than_the_file()
 }
 
 #[test]
+fn a_token_without_url_does_not_go_to_a_hub_that_only_the_last_build_was_given() {
+    let (place, config, right) = known();
+    let other = Hub::start();
+    let (hub, out) = (other.url(), place.out());
+    run(&["build", "--config", text(&config), "--hub", &hub]).succeeded();
+    let why = format!("write HUB_URL=TOKEN: {hub}, which the last build was given, is not in `hubs` of");
+    for site in [["--config", text(&config)], ["--out", text(&out)]] {
+        run(&[&["notify", "--token", "s3cret"], &site[..]].concat()).failed_with(64, &why);
+    }
+    other.heard_nothing_more();
+    run(&["notify", "--config", text(&config), "--token", &format!("{hub}=other")]).succeeded();
+    assert_eq!(other.next().headers["authorization"], "Bearer other");
+    run(&["build", "--config", text(&config)]).succeeded();
+    run(&["notify", "--config", text(&config), "--token", "s3cret"]).succeeded();
+    assert_eq!(right.next().headers["authorization"], "Bearer s3cret");
+}
+
+#[test]
 fn a_set_that_still_names_a_dropped_hub_is_a_failure_and_the_others_drop_it() {
     let (place, left, new) = (Place::new(), Hub::start(), Hub::start());
     let folder = place.collection().parent().unwrap().to_owned();

@@ -6,7 +6,7 @@ use std::{
     io::Write as _,
     net::TcpListener,
     os::unix::process::ExitStatusExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex},
     thread,
@@ -16,9 +16,11 @@ use std::{
 use fastrand::Rng;
 use resync_core::{
     datetime::DateTime,
+    digest::{Algorithm, Digest},
     document::{Capability, Change, Document, Entry, Metadata, Relation},
     xml,
 };
+use resync_harness::seed;
 use serde_json::{Value, json};
 
 use crate::{
@@ -134,8 +136,11 @@ fn so_does_one_with_patches_and_lists_that_are_closed_all_the_time() {
 
 #[test]
 fn so_does_one_that_makes_dumps_and_archives_at_every_run() {
-    survive_kills(
-        r#"
+    survive_kills(EVERYTHING, PUBLISH);
+}
+
+/// Patches, dumps and archives, at every run.
+pub(crate) const EVERYTHING: &str = r#"
         json_patch = true
         [change_list]
         entries = 3
@@ -148,10 +153,7 @@ fn so_does_one_that_makes_dumps_and_archives_at_every_run() {
         every = "0s"
         [archive]
         after = "0s"
-        "#,
-        PUBLISH,
-    );
-}
+        "#;
 
 #[test]
 fn dumps_that_are_killed_between_publishes_leave_what_conforms_and_the_next_one_is_whole() {
@@ -165,7 +167,7 @@ fn dumps_that_are_killed_between_publishes_leave_what_conforms_and_the_next_one_
 }
 
 /// One file of text and one of JSON, which come, change and go.
-fn change(place: &Place, round: u32) {
+pub(crate) fn change(place: &Place, round: u32) {
     let text = format!("{:02}.txt", round % 7);
     place.put(&text, format!("round {round}"));
     if round % 5 == 4 {
@@ -178,35 +180,67 @@ fn change(place: &Place, round: u32) {
     }
 }
 
-const PUBLISH: &[&[&str]] = &[&["publish"]];
+pub(crate) const PUBLISH: &[&[&str]] = &[&["publish"]];
 
-/// Kills runs of these commands in turn, under these rules, and compares what the Change Lists and the notifications tell, and what that leads to, with
-/// the collection.
-fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
-    let place = Place::new();
-    let witness = Witness::start(&place);
-    let hub = &witness.url;
-    let config = configured(
-        &place,
-        &format!(
-            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{hub}\"\n{rules}"
-        ),
-    );
-    let of_config = ["--config", text(&config)];
-    let publish = || run(&["publish", of_config[0], of_config[1]]).succeeded();
-    publish();
-    let seed =
-        std::env::var("RESYNC_TEST_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("the instants are drawn from RESYNC_TEST_SEED={seed}");
-    let mut random = Rng::with_seed(seed);
+/// A Source that does not die of dying: what its Change Lists and its notifications tell, and what that leads to, is compared with the collection.
+pub(crate) struct Trial {
+    pub(crate) place: Place,
+    witness: Witness,
+    config: PathBuf,
+    rules: &'static str,
+}
+
+impl Trial {
+    /// A site under these rules that is published for the first time.
+    pub(crate) fn begin(rules: &'static str) -> Self {
+        let place = Place::new();
+        let witness = Witness::start(&place);
+        let hub = &witness.url;
+        let config = configured(
+            &place,
+            &format!(
+                "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{hub}\"\n{rules}"
+            ),
+        );
+        let trial = Self { place, witness, config, rules };
+        run(&trial.command(&["publish"])).succeeded();
+        trial
+    }
+
+    /// A command under the configuration.
+    pub(crate) fn command<'c>(&'c self, command: &[&'c str]) -> Vec<&'c str> {
+        [command, &["--config", text(&self.config)]].concat()
+    }
+
+    /// The site conforms, whatever happened before.
+    pub(crate) fn conforms(&self) {
+        run(&["check", text(&self.place.out())]).succeeded();
+    }
+
+    /// Once it has died for the last time.
+    pub(crate) fn ends(self, commands: &[&[&str]]) -> Place {
+        for command in commands.iter().copied().chain([&["publish"][..]]) {
+            run(&self.command(command)).succeeded();
+            self.conforms();
+        }
+        let Self { place, witness, rules, .. } = self;
+        is_told(&place, &witness, rules);
+        place
+    }
+}
+
+/// Kills runs of these commands in turn.
+fn survive_kills(rules: &'static str, commands: &[&[&str]]) -> Place {
+    let trial = Trial::begin(rules);
+    let mut random = Rng::with_seed(seed());
     let mut rounds = 0..;
     // How long each takes that is not killed.
-    let mut commands: Vec<_> = commands
+    let mut runs: Vec<_> = commands
         .iter()
         .zip(rounds.by_ref())
         .map(|(command, round)| {
-            let command = [*command, &of_config[..]].concat();
-            change(&place, round);
+            let command = trial.command(command);
+            change(&trial.place, round);
             let begun = Instant::now();
             run(&command).succeeded();
             (command, begun.elapsed())
@@ -214,26 +248,27 @@ fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
         .collect();
     // More of them, such as for a night, with RESYNC_KILLS=10000.
     let kills = std::env::var("RESYNC_KILLS").map_or(100, |number| number.parse().unwrap());
-    let turns = (0..commands.len()).cycle();
+    let turns = (0..runs.len()).cycle();
     let mut killed = 0;
     for (round, turn) in rounds.zip(turns).take(2 * kills) {
-        change(&place, round);
-        let (command, whole) = &mut commands[turn];
+        change(&trial.place, round);
+        let (command, whole) = &mut runs[turn];
         let is_killed = is_killed_at(whole.mul_f64(random.f64()), command);
         // So that most of them are killed, at any instant, whatever else the machine does.
         *whole = whole.mul_f64(if is_killed { 1.05 } else { 0.75 });
-        run(&["check", text(&place.out())]).succeeded();
+        trial.conforms();
         killed += usize::from(is_killed);
         if killed == kills {
             break;
         }
     }
     assert_eq!(killed, kills, "at least each second run is killed");
-    for (command, _) in &commands {
-        run(command).succeeded();
-        run(&["check", text(&place.out())]).succeeded();
-    }
-    publish();
+    drop(runs);
+    trial.ends(commands)
+}
+
+/// The hub is up to date, each change was told once on each way, and what was told leads to the collection.
+fn is_told(place: &Place, witness: &Witness, rules: &str) {
     let status = run(&["status", "--out", text(&place.out()), "--json"]).succeeded().out;
     let status: Value = serde_json::from_str(&status).unwrap();
     let hub = &status["hubs"][0];
@@ -272,13 +307,19 @@ fn survive_kills(rules: &str, commands: &[&[&str]]) -> Place {
             Change::Updated => assert!(copy.contains(&entry.loc), "{} was told before", entry.loc),
         }
     }
+    // What was told last of a file is what it is now.
+    let newest: BTreeMap<_, _> = told.iter().map(|entry| (entry.loc.clone(), entry)).collect();
+    for entry in newest.values().filter(|entry| entry.change() != Some(Change::Deleted)) {
+        let file = fs::read(place.collection().join(path_of(entry))).unwrap();
+        let hash = &entry.metadata.as_ref().unwrap().hash;
+        assert_eq!(hash.get(Algorithm::Sha256), Some(&Digest::of(Algorithm::Sha256, &file)), "{}", entry.loc);
+    }
     let resources = place.document("resync/resourcelist.xml");
     let listed = resources
         .entries()
         .iter()
         .filter(|entry| !["a.txt", "c.xml"].iter().any(|first| entry.loc.ends_with(first)));
     assert!(listed.map(|entry| &entry.loc).eq(&copy));
-    place
 }
 
 /// Kills a run at this instant, unless it has ended before.

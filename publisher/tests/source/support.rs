@@ -33,6 +33,11 @@ impl Place {
         place
     }
 
+    /// What holds the collection, the site and the configuration.
+    pub(crate) fn whole(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn collection(&self) -> PathBuf {
         self.folder.path().join("collection")
     }
@@ -67,8 +72,7 @@ impl Place {
     }
 
     pub(crate) fn document(&self, path: &str) -> Document {
-        let bytes = fs::read(self.out().join(path)).unwrap();
-        xml::read(&bytes).unwrap().into_document().unwrap()
+        document_in(&self.out(), path)
     }
 
     /// Bytes of every document.
@@ -82,6 +86,11 @@ impl Place {
         ];
         paths.map(|path| (path.to_owned(), fs::read(self.out().join(path)).unwrap())).into()
     }
+}
+
+/// A document of a site.
+pub(crate) fn document_in(out: &Path, path: &str) -> Document {
+    xml::read(&fs::read(out.join(path)).unwrap()).unwrap().into_document().unwrap()
 }
 
 pub(crate) fn text(path: &Path) -> &str {

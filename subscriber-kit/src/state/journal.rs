@@ -262,7 +262,8 @@ fn read_record(input: &mut impl io::Read) -> io::Result<Option<Record>> {
         return Ok(None);
     }
     let (length, checksum) = (u32::from_le_bytes(length), u32::from_le_bytes(checksum));
-    if length > MAX_RECORD {
+    // A power cut may leave zeros, whose checksum is zero.
+    if length == 0 || length > MAX_RECORD {
         return Ok(None);
     }
     let mut payload = Vec::new();
@@ -494,6 +495,9 @@ mod tests {
         *flipped.last_mut().unwrap() ^= 1;
         std::fs::write(&path, flipped).unwrap();
         assert_eq!(start(folder.path()).1, ["kept"], "a damaged record is not believed");
+        let zeros = vec![0; whole.len() - usize::try_from(safe).unwrap()];
+        std::fs::write(&path, [&whole[..usize::try_from(safe).unwrap()], &zeros].concat()).unwrap();
+        assert_eq!(start(folder.path()).1, ["kept"], "a length that was durable before its bytes");
     }
 
     #[test]

@@ -10,11 +10,15 @@ mod discovery;
 mod dumps;
 mod economy;
 mod examples;
+#[cfg(unix)]
+mod failing_disk;
 mod forwarding;
 mod gaps;
 mod hostile;
 mod incremental;
 mod listening;
+#[cfg(unix)]
+mod power_cuts;
 mod representations;
 mod signatures;
 mod subscribing;

@@ -19,6 +19,8 @@ use super::preload;
 const PAGE: usize = 4_096;
 /// Microseconds that a sync takes at most.
 const SYNC_TAKES: u32 = 6_000;
+/// Where that stands.
+const SYNC_TAKES_AT: u64 = 16;
 /// Where the library counts what has failed.
 const FAILURES_AT: u64 = 20;
 /// Where it is told to hold syncs back, and where it counts those that wait.
@@ -331,12 +333,49 @@ impl Disk {
         self.settle().expect("a folder can be copied");
     }
 
+    /// Between two programs. What the first removed is gone for good, since the number of a file may be given again; what is there keeps its own.
+    ///
+    /// # Errors
+    /// When files cannot be read or written.
+    pub fn pass_on(&mut self) -> io::Result<()> {
+        let live = paths(&self.data)?;
+        for entry in fs::read_dir(self.platter(""))? {
+            let path = entry?.path();
+            let is_live = |number: &str| number.parse().is_ok_and(|number: u64| live.contains_key(&number));
+            if path.file_stem().and_then(|name| name.to_str()).is_none_or(|name| !is_live(name)) {
+                fs::remove_file(&path)?;
+            } else if path.extension().is_some() {
+                let is_live = |line: &&str| is_live(line.split(' ').next().unwrap_or_default());
+                let text = fs::read_to_string(&path)?;
+                fs::write(
+                    &path,
+                    text.lines().filter(is_live).flat_map(|line| [line, "\n"]).collect::<String>(),
+                )?;
+            }
+        }
+        for path in live.values() {
+            self.held.push(File::open(path)?);
+        }
+        Ok(())
+    }
+
+    /// Syncs take no time from now on.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn sync_at_once(&self) {
+        self.control.write_all_at(&0_u32.to_ne_bytes(), SYNC_TAKES_AT).expect("a file can be written");
+    }
+
     fn platter(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join("platter").join(name)
     }
 
     /// Whatever is in the folder is durable.
-    fn settle(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When files cannot be read or copied.
+    pub fn settle(&mut self) -> io::Result<()> {
         let platter = self.platter("");
         if platter.exists() {
             fs::remove_dir_all(&platter)?;

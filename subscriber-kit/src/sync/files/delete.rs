@@ -110,6 +110,8 @@ pub(crate) fn one(target: &Target, relative: &Path, removes: bool) -> io::Result
     match remove(target, &path) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            // A run that died may have removed the file, and not the folders that are in the way of another one.
+            remove_empty_folders(&target.directory, &path);
             Ok(false)
         }
         Err(error) => Err(error),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use resync_core::lock::FileLock;
 use tempfile::{NamedTempFile, TempDir};
+use walkdir::WalkDir;
 
 use super::disk::Disk;
 use crate::space::free_space;
@@ -43,14 +44,16 @@ impl CopyFolder {
         state_folder::make(&path)?;
         let lock = state_folder::lock(&path.join(COPY_LOCK_NAME))?.ok_or_else(|| in_use(target))?;
         let work = path.join(WORK_NAME);
-        match fs::remove_dir_all(&work) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        make_private_folder(&work)?;
         let disk = Arc::clone(&target.disk);
         let syncs_together = Mutex::new(disk.sync_all_reports_errors(lock.file()));
-        Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: None })
+        let folder = Self { path, work, lock, disk, syncs_together, _elsewhere: None };
+        if folder.work.exists() {
+            // What a killed run put in place may not be durable, and this one takes it as it is.
+            folder.sync_names(&target.directory)?;
+            fs::remove_dir_all(&folder.work)?;
+        }
+        make_private_folder(&folder.work)?;
+        Ok(folder)
     }
 
     /// As [`CopyFolder::open`] for a read-only run: nothing is made in the copy, and the work folder is a temporary one.
@@ -111,6 +114,13 @@ impl CopyFolder {
             }
         }
         Ok(())
+    }
+
+    /// Makes the names in a folder and all below it durable.
+    fn sync_names(&self, folder: &Path) -> io::Result<()> {
+        let folders = WalkDir::new(folder).into_iter().filter_entry(|entry| entry.file_type().is_dir());
+        // A run cannot have written into one that cannot be read.
+        self.sync_folders(&folders.filter_map(Result::ok).map(walkdir::DirEntry::into_path).collect())
     }
 
     fn sync_folder(&self, folder: &Path, is_synced: bool) -> io::Result<()> {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 pub(crate) mod copy;
+#[cfg(unix)]
+pub(crate) mod published;
 pub(crate) mod site;
 
 use std::collections::BTreeMap;

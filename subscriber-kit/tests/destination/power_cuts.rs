@@ -1,0 +1,348 @@
+//! `resync-destination` on a machine that loses power before any of its syncs, and with it whatever was not synced: names, and parts of files.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use resync_harness::steps::{At, Fate, Kind};
+use resync_harness::{Machine, seed};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::support::published::Published;
+use crate::support::{PATIENCE, files, ok, serve, serve_slowly, signature, status};
+
+/// How often each command loses power at most.
+const CUTS: usize = 30;
+
+/// The power goes before this sync.
+fn at(number: usize) -> Option<At<'static>> {
+    Some(At { kinds: &[Kind::Sync], number, fate: Fate::Death })
+}
+
+fn command(machine: &mut Machine, arguments: &[&str], at: Option<At<'_>>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_resync-destination"));
+    command.args(arguments).kill_on_drop(true).envs(machine.environment(at));
+    command
+}
+
+/// Whether it was killed; else it has succeeded.
+async fn is_killed(machine: &mut Machine, arguments: &[&str], at: Option<At<'_>>) -> bool {
+    let output = tokio::time::timeout(PATIENCE, command(machine, arguments, at).output());
+    let output = output.await.expect("it ends in time").unwrap();
+    let is_killed = output.status.signal() == Some(9);
+    let said = || [&output.stdout[..], &output.stderr].concat();
+    assert!(is_killed || output.status.success(), "{}", String::from_utf8_lossy(&said()));
+    is_killed
+}
+
+/// Whether there are runs before the one that loses power.
+#[derive(Clone, Copy, PartialEq)]
+enum Copies {
+    New,
+    Kept,
+}
+
+#[tokio::test]
+async fn rs202_a_first_sync_that_loses_power_at_any_sync_has_whole_files_and_the_next_ends_in_step() {
+    survive_cuts(&["--delete"], Copies::New).await;
+}
+
+#[tokio::test]
+async fn rs202_so_it_is_with_a_later_one_that_reads_the_list() {
+    survive_cuts(&["--delete"], Copies::Kept).await;
+}
+
+#[tokio::test]
+async fn rs202_so_it_is_with_one_that_reads_the_changes() {
+    survive_cuts(&["--delete", "--incremental"], Copies::Kept).await;
+}
+
+async fn survive_cuts(flags: &[&str], copies: Copies) {
+    let mut source = Published::start(None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("copy");
+    std::fs::create_dir(&into).unwrap();
+    let mut machine = Machine::under(&into, seed());
+    let url = source.url().to_owned();
+    let sync = [&["sync", &url, into.to_str().unwrap()][..], flags].concat();
+    is_killed(&mut machine, &sync, None).await;
+    let mut syncs = machine.syncs();
+    if copies == Copies::Kept {
+        source.change();
+        is_killed(&mut machine, &sync, None).await;
+        syncs = machine.syncs();
+    }
+    let mut deaths = 0;
+    // Once also when it has ended, and each with and without another run before the power goes.
+    let cuts = machine.numbers(2 * (syncs + 1), CUTS);
+    for cut in &cuts {
+        if copies == Copies::New {
+            std::fs::remove_dir_all(&into).unwrap();
+            std::fs::create_dir(&into).unwrap();
+            machine.settle();
+        }
+        source.change();
+        deaths += usize::from(is_killed(&mut machine, &sync, at(cut.div_ceil(2))).await);
+        source.assert_whole(&into);
+        if cut % 2 == 0 {
+            is_killed(&mut machine, &sync, None).await;
+        }
+        machine.lose_power();
+        source.assert_whole(&into);
+        is_killed(&mut machine, &sync, None).await;
+        assert_eq!(files(&into), source.files(), "after {cut} of {syncs}");
+    }
+    println!("{} cuts, {deaths} of them before the end, took {:?}", cuts.len(), machine.loss);
+    assert!(deaths * 4 > cuts.len() * 2 && machine.loss.names > 0, "{deaths} deaths, {:?}", machine.loss);
+}
+
+#[tokio::test]
+async fn files_that_were_there_before_the_copy_are_as_they_were_after_any_power_cut() {
+    let source = Published::start(None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("copy");
+    let listed = source.files().into_keys().next().unwrap();
+    let foreign = ["mine", "mine/too", &listed].map(|name| into.join(name.replace("mine/", "ours/")));
+    let mut machine = None;
+    let url = source.url().to_owned();
+    let sync = ["sync", &url, into.to_str().unwrap()];
+    for number in 1..12 {
+        // Nothing is there but what is somebody's.
+        let _ = std::fs::remove_dir_all(&into);
+        for path in &foreign {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "of somebody").unwrap();
+        }
+        let machine: &mut Machine = machine.get_or_insert_with(|| Machine::under(&into, seed()));
+        machine.settle();
+        for at in [at(number), None] {
+            let ended = command(machine, &sync, at).output().await.unwrap();
+            machine.lose_power();
+            for path in &foreign {
+                assert_eq!(
+                    std::fs::read_to_string(path).unwrap(),
+                    "of somebody",
+                    "{}: {ended:?}",
+                    path.display()
+                );
+            }
+        }
+        let copied =
+            |(name, bytes): &(String, Vec<u8>)| *name != listed && source.files().get(name) == Some(bytes);
+        assert_eq!(files(&into).into_iter().filter(copied).count(), source.files().len() - 1, "{number}");
+    }
+}
+
+/// A hub that bears subscribers that die.
+#[derive(Clone)]
+struct Hub {
+    address: SocketAddr,
+    client: reqwest::Client,
+    /// The secrets by callback, and these by topic, as far as they were verified.
+    verified: Arc<Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>>,
+}
+
+impl Hub {
+    async fn start() -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let verified = Arc::<Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>>::default();
+        let (asks, keeps) = (client.clone(), Arc::clone(&verified));
+        let address = serve_slowly(move |form| {
+            let [topic, callback, secret] =
+                ["topic", "callback", "secret"].map(|name| form.parameter(&format!("hub.{name}")).unwrap());
+            let (client, verified) = (asks.clone(), Arc::clone(&keeps));
+            tokio::spawn(async move {
+                let mut url = url::Url::parse(&callback).unwrap();
+                url.query_pairs_mut().extend_pairs([
+                    ("hub.mode", "subscribe"),
+                    ("hub.topic", &topic),
+                    ("hub.challenge", "c0ffee"),
+                    ("hub.lease_seconds", "600"),
+                ]);
+                let answer = client.get(url).send().await.ok()?;
+                if answer.text().await.ok()? == "c0ffee" {
+                    let mut verified = verified.lock().unwrap();
+                    verified.entry(topic).or_default().entry(callback).or_default().insert(secret);
+                }
+                Some(())
+            });
+            std::future::ready(status("202 Accepted", ""))
+        })
+        .await;
+        Self { address, client, verified }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/websub/", self.address)
+    }
+
+    /// Whether the subscriber of a topic answers a delivery with a 2xx.
+    async fn is_taken(&self, topic: &str, offset: usize, body: &str) -> bool {
+        let subscriber = self.verified.lock().unwrap().get(topic).and_then(|all| {
+            let (callback, secrets) = all.iter().next_back()?;
+            Some((callback.clone(), secrets.iter().next_back()?.clone()))
+        });
+        let Some((callback, secret)) = subscriber else { return false };
+        let request = self.client.post(callback).header("Content-Type", "application/xml");
+        let request = request.header("X-Hub-Signature", signature(&secret, body.as_bytes()));
+        let request =
+            request.header("webhook-id", format!("000000000000000a.{offset}")).body(body.to_owned());
+        request.send().await.is_ok_and(|answer| answer.status().is_success())
+    }
+
+    /// No subscriber has forgotten the callback or the secret that it gave for a topic.
+    fn assert_each_has_one(&self) {
+        for (topic, callbacks) in &*self.verified.lock().unwrap() {
+            assert_eq!(callbacks.len(), 1, "{topic}: a callback is forgotten");
+            assert!(callbacks.values().all(|secrets| secrets.len() == 1), "{topic}: a secret is forgotten");
+        }
+    }
+}
+
+/// A program that listens until it is killed.
+struct Listening {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Listening {
+    fn start(machine: &mut Machine, arguments: &[&str], at: Option<At<'_>>) -> Self {
+        let mut child = command(machine, arguments, at).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Waits for a line that begins so; whether it came before the program died.
+    async fn says(&mut self, beginning: &str) -> bool {
+        let line = async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if line.starts_with(beginning) {
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::time::timeout(PATIENCE, line).await.unwrap_or_else(|_| panic!("{beginning:?} in time"))
+    }
+
+    /// Whether it had died before.
+    async fn kill(mut self) -> bool {
+        let has_died = self.child.try_wait().unwrap().is_some();
+        self.child.kill().await.unwrap();
+        has_died
+    }
+}
+
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let wait = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions_and_comes_in_step() {
+    let hub = Hub::start().await;
+    let mut source = Published::start(Some(hub.url())).await;
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("copy");
+    std::fs::create_dir(&into).unwrap();
+    let mut machine = Machine::under(&into, seed());
+    let (url, address) = (source.url().to_owned(), free_address());
+    let listen = ["listen", &url, "--into", into.to_str().unwrap(), "--delete", "--listen", &address];
+    let topic = format!("{url}resync/changes/");
+    let mut offsets = 1..;
+    let (mut deaths, mut taken) = (0, 0);
+    // Later ones are in the middle of notifications.
+    for number in machine.numbers(3 * CUTS, CUTS) {
+        if machine.rng.u8(0..3) == 0 {
+            std::fs::remove_dir_all(&into).unwrap();
+            std::fs::create_dir(&into).unwrap();
+            machine.settle();
+            hub.verified.lock().unwrap().clear();
+        }
+        let mut listening = Listening::start(&mut machine, &listen, at(number));
+        let mut lives = listening.says("in step").await;
+        for _ in 0..3 {
+            source.change();
+            let body = source.change_notification();
+            if hub.is_taken(&topic, offsets.next().unwrap(), &body).await {
+                taken += 1;
+                lives = lives && listening.says("in step").await;
+            }
+        }
+        deaths += usize::from(listening.kill().await);
+        machine.lose_power();
+        source.assert_whole(&into);
+        let mut listening = Listening::start(&mut machine, &listen, None);
+        assert!(listening.says("listening on").await, "it starts again after {number}");
+        until("the copy comes in step", || files(&into) == source.files()).await;
+        assert!(listening.says("subscribed to").await);
+        listening.kill().await;
+        hub.assert_each_has_one();
+    }
+    println!("{deaths} deaths, {taken} notifications taken, {:?}", machine.loss);
+    assert!(deaths > CUTS / 6 && taken > CUTS / 3, "{deaths} deaths, {taken} taken");
+}
+
+#[tokio::test]
+async fn no_notification_that_was_answered_with_2xx_is_forgotten_by_any_power_cut() {
+    let hub = Hub::start().await;
+    let links = Mutex::new(String::new());
+    let links = Arc::new(links);
+    let shown = Arc::clone(&links);
+    let topic = format!("http://{}/news", serve(move |_| ok(&shown.lock().unwrap(), b"news")).await);
+    *links.lock().unwrap() = format!("Link: <{}>; rel=\"hub\", <{topic}>; rel=\"self\"\r\n", hub.url());
+    let folder = tempfile::tempdir().unwrap();
+    let (states, log) = (folder.path().join("states"), folder.path().join("log"));
+    std::fs::create_dir(&states).unwrap();
+    // Made by the program.
+    let state = states.join("new/state");
+    let mut machine = Machine::under(&states, seed()).plain();
+    let exec = format!("cat >> {0} && echo >> {0}", log.display());
+    let address = free_address();
+    let subscribe =
+        ["subscribe", &topic, "--state", state.to_str().unwrap(), "--exec", &exec, "--listen", &address];
+    let (mut offsets, mut deaths, mut taken) = (1.., 0, BTreeSet::new());
+    for number in machine.numbers(CUTS, CUTS) {
+        if machine.rng.u8(0..3) == 0 {
+            let _ = std::fs::remove_dir_all(states.join("new"));
+            machine.settle();
+            hub.verified.lock().unwrap().clear();
+        }
+        let mut listening = Listening::start(&mut machine, &subscribe, at(number));
+        listening.says("subscribed to").await;
+        for offset in offsets.by_ref().take(6) {
+            let body = format!("notification {offset}: {}", "long ".repeat(offset % 3 * 1500));
+            if hub.is_taken(&topic, offset, &body).await {
+                taken.insert(body);
+            }
+        }
+        deaths += usize::from(listening.kill().await);
+        machine.lose_power();
+        let mut listening = Listening::start(&mut machine, &subscribe, None);
+        assert!(listening.says("subscribed to").await, "it starts again after {number}");
+        until("what was taken is handed over", || {
+            let handed = std::fs::read_to_string(&log).unwrap_or_default();
+            let handed: BTreeSet<&str> = handed.lines().collect();
+            taken.iter().all(|body| handed.contains(body.as_str()))
+        })
+        .await;
+        listening.kill().await;
+        hub.assert_each_has_one();
+    }
+    println!("{deaths} deaths, {} notifications taken, {:?}", taken.len(), machine.loss);
+    assert!(deaths > CUTS / 6 && taken.len() > CUTS, "{deaths} deaths, {} taken", taken.len());
+}
