@@ -91,9 +91,10 @@ fn result(name: &str, slower: f64) -> RunResult {
             kind: "kill".into(),
             from: 30.0,
             until: 30.4,
-            acknowledged_after: Some(0.02),
+            taken_again_after: Some(0.02),
             impossible: None,
         }],
+        taken_again_after: Some(0.02),
         series: (1..=60).map(second).collect(),
         slopes: None,
         verdicts: vec![
