@@ -149,14 +149,9 @@ impl Round {
         #[expect(clippy::cast_precision_loss)]
         let memory_per_subscription = large.memory.saturating_sub(before.memory) as f64
             / large.subscriptions.saturating_sub(before.subscriptions).max(1) as f64;
-        Self {
-            before,
-            large,
-            after,
-            memory_per_subscription,
-            time_ratio: large.seconds_each() / f64::midpoint(before.seconds_each(), after.seconds_each()),
-            cpu_ratio: large.cpu / f64::midpoint(before.cpu, after.cpu),
-        }
+        let time_ratio = large.seconds_each() / f64::midpoint(before.seconds_each(), after.seconds_each());
+        let cpu_ratio = large.cpu / f64::midpoint(before.cpu, after.cpu);
+        Self { before, large, after, memory_per_subscription, time_ratio, cpu_ratio }
     }
 }
 
