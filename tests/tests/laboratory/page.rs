@@ -44,6 +44,7 @@ fn result(name: &str, slower: f64) -> RunResult {
             hub_memory: 60_000_000,
             hub_store: 20_000_000,
             tool_cpu: 0.25 * wave,
+            ..Second::default()
         }
     };
     let verdict = |what: &str, measured: f64, bound: f64, holds| Verdict {
