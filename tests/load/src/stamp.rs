@@ -4,8 +4,7 @@ use std::time::Duration;
 
 const NAME: &str = "resync-load";
 /// What fills a body; no longer one is published.
-const FILLER: [u8; 1 << 20] = [b'x'; 1 << 20];
-static FILLED: &[u8] = &FILLER;
+static FILLER: [u8; 1 << 20] = [b'x'; 1 << 20];
 
 /// How every body begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl Stamp {
         let mut parts = std::str::from_utf8(line).ok()?.strip_prefix(NAME)?.split(' ').skip(1);
         let (run, post) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let due = Duration::from_micros(parts.next()?.parse().ok()?);
-        (filler.get(1..) == FILLED.get(..filler.len() - 1)).then_some(Self { run, post, due })
+        (filler.get(1..) == FILLER.get(..filler.len() - 1)).then_some(Self { run, post, due })
     }
 }
 

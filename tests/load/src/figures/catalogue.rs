@@ -20,7 +20,7 @@ impl Measurement {
 
     /// When it is given up.
     pub(super) fn bound(&self) -> Duration {
-        2 * self.expected() + Duration::from_mins(2)
+        2 * self.expected() + Duration::from_secs(120)
     }
 }
 
