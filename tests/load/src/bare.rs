@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, LINK, USER_AGENT};
@@ -17,23 +17,25 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use resync_core::websub::{Secret, SignatureMethod, SigningKey};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::runtime::{self, Runtime};
 use tokio::task::{JoinSet, spawn_blocking};
 use url::Url;
 
-use super::receiver::Receiver;
+use super::check::KIND;
+use super::receiver::{Receiver, secret};
+use super::stage::Audience;
 use super::{Failure, Rate};
 
 /// What the loop sends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Bare {
-    pub(super) subscribers: usize,
-    pub(super) hosts: usize,
+    pub(super) audience: Audience,
     /// Requests under way at once, over all cores, at most.
     pub(super) at_once: usize,
-    pub(super) body: Bytes,
+    pub(super) bytes: u32,
 }
 
 /// What the loop did.
@@ -44,6 +46,8 @@ pub struct BareClient {
     /// Requests and their time.
     #[serde(flatten)]
     pub rate: Rate,
+    /// Microseconds of CPU for a request, without those of the receiver.
+    pub cpu: f64,
 }
 
 impl BareClient {
@@ -54,32 +58,49 @@ impl BareClient {
     }
 }
 
+/// What its requests name as their hub.
+const HUB: &str = "http://127.0.0.1:20000/websub/";
 /// The header of a signed delivery.
 const SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature");
 
 /// The loop with several numbers of requests under way at once. More of them cost more each, and a hub chooses how many it makes: so
 /// a run is judged by whichever does best, and a fan-out by that and by as many as the hub may have.
-pub(super) struct Bounds(Vec<(usize, Bound)>);
+pub(super) struct Bounds {
+    tried: Vec<(usize, Bound)>,
+    receiver: Receiver,
+}
 
 impl Bounds {
-    pub(super) async fn connect(plan: &Bare, receiver: &Receiver) -> Result<Self, Failure> {
+    /// With a receiver of its own, which is the same as the hub's.
+    pub(super) async fn connect(plan: &Bare) -> Result<Self, Failure> {
+        let receiver = Receiver::start(plan.audience).await?;
+        receiver.link_to(HUB);
+        let (_, body) = receiver.notification(0, Instant::now(), plan.bytes);
         let mut bounds = Vec::new();
-        for at_once in tried(plan.at_once.min(plan.subscribers)) {
-            let plan = Bare { at_once, ..plan.clone() };
-            bounds.push((at_once, Bound::connect(plan, receiver).await?));
+        for at_once in tried(plan.at_once.min(plan.audience.subscriptions())) {
+            let plan = Bare { at_once, ..*plan };
+            bounds.push((at_once, Bound::connect(plan, body.clone(), &receiver).await?));
         }
-        Ok(Self(bounds))
+        Ok(Self { tried: bounds, receiver })
     }
 
-    /// Sends so many with each, one after the other.
+    /// Sends so many with each, one after the other. Each copy is checked afterwards as those of a hub are: a loop that left something
+    /// out would be no bound.
     pub(super) async fn measure(self, requests: u64) -> Result<(Self, Vec<BareClient>), Failure> {
-        let (mut bounds, mut measured) = (Vec::new(), Vec::new());
-        for (at_once, bound) in self.0 {
-            let (bound, rate) = bound.measure(requests).await?;
-            bounds.push((at_once, bound));
-            measured.push(BareClient { at_once, rate });
+        let (mut tried, mut measured) = (Vec::new(), Vec::new());
+        for (at_once, bound) in self.tried {
+            let (bound, rate, cpu) = bound.measure(requests).await?;
+            tried.push((at_once, bound));
+            // Requests of a measurement are far fewer than 2^52.
+            #[expect(clippy::cast_precision_loss)]
+            let cpu = cpu.as_secs_f64() * 1e6 / requests as f64;
+            measured.push(BareClient { at_once, rate, cpu });
         }
-        Ok((Self(bounds), measured))
+        let copies = self.receiver.check_each();
+        if copies.wrong > 0 || copies.checked == 0 {
+            return Err(format!("the bare loop does not send what a hub sends: {:?}", copies.examples).into());
+        }
+        Ok((Self { tried, receiver: self.receiver }, measured))
     }
 }
 
@@ -93,48 +114,55 @@ struct Bound(Vec<Share>);
 
 impl Bound {
     /// Beside the runtime that the receiver needs.
-    async fn connect(plan: Bare, receiver: &Receiver) -> Result<Self, Failure> {
+    async fn connect(plan: Bare, body: Bytes, receiver: &Receiver) -> Result<Self, Failure> {
         let receiver = receiver.clone();
-        spawn_blocking(move || Self::connect_here(&plan, &receiver)).await?
+        spawn_blocking(move || Self::connect_here(&plan, &body, &receiver)).await?
     }
 
-    fn connect_here(plan: &Bare, receiver: &Receiver) -> Result<Self, Failure> {
+    fn connect_here(plan: &Bare, body: &Bytes, receiver: &Receiver) -> Result<Self, Failure> {
+        let Audience { hosts, .. } = plan.audience;
         let cores = thread::available_parallelism().map_or(1, usize::from);
         // Several senders share a host only where there are fewer hosts than senders.
-        let each = (plan.at_once / plan.hosts).max(1);
-        let senders = if each > 1 { each * plan.hosts } else { plan.at_once.min(plan.hosts) };
+        let each = (plan.at_once / hosts).max(1);
+        let senders = if each > 1 { each * hosts } else { plan.at_once.min(hosts) };
         let mut subscribers: Vec<Vec<usize>> = vec![Vec::new(); senders];
-        for one in 0..plan.subscribers {
-            let (host, turn) = (one % plan.hosts, one / plan.hosts);
-            subscribers[(host + plan.hosts * (turn % each)) % senders].push(one);
+        for one in 0..plan.audience.subscriptions() {
+            let (host, turn) = (one % hosts, one / hosts);
+            subscribers[(host + hosts * (turn % each)) % senders].push(one);
         }
         let mut shares: Vec<Vec<Sender>> = (0..cores).map(|_| Vec::new()).collect();
         for (number, subscribers) in subscribers.iter().enumerate() {
-            shares[number % cores].push(Sender::new(plan, subscribers, receiver)?);
+            shares[number % cores].push(Sender::new(body, subscribers, receiver)?);
         }
         Ok(Self(shares.into_iter().map(Share::connect).collect::<Result<_, _>>()?))
     }
 
-    /// Sends so many; the time is that until the last answer.
-    async fn measure(self, requests: u64) -> Result<(Self, Rate), Failure> {
+    /// Sends so many; the time is that until the last answer. Beside it, what the senders took of the processor.
+    async fn measure(self, requests: u64) -> Result<(Self, Rate, Duration), Failure> {
         spawn_blocking(move || self.measure_here(requests)).await?
     }
 
-    fn measure_here(mut self, requests: u64) -> Result<(Self, Rate), Failure> {
+    fn measure_here(mut self, requests: u64) -> Result<(Self, Rate, Duration), Failure> {
         let left = Arc::new(AtomicI64::new(i64::try_from(requests)?));
         let began = Instant::now();
         let threads: Vec<_> = std::mem::take(&mut self.0)
             .into_iter()
             .map(|share| {
                 let left = Arc::clone(&left);
-                thread::spawn(move || share.each(|sender| sender.run(Arc::clone(&left))))
+                thread::spawn(move || {
+                    let share = share.each(|sender| sender.run(Arc::clone(&left)))?;
+                    // The thread has done nothing else.
+                    Ok::<_, Failure>((share, Duration::try_from(clock_gettime(ClockId::ThreadCPUTime))?))
+                })
             })
             .collect();
-        let mut shares = Vec::new();
+        let (mut shares, mut cpu) = (Vec::new(), Duration::ZERO);
         for thread in threads {
-            shares.push(thread.join().map_err(|_| "a thread of the bare loop has panicked")??);
+            let (share, took) = thread.join().map_err(|_| "a thread of the bare loop has panicked")??;
+            shares.push(share);
+            cpu += took;
         }
-        Ok((Self(shares), Rate::new(requests, began.elapsed())))
+        Ok((Self(shares), Rate::new(requests, began.elapsed()), cpu))
     }
 }
 
@@ -193,21 +221,21 @@ struct Prepared {
 }
 
 impl Sender {
-    fn new(plan: &Bare, subscribers: &[usize], receiver: &Receiver) -> Result<Self, Failure> {
+    fn new(body: &Bytes, subscribers: &[usize], receiver: &Receiver) -> Result<Self, Failure> {
         let (mut hosts, mut prepared) = (Vec::new(), Vec::new());
         for &subscriber in subscribers {
-            let url: Url = receiver.url(subscriber, plan.hosts).parse()?;
+            let url: Url = receiver.url(subscriber).parse()?;
             let host = url.socket_addrs(|| None)?[0];
             let connection = hosts.iter().position(|known| *known == host).unwrap_or_else(|| {
                 hosts.push(host);
                 hosts.len() - 1
             });
-            let secret = Secret::new(format!("secret of subscriber {subscriber}"))?;
+            let secret = Secret::new(secret(subscriber))?;
             let key = SigningKey::new(SignatureMethod::Sha256, &secret);
             let host = HeaderValue::try_from(host.to_string())?;
             prepared.push(Prepared { connection, host, path: url.path().parse()?, key });
         }
-        let (head, body) = (head(), plan.body.clone());
+        let (head, body) = (head()?, body.clone());
         Ok(Self { subscribers: prepared, hosts, connections: Vec::new(), head, body })
     }
 
@@ -250,16 +278,16 @@ impl Sender {
     }
 }
 
-/// As long as what a hub sends.
-fn head() -> HeaderMap {
+/// What a hub sends, and as long.
+fn head() -> Result<HeaderMap, Failure> {
     let mut head = HeaderMap::with_capacity(8);
-    head.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    let links = "<http://127.0.0.1:20000/websub/>; rel=\"hub\", <http://source.example/load/>; rel=\"self\"";
-    head.insert(LINK, HeaderValue::from_static(links));
+    head.insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
+    let links = format!("<{HUB}>; rel=\"hub\", <{}>; rel=\"self\"", Audience::topic(0));
+    head.insert(LINK, HeaderValue::try_from(links)?);
     head.insert("webhook-id", HeaderValue::from_static("0123456789abcdef.1000"));
     head.insert("webhook-attempt", HeaderValue::from_static("1"));
     head.insert(USER_AGENT, HeaderValue::from_static("resync-load/0.1.0"));
-    head
+    Ok(head)
 }
 
 #[cfg(test)]

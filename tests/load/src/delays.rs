@@ -1,33 +1,22 @@
-//! How long deliveries took: bodies begin with the moment when they were due, and delays are counted in narrow classes.
+//! How long deliveries took: bodies say when they were due, and delays are counted in narrow classes.
 
 use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::time::sleep_until;
 
 /// Classes within a factor of two: a delay is known to 1.1 %.
 const FINE: u32 = 64;
 const CLASSES: usize = 40 * FINE as usize;
-/// Digits of a moment.
-const DIGITS: usize = 16;
 
 /// The beginning of time for this process.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// A body of so many bytes that begins with the present moment.
-pub(super) fn stamped(bytes: usize) -> Bytes {
-    stamped_at(Instant::now(), bytes)
-}
-
-/// A body of so many bytes that begins with this moment.
-pub(super) fn stamped_at(moment: Instant, bytes: usize) -> Bytes {
-    let since = moment.saturating_duration_since(*BEGAN);
-    let mut body = format!("{:0DIGITS$}", since.as_micros()).into_bytes();
-    body.resize(bytes.max(DIGITS), b'x');
-    body.into()
+/// A moment as bodies name it.
+pub(super) fn since_the_beginning(moment: Instant) -> Duration {
+    moment.saturating_duration_since(*BEGAN)
 }
 
 /// Waits until a post is due, and says when its delay begins: at that moment, even where those before it have held it up. Only
@@ -50,13 +39,9 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// A body has arrived; one that was not stamped does not count.
-    pub(super) fn note(&self, body: &[u8]) {
-        let stamp = body.get(..DIGITS).and_then(|digits| std::str::from_utf8(digits).ok());
-        let Some(posted) = stamp.and_then(|digits| digits.parse().ok()).map(Duration::from_micros) else {
-            return;
-        };
-        let delay = BEGAN.elapsed().saturating_sub(posted);
+    /// What was due at this moment has arrived.
+    pub(super) fn note(&self, due: Duration) {
+        let delay = BEGAN.elapsed().saturating_sub(due);
         self.0[class(delay)].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -120,7 +105,7 @@ mod tests {
         delays.0[class(Duration::from_secs(1))].fetch_add(1, Ordering::Relaxed);
         let [half, all] = delays.take([0.5, 1.0]);
         assert!((1.0..1.1).contains(&half) && (1_000.0..1_100.0).contains(&all), "{half} {all}");
-        delays.note(&stamped(100));
+        delays.note(since_the_beginning(Instant::now()));
         let [_, all] = delays.take([0.5, 1.0]);
         assert!(all < 1_000.0, "{all}");
     }
@@ -131,7 +116,7 @@ mod tests {
         let (delays, began) = (Delays::default(), Instant::now());
         let soon = began + Duration::from_millis(30);
         assert!(until_due(soon).await >= soon);
-        delays.note(&stamped_at(until_due(began).await, 100));
+        delays.note(since_the_beginning(until_due(began).await));
         let [_, all] = delays.take([0.5, 1.0]);
         assert!(all >= 30.0, "{all}");
     }

@@ -32,12 +32,6 @@ pub(super) const HELP: Help = Help {
             &["resync-load completions bash > ~/.local/share/bash-completion/completions/resync-load"],
         ),
         ("man", &["resync-load man ~/.local/share/man/man1"]),
-        (
-            "figures",
-            &[
-                "resync-load figures --list",
-                "resync-load figures --into figures --document docs/performance.md",
-            ],
-        ),
+        ("figures", &["resync-load figures --list", "resync-load figures --document docs/performance.md"]),
     ],
 };

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::delays::{stamped, stamped_at, until_due};
+use super::check::Copies;
+use super::delays::until_due;
 use super::receiver::{Receiver, Temper};
 use super::stage::{Audience, Publisher};
 use super::{Failure, Rate, median};
@@ -46,6 +47,8 @@ pub struct IsolationReport {
     pub throughput_ratio: f64,
     /// Their 99th hundredth of delays, the second by the first, the median of the pairs.
     pub p99_ratio: f64,
+    /// Whether the healthy ones got each notification once and as it was posted.
+    pub copies: Copies,
     /// All rounds: well, sick.
     pub rounds: Vec<(Health, Health)>,
 }
@@ -66,9 +69,12 @@ pub struct Health {
 /// # Errors
 /// When a healthy subscriber does not get everything.
 pub async fn isolation(plan: &Isolation) -> Result<IsolationReport, Failure> {
-    let mut rounds = Vec::new();
+    let (mut rounds, mut copies) = (Vec::new(), Copies::default());
     for _ in 0..plan.rounds {
-        rounds.push((once(plan, false).await?, once(plan, true).await?));
+        let (well, of_well) = once(plan, false).await?;
+        let (sick, of_sick) = once(plan, true).await?;
+        rounds.push((well, sick));
+        copies = copies.and(of_well).and(of_sick);
     }
     let (well, sick): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
     // Of each pair by itself: the machine is not always as quick.
@@ -79,19 +85,20 @@ pub async fn isolation(plan: &Isolation) -> Result<IsolationReport, Failure> {
         sick: medians(&sick),
         throughput_ratio: ratio(|one| one.burst),
         p99_ratio: ratio(|one| one.p99),
+        copies,
         rounds,
     })
 }
 
-async fn once(plan: &Isolation, sick: bool) -> Result<Health, Failure> {
+async fn once(plan: &Isolation, sick: bool) -> Result<(Health, Copies), Failure> {
     let folder = tempfile::tempdir_in(".")?;
-    let receiver = Receiver::start(plan.subscribers).await?;
-    let mut hub = HubProcess::start(folder.path()).await;
     let audience = Audience { topics: 1, subscribers: plan.subscribers, hosts: plan.hosts };
+    let receiver = Receiver::start(audience).await?;
+    let mut hub = HubProcess::start(folder.path()).await;
     audience.subscribe(&hub, &receiver).await?;
-    let (topic, mut publisher) = (Audience::topic(0), Publisher::to(&hub).await?);
+    let mut publisher = Publisher::to(&hub).await?;
     // The first one makes the connections.
-    publisher.post(&topic, &stamped(1_000)).await?;
+    publisher.post(&receiver, 0, Instant::now()).await?;
     receiver.until(plan.subscribers as u64).await?;
     let is_sick = |host: usize| sick && host % plan.sick_one_in < 2;
     for host in (0..plan.hosts).filter(|host| is_sick(*host)) {
@@ -103,7 +110,7 @@ async fn once(plan: &Isolation, sick: bool) -> Result<Health, Failure> {
 
     let began = Instant::now();
     for _ in 0..plan.burst {
-        publisher.post(&topic, &stamped(1_000)).await?;
+        publisher.post(&receiver, 0, Instant::now()).await?;
     }
     expected += healthy * u64::from(plan.burst);
     receiver.until(expected).await?;
@@ -114,14 +121,15 @@ async fn once(plan: &Isolation, sick: bool) -> Result<Health, Failure> {
     let began = Instant::now();
     for number in 0..plan.rate * plan.seconds {
         let moment = until_due(began + Duration::from_secs(1) * number / plan.rate).await;
-        publisher.post(&topic, &stamped_at(moment, 1_000)).await?;
+        publisher.post(&receiver, 0, moment).await?;
     }
     expected += healthy * u64::from(plan.rate * plan.seconds);
     receiver.until(expected).await?;
     let [p50, p99] = receiver.delays().take([0.5, 0.99]);
     // What is still owed to the sick ones need not be waited for.
     hub.kill().await;
-    Ok(Health { burst, p50, p99 })
+    let copies = receiver.check(|one| !is_sick(one as usize % plan.hosts));
+    Ok((Health { burst, p50, p99 }, copies))
 }
 
 /// Of each value by itself.

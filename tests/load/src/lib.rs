@@ -1,6 +1,7 @@
 //! Load: what the machine could do, what the hub does of it, and how the two compare in one run.
 //!
 //! * `receiver` takes requests as fast as the kernel brings them, at any address of 127/8;
+//! * `check` looks at each copy that a receiver gets, when no clock runs;
 //! * `bare` is a loop over the HTTP library that the hub's client is made of, with signatures and without anything else;
 //! * `limit` measures these bounds, `fanout` a hub in a process of its own against the same receiver;
 //! * `isolation`, `recovery` and `scale` are about what else happens to a hub: sick hosts, a host that comes back, and growth,
@@ -15,6 +16,7 @@
 
 mod attack;
 mod bare;
+mod check;
 mod copy;
 mod delays;
 mod fanout;
@@ -31,6 +33,7 @@ mod run;
 mod scale;
 mod scenario;
 mod stage;
+mod stamp;
 mod wire;
 
 use std::error::Error;
@@ -40,6 +43,7 @@ use serde::Serialize;
 
 pub use attack::{Attack, AttackReport, Compared, Growth, Latency, Sieged, attack};
 pub use bare::BareClient;
+pub use check::Copies;
 pub use copy::{Copy, CopyReport, copy};
 pub use fanout::{Fanout, FanoutReport, fanout};
 pub use figures::{Figures, Outcome, figures, insert, measurements, outcomes, pointers, table};
@@ -52,7 +56,7 @@ pub use measure::{
 pub use publish::{Publish, PublishReport, Publishers, Spread, publish};
 pub use recovery::{Recovery, RecoveryReport, recovery};
 pub use report::report;
-pub use run::{Options, SyncRecord, hyper_alone, receiver_alone, run};
+pub use run::{Alone, Options, hyper_alone, receiver_alone, run};
 pub use scale::{Round, Scale, ScaleReport, Size, scale};
 pub use scenario::{
     Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Mistake, Pace, Pattern, Publishing, Receivers,

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::bare::{Bare, BareClient, Bounds};
 use super::publish::Spread;
-use super::receiver::Receiver;
+use super::stage::Audience;
 use super::{Failure, Rate};
 
 /// How long appends are measured.
@@ -43,14 +43,9 @@ pub struct LimitReport {
 /// # Errors
 /// Whatever the network or the disk reports.
 pub async fn limit(limit: &Limit, folder: &Path) -> Result<LimitReport, Failure> {
-    let receiver = Receiver::start(limit.hosts).await?;
-    let plan = Bare {
-        subscribers: limit.hosts,
-        hosts: limit.hosts,
-        at_once: limit.at_once,
-        body: payload(limit.payload),
-    };
-    let (_, tried) = Bounds::connect(&plan, &receiver).await?.measure(limit.requests).await?;
+    let audience = Audience { topics: 1, subscribers: limit.hosts, hosts: limit.hosts };
+    let plan = Bare { audience, at_once: limit.at_once, bytes: u32::try_from(limit.payload)? };
+    let (_, tried) = Bounds::connect(&plan).await?.measure(limit.requests).await?;
     let (durable_appends, _) = durable_appends(folder, payload(limit.payload)).await?;
     Ok(LimitReport { bare_client: tried[BareClient::fastest(&tried)], durable_appends })
 }

@@ -12,14 +12,15 @@ use resync_common::habits::{self, FAILED, GLOBAL};
 use resync_common::output::{Table, answer, be_quiet, complain, finish, is_quiet, say};
 use resync_common::values::{duration, number};
 use resync_load::{
-    Attack, By, Copy, Failure, Fanout, Figures, Isolation, Limit, Live, Options, Publish, Recovery, Scale,
-    Scenario, attack, copy, fanout, isolation, limit, publish, recovery, scale,
+    Attack, By, Copy, Failure, Fanout, Isolation, Limit, Live, Options, Publish, Recovery, Scale, Scenario,
+    attack, copy, fanout, isolation, limit, publish, recovery, scale,
 };
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 mod help;
+mod table;
 
 use help::HELP;
 
@@ -95,8 +96,8 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = number::<u32>)]
         notifications: u32,
         /// Bytes of each
-        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
-        payload: usize,
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<u32>)]
+        payload: u32,
         /// Requests under way at once, at most
         #[arg(long, value_name = "N", default_value_t = 512, value_parser = number::<usize>)]
         at_once: usize,
@@ -182,20 +183,23 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Measure durable notifications a second, and the time from a post to its first delivery
+    /// Measure durable notifications a second, against a bare HTTP server, and the time from a post to its first delivery
     Publish {
         /// Publishers at once, one measurement for each number
         #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,256", value_parser = number::<usize>)]
         publishers: Vec<usize>,
-        /// Seconds of each
-        #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<u64>)]
+        /// Seconds of each in a round, to the hub and to a bare HTTP server
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<u64>)]
         seconds: u64,
+        /// Rounds; the middle one counts
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<usize>)]
+        rounds: usize,
         /// Notifications whose way to a subscriber is timed
         #[arg(long, value_name = "N", default_value_t = 500, value_parser = number::<u32>)]
         timed: u32,
         /// Bytes of each
-        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<usize>)]
-        payload: usize,
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = number::<u32>)]
+        payload: u32,
         /// The engine of the hub's store
         #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
@@ -230,7 +234,7 @@ enum Command {
         json: bool,
     },
     /// Measure whatever is promised, each by its own command, and show it as one table
-    Figures(FiguresArguments),
+    Figures(table::Arguments),
     /// Print completions for a shell
     Completions(Completions),
     /// Write man pages into a folder
@@ -239,26 +243,6 @@ enum Command {
 
 fn positive(text: &str) -> Result<NonZeroUsize, String> {
     NonZeroUsize::new(number(text)?).ok_or_else(|| "write a whole number above 0, for example 100".to_owned())
-}
-
-#[derive(Debug, Args)]
-struct FiguresArguments {
-    /// What is measured, as `--list` names it; everything where nothing is named
-    #[arg(value_name = "NAME")]
-    names: Vec<String>,
-    /// Where what came of each is kept; the table is made of all that are there
-    #[arg(long, default_value = "figures", value_name = "DIR")]
-    into: PathBuf,
-    /// Name the measurements and their figures, and do nothing
-    #[arg(long)]
-    list: bool,
-    /// Measure nothing: only the table of what is there
-    #[arg(long, conflicts_with = "names")]
-    only_table: bool,
-    /// Put the table into this document, too, between its lines `<!-- figures -->` and `<!-- /figures -->`, unless something could
-    /// not be measured
-    #[arg(long, value_name = "FILE")]
-    document: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -364,10 +348,10 @@ fn run(command: Command) -> Result<(), Failure> {
             let plan = Scale { topics, subscribers, small, engine, rounds };
             show(&measure(scale(&plan, &folder))?, json)
         }
-        Command::Publish { publishers, seconds, timed, payload, engine, json } => {
+        Command::Publish { publishers, seconds, rounds, timed, payload, engine, json } => {
             let folder = tempfile::tempdir_in(".")?;
             let time = Duration::from_secs(seconds);
-            let plan = Publish { publishers, time, timed, payload, engine };
+            let plan = Publish { publishers, time, rounds, timed, payload, engine };
             show(&measure(publish(&plan, folder.path()))?, json)
         }
         Command::Copy { files, bytes, rounds, nginx, json } => {
@@ -381,11 +365,7 @@ fn run(command: Command) -> Result<(), Failure> {
             let complaints = report.complaints(&plan);
             if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ").into()) }
         }
-        Command::Figures(arguments) if arguments.list => {
-            list_figures();
-            Ok(())
-        }
-        Command::Figures(arguments) => measure_figures(arguments),
+        Command::Figures(arguments) => arguments.run(),
         Command::Completions(wanted) => {
             answer(wanted.script(command_line()));
             Ok(())
@@ -463,30 +443,6 @@ fn list_scenarios(json: bool) -> Result<(), Failure> {
     }
     table.print();
     Ok(())
-}
-
-fn list_figures() {
-    for (name, figures) in resync_load::measurements() {
-        answer(name);
-        for figure in figures {
-            answer(format_args!("    {figure}"));
-        }
-    }
-}
-
-fn measure_figures(arguments: FiguresArguments) -> Result<(), Failure> {
-    let plan = Figures { names: arguments.names, folder: arguments.into };
-    let measured = if arguments.only_table { Ok(()) } else { measure(resync_load::figures(&plan)) };
-    let table = resync_load::table(&resync_load::outcomes(&plan.folder)?);
-    // A document does not lose a line because something could not be measured today.
-    if let Some(path) = arguments.document.as_ref().filter(|_| measured.is_ok()) {
-        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let document = fs::read_to_string(path).map_err(|error| told(&error))?;
-        fs::write(path, resync_load::insert(&document, &table).map_err(|error| told(&error))?)
-            .map_err(|error| told(&error))?;
-    }
-    answer(table.trim_end());
-    measured
 }
 
 /// One line of JSON for programs, a line for each value for people.

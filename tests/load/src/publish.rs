@@ -1,23 +1,29 @@
-//! `resync-load publish`: how many notifications a hub makes durable, and how soon a quiet one delivers.
+//! `resync-load publish`: how many notifications a hub makes durable, against a bare HTTP server and bare appends, and how soon a quiet
+//! one delivers.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::Request;
 use http::header::{CONTENT_TYPE, LINK};
-use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::Serialize;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinSet;
 
+use super::check::{Copies, KIND};
 use super::delays::until_due;
 use super::limit::{durable_appends, payload};
-use super::receiver::Receiver;
-use super::{Failure, Rate};
-use resync_harness::HubProcess;
+use super::receiver::{Receiver, secret};
+use super::stage::Audience;
+use super::{Failure, Rate, median};
+use resync_harness::{HubProcess, binary};
 
 /// Between the moments at which two notifications of a quiet hub are due.
 const QUIET: Duration = Duration::from_millis(20);
@@ -27,12 +33,14 @@ const QUIET: Duration = Duration::from_millis(20);
 pub struct Publish {
     /// Numbers of publishers, each with a topic and a connection of its own.
     pub publishers: Vec<usize>,
-    /// How long each number of them posts.
+    /// How long each number of them posts in a round, to the hub and to the bare server.
     pub time: Duration,
+    /// Rounds; the middle one counts.
+    pub rounds: usize,
     /// Notifications whose way to a subscriber is timed.
     pub timed: u32,
     /// Bytes of each.
-    pub payload: usize,
+    pub payload: u32,
     /// The engine of the store.
     pub engine: String,
 }
@@ -50,6 +58,8 @@ pub struct PublishReport {
     pub acknowledged: Spread,
     /// Of a quiet hub, from the moment that a post was due to the delivery's arrival.
     pub first_delivery: Spread,
+    /// Whether what was delivered by then is what was posted.
+    pub copies: Copies,
 }
 
 /// So many publishers at once.
@@ -57,11 +67,15 @@ pub struct PublishReport {
 pub struct Publishers {
     /// How many.
     pub publishers: usize,
-    /// What they had acknowledged.
+    /// What the hub acknowledged, in the middle round.
     pub appends: Rate,
-    /// That by appends to a file without a store.
+    /// What a bare HTTP server answered that reads the same posts and keeps nothing, in its middle round.
+    pub bare_server: Rate,
+    /// The one by the other, in the middle one of all rounds.
+    pub of_bare_server: f64,
+    /// Acknowledged ones by appends to a file without a store.
     pub of_bare_appends: f64,
-    /// From the beginning of a post to its answer; each publisher waits for it before the next.
+    /// In the middle round, from the beginning of a post to its answer; each publisher waits for it before the next.
     pub acknowledged: Spread,
 }
 
@@ -93,26 +107,53 @@ impl Spread {
 /// # Errors
 /// When the hub does not accept a notification, or does not deliver it.
 pub async fn publish(plan: &Publish, folder: &Path) -> Result<PublishReport, Failure> {
-    let (bare_appends, bare_append) = durable_appends(folder, payload(plan.payload)).await?;
+    let (bare_appends, bare_append) = durable_appends(folder, payload(plan.payload as usize)).await?;
     let mut hub = HubProcess::start_with(folder, &[("STORE_ENGINE", &plan.engine)]).await;
     let mut publishers = Vec::new();
     for &count in &plan.publishers {
-        publishers.push(together(plan, &hub, count, bare_appends).await?);
+        publishers.push(in_turns(plan, &hub, count, bare_appends).await?);
     }
-    let (acknowledged, first_delivery) = quietly(plan, &hub).await?;
+    let (acknowledged, first_delivery, copies) = quietly(plan, &hub).await?;
     hub.stop().await;
-    Ok(PublishReport { bare_appends, bare_append, publishers, acknowledged, first_delivery })
+    Ok(PublishReport { bare_appends, bare_append, publishers, acknowledged, first_delivery, copies })
 }
 
-async fn together(plan: &Publish, hub: &HubProcess, count: usize, bare: Rate) -> Result<Publishers, Failure> {
+/// To the hub and to a bare server, so that whatever else the machine does is shared.
+async fn in_turns(plan: &Publish, hub: &HubProcess, count: usize, bare: Rate) -> Result<Publishers, Failure> {
+    let (mut rounds, mut ratios, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.rounds.max(1) {
+        let round = together(plan, &hub.url(), count).await?;
+        // It ends with its round: while the hub is measured nothing else runs.
+        let server = BareServer::start().await?;
+        let (bare_server, _) = together(plan, &server.url, count).await?;
+        ratios.push(round.0.per_second / bare_server.per_second);
+        servers.push(bare_server);
+        rounds.push(round);
+    }
+    rounds.sort_by(|(one, _), (other, _)| one.per_second.total_cmp(&other.per_second));
+    servers.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+    let (appends, times) = &rounds[rounds.len() / 2];
+    Ok(Publishers {
+        publishers: count,
+        appends: *appends,
+        bare_server: servers[servers.len() / 2],
+        of_bare_server: median(ratios),
+        of_bare_appends: appends.per_second / bare.per_second,
+        acknowledged: Spread::of(times)?,
+    })
+}
+
+/// So many publishers at once: what was answered, and how long each answer took.
+async fn together(plan: &Publish, endpoint: &str, count: usize) -> Result<(Rate, Vec<Duration>), Failure> {
     let began = Instant::now();
     let mut running = JoinSet::new();
     for number in 0..count {
-        let (publisher, time) = (Publisher::new(hub, number, plan.payload), plan.time);
+        let (publisher, time) = (Publisher::new(endpoint, number), plan.time);
+        let body = payload(plan.payload as usize);
         running.spawn(async move {
             let mut times = Vec::new();
             while began.elapsed() < time {
-                times.push(publisher.post().await?);
+                times.push(publisher.post(body.clone()).await?);
             }
             Ok::<_, Failure>(times)
         });
@@ -121,25 +162,45 @@ async fn together(plan: &Publish, hub: &HubProcess, count: usize, bare: Rate) ->
     for finished in running.join_all().await {
         times.extend(finished?);
     }
-    let appends = Rate::new(times.len() as u64, began.elapsed());
-    let of_bare_appends = appends.per_second / bare.per_second;
-    Ok(Publishers { publishers: count, appends, of_bare_appends, acknowledged: Spread::of(&times)? })
+    Ok((Rate::new(times.len() as u64, began.elapsed()), times))
+}
+
+/// A server out of hyper in a process of its own, as the hub is. It ends with this value.
+struct BareServer {
+    url: String,
+    _process: Child,
+    /// It says more than its first line.
+    _output: BufReader<ChildStdout>,
+}
+
+impl BareServer {
+    async fn start() -> Result<Self, Failure> {
+        let mut command = Command::new(binary("resync-load"));
+        command.args(["receiver", "--kind", "hyper"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = command.kill_on_drop(true).spawn()?;
+        let mut output = BufReader::new(process.stdout.take().ok_or("its output cannot be read")?);
+        let mut url = String::new();
+        output.read_line(&mut url).await?;
+        Ok(Self { url: url.trim().to_owned(), _process: process, _output: output })
+    }
 }
 
 /// One notification after the other to one subscriber, each at its moment or as soon as those before have arrived: from
 /// that moment until the answer, and until the delivery.
-async fn quietly(plan: &Publish, hub: &HubProcess) -> Result<(Spread, Spread), Failure> {
-    let receiver = Receiver::start(1).await?;
-    let publisher = Publisher::new(hub, 0, plan.payload);
-    hub.subscribe(&publisher.topic, &receiver.url(0, 1), &[("hub.secret", "of the only subscriber")], 1)
-        .await;
+async fn quietly(plan: &Publish, hub: &HubProcess) -> Result<(Spread, Spread, Copies), Failure> {
+    let receiver = Receiver::start(Audience { topics: 1, subscribers: 1, hosts: 1 }).await?;
+    receiver.link_to(&hub.url());
+    let publisher = Publisher::new(&hub.url(), 0);
+    hub.subscribe(&publisher.topic, &receiver.url(0), &[("hub.secret", &secret(0))], 1).await;
     let (mut acknowledged, mut delivered) = (Vec::new(), Vec::new());
     let begin = Instant::now();
     // The first one makes the connections.
     for number in 0..=plan.timed {
         let due = until_due(begin + QUIET * number).await;
+        let (post, body) = receiver.notification(0, due, plan.payload);
         let answer = async {
-            publisher.post().await?;
+            publisher.post(body).await?;
+            receiver.acknowledged(post);
             Ok::<_, Failure>(due.elapsed())
         };
         let arrival = async {
@@ -152,40 +213,39 @@ async fn quietly(plan: &Publish, hub: &HubProcess) -> Result<(Spread, Spread), F
             delivered.push(arrived);
         }
     }
-    Ok((Spread::of(&acknowledged)?, Spread::of(&delivered)?))
+    let copies = receiver.check(|_| true);
+    Ok((Spread::of(&acknowledged)?, Spread::of(&delivered)?, copies))
 }
 
 struct Publisher {
     client: Client<HttpConnector, Full<Bytes>>,
     endpoint: String,
     topic: String,
-    body: Bytes,
 }
 
 impl Publisher {
-    fn new(hub: &HubProcess, number: usize, bytes: usize) -> Self {
+    fn new(endpoint: &str, number: usize) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
-            endpoint: hub.url(),
-            topic: format!("http://source.example/load/{number}"),
-            body: payload(bytes),
+            endpoint: endpoint.to_owned(),
+            topic: Audience::topic(number),
         }
     }
 
     /// Returns how long the answer took.
-    async fn post(&self) -> Result<Duration, Failure> {
+    async fn post(&self, body: Bytes) -> Result<Duration, Failure> {
         let began = Instant::now();
         let links = format!("<{}>; rel=\"self\", <{}>; rel=\"hub\"", self.topic, self.endpoint);
         let request = Request::post(&self.endpoint)
-            .header(CONTENT_TYPE, "text/plain")
+            .header(CONTENT_TYPE, KIND)
             .header(LINK, links)
-            .body(Full::new(self.body.clone()))?;
+            .body(Full::new(body))?;
         let answer = self.client.request(request).await?;
         let status = answer.status();
         answer.into_body().collect().await?;
-        if status == StatusCode::ACCEPTED {
+        if status.is_success() {
             Ok(began.elapsed())
         } else {
             Err(format!("a notification was answered {status}").into())

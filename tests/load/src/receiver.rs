@@ -1,25 +1,32 @@
 //! A receiver that is not what limits a measurement: one listener for all of 127/8, a parser of a few lines, answers from memory.
-//! Its hosts can fall ill and recover.
+//! It keeps of each copy what it is checked by when the clock has stopped. Its hosts can fall ill and recover.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::Failure;
-use super::delays::Delays;
+use super::check::{Addressee, Copies, Copy, Known, Links, judge};
+use super::delays::{Delays, since_the_beginning};
 use super::request::Request;
+use super::stage::Audience;
+use super::stamp::Stamp;
 
 const DONE: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 /// How long nothing may come before a measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether all has come.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
+/// Connections that keep copies at once hardly ever meet.
+const SHELVES: usize = 16;
 
 /// The running receiver.
 #[derive(Clone, Debug)]
@@ -52,11 +59,25 @@ pub(super) enum Temper {
 struct Tally {
     total: AtomicU64,
     verified: AtomicU64,
-    of: Vec<AtomicU32>,
+    audience: Audience,
+    /// What bodies of this one name.
+    run: u32,
+    /// By subscriber.
+    turns: Vec<AtomicU32>,
+    posts: Mutex<Posts>,
+    links: Mutex<Arc<Links>>,
+    copies: [Mutex<Vec<Copy>>; SHELVES],
     delays: Delays,
     hosts: Vec<HostTally>,
     /// Rings for whoever waits for the next one.
     bell: Notify,
+}
+
+/// Those since the last check.
+#[derive(Debug, Default)]
+struct Posts {
+    next: u32,
+    known: HashMap<u32, Known>,
 }
 
 #[derive(Debug, Default)]
@@ -75,36 +96,87 @@ impl HostTally {
 }
 
 impl Receiver {
-    pub(super) async fn start(subscribers: usize) -> Result<Self, Failure> {
-        Self::start_at(subscribers, 0).await
+    pub(super) async fn start(audience: Audience) -> Result<Self, Failure> {
+        Self::start_at(audience, 0).await
     }
 
     /// The same at a port; 0: at any.
-    pub(super) async fn start_at(subscribers: usize, port: u16) -> Result<Self, Failure> {
+    pub(super) async fn start_at(audience: Audience, port: u16) -> Result<Self, Failure> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
         let port = listener.local_addr()?.port();
         let tally = Arc::new(Tally {
             total: AtomicU64::new(0),
             verified: AtomicU64::new(0),
-            of: (0..subscribers).map(|_| AtomicU32::new(0)).collect(),
+            audience,
+            run: fastrand::u32(..),
+            turns: (0..audience.subscriptions()).map(|_| AtomicU32::new(0)).collect(),
+            posts: Mutex::default(),
+            links: Mutex::default(),
+            copies: Default::default(),
             delays: Delays::default(),
             hosts: (0..HOSTS).map(|_| HostTally::default()).collect(),
             bell: Notify::new(),
         });
         let receiver = Self { port, tally: Arc::clone(&tally) };
         tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            for number in 0.. {
+                let Ok((stream, _)) = listener.accept().await else { break };
                 let tally = Arc::clone(&tally);
                 // A peer that goes away ends its connection, nothing else.
-                tokio::spawn(async move { drop(serve(stream, &tally).await) });
+                tokio::spawn(async move { drop(serve(stream, &tally, number % SHELVES).await) });
             }
         });
         Ok(receiver)
     }
 
-    /// The callback of a subscriber, on one of `hosts` hosts.
-    pub(super) fn url(&self, subscriber: usize, hosts: usize) -> String {
-        let [_, _, high, low] = u32::try_from(subscriber % hosts).unwrap_or(u32::MAX).to_be_bytes();
+    /// Connections from now on are those of this hub.
+    pub(super) fn link_to(&self, hub: &str) {
+        let topics = (0..self.tally.audience.topics).map(Audience::topic);
+        *lock(&self.tally.links) = Arc::new(Links::new(Some(hub.to_owned()), topics));
+    }
+
+    /// A notification of so many bytes that is sent now, with its number.
+    pub(super) fn notification(&self, topic: usize, due: Instant, bytes: u32) -> (u32, Bytes) {
+        let mut posts = lock(&self.tally.posts);
+        let post = posts.next;
+        posts.next += 1;
+        let stamp = Stamp { run: self.tally.run, post, due: whole_micros(since_the_beginning(due)) };
+        let known = Known { topic, stamp, bytes, sent: Instant::now(), acknowledged: None };
+        posts.known.insert(post, known);
+        (post, stamp.body(bytes).into())
+    }
+
+    /// The hub has said that it has this one.
+    pub(super) fn acknowledged(&self, post: u32) {
+        if let Some(known) = lock(&self.tally.posts).known.get_mut(&post) {
+            known.acknowledged = Some(Instant::now());
+        }
+    }
+
+    /// Judges all that came since this was asked last against all that was posted; `owed`: whether a subscriber was to get it. Takes its
+    /// time.
+    pub(super) fn check(&self, owed: impl Fn(u32) -> bool) -> Copies {
+        let posts = std::mem::take(&mut lock(&self.tally.posts).known);
+        let all = u32::try_from(self.tally.turns.len()).unwrap_or(u32::MAX);
+        self.judge(&posts, Some((all, &owed)))
+    }
+
+    /// The same of each copy by itself, where one notification is sent again and again.
+    pub(super) fn check_each(&self) -> Copies {
+        self.judge(&lock(&self.tally.posts).known.clone(), None)
+    }
+
+    fn judge(&self, posts: &HashMap<u32, Known>, owed: Option<(u32, &dyn Fn(u32) -> bool)>) -> Copies {
+        let tally = &self.tally;
+        let copies = tally.copies.iter().flat_map(|shelf| std::mem::take(&mut *lock(shelf))).collect();
+        let topic = |subscriber: u32| tally.audience.topic_of(subscriber as usize);
+        judge(copies, posts, topic, |subscriber| secret(subscriber as usize), owed)
+    }
+
+    /// The callback of a subscriber.
+    pub(super) fn url(&self, subscriber: usize) -> String {
+        let [_, _, high, low] =
+            u32::try_from(self.tally.audience.host_of(subscriber)).unwrap_or(u32::MAX).to_be_bytes();
         let host = SocketAddr::from((Ipv4Addr::new(127, 1, high, low), self.port));
         format!("http://{host}/{subscriber}")
     }
@@ -157,11 +229,20 @@ impl Receiver {
         }
         Ok(())
     }
+}
 
-    /// How many subscribers did not get exactly so many since this was asked last.
-    pub(super) fn take_uneven(&self, each: u32) -> usize {
-        self.tally.of.iter().filter(|count| count.swap(0, Ordering::Relaxed) != each).count()
-    }
+/// What a subscriber and the hub share.
+pub(super) fn secret(subscriber: usize) -> String {
+    format!("secret of subscriber {subscriber}")
+}
+
+/// Bodies do not name a shorter time.
+fn whole_micros(time: Duration) -> Duration {
+    Duration::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn until(what: &str, total: u64, count: impl Fn() -> u64) -> Result<(), Failure> {
@@ -188,9 +269,16 @@ fn host_of(stream: &TcpStream) -> std::io::Result<usize> {
     })
 }
 
-async fn serve(mut stream: TcpStream, tally: &Tally) -> std::io::Result<()> {
+async fn serve(mut stream: TcpStream, tally: &Tally, shelf: usize) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let host = &tally.hosts[host_of(&stream)?];
+    let number = host_of(&stream)?;
+    let here = Here {
+        host: number,
+        authority: stream.local_addr()?.to_string(),
+        shelf,
+        links: lock(&tally.links).clone(),
+    };
+    let host = &tally.hosts[number];
     let mut buffer = vec![0; 64 * 1024];
     let mut filled = 0;
     loop {
@@ -206,7 +294,7 @@ async fn serve(mut stream: TcpStream, tally: &Tally) -> std::io::Result<()> {
                 Temper::Hanging => return hang(&mut stream).await,
                 Temper::Refusing => return stream.set_zero_linger(),
             }
-            let (length, answer) = (request.length, answer(&request, tally));
+            let (length, answer) = (request.length, answer(&request, tally, &here));
             match answer {
                 Some(challenge) => stream.write_all(challenge.as_bytes()).await?,
                 None => stream.write_all(DONE).await?,
@@ -228,19 +316,39 @@ async fn hang(stream: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A delivery is counted; a verification of intent is answered with its challenge.
-fn answer(request: &Request<'_>, tally: &Tally) -> Option<String> {
+/// What a connection leads to.
+struct Here {
+    host: usize,
+    authority: String,
+    shelf: usize,
+    links: Arc<Links>,
+}
+
+/// A delivery is counted and kept; a verification of intent is answered with its challenge.
+fn answer(request: &Request<'_>, tally: &Tally, here: &Here) -> Option<String> {
     let target = request.target();
     if request.line.starts_with("GET") {
         let challenge = request.parameter("hub.challenge").unwrap_or_default();
         tally.verified.fetch_add(1, Ordering::Relaxed);
         return Some(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{challenge}", challenge.len()));
     }
-    if let Some(count) = target[1..].parse::<usize>().ok().and_then(|number| tally.of.get(number)) {
-        count.fetch_add(1, Ordering::Relaxed);
+    let subscriber = target[1..].parse::<u32>().ok();
+    let known = subscriber.and_then(|one| Some((one, tally.turns.get(one as usize)?)));
+    if let Some((subscriber, turn)) = known {
+        let to = Addressee {
+            subscriber,
+            turn: turn.fetch_add(1, Ordering::Relaxed),
+            topic: tally.audience.topic_of(subscriber as usize),
+            authority: &here.authority,
+            is_at_home: tally.audience.host_of(subscriber as usize) == here.host,
+        };
+        let copy = Copy::of(request, to, &here.links);
+        if let Some(stamp) = copy.stamp {
+            tally.delays.note(stamp.due);
+        }
+        lock(&tally.copies[here.shelf]).push(copy);
     }
     tally.total.fetch_add(1, Ordering::Relaxed);
-    tally.delays.note(request.body);
     tally.bell.notify_waiters();
     None
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::Failure;
-use super::delays::stamped;
+use super::check::Copies;
 use super::receiver::{Receiver, Temper};
 use super::stage::{Audience, Publisher};
 use resync_harness::{HubProcess, eventually};
@@ -32,8 +32,8 @@ pub struct Recovery {
 pub struct RecoveryReport {
     /// What was owed, all of which was delivered.
     pub deliveries: u64,
-    /// Subscriptions that did not get everything exactly once.
-    pub uneven: usize,
+    /// Whether each subscription got everything once and as it was posted.
+    pub copies: Copies,
     /// The most requests that the host had to answer at once.
     pub most_at_once: u32,
     /// Seconds from its return to the first delivery: the breaker asks again after its pause.
@@ -49,16 +49,16 @@ pub struct RecoveryReport {
 /// # Errors
 /// When something that is owed does not come.
 pub async fn recovery(plan: &Recovery, folder: &Path) -> Result<RecoveryReport, Failure> {
-    let receiver = Receiver::start(plan.subscriptions).await?;
+    let audience = Audience { topics: 1, subscribers: plan.subscriptions, hosts: 1 };
+    let receiver = Receiver::start(audience).await?;
     let per_host = plan.per_host.to_string();
     let keys = [("DELIVERY_PER_HOST", per_host.as_str()), ("STORE_ENGINE", &plan.engine)];
     let mut hub = HubProcess::start_with(folder, &keys).await;
-    let audience = Audience { topics: 1, subscribers: plan.subscriptions, hosts: 1 };
     audience.subscribe(&hub, &receiver).await?;
     receiver.behave(0, Temper::Refusing);
     let mut publisher = Publisher::to(&hub).await?;
     for _ in 0..plan.missed {
-        publisher.post(&Audience::topic(0), &stamped(1_000)).await?;
+        publisher.post(&receiver, 0, Instant::now()).await?;
     }
     let parked = format!("\"laggards\":{},", plan.subscriptions);
     eventually("all of them are parked", || async {
@@ -77,7 +77,7 @@ pub async fn recovery(plan: &Recovery, folder: &Path) -> Result<RecoveryReport, 
     hub.stop().await;
     Ok(RecoveryReport {
         deliveries,
-        uneven: receiver.take_uneven(plan.missed),
+        copies: receiver.check(|_| true),
         most_at_once: receiver.most_at_once(0),
         until_first,
         until_last,

@@ -45,6 +45,12 @@ impl<'a> Request<'a> {
         None
     }
 
+    /// Each field with its value.
+    pub(super) fn all_fields(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let lines = self.fields.lines().filter_map(|line| line.split_once(':'));
+        lines.map(|(name, value)| (name, value.trim()))
+    }
+
     /// Whether its connection ends with it (RFC 9112, section 9.3).
     pub(super) fn is_last(&self) -> bool {
         match self.field("connection") {

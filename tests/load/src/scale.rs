@@ -17,7 +17,7 @@ use futures_util::future::try_join_all;
 use serde::Serialize;
 use walkdir::WalkDir;
 
-use super::delays::stamped;
+use super::check::Copies;
 use super::measure::bytes_below;
 use super::receiver::Receiver;
 use super::stage::{Audience, Publisher, usage};
@@ -65,8 +65,8 @@ pub struct ScaleReport {
     pub worst_time_ratio: f64,
     /// CPU time in the worst round.
     pub worst_cpu_ratio: f64,
-    /// Subscriptions of the large hub that did not get everything exactly once, of all rounds.
-    pub uneven: usize,
+    /// Whether each subscription of the large hub got everything once and as it was posted, in all rounds.
+    pub copies: Copies,
     /// All rounds.
     pub rounds: Vec<Round>,
 }
@@ -89,7 +89,7 @@ pub struct Round {
 }
 
 /// A hub with so many subscriptions.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Size {
     /// How many.
     pub subscriptions: usize,
@@ -107,8 +107,8 @@ pub struct Size {
     pub fan_out: Rate,
     /// Microseconds of CPU for each delivery.
     pub cpu: f64,
-    /// Subscriptions that did not get everything exactly once.
-    pub uneven: usize,
+    /// Whether each subscription got everything once and as it was posted.
+    pub copies: Copies,
 }
 
 /// Measures. The large hub's data is in `folder`, and stays there for the next time as it was when all had subscribed.
@@ -124,7 +124,7 @@ pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> 
     for _ in 0..plan.rounds.get() {
         let large = staged.measure_copy(folder).await?;
         let after = measure_small(plan).await?;
-        rounds.push(Round::new(before, large, after));
+        rounds.push(Round::new(before, large, after.clone()));
         before = after;
     }
     let of_rounds = |value: fn(&Round) -> f64| median(rounds.iter().map(value));
@@ -138,7 +138,7 @@ pub async fn scale(plan: &Scale, folder: &Path) -> Result<ScaleReport, Failure> 
         cpu_ratio: of_rounds(|round| round.cpu_ratio),
         worst_time_ratio: worst(|round| round.time_ratio),
         worst_cpu_ratio: worst(|round| round.cpu_ratio),
-        uneven: rounds.iter().map(|round| round.large.uneven).sum(),
+        copies: rounds.iter().fold(Copies::default(), |all, round| all.and(round.large.copies.clone())),
         rounds,
     })
 }
@@ -149,14 +149,9 @@ impl Round {
         #[expect(clippy::cast_precision_loss)]
         let memory_per_subscription = large.memory.saturating_sub(before.memory) as f64
             / large.subscriptions.saturating_sub(before.subscriptions).max(1) as f64;
-        Self {
-            before,
-            large,
-            after,
-            memory_per_subscription,
-            time_ratio: large.seconds_each() / f64::midpoint(before.seconds_each(), after.seconds_each()),
-            cpu_ratio: large.cpu / f64::midpoint(before.cpu, after.cpu),
-        }
+        let time_ratio = large.seconds_each() / f64::midpoint(before.seconds_each(), after.seconds_each());
+        let cpu_ratio = large.cpu / f64::midpoint(before.cpu, after.cpu);
+        Self { before, large, after, memory_per_subscription, time_ratio, cpu_ratio }
     }
 }
 
@@ -174,12 +169,8 @@ async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
     let beside = tempfile::tempdir_in(".")?;
     let (staged, _) = Staged::new(audience, &plan.engine, beside.path()).await?;
     let size = staged.measure(&staged.data, SMALL_NOTIFICATIONS, bursts(plan, audience)).await?;
-    if size.uneven > 0 {
-        return Err(format!(
-            "{} subscriptions of a small hub did not get everything exactly once",
-            size.uneven
-        )
-        .into());
+    if size.copies.wrong > 0 {
+        return Err(format!("a small hub made mistakes: {:?}", size.copies).into());
     }
     Ok(size)
 }
@@ -203,7 +194,7 @@ impl Staged {
     async fn new(audience: Audience, engine: &str, folder: &Path) -> Result<(Self, Option<Rate>), Failure> {
         let (data, note) = (folder.join("data"), folder.join("port"));
         let port = fs::read_to_string(&note).ok().and_then(|port| port.parse().ok());
-        let receiver = Receiver::start_at(audience.subscriptions(), port.unwrap_or(0)).await?;
+        let receiver = Receiver::start_at(audience, port.unwrap_or(0)).await?;
         let staged = Self { audience, receiver, engine: engine.to_owned(), data };
         let mut subscribing = None;
         if port.is_none() {
@@ -236,6 +227,7 @@ impl Staged {
         let began = Instant::now();
         hub.restart().await;
         hub.until_ready().await;
+        self.receiver.link_to(&hub.url());
         let start = began.elapsed().as_secs_f64();
         let (memory, cpu_before) = usage(&mut hub)?;
         let (mut posting, mut delivering) = (Duration::ZERO, Duration::ZERO);
@@ -249,8 +241,8 @@ impl Staged {
         let deliveries = self.audience.subscriptions() as u64 * u64::from(notifications);
         let (publishing, fan_out) = (Rate::new(posts, posting), Rate::new(deliveries, delivering));
         let (memory_after, cpu) = usage(&mut hub)?;
-        let uneven = self.receiver.take_uneven(notifications);
         hub.stop().await;
+        let copies = self.receiver.check(|_| true);
         Ok(Size {
             subscriptions: self.audience.subscriptions(),
             store: bytes_below(data),
@@ -260,7 +252,7 @@ impl Staged {
             cpu: (cpu - cpu_before) * 1e6 / (fan_out.per_second * fan_out.seconds),
             publishing,
             fan_out,
-            uneven,
+            copies,
         })
     }
 }
@@ -280,7 +272,7 @@ async fn deliver(
             if number >= posts {
                 return Ok::<_, Failure>(());
             }
-            publisher.post(&Audience::topic(number % audience.topics), &stamped(1_000)).await?;
+            publisher.post(receiver, number % audience.topics, Instant::now()).await?;
         }
     };
     let due = receiver.total() + audience.subscriptions() as u64 * u64::from(notifications);

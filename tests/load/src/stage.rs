@@ -3,14 +3,15 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
-use bytes::Bytes;
 use futures_util::future::try_join_all;
 use tokio::net::TcpStream;
 use url::form_urlencoded::Serializer;
 
 use super::Failure;
-use super::receiver::Receiver;
+use super::check::KIND;
+use super::receiver::{Receiver, secret};
 use super::wire::{connect, exchange};
 use resync_harness::HubProcess;
 
@@ -18,6 +19,9 @@ use resync_harness::HubProcess;
 const SUBSCRIBING: usize = 16;
 /// How many of them may wait to be verified.
 const AHEAD: u64 = 4_096;
+
+/// Bytes of a notification.
+const BYTES: u32 = 1_000;
 
 /// Topics with the same number of subscribers each.
 #[derive(Clone, Copy, Debug)]
@@ -34,13 +38,22 @@ impl Audience {
         self.topics * self.subscribers
     }
 
+    /// Subscriptions count through the topics, so that those of one topic are on as many hosts as there are.
+    pub(super) fn topic_of(&self, subscriber: usize) -> usize {
+        subscriber / self.subscribers
+    }
+
+    pub(super) fn host_of(&self, subscriber: usize) -> usize {
+        subscriber % self.hosts
+    }
+
     pub(super) fn topic(number: usize) -> String {
         format!("http://source.example/load/{number}/")
     }
 
-    /// Subscribes all of them over HTTP, each with a secret of its own and verified by the hub. Subscriptions count through the
-    /// topics, so that those of one topic are on as many hosts as there are.
+    /// Subscribes all of them over HTTP, each with a secret of its own and verified by the hub, which receivers expect from now on.
     pub(super) async fn subscribe(&self, hub: &HubProcess, receiver: &Receiver) -> Result<(), Failure> {
+        receiver.link_to(&hub.url());
         let (next, before) = (AtomicUsize::new(0), receiver.verified());
         let one = || async {
             let mut stream = connect(IpAddr::V4(Ipv4Addr::LOCALHOST), hub.address).await?;
@@ -52,9 +65,9 @@ impl Audience {
                 receiver.until_verified((before + number as u64).saturating_sub(AHEAD)).await?;
                 let body = Serializer::new(String::new())
                     .append_pair("hub.mode", "subscribe")
-                    .append_pair("hub.topic", &Self::topic(number / self.subscribers))
-                    .append_pair("hub.callback", &receiver.url(number, self.hosts))
-                    .append_pair("hub.secret", &format!("secret of subscriber {number}"))
+                    .append_pair("hub.topic", &Self::topic(self.topic_of(number)))
+                    .append_pair("hub.callback", &receiver.url(number))
+                    .append_pair("hub.secret", &secret(number))
                     .finish();
                 let head =
                     "POST /websub/ HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded";
@@ -83,14 +96,24 @@ impl Publisher {
         Ok(Self { hub: hub.url(), stream: connect(IpAddr::V4(Ipv4Addr::LOCALHOST), hub.address).await? })
     }
 
-    /// Returns once the hub has acknowledged it.
-    pub(super) async fn post(&mut self, topic: &str, body: &Bytes) -> Result<(), Failure> {
-        let link = format!("Link: <{topic}>; rel=\"self\", <{}>; rel=\"hub\"", self.hub);
-        let head = format!("POST /websub/ HTTP/1.1\r\nHost: h\r\n{link}\r\nContent-Type: text/plain");
+    /// A notification to this topic that is due at this moment; returns once the hub has acknowledged it.
+    pub(super) async fn post(
+        &mut self,
+        receiver: &Receiver,
+        topic: usize,
+        due: Instant,
+    ) -> Result<(), Failure> {
+        let (number, body) = receiver.notification(topic, due, BYTES);
+        let links = format!("Link: <{}>; rel=\"self\", <{}>; rel=\"hub\"", Audience::topic(topic), self.hub);
+        let head = format!("POST /websub/ HTTP/1.1\r\nHost: h\r\n{links}\r\nContent-Type: {KIND}");
         let mut request = format!("{head}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
-        request.extend_from_slice(body);
+        request.extend_from_slice(&body);
         let answer = exchange(&mut self.stream, &request).await?;
-        if answer.status == 202 { Ok(()) } else { Err(format!("a post got {}", answer.status).into()) }
+        if answer.status != 202 {
+            return Err(format!("a post got {}", answer.status).into());
+        }
+        receiver.acknowledged(number);
+        Ok(())
     }
 }
 

@@ -44,6 +44,7 @@ fn result(name: &str, slower: f64) -> RunResult {
             hub_memory: 60_000_000,
             hub_store: 20_000_000,
             tool_cpu: 0.25 * wave,
+            ..Second::default()
         }
     };
     let verdict = |what: &str, measured: f64, bound: f64, holds| Verdict {
@@ -91,9 +92,10 @@ fn result(name: &str, slower: f64) -> RunResult {
             kind: "kill".into(),
             from: 30.0,
             until: 30.4,
-            acknowledged_after: Some(0.02),
+            taken_again_after: Some(0.02),
             impossible: None,
         }],
+        taken_again_after: Some(0.02),
         series: (1..=60).map(second).collect(),
         slopes: None,
         verdicts: vec![

@@ -45,8 +45,16 @@ pub(crate) enum Vice {
     AltersOneIn(u64),
     /// It signs another body than it sends.
     SignsWrongly,
+    /// One delivery of so many is signed with the secret of somebody else.
+    SignsOneInWrongly(u64),
     /// It signs nothing.
     NeverSigns,
+    /// One of so many names another topic.
+    LinksOneInWrongly(u64),
+    /// One of so many has another content type.
+    TypesOneInWrongly(u64),
+    /// One of so many goes to another host, with the path of the callback.
+    MisdirectsOneIn(u64),
     /// Each delivery waits so long, and the next one for it.
     IsSlow(Duration),
     /// It answers before it stores, and dies after so many notifications.
@@ -183,7 +191,8 @@ fn subscribe(state: &Arc<State>, form: &[u8]) {
     };
     let (mode, topic, callback, state) =
         (of("hub.mode"), of("hub.topic"), of("hub.callback"), Arc::clone(state));
-    let key = SigningKey::new(SignatureMethod::Sha256, &Secret::new(of("hub.secret")).unwrap());
+    let key = |secret: String| SigningKey::new(SignatureMethod::Sha256, &Secret::new(secret).unwrap());
+    let keys = [key(of("hub.secret")), key("of somebody else".to_owned())];
     tokio::spawn(async move {
         let mut url = Url::parse(&callback).unwrap();
         url.query_pairs_mut()
@@ -198,9 +207,10 @@ fn subscribe(state: &Arc<State>, form: &[u8]) {
             return;
         }
         let (bodies, receiver) = unbounded_channel();
+        let links = format!("<http://wrong.example/>; rel=\"hub\", <{topic}>; rel=\"self\"");
         state.subscriptions.lock().unwrap().push(Subscription { topic, callback, bodies });
         url.set_query(None);
-        serve(&state, &Subscriber { callback: url, key, vice: state.vice }, receiver).await;
+        serve(&state, &Subscriber { callback: url, links, keys, vice: state.vice }, receiver).await;
     });
 }
 
@@ -229,6 +239,15 @@ async fn serve(state: &State, to: &Subscriber, mut bodies: UnboundedReceiver<Byt
                 to.deliver(&body[..body.len() - 1]).await;
                 continue;
             }
+            Vice::SignsOneInWrongly(count)
+            | Vice::LinksOneInWrongly(count)
+            | Vice::TypesOneInWrongly(count)
+            | Vice::MisdirectsOneIn(count)
+                if number.is_multiple_of(count) =>
+            {
+                to.deliver_wrongly(&body).await;
+                continue;
+            }
             Vice::AltersOneIn(count) if number.is_multiple_of(count) => {
                 to.deliver(&[&body[..body.len() - 1], b"!"].concat()).await;
                 continue;
@@ -246,19 +265,38 @@ async fn serve(state: &State, to: &Subscriber, mut bodies: UnboundedReceiver<Byt
 /// Somebody with a secret.
 struct Subscriber {
     callback: Url,
-    key: SigningKey,
+    links: String,
+    /// Its own, and that of somebody else.
+    keys: [SigningKey; 2],
     vice: Vice,
 }
 
 impl Subscriber {
     async fn deliver(&self, body: &[u8]) {
-        let field = |signed: &[u8]| format!("X-Hub-Signature: {}\r\n", self.key.sign(signed));
+        self.send(&self.callback, "text/plain", &self.links, &self.keys[0], body).await;
+    }
+
+    async fn deliver_wrongly(&self, body: &[u8]) {
+        let (mut callback, mut kind, mut links, [mut key, other]) =
+            (self.callback.clone(), "text/plain", self.links.clone(), self.keys.each_ref());
+        match self.vice {
+            Vice::MisdirectsOneIn(_) => callback.set_host(Some("127.1.200.200")).unwrap(),
+            Vice::TypesOneInWrongly(_) => kind = "text/html",
+            Vice::LinksOneInWrongly(_) => links = links.replace("/load/", "/other/"),
+            _ => key = other,
+        }
+        self.send(&callback, kind, &links, key, body).await;
+    }
+
+    async fn send(&self, to: &Url, kind: &str, links: &str, key: &SigningKey, body: &[u8]) {
+        let field = |signed: &[u8]| format!("X-Hub-Signature: {}\r\n", key.sign(signed));
         let signature = match self.vice {
             Vice::NeverSigns => String::new(),
             Vice::SignsWrongly => field(b"another body"),
             _ => field(body),
         };
-        let answer = send(&self.callback, "POST", &signature, body).await;
+        let fields = format!("Content-Type: {kind}\r\nLink: {links}\r\n{signature}");
+        let answer = send(to, "POST", &fields, body).await;
         assert_eq!(answer.unwrap().status, 204);
     }
 }

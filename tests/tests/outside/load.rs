@@ -54,6 +54,13 @@ impl Told {
     }
 }
 
+/// Each figure of a measurement is where the table looks for it.
+fn assert_told(name: &str, told: &Told) {
+    let (there, missing): (Vec<_>, Vec<_>) =
+        pointers(name).partition(|pointer| told.0.pointer(pointer).is_some_and(Value::is_number));
+    assert!(!there.is_empty() && missing.is_empty(), "figures of {name} that it does not tell: {missing:?}");
+}
+
 #[tokio::test]
 async fn the_bounds_of_the_machine_are_measured() {
     let told = Told::by(&["limit", "--requests", "200", "--hosts", "5", "--at-once", "8"]).await;
@@ -71,17 +78,27 @@ async fn a_fan_out_is_measured_and_counted() {
             && told.number("/hub/per_second") > 0.0
             && told.number("/hub_cpu_per_delivery") > 0.0
     );
-    assert!(told.count("/uneven") == 0 && told.count("/hub/count") == 400);
+    let ratio = told.number("/hub_cpu_per_delivery") / told.number("/bare_cpu_per_request");
+    assert!(ratio > 0.0 && (told.number("/cpu_ratio") - ratio).abs() < 1e-9);
+    assert!(told.count("/copies/wrong") == 0 && told.count("/hub/count") == 400);
+    assert_eq!(told.count("/copies/checked"), 420, "with those that make the connections");
+    assert_told("fanout", &told);
 }
 
 #[tokio::test]
 async fn publishers_and_the_first_delivery_are_timed() {
-    let told = Told::by(&["publish", "--publishers", "1,3", "--seconds", "1", "--timed", "20"]).await;
+    let small = ["--publishers", "1,2,3", "--seconds", "1", "--rounds", "1", "--timed", "20"];
+    let told = Told::by(&[&["publish"][..], &small].concat()).await;
     assert!(
-        told.number("/publishers/0/appends/per_second") > 0.0 && told.count("/publishers/1/publishers") == 3
+        told.number("/publishers/0/appends/per_second") > 0.0 && told.count("/publishers/2/publishers") == 3
     );
     let alone = told.number("/publishers/0/appends/per_second") / told.number("/bare_appends/per_second");
     assert!((told.number("/publishers/0/of_bare_appends") - alone).abs() < 1e-9);
+    let share =
+        told.number("/publishers/0/appends/per_second") / told.number("/publishers/0/bare_server/per_second");
+    assert!((told.number("/publishers/0/of_bare_server") - share).abs() < 1e-9);
+    assert!(told.count("/copies/wrong") == 0 && told.count("/copies/checked") == 21);
+    assert_told("publish", &told);
     let (half, most) = (told.number("/first_delivery/p50"), told.number("/first_delivery/max"));
     assert!(half > 0.0 && half <= most);
 }
@@ -96,6 +113,8 @@ async fn healthy_subscribers_are_measured_beside_sick_ones() {
             && told.number("/throughput_ratio") > 0.0
             && told.number("/p99_ratio") > 0.0
     );
+    assert_eq!((told.count("/copies/wrong"), told.count("/copies/checked")), (0, 40 * 16 + 40 + 24 * 15));
+    assert_told("isolation", &told);
     assert!(told.number("/well/p50") > 0.0 && told.number("/sick/p50") <= told.number("/sick/p99"));
 }
 
@@ -106,7 +125,8 @@ async fn growth_is_measured_in_rounds_that_all_begin_where_everybody_has_subscri
     let small =
         ["scale", "--topics", "3", "--subscribers", "10", "--small", "20", "--rounds", "2", "--keep", kept];
     let told = Told::by(&small).await;
-    assert!(told.count("/subscribing/count") == 30 && told.count("/uneven") == 0);
+    assert!(told.count("/subscribing/count") == 30 && told.count("/copies/wrong") == 0);
+    assert_eq!(told.count("/copies/checked"), 60, "in two rounds");
     for round in ["/rounds/0", "/rounds/1"] {
         assert_eq!(told.count(&format!("{round}/large/fan_out/count")), 30);
         assert_eq!(told.count(&format!("{round}/before/fan_out/count")), 4_000);
@@ -114,17 +134,12 @@ async fn growth_is_measured_in_rounds_that_all_begin_where_everybody_has_subscri
         assert!(told.number("/worst_cpu_ratio") >= ratio("cpu_ratio") && ratio("time_ratio") > 0.0);
     }
     for name in ["million", "topics"] {
-        let (told_of, missing): (Vec<_>, Vec<_>) =
-            pointers(name).partition(|pointer| told.0.pointer(pointer).is_some());
-        assert!(
-            !told_of.is_empty() && missing.is_empty(),
-            "figures of {name} that it does not tell: {missing:?}"
-        );
+        assert_told(name, &told);
     }
 
     let before = content(folder.path());
     let again = Told::by(&small).await;
-    assert!(again.0["subscribing"].is_null() && again.count("/uneven") == 0);
+    assert!(again.0["subscribing"].is_null() && again.count("/copies/wrong") == 0);
     assert!(content(folder.path()) == before, "the rounds have changed what is kept, or left something");
 }
 
@@ -138,7 +153,8 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 #[tokio::test]
 async fn a_host_that_comes_back_gets_everything_once_and_no_more_at_once_than_is_allowed() {
     let told = Told::by(&["recovery", "--subscriptions", "60", "--per-host", "4", "--away", "1"]).await;
-    assert!(told.count("/uneven") == 0 && told.count("/deliveries") == 60);
+    assert!(told.count("/copies/wrong") == 0 && told.count("/deliveries") == 60);
+    assert_told("recovery", &told);
     assert!((1..=4).contains(&told.count("/most_at_once")) && told.number("/until_last") > 0.0);
 }
 
@@ -184,8 +200,7 @@ async fn honest_ones_lose_nothing_under_a_small_attack_of_every_kind() {
     }
     assert!(["failed", "lost", "kept_out"].iter().all(|what| told.count(&format!("/{what}")) == 0));
     assert!((48..=50).contains(&told.count("/sieged/slow_open")));
-    let missing: Vec<_> = pointers("attack").filter(|pointer| told.0.pointer(pointer).is_none()).collect();
-    assert!(missing.is_empty(), "figures of attack that it does not tell: {missing:?}");
+    assert_told("attack", &told);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod completions;
 mod copies;
 mod deploy;
 mod deployed;
+mod figures;
 mod generators;
 mod guides;
 mod habits;

@@ -1,7 +1,6 @@
-//! Documents that are checked against the tests: docs/reference/conformance.md is made of their names, docs/security.md names some, and
-//! docs/performance.md has the figures of `resync-load figures`, three of which README.md shows.
+//! Documents that are checked against the tests: docs/reference/conformance.md is made of their names, docs/security.md names some.
 //!
-//! `RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers` writes docs/reference/conformance.md and the figures of README.md anew.
+//! `RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers` writes docs/reference/conformance.md anew.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -12,7 +11,6 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use resync_load::measurements;
 use walkdir::WalkDir;
 
 const CRATES: [&str; 6] = ["common", "core", "hub", "publisher", "subscriber-kit", "tests"];
@@ -478,47 +476,4 @@ fn a_test_is_over_sockets_where_it_or_what_it_calls_starts_the_hub() {
     let source = "async fn scene() {\n    HubProcess::start().await;\n}\nfn other() {\n    a_scene();\n}\n\
         mod inner {\n    async fn far() {\n        if x {\n            near();\n        }\n    }\n    fn near() {\n        scene();\n    }\n}\n";
     assert_eq!(starting_a_hub(source).into_iter().collect::<Vec<_>>(), ["far", "near", "scene"]);
-}
-
-#[test]
-fn whoever_reads_the_table_of_figures_can_repeat_each_of_them() {
-    let text = fs::read_to_string(root().join("docs/performance.md")).unwrap();
-    let rows = figures(&text).lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
-    let rows: BTreeSet<&str> = rows.filter(|what| *what != "figure").collect();
-    let known: BTreeSet<&str> = measurements().flat_map(|(_, figures)| figures).collect();
-    assert!(!rows.is_empty() && rows.is_subset(&known), "{:?}", rows.difference(&known));
-}
-
-/// Between these two lines a page has figures.
-fn figures(page: &str) -> &str {
-    page.split_once("<!-- figures -->\n").unwrap().1.split_once("<!-- /figures -->").unwrap().0
-}
-
-#[test]
-fn the_front_page_has_three_figures_of_the_table() {
-    let path = root().join("README.md");
-    let (page, all) = (fs::read_to_string(&path), fs::read_to_string(root().join("docs/performance.md")));
-    let (page, all) = (page.unwrap(), all.unwrap());
-    let shown: Vec<_> = figures(&page).lines().collect();
-    let (head, rows) = shown.split_at(2);
-    let made: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            let what = row.trim_start_matches("| ").split(" | ").next().unwrap();
-            let of_all = figures(&all).lines().find(|line| line.starts_with(&format!("| {what} | ")));
-            let measured = of_all.unwrap_or_else(|| panic!("the table has no {what:?}")).split(" | ").nth(1);
-            format!("| {what} | {} |", measured.unwrap())
-        })
-        .collect();
-    let made = format!("{}\n{}\n", head.join("\n"), made.join("\n"));
-    if env::var_os("RESYNC_WRITE_DOCS").is_some() {
-        fs::write(&path, page.replace(figures(&page), &made)).unwrap();
-        return;
-    }
-    assert_eq!(rows.len(), 3);
-    assert_eq!(
-        figures(&page),
-        made,
-        "README.md is stale: RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside papers"
-    );
 }

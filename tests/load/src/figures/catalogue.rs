@@ -1,10 +1,27 @@
 //! What is measured for the table, by which command, and what is promised.
 
+use std::time::Duration;
+
+use super::figure::{At, Figure};
+
 /// Something that is measured in one go, and the figures that come of it.
 pub(super) struct Measurement {
     pub(super) name: &'static str,
     pub(super) program: Program,
+    /// How long it takes about, on two cores.
+    pub(super) seconds: u64,
     pub(super) figures: &'static [Figure],
+}
+
+impl Measurement {
+    pub(super) fn expected(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+
+    /// When it is given up.
+    pub(super) fn bound(&self) -> Duration {
+        2 * self.expected() + Duration::from_secs(120)
+    }
 }
 
 /// What measures.
@@ -23,77 +40,26 @@ pub(super) enum Program {
     Script(&'static [&'static str]),
 }
 
-/// A line of the table.
-pub(super) struct Figure {
-    pub(super) what: &'static str,
-    pub(super) at: At,
-    pub(super) unit: &'static str,
-    pub(super) bar: Option<Bar>,
-}
-
-/// Where a figure stands in what a command says.
-#[derive(Clone, Copy)]
-pub(super) enum At {
-    /// A number, in JSON.
-    Json(&'static str),
-    /// The word before this text.
-    Before(&'static str),
-    /// The word after this text.
-    After(&'static str),
-    /// 1 where what was measured ended well, 0 where it ran and did not.
-    Ended,
-}
-
-/// What is promised.
-#[derive(Clone, Copy)]
-pub(super) enum Bar {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Bar {
-    pub(super) fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtLeast(bound) => value >= bound,
-            Self::AtMost(bound) => value <= bound,
-        }
-    }
-}
-
-impl Figure {
-    const fn new(what: &'static str, at: &'static str, unit: &'static str) -> Self {
-        Self { what, at: At::Json(at), unit, bar: None }
-    }
-
-    const fn said(what: &'static str, at: At, unit: &'static str) -> Self {
-        Self { what, at, unit, bar: None }
-    }
-
-    const fn at_least(self, bound: f64) -> Self {
-        Self { bar: Some(Bar::AtLeast(bound)), ..self }
-    }
-
-    const fn at_most(self, bound: f64) -> Self {
-        Self { bar: Some(Bar::AtMost(bound)), ..self }
-    }
-}
-
 const LOST: &str = "/rungs/0/judgement/lost";
 const REPEATED: &str = "/rungs/0/judgement/repeated";
+const FAILED: &str = "/rungs/0/published/failed";
+const TAKEN_AGAIN: &str = "/rungs/0/taken_again_after";
 const P50: &str = "/rungs/0/delivered/latency/p50";
 const P99: &str = "/rungs/0/delivered/latency/p99";
 const CPU: &str = "/rungs/0/resources/cpu_per_delivery";
 const MEMORY: &str = "/rungs/0/resources/memory_most";
 
-/// A scenario with faults: nothing may be lost by it.
+/// A scenario with faults: nothing may be lost by it, and posts are taken again soon.
 macro_rules! fault {
-    ($name:literal, $what:literal) => {
+    ($name:literal, $what:literal, $seconds:literal $(, $more:expr)*) => {
         Measurement {
             name: $name,
             program: Program::Scenario($name, &[]),
+            seconds: $seconds,
             figures: &[
                 Figure::new(concat!($what, ": lost"), LOST, "").at_most(0.0),
-                Figure::new(concat!($what, ": delivered once more after it"), REPEATED, ""),
+                Figure::new(concat!($what, ": posts taken again after"), TAKEN_AGAIN, "s").at_most(1.0),
+                $($more,)*
                 Figure::said(concat!($what, ": all that the scenario expects"), At::Ended, "").at_least(1.0),
             ],
         }
@@ -102,10 +68,11 @@ macro_rules! fault {
 
 /// A scenario of honest work.
 macro_rules! work {
-    ($name:literal, $what:literal) => {
+    ($name:literal, $what:literal, $seconds:literal) => {
         Measurement {
             name: $name,
             program: Program::Scenario($name, &[]),
+            seconds: $seconds,
             figures: &[
                 Figure::new(concat!($what, ": delivered after, p50"), P50, "ms"),
                 Figure::new(concat!($what, ": delivered after, p99"), P99, "ms"),
@@ -122,6 +89,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "limit",
         program: Program::Load(&["limit"]),
+        seconds: 30,
         figures: &[
             Figure::new("the bound: signed requests of a bare client loop", "/bare_client/per_second", "/s"),
             Figure::new("the bound: durable appends", "/durable_appends/per_second", "/s"),
@@ -130,13 +98,19 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "fanout",
         program: Program::Load(&["fanout", "--rounds", "25"]),
+        seconds: 75,
         figures: &[
-            Figure::new("fan-out to 1,000 hosts, of the bare client loop", "/ratio", "").at_least(0.70),
-            Figure::new("fan-out to 1,000 hosts, of that loop at its best", "/ratio_to_the_best", ""),
+            Figure::new(
+                "fan-out to 1,000 hosts, of the bare client loop at its best",
+                "/ratio_to_the_best",
+                "",
+            )
+            .at_least(0.78),
             Figure::new("fan-out to 1,000 hosts", "/hub/per_second", "/s"),
             Figure::new("fan-out: CPU for a delivery", "/hub_cpu_per_delivery", "µs"),
-            Figure::new("fan-out: subscribers without each notification exactly once", "/uneven", "")
-                .at_most(0.0),
+            Figure::new("fan-out: CPU for a delivery, by that of the loop for a request", "/cpu_ratio", "")
+                .at_most(1.6),
+            Figure::new("fan-out: copies that are wrong", "/copies/wrong", "").at_most(0.0),
         ],
     },
     Measurement {
@@ -152,8 +126,9 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             "--rounds",
             "15",
         ]),
+        seconds: 30,
         figures: &[Figure::new(
-            "20 posts to 200 subscribers, of that loop at its best",
+            "20 posts to 200 subscribers, of the loop at its best",
             "/ratio_to_the_best",
             "",
         )
@@ -162,47 +137,41 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "million",
         program: Program::Load(&["scale"]),
+        seconds: 420,
         figures: &[
             Figure::new("1,000,000 on one topic: memory of each", "/memory_per_subscription", "B"),
-            Figure::new("1,000,000 on one topic: start", "/start", "s"),
+            Figure::new("1,000,000 on one topic: ready after", "/start", "s").at_most(1.0),
             Figure::new("1,000,000 on one topic: deliveries", "/per_second", "/s"),
-            Figure::new("1,000,000 on one topic: without exactly one", "/uneven", "").at_most(0.0),
+            Figure::new("1,000,000 on one topic: copies that are wrong", "/copies/wrong", "").at_most(0.0),
             Figure::new("1,000,000 on one topic: time of a delivery by that of 1,000", "/time_ratio", "")
                 .at_most(1.3),
-            Figure::new(
-                "1,000,000 on one topic: time, in the worst of three rounds",
-                "/worst_time_ratio",
-                "",
-            ),
             Figure::new("1,000,000 on one topic: CPU of a delivery by that of 1,000", "/cpu_ratio", "")
                 .at_most(1.3),
-            Figure::new("1,000,000 on one topic: CPU, in the worst of three rounds", "/worst_cpu_ratio", ""),
         ],
     },
     Measurement {
         name: "topics",
         program: Program::Load(&["scale", "--topics", "10000", "--subscribers", "100"]),
+        seconds: 420,
         figures: &[
             Figure::new("10,000 topics of 100: time of a delivery by that of 10 topics", "/time_ratio", "")
                 .at_most(1.3),
-            Figure::new("10,000 topics of 100: time, in the worst of three rounds", "/worst_time_ratio", ""),
             Figure::new("10,000 topics of 100: CPU of a delivery by that of 10 topics", "/cpu_ratio", "")
                 .at_most(1.3),
-            Figure::new("10,000 topics of 100: CPU, in the worst of three rounds", "/worst_cpu_ratio", ""),
-            Figure::new("10,000 topics of 100: without exactly one", "/uneven", "").at_most(0.0),
+            Figure::new("10,000 topics of 100: copies that are wrong", "/copies/wrong", "").at_most(0.0),
         ],
     },
     Measurement {
         name: "ladder",
-        program: Program::Scenario("ladder", &["--subscribers", "1000,10000,100000,1000000"]),
+        program: Program::Scenario("ladder", &[]),
+        seconds: 150,
         figures: &[
             Figure::new("1,000 subscribers: deliveries", "/rungs/0/delivered/per_second", "/s"),
-            Figure::new("10,000 subscribers: deliveries", "/rungs/1/delivered/per_second", "/s"),
-            Figure::new("100,000 subscribers: deliveries", "/rungs/2/delivered/per_second", "/s"),
-            Figure::new("1,000,000 subscribers: deliveries", "/rungs/3/delivered/per_second", "/s"),
+            Figure::new("10,000 subscribers: deliveries", "/rungs/2/delivered/per_second", "/s"),
+            Figure::new("100,000 subscribers: deliveries", "/rungs/4/delivered/per_second", "/s"),
             Figure::new(
-                "1,000,000 subscribers: the hub's memory at most",
-                "/rungs/3/resources/memory_most",
+                "100,000 subscribers: the hub's memory at most",
+                "/rungs/4/resources/memory_most",
                 "B",
             ),
             Figure::said("ladder: all that the scenario expects", At::Ended, "").at_least(1.0),
@@ -211,23 +180,36 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "publish",
         program: Program::Load(&["publish"]),
+        seconds: 75,
         figures: &[
             Figure::new("durable posts of 1 publisher", "/publishers/0/appends/per_second", "/s"),
             Figure::new("durable posts of 16 publishers", "/publishers/1/appends/per_second", "/s"),
             Figure::new("durable posts of 256 publishers", "/publishers/2/appends/per_second", "/s"),
             Figure::new("durable posts of 1 publisher, of bare appends", "/publishers/0/of_bare_appends", ""),
             Figure::new(
+                "durable posts of 1 publisher, of a bare HTTP server",
+                "/publishers/0/of_bare_server",
+                "",
+            ),
+            Figure::new(
+                "durable posts of 256 publishers, of a bare HTTP server",
+                "/publishers/2/of_bare_server",
+                "",
+            )
+            .at_least(0.5),
+            Figure::new(
                 "durable posts of 256 publishers, of bare appends",
                 "/publishers/2/of_bare_appends",
                 "",
             ),
-            Figure::new("from a post to its first delivery, p50", "/first_delivery/p50", "ms").at_most(5.0),
-            Figure::new("from a post to its first delivery, p99", "/first_delivery/p99", "ms").at_most(5.0),
+            Figure::new("from a post to its first delivery, p50", "/first_delivery/p50", "ms"),
+            Figure::new("from a post to its first delivery, p99", "/first_delivery/p99", "ms").at_most(3.0),
         ],
     },
     Measurement {
         name: "isolation",
         program: Program::Load(&["isolation"]),
+        seconds: 300,
         figures: &[
             Figure::new(
                 "1 % hang, 1 % refuse: throughput of the others, of what it was",
@@ -237,20 +219,23 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             .at_least(0.95),
             Figure::new("1 % hang, 1 % refuse: p99 of the others, by what it was", "/p99_ratio", "")
                 .at_most(1.2),
+            Figure::new("1 % hang, 1 % refuse: copies that are wrong", "/copies/wrong", "").at_most(0.0),
         ],
     },
     Measurement {
         name: "recovery",
         program: Program::Load(&["recovery"]),
+        seconds: 60,
         figures: &[
             Figure::new("50,000 come back: requests at once (8 allowed)", "/most_at_once", "").at_most(8.0),
             Figure::new("50,000 come back: until the last has its own", "/until_last", "s"),
-            Figure::new("50,000 come back: without exactly one", "/uneven", "").at_most(0.0),
+            Figure::new("50,000 come back: copies that are wrong", "/copies/wrong", "").at_most(0.0),
         ],
     },
     Measurement {
         name: "attack",
         program: Program::Load(&["attack"]),
+        seconds: 300,
         figures: &[
             Figure::new("all attackers at once: p99 of honest posts, by what it was", "/posts/p99_ratio", "")
                 .at_most(3.0),
@@ -280,14 +265,15 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
                 .at_least(1.0),
         ],
     },
-    work!("dbpedia", "DBpedia, 2/s to 1,000"),
-    work!("fourteen", "14/s to 1,000"),
-    work!("arxiv", "arXiv, 1,600 at once to 200"),
-    work!("world", "the world as it is"),
-    work!("churn", "subscribers come and go"),
+    work!("dbpedia", "DBpedia, 2/s to 1,000", 80),
+    work!("fourteen", "14/s to 1,000", 80),
+    work!("arxiv", "arXiv, 1,600 at once to 200", 80),
+    work!("world", "the world as it is", 100),
+    work!("churn", "subscribers come and go", 40),
     Measurement {
         name: "pinged",
         program: Program::Scenario("pinged", &[]),
+        seconds: 40,
         figures: &[
             Figure::new("pinged, our hub: delivered after, p50", P50, "ms"),
             Figure::new("pinged, our hub: delivered after, p99", P99, "ms"),
@@ -299,6 +285,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "peer",
         program: Program::Peer,
+        seconds: 90,
         figures: &[
             Figure::new("pinged, Flask-WebSub: delivered after, p50", P50, "ms"),
             Figure::new("pinged, Flask-WebSub: delivered after, p99", P99, "ms"),
@@ -310,6 +297,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "soak",
         program: Program::Scenario("soak", &[]),
+        seconds: 1_950,
         figures: &[
             Figure::new("half an hour: deliveries", "/rungs/0/delivered/per_second", "/s"),
             Figure::new(
@@ -319,6 +307,12 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             )
             .at_least(0.69),
             Figure::new("half an hour: delivered after, p99", P99, "ms"),
+            Figure::new(
+                "half an hour: delivered after, p99 of nine of ten windows of ten seconds",
+                "/rungs/0/delivered/latency_p99_of_windows",
+                "ms",
+            )
+            .at_most(30.0),
             Figure::new("half an hour: memory grows by, an hour", "/rungs/0/slopes/memory", "B"),
             Figure::new("half an hour: p99 grows by, an hour", "/rungs/0/slopes/delivery_p99", "ms"),
             Figure::new("half an hour: the store at its end", "/rungs/0/resources/store", "B"),
@@ -327,19 +321,46 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             Figure::said("half an hour: all that the scenario expects", At::Ended, "").at_least(1.0),
         ],
     },
-    fault!("crash-loop", "killed ten times"),
-    fault!("pause", "stopped and continued"),
-    fault!("full-disk", "a full disk"),
-    fault!("failing-writes", "failing writes"),
-    fault!("clock-jump", "a clock that jumps"),
-    fault!("host-outage", "a host away"),
-    fault!("mass-renewal", "all renew at once"),
-    fault!("slow-third", "a third is slow"),
-    fault!("poisoned", "a poisoned message"),
-    fault!("resolver", "no answers from the resolver"),
+    fault!(
+        "crash-loop",
+        "killed ten times",
+        40,
+        Figure::new("killed ten times: of 2,000 posts failed", FAILED, "").at_most(400.0),
+        Figure::new("killed ten times: delivered once more after it", REPEATED, "")
+    ),
+    fault!("pause", "stopped and continued", 45),
+    fault!(
+        "full-disk",
+        "a full disk",
+        35,
+        Figure::new("a full disk: of 800 posts failed", FAILED, "").at_most(300.0)
+    ),
+    fault!(
+        "failing-writes",
+        "failing writes",
+        40,
+        Figure::new("failing writes: of 800 posts failed", FAILED, "").at_most(300.0),
+        Figure::new("failing writes: delivered once more after it", REPEATED, "")
+    ),
+    fault!("clock-jump", "a clock that jumps", 70),
+    fault!("host-outage", "a host away", 60),
+    fault!("mass-renewal", "all renew at once", 35),
+    Measurement {
+        name: "slow-third",
+        program: Program::Scenario("slow-third", &[]),
+        seconds: 45,
+        figures: &[
+            Figure::new("a third is slow: delivered to the others after, p99", P99, "ms").at_most(500.0),
+            Figure::new("a third is slow: lost", LOST, "").at_most(0.0),
+            Figure::said("a third is slow: all that the scenario expects", At::Ended, "").at_least(1.0),
+        ],
+    },
+    fault!("poisoned", "a poisoned message", 35),
+    fault!("resolver", "no answers from the resolver", 45),
     Measurement {
         name: "deaths",
         program: Program::Test(&["crash"], ("RESYNC_TEST_DEATHS", "200")),
+        seconds: 600,
         figures: &[
             Figure::said("200 deaths of each kind: nothing lost, lives of sled below apart", At::Ended, "")
                 .at_least(1.0),
@@ -365,6 +386,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "copy",
         program: Program::Load(&["copy", "--rounds", "7"]),
+        seconds: 120,
         figures: &[
             Figure::new("first copy of 5,000 files, times as fast as Python's resync", "/times_faster", "")
                 .at_least(5.0),
@@ -374,6 +396,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "changes",
         program: Program::Test(&["kit", "many_changes::"], ("RESYNC_CHANGES", "1000000")),
+        seconds: 180,
         figures: &[Figure::said(
             "1,000,000 changes: memory of the Destination at most, KiB",
             At::Before(" KiB at most"),
@@ -384,6 +407,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "fire",
         program: Program::Test(&["kit", "mirror_under_fire::"], ("RESYNC_FIRE_SECONDS", "600")),
+        seconds: 660,
         figures: &[
             Figure::said("ten minutes under fire: the copy is the same, byte for byte", At::Ended, "")
                 .at_least(1.0),
@@ -394,6 +418,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "rehearsal",
         program: Program::Bench("resync-publisher", "rehearsal", "2400000"),
+        seconds: 300,
         figures: &[
             Figure::said(
                 "2,400,000 entries, a day's 1,600 changes: % of a full build's processor time",
@@ -414,6 +439,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "watch",
         program: Program::Bench("resync-publisher", "rehearsal", "watch"),
+        seconds: 180,
         figures: &[
             Figure::said("watch of 50,000 files: changes a second", At::Before(" changes a second"), "/s")
                 .at_least(13.9),
@@ -434,6 +460,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "site",
         program: Program::Bench("resync-publisher", "rehearsal", "python"),
+        seconds: 150,
         figures: &[
             Figure::said(
                 "site of 20,000 files, times as fast as Python's resync",
@@ -448,6 +475,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "receiver",
         program: Program::Script(&["tests/receiver", "4", "64"]),
+        seconds: 60,
         figures: &[Figure::said(
             "this tool's receiver, of a bare hyper server under wrk",
             At::After("ratio "),

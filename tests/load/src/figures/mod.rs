@@ -1,6 +1,7 @@
 //! `resync-load figures`: whatever is promised, measured by its own command, as one table.
 
 mod catalogue;
+mod figure;
 mod peer;
 mod program;
 mod table;
@@ -11,13 +12,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use resync_common::output::{complain, note};
+use resync_common::words::Lasting;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use super::Failure;
 use super::measure::Machine;
-use catalogue::{At, MEASUREMENTS, Measurement};
+use catalogue::{MEASUREMENTS, Measurement};
+use figure::At;
 
 pub use table::{insert, table};
+
+/// Below the folder of outcomes: what each run left for `resync-load report`, and hubs that others wrote.
+const RUNS: &str = "runs";
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -26,6 +33,8 @@ pub struct Figures {
     pub names: Vec<String>,
     /// Where what came of each is kept: the table is made of all that are there.
     pub folder: PathBuf,
+    /// Whether figures of other states of the code may stand beside these, and these may be of a state that is no commit.
+    pub mix: bool,
 }
 
 /// What came of a measurement.
@@ -50,40 +59,83 @@ pub struct Outcome {
     pub values: BTreeMap<String, f64>,
 }
 
-/// The names of all measurements, with the figures that come of each.
-pub fn measurements() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    MEASUREMENTS.iter().map(|one| (one.name, one.figures.iter().map(|figure| figure.what).collect()))
+/// The names of all measurements, how long each takes about, and the figures that come of it.
+pub fn measurements() -> impl Iterator<Item = (&'static str, Duration, Vec<&'static str>)> {
+    MEASUREMENTS
+        .iter()
+        .map(|one| (one.name, one.expected(), one.figures.iter().map(|figure| figure.what).collect()))
 }
 
-/// Measures one after the other; one that cannot be measured is told of, and the others go on.
+/// Measures one after the other; one that cannot be measured is told of, and the others go on. Where none is named, those that were
+/// measured of this commit already are left out: so it goes on after an interruption.
 ///
 /// # Errors
-/// For a name that is not known, before anything is measured; when one of them was not measured, after all.
+/// For a name that is not known, and when figures of several states would stand in one table, before anything is measured; when one of
+/// them was not measured, after all.
 pub async fn figures(plan: &Figures) -> Result<(), Failure> {
-    let chosen = chosen(&plan.names)?;
-    fs::create_dir_all(&plan.folder)
+    let mut chosen = chosen(&plan.names)?;
+    // Whoever goes on with the work meanwhile changes what is found here.
+    let commit = program::commit().await.unwrap_or_default();
+    let is_commit = !commit.is_empty() && !commit.ends_with(program::CHANGED);
+    let known = outcomes(&plan.folder)?;
+    if !plan.mix {
+        one_state(&chosen, &known, &commit, is_commit)?;
+    }
+    if plan.names.is_empty() && is_commit {
+        let is_done = |of: &Measurement| {
+            known.iter().any(|one| one.name == of.name && one.commit == commit && one.optimised)
+        };
+        chosen.retain(|measurement| !is_done(measurement));
+    }
+    fs::create_dir_all(plan.folder.join(RUNS))
         .map_err(|error| format!("{} cannot be made: {error}", plan.folder.display()))?;
-    measure_each(chosen, &plan.folder).await
+    let expected: Duration = chosen.iter().map(|one| one.expected()).sum();
+    note(format_args!("{} measurements, about {}", chosen.len(), Lasting(expected)));
+    measure_each(chosen, &plan.folder, &commit).await
+}
+
+/// Refuses a table of several states.
+fn one_state(
+    chosen: &[&Measurement],
+    known: &[Outcome],
+    commit: &str,
+    is_commit: bool,
+) -> Result<(), Failure> {
+    if !is_commit {
+        return Err("what is here is no commit: commit it first, or pass --mix".into());
+    }
+    let stays = |one: &&Outcome| one.commit != commit && chosen.iter().all(|other| other.name != one.name);
+    let others: Vec<_> = known.iter().filter(stays).map(|one| one.name.as_str()).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "{} are of another state of the code than {commit}: measure everything anew (name nothing), or pass --mix",
+        others.join(", ")
+    )
+    .into())
 }
 
 async fn measure_each<'m>(
     chosen: impl IntoIterator<Item = &'m Measurement>,
     folder: &Path,
+    commit: &str,
 ) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for measurement in chosen {
-        note(format_args!("{}: {}", measurement.name, program::spelled(&measurement.program)));
-        let file = folder.join(format!("{}.json", measurement.name));
+        let (name, command) = (measurement.name, program::spelled(&measurement.program));
+        note(format_args!("{name}, about {}: {command}", Lasting(measurement.expected())));
+        let file = folder.join(format!("{name}.json"));
         // What an earlier version did is not what this one does, even if nobody can say what it does. There may be none.
         let _ = fs::remove_file(&file);
-        match measure(measurement, folder).await {
+        match measure(measurement, folder, commit).await {
             Ok(outcome) => {
-                fs::write(&file, serde_json::to_string_pretty(&outcome)?)
+                fs::write(&file, serde_json::to_string_pretty(&outcome)? + "\n")
                     .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
             }
             Err(error) => {
-                complain(format_args!("{}: {error}", measurement.name));
-                failed.push(measurement.name);
+                complain(format_args!("{name}: {error}"));
+                failed.push(name);
             }
         }
     }
@@ -93,7 +145,7 @@ async fn measure_each<'m>(
 fn chosen(names: &[String]) -> Result<Vec<&'static Measurement>, Failure> {
     let known = |name: &String| {
         MEASUREMENTS.iter().find(|one| one.name == name).ok_or_else(|| {
-            let all: Vec<_> = measurements().map(|(name, _)| name).collect();
+            let all: Vec<_> = measurements().map(|(name, ..)| name).collect();
             format!("no measurement is called {name}; there are {}", all.join(", "))
         })
     };
@@ -103,12 +155,13 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Measurement>, Failure> {
     Ok(names.iter().map(known).collect::<Result<_, _>>()?)
 }
 
-async fn measure(measurement: &Measurement, folder: &Path) -> Result<Outcome, Failure> {
+async fn measure(measurement: &Measurement, folder: &Path, commit: &str) -> Result<Outcome, Failure> {
+    program::prepare(&measurement.program).await?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let clock = Instant::now();
-    // Before, since whoever goes on with the work meanwhile changes what is found here.
-    let commit = program::commit().await.unwrap_or_default();
-    let said = program::run(&measurement.program, measurement.name, folder).await?;
+    let runs = folder.join(RUNS);
+    let said = timeout(measurement.bound(), program::run(&measurement.program, measurement.name, &runs));
+    let said = said.await.map_err(|_| format!("it took longer than {}", Lasting(measurement.bound())))??;
     let values: BTreeMap<_, _> = measurement
         .figures
         .iter()
@@ -120,7 +173,7 @@ async fn measure(measurement: &Measurement, folder: &Path) -> Result<Outcome, Fa
     Ok(Outcome {
         name: measurement.name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit,
+        commit: commit.to_owned(),
         began,
         seconds: clock.elapsed().as_secs_f64(),
         optimised: !cfg!(debug_assertions),
@@ -157,13 +210,43 @@ pub fn outcomes(folder: &Path) -> Result<Vec<Outcome>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::catalogue::{Figure, Program};
+    use super::catalogue::Program;
+    use super::figure::Figure;
     use super::*;
 
     fn apples(script: &'static [&'static str]) -> Measurement {
         const APPLES: &[Figure] =
             &[Figure { what: "apples", at: At::Before(" apples"), unit: "", bar: None }];
-        Measurement { name: "limit", program: Program::Script(script), figures: APPLES }
+        Measurement { name: "limit", program: Program::Script(script), seconds: 1, figures: APPLES }
+    }
+
+    fn outcome(name: &str, commit: &str) -> Outcome {
+        let machine = Machine { processor: "A".into(), cores: 2, memory: 4 << 30, kernel: "Linux 6".into() };
+        let (name, version, commit) = (name.into(), "1".into(), commit.into());
+        Outcome {
+            name,
+            version,
+            commit,
+            began: 1,
+            seconds: 1.0,
+            optimised: true,
+            machine,
+            values: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn figures_of_several_states_are_not_mixed_unless_those_of_another_one_are_measured_anew() {
+        let (all, limit) = (chosen(&[]).unwrap(), chosen(&["limit".to_owned()]).unwrap());
+        let known = [outcome("limit", "a"), outcome("soak", "b")];
+        let refused = |chosen, known, commit, is_commit| {
+            one_state(chosen, known, commit, is_commit).err().map(|error| error.to_string())
+        };
+        let why = refused(&limit, &known, "a", true).unwrap();
+        assert!(why.starts_with("soak are of another state of the code than a: "), "{why}");
+        assert_eq!(refused(&all, &known, "c", true), None);
+        assert_eq!(refused(&limit, &known[..1], "c", true), None);
+        assert!(refused(&all, &[], "a-dirty", false).unwrap().contains("no commit"));
     }
 
     #[tokio::test]
@@ -173,9 +256,10 @@ mod tests {
             let found = outcomes(folder.path()).unwrap();
             found.into_iter().map(|outcome| outcome.values["apples"]).collect::<Vec<_>>()
         };
-        measure_each([&apples(&["/bin/sh", "-c", "echo 3 apples"])], folder.path()).await.unwrap();
+        measure_each([&apples(&["/bin/sh", "-c", "echo 3 apples"])], folder.path(), "a").await.unwrap();
         assert_eq!(values(), [3.0]);
-        let failure = measure_each([&apples(&["/bin/sh", "-c", "exit 1"])], folder.path()).await.unwrap_err();
+        let fails = apples(&["/bin/sh", "-c", "exit 1"]);
+        let failure = measure_each([&fails], folder.path(), "a").await.unwrap_err();
         assert_eq!(failure.to_string(), "not measured: limit");
         assert!(values().is_empty());
     }

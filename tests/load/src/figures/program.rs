@@ -7,14 +7,18 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use super::catalogue::{At, Program};
+use super::catalogue::Program;
+use super::figure::At;
 use super::peer::Peer;
 use crate::Failure;
+
+/// Marks what is no commit.
+pub(super) const CHANGED: &str = "-dirty";
 
 /// What a command said, and how it ended.
 pub(super) struct Said {
@@ -61,6 +65,25 @@ pub(super) fn spelled(program: &Program) -> String {
     }
 }
 
+/// Builds what it needs, so that this is not a part of its time.
+pub(super) async fn prepare(program: &Program) -> Result<(), Failure> {
+    match program {
+        Program::Test(tests, _) => {
+            said(cargo()?.args(["build", "--locked", "--workspace", "--bins"])).await?.expected()?;
+            let mut command = cargo()?;
+            command.args(["test", "--locked", "--no-run", "-p", "resync-tests", "--test", tests[0]]);
+            said(&mut command).await?.expected()?;
+        }
+        Program::Bench(package, bench, _) => {
+            let mut command = cargo()?;
+            command.args(["bench", "--locked", "--no-run", "-p", package, "--bench", bench]);
+            said(&mut command).await?.expected()?;
+        }
+        Program::Load(_) | Program::Scenario(..) | Program::Peer | Program::Script(_) => {}
+    }
+    Ok(())
+}
+
 /// Runs it to its end; what it makes goes into `folder`.
 pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<Said, Failure> {
     match program {
@@ -80,7 +103,6 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
             scenario_of(&mut command, name, folder).await
         }
         Program::Test(tests, (variable, value)) => {
-            said(cargo()?.args(["build", "--locked", "--workspace", "--bins"])).await?.expected()?;
             let mut command = cargo()?;
             command.args(["test", "--locked", "-p", "resync-tests", "--test"]).args(*tests);
             command.args(["--", "--nocapture"]);
@@ -97,17 +119,23 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
     }
 }
 
-/// The commit that the repository is at, marked if something was changed since.
+/// The commit that the repository is at; marked if something was changed since, but for its documents, which figures go into.
 pub(super) async fn commit() -> Option<String> {
-    let mut git = Command::new("git");
-    git.args(["describe", "--always", "--exclude=*", "--dirty"]).current_dir(repository().ok()?);
-    let output = git.output().await.ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    let git = async |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        let output = git.args(arguments).current_dir(repository().ok()?).output().await.ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let commit = git(&["describe", "--always", "--exclude=*"]).await?;
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)docs"]).await?;
+    Some(if changed.is_empty() { commit } else { format!("{commit}{CHANGED}") })
 }
 
 /// A scenario writes its result into a file, which stays for `resync-load report`.
 async fn scenario_of(command: &mut Command, name: &str, folder: &Path) -> Result<Said, Failure> {
-    let file = folder.join(format!("{name}.run.json"));
+    let file = folder.join(format!("{name}.json"));
     // One of an earlier run is not this one's.
     let _ = fs::remove_file(&file);
     let mut said = said(command.arg("--out").arg(&file)).await?;
@@ -147,7 +175,8 @@ fn repository() -> Result<PathBuf, Failure> {
 
 /// Its standard output is kept, its progress is shown.
 async fn said(command: &mut Command) -> Result<Said, Failure> {
-    let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let spawned = command.spawn();
     let mut running = Running(spawned.map_err(|error| format!("{command:?}: {error}"))?);
     let (Some(mut output), Some(errors)) = (running.0.stdout.take(), running.0.stderr.take()) else {
         return Err("its output cannot be read".into());
@@ -172,14 +201,14 @@ async fn said(command: &mut Command) -> Result<Said, Failure> {
     Ok(Said { text, ran: status.success(), json, status })
 }
 
-/// Ended with this process, in a way that lets it end its own.
+/// Ended with this value together with all that it has started, in a way that lets them end their own.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(pid) = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
             // One that is gone is no trouble.
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process_group(pid, Signal::TERM);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The table of all figures, in Markdown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use resync_core::datetime::DateTime;
 
-use super::catalogue::{At, Bar, Figure, MEASUREMENTS};
+use super::catalogue::MEASUREMENTS;
+use super::figure::{At, Bar, Figure};
 use super::{Outcome, program};
 use crate::Failure;
 use crate::measure::{Machine, float};
@@ -18,32 +19,77 @@ const END: &str = "<!-- /figures -->\n";
 /// What is known and what is not, with the machine's shape, what was promised, the command of each, and what it was measured of.
 pub fn table(outcomes: &[Outcome]) -> String {
     let machines: BTreeSet<_> = outcomes.iter().map(shape).collect();
+    let occasions: BTreeSet<_> = outcomes.iter().map(|one| one.commit.as_str()).collect();
     let mut text = String::new();
     for machine in machines {
         let _ = writeln!(text, "Measured on {machine}.");
     }
-    text.push_str("\n| figure | measured | promised | command | of |\n|---|---:|---:|---|---|\n");
+    let _ = writeln!(text, "{}", states(outcomes));
+    text.push_str("\n| figure | measured | promised |\n|---|---:|---:|\n");
     for measurement in MEASUREMENTS {
         let outcome = outcomes.iter().find(|outcome| outcome.name == measurement.name);
-        let command = program::spelled(&measurement.program);
-        let of = outcome.map_or_else(|| "–".to_owned(), occasion);
+        let of = outcome.filter(|_| occasions.len() > 1).map(occasion).unwrap_or_default();
+        let _ = writeln!(text, "| **`{}`**{of} | | |", program::spelled(&measurement.program));
         for figure in measurement.figures {
             let value = outcome.and_then(|outcome| outcome.values.get(figure.what)).copied();
             let measured = value.map_or_else(|| "not measured".to_owned(), |value| shown(figure, value));
             let promised = promised(figure, value);
-            let _ = writeln!(text, "| {} | {measured} | {promised} | `{command}` | {of} |", figure.what);
+            let _ = writeln!(text, "| {} | {measured} | {promised} |", figure.what);
         }
     }
     text
 }
 
+/// Of which state of the code all of it is, or which parts are of which, and what is missing.
+fn states(outcomes: &[Outcome]) -> String {
+    let mut states: BTreeMap<&str, Vec<&Outcome>> = BTreeMap::new();
+    for outcome in outcomes {
+        states.entry(&outcome.commit).or_default().push(outcome);
+    }
+    let is_there = |name: &str| outcomes.iter().any(|outcome| outcome.name == name);
+    let missing: Vec<_> = MEASUREMENTS.iter().map(|one| one.name).filter(|name| !is_there(name)).collect();
+    let mut text = match states.len() {
+        0 => "Nothing is measured.".to_owned(),
+        1 => {
+            let days: BTreeSet<_> = outcomes.iter().map(day).collect();
+            let days: Vec<_> =
+                days.first().into_iter().chain(days.last().filter(|_| days.len() > 1)).collect();
+            let days = days.into_iter().map(String::as_str).collect::<Vec<_>>().join(" to ");
+            format!("All of one state of the code: {}, {days}.", state(outcomes[0].commit.as_str()))
+        }
+        _ => {
+            let newest = outcomes.iter().max_by_key(|outcome| outcome.began).map(|one| one.commit.as_str());
+            let older = states.iter().filter(|(commit, _)| Some(**commit) != newest).map(|(commit, of)| {
+                let names: Vec<_> = of.iter().map(|one| one.name.as_str()).collect();
+                format!("{} ({})", state(commit), names.join(", "))
+            });
+            let newest = state(newest.unwrap_or_default());
+            format!(
+                "**Not of one state of the code.** The newest is {newest}; older: {}.",
+                older.collect::<Vec<_>>().join("; ")
+            )
+        }
+    };
+    if !missing.is_empty() && !states.is_empty() {
+        let _ = write!(text, " **Not measured:** {}.", missing.join(", "));
+    }
+    text
+}
+
+fn state(commit: &str) -> &str {
+    if commit.is_empty() { "one that nobody knows" } else { commit }
+}
+
 /// Which state of the repository, and when.
 fn occasion(outcome: &Outcome) -> String {
+    format!(" ({}, {})", state(&outcome.commit), day(outcome))
+}
+
+fn day(outcome: &Outcome) -> String {
     let began = i64::try_from(outcome.began).unwrap_or(i64::MAX).saturating_mul(1_000);
     let moment =
         DateTime::from_unix_millis(began).map_or_else(|error| error.to_string(), |at| at.to_string());
-    let date = moment.split('T').next().unwrap_or_default();
-    if outcome.commit.is_empty() { date.to_owned() } else { format!("{}, {date}", outcome.commit) }
+    moment.split('T').next().unwrap_or_default().to_owned()
 }
 
 /// Puts a table where a document has one.
@@ -112,31 +158,44 @@ mod tests {
             ),
             outcome("deaths", &[("200 deaths of each kind: nothing lost, lives of sled below apart", 1.0)]),
         ]);
-        assert!(text.starts_with("Measured on A, 2 cores, 4 GiB, Linux 6.\n"), "{text}");
         assert!(
-            text.contains("| durable posts of 1 publisher | 12.3 k/s |  | `resync-load publish --json` | a1b2c3d-dirty, 2026-11-18 |"),
+            text.starts_with("Measured on A, 2 cores, 4 GiB, Linux 6.\nAll of one state of the code: "),
             "{text}"
         );
-        assert!(text.contains("| 6.50 ms | **≤ 5.00 ms: missed** |"), "{text}");
+        assert!(
+            text.contains(
+                "| **`resync-load publish --json`** | | |\n| durable posts of 1 publisher | 12.3 k/s |  |\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("| 6.50 ms | **≤ 3.00 ms: missed** |"), "{text}");
         assert!(!text.contains("debug"), "{text}");
-        assert!(text.contains("below apart | yes | yes | `RESYNC_TEST_DEATHS=200 cargo test"), "{text}");
+        assert!(text.contains("| **`RESYNC_TEST_DEATHS=200 cargo test"), "{text}");
+        assert!(text.contains("below apart | yes | yes |"), "{text}");
     }
 
     #[test]
     fn what_was_not_measured_has_a_line_that_says_so() {
         let text = table(&[outcome("publish", &[("durable posts of 1 publisher", 1.0)])]);
-        let publish = "`resync-load publish --json` | a1b2c3d-dirty, 2026-11-18 |";
-        assert!(
-            text.contains(&format!("| durable posts of 16 publishers | not measured |  | {publish}")),
-            "{text}"
-        );
-        assert!(
-            text.contains("| half an hour: lost | not measured | ≤ 0 | `resync-load run soak` | – |"),
-            "{text}"
-        );
+        assert!(text.contains("| durable posts of 16 publishers | not measured |  |\n"), "{text}");
+        assert!(text.contains("| half an hour: lost | not measured | ≤ 0 |\n"), "{text}");
+        assert!(text.contains(" **Not measured:** limit, fanout, "), "{text}");
         assert!(!text.contains("missed"), "{text}");
         let figures = MEASUREMENTS.iter().flat_map(|one| one.figures).count();
         assert_eq!(text.matches(" | not measured | ").count(), figures - 1);
+    }
+
+    #[test]
+    fn rows_of_an_older_state_are_named_and_have_their_own() {
+        let older = Outcome { commit: "0ld".into(), began: 1_794_000_000, ..outcome("soak", &[]) };
+        let text = table(&[outcome("publish", &[]), outcome("limit", &[]), older]);
+        let said = "**Not of one state of the code.** The newest is a1b2c3d-dirty; older: 0ld (soak). **Not measured:**";
+        assert!(text.contains(said), "{text}");
+        assert!(text.contains("| **`resync-load run soak`** (0ld, 2026-11-06) | | |"), "{text}");
+        assert!(
+            text.contains("| **`resync-load limit --json`** (a1b2c3d-dirty, 2026-11-18) | | |"),
+            "{text}"
+        );
     }
 
     #[test]

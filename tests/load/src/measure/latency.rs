@@ -15,15 +15,32 @@ const DIGITS: u8 = 3;
 /// Tasks that record at once hardly ever meet.
 const SHARDS: usize = 8;
 
-/// Latencies of a whole run and of its present second.
+/// Seconds of a window, of which each has its own p99.
+const WINDOW: u32 = 10;
+/// From so many windows something can be said about most of them.
+const WINDOWS: usize = 10;
+
+/// Latencies of a whole run, of its windows and of its present second.
 pub(crate) struct Recorder {
     shards: Vec<Mutex<Histogram<u64>>>,
     all: Mutex<Histogram<u64>>,
+    windows: Mutex<Windows>,
+}
+
+/// Those that are over, by their p99 in milliseconds, and the present one.
+struct Windows {
+    over: Vec<f64>,
+    present: Histogram<u64>,
+    seconds: u32,
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::new(empty())).collect(), all: Mutex::new(empty()) }
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(empty())).collect(),
+            all: Mutex::new(empty()),
+            windows: Mutex::new(Windows { over: Vec::new(), present: empty(), seconds: 0 }),
+        }
     }
 }
 
@@ -52,13 +69,37 @@ impl Recorder {
             }
         }
         let _ = lock(&self.all).add(&second);
+        lock(&self.windows).second(&second);
         Quantiles::of(&second)
+    }
+
+    /// The p99 that nine of ten windows do not exceed. A spike that comes back is in many windows, a second in which the machine was
+    /// busy with something else is in one.
+    pub(crate) fn p99_of_windows(&self) -> Option<f64> {
+        let mut over = lock(&self.windows).over.clone();
+        over.sort_by(f64::total_cmp);
+        over.get((over.len() * 9).div_ceil(10).checked_sub(1)?).copied().filter(|_| over.len() >= WINDOWS)
     }
 
     /// The whole run.
     pub(crate) fn whole(&self) -> Quantiles {
         self.second();
         Quantiles::of(&lock(&self.all))
+    }
+}
+
+impl Windows {
+    fn second(&mut self, second: &Histogram<u64>) {
+        // Both have the same bounds.
+        let _ = self.present.add(second);
+        self.seconds += 1;
+        if self.seconds == WINDOW {
+            if !self.present.is_empty() {
+                self.over.push(Quantiles::of(&self.present).p99);
+            }
+            self.present.reset();
+            self.seconds = 0;
+        }
     }
 }
 
@@ -123,5 +164,24 @@ mod tests {
         assert!(second.count == 1 && (second.p99 - 5.0).abs() < 0.01, "{second:?}");
         recorder.note(3, Duration::from_millis(5));
         assert_eq!(recorder.whole().count, 102);
+    }
+
+    #[test]
+    fn most_windows_say_what_is_usual_and_a_spike_in_every_fifth_of_them_is() {
+        let windows = |is_slow: fn(u32) -> bool| {
+            let recorder = Recorder::default();
+            for window in 0..20 {
+                for second in 0..WINDOW {
+                    let time = if is_slow(window) && second == 3 { 200 } else { 5 };
+                    recorder.note(0, Duration::from_millis(time));
+                    recorder.second();
+                }
+            }
+            recorder.p99_of_windows().unwrap()
+        };
+        assert!((windows(|_| false) - 5.0).abs() < 0.1);
+        assert!((windows(|window| window == 7) - 5.0).abs() < 0.1, "by chance");
+        assert!((windows(|window| window % 5 == 0) - 200.0).abs() < 0.5, "again and again");
+        assert_eq!(Recorder::default().p99_of_windows(), None);
     }
 }

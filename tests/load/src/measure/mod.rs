@@ -17,7 +17,7 @@ pub use machine::Machine;
 pub use oracle::Finding;
 pub use oracle::Judgement;
 pub(super) use oracle::{Arrival, Excuse, Ledger, Outcome, Posted, Rule, Subscription};
-pub(super) use process::{Meter, Usage, bytes_below, pid_of_self};
+pub(super) use process::{Meter, Usage, bytes_below, files_below, pid_of_self};
 pub use result::{
     Bound, Delivered, FaultReport, Overhead, Published, Resources, RunResult, Rung, Second, Slopes, Verdict,
 };

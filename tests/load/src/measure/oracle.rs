@@ -150,7 +150,7 @@ pub struct Finding {
 
 impl Ledger {
     pub(crate) fn judge(&self) -> Judgement {
-        let mut judge = AddressGuard {
+        let mut judge = Judge {
             ledger: self,
             settled: self.settled(),
             judgement: Judgement::default(),
@@ -188,7 +188,7 @@ struct Came {
     last: Duration,
 }
 
-struct AddressGuard<'l> {
+struct Judge<'l> {
     ledger: &'l Ledger,
     settled: Vec<Duration>,
     judgement: Judgement,
@@ -197,7 +197,7 @@ struct AddressGuard<'l> {
     missing: HashMap<u32, (u64, u64)>,
 }
 
-impl AddressGuard<'_> {
+impl Judge<'_> {
     fn subscription(&mut self, number: usize, subscription: &Subscription, acknowledged: &[u32]) {
         let posts = &self.ledger.posts;
         let mut came: HashMap<u32, Came> = HashMap::with_capacity(subscription.arrivals.len());

@@ -8,6 +8,8 @@ use walkdir::WalkDir;
 
 use super::float;
 
+/// How such threads are called.
+const STORE: &str = "fjall";
 /// A tick is a hundredth of a second on Linux.
 const TICKS: f64 = 100.0;
 
@@ -16,6 +18,8 @@ const TICKS: f64 = 100.0;
 pub(crate) struct Usage {
     /// Seconds.
     pub(crate) cpu: f64,
+    /// Of these, what the threads of the hub's store took that flush and merge.
+    pub(crate) store_cpu: f64,
     /// Resident bytes.
     pub(crate) memory: u64,
     /// Bytes sent to the disk.
@@ -37,6 +41,7 @@ impl Meter {
         if let (Some(pid), Some(now)) = (pid, now) {
             if pid != self.pid {
                 self.before.cpu += self.last.cpu;
+                self.before.store_cpu += self.last.store_cpu;
                 self.before.written += self.last.written;
                 self.pid = pid;
             }
@@ -44,6 +49,7 @@ impl Meter {
         }
         Usage {
             cpu: self.before.cpu + self.last.cpu,
+            store_cpu: self.before.store_cpu + self.last.store_cpu,
             memory: now.map_or(0, |now| now.memory),
             written: self.before.written + self.last.written,
         }
@@ -57,8 +63,13 @@ pub(crate) fn pid_of_self() -> Option<i32> {
 
 /// Bytes that files below a folder take on the disk; files that go away meanwhile do not count.
 pub(crate) fn bytes_below(folder: &Path) -> u64 {
-    let files = WalkDir::new(folder).into_iter().flatten();
-    files.filter_map(|file| Some(file.metadata().ok()?.blocks() * 512)).sum()
+    files_below(folder).0
+}
+
+/// The same, and how many files.
+pub(crate) fn files_below(folder: &Path) -> (u64, u64) {
+    let found = WalkDir::new(folder).into_iter().flatten().filter_map(|file| file.metadata().ok());
+    found.fold((0, 0), |(bytes, files), one| (bytes + one.blocks() * 512, files + u64::from(one.is_file())))
 }
 
 fn usage(pid: i32) -> Option<Usage> {
@@ -67,15 +78,22 @@ fn usage(pid: i32) -> Option<Usage> {
         let line = text.lines().find_map(|line| line.strip_prefix(field))?;
         line.trim().trim_end_matches(" kB").parse::<u64>().ok()
     };
-    let stat = file("stat")?;
-    let (_, after_name) = stat.rsplit_once(") ")?;
-    // Fields 14 and 15 of the whole line.
-    let ticks: u64 =
-        after_name.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    let cpu = ticks(&file("stat")?)?.1;
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let of_store = stats.filter_map(|stat| ticks(&stat).filter(|(name, _)| name.starts_with(STORE)));
+    let store_cpu = of_store.map(|(_, cpu)| cpu).sum();
     let memory = number(&file("status")?, "VmRSS:")? * 1024;
     // Another user's process does not tell this.
     let written = file("io").and_then(|text| number(&text, "write_bytes:")).unwrap_or(0);
-    Some(Usage { cpu: float(ticks) / TICKS, memory, written })
+    Some(Usage { cpu, store_cpu, memory, written })
+}
+
+/// The name of a process or a thread, and its seconds: fields 14 and 15 of the whole line.
+fn ticks(stat: &str) -> Option<(String, f64)> {
+    let (before, after) = stat.rsplit_once(") ")?;
+    let ticks: u64 = after.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Some((before.split_once('(')?.1.to_owned(), float(ticks) / TICKS))
 }
 
 #[cfg(test)]

@@ -63,6 +63,8 @@ pub struct Rung {
     pub overhead: Overhead,
     /// What was done to the hub.
     pub faults: Vec<FaultReport>,
+    /// Seconds after the worst of these until posts were taken again; `None` where they were not, or nothing was done.
+    pub taken_again_after: Option<f64>,
     /// Second by second.
     pub series: Vec<Second>,
     /// How memory and latency change over the second half of the run; `None` for a short one.
@@ -82,6 +84,8 @@ pub struct Published {
     pub refused: u64,
     /// Not answered.
     pub unanswered: u64,
+    /// Both together.
+    pub failed: u64,
     /// Until the answer.
     pub latency: Quantiles,
 }
@@ -103,6 +107,8 @@ pub struct Delivered {
     pub ratio_to_limit: Option<f64>,
     /// To receivers that are well.
     pub latency: Quantiles,
+    /// The p99 that nine of ten windows of ten seconds do not exceed; `None` for a short run.
+    pub latency_p99_of_windows: Option<f64>,
     /// To all others.
     pub latency_of_sick: Quantiles,
 }
@@ -148,10 +154,11 @@ pub struct FaultReport {
     pub kind: String,
     /// When it began, in seconds.
     pub from: f64,
-    /// When it ended.
+    /// When its cause was gone: after a kill, when the hub was started again.
     pub until: f64,
-    /// Seconds from its end to the next acknowledgement.
-    pub acknowledged_after: Option<f64>,
+    /// Seconds from then to the first acknowledgement after which no post failed until the next fault; `None`: there was none, or no post
+    /// in between.
+    pub taken_again_after: Option<f64>,
     /// Why it could not be done.
     pub impossible: Option<String>,
 }
@@ -177,10 +184,16 @@ pub struct Second {
     pub delivery_max: f64,
     /// Cores that the hub used.
     pub hub_cpu: f64,
+    /// Of these, what its store used for flushes and merges.
+    pub store_cpu: f64,
     /// The hub's resident bytes.
     pub hub_memory: u64,
     /// Bytes of the hub's data folder.
     pub hub_store: u64,
+    /// Files in it: journals and tables come with a flush, and go with a merge.
+    pub hub_files: u64,
+    /// Bytes that the hub has sent to the disk in this second.
+    pub hub_written: u64,
     /// Cores that the tool used.
     pub tool_cpu: f64,
 }

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::{RunResult, Rung, Verdict};
+use super::{RunResult, Rung, Second, Verdict, float};
+
+/// Seconds of a long run.
+const LONG: usize = 60;
 
 impl fmt::Display for RunResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,15 +96,33 @@ impl fmt::Display for Rung {
             }
         }
         for fault in &self.faults {
-            let what = match (&fault.impossible, fault.acknowledged_after) {
+            let what = match (&fault.impossible, fault.taken_again_after) {
                 (Some(why), _) => format!("could not be made: {why}"),
-                (None, Some(after)) => format!("next acknowledgement {after:.2} s after its end"),
-                (None, None) => "nothing was acknowledged after it".to_owned(),
+                (None, Some(after)) => format!("posts taken again {after:.2} s after its end"),
+                (None, None) => "no post was taken after it".to_owned(),
             };
             writeln!(f, "  {:<16} {:.2} s to {:.2} s, {what}", fault.kind, fault.from, fault.until)?;
         }
+        slowest(&self.series).try_for_each(|second| {
+            writeln!(
+                f,
+                "  slow       at {:.0} s: p99 {:.1} ms, hub {:.2} cores, its flushes and merges {:.2}, {:.1} MiB written",
+                second.at,
+                second.delivery_p99,
+                second.hub_cpu,
+                second.store_cpu,
+                float(second.hub_written) / f64::from(1 << 20)
+            )
+        })?;
         self.verdicts.iter().try_for_each(|verdict| writeln!(f, "  {verdict}"))
     }
+}
+
+/// What the hub did in the slowest seconds of a long run.
+fn slowest(series: &[Second]) -> impl Iterator<Item = &Second> {
+    let mut slowest: Vec<_> = series.iter().collect();
+    slowest.sort_by(|one, other| other.delivery_p99.total_cmp(&one.delivery_p99));
+    slowest.into_iter().take(if series.len() < LONG { 0 } else { 5 })
 }
 
 impl fmt::Display for Verdict {

@@ -21,17 +21,19 @@ pub(crate) fn verdicts(expect: &Expect, rung: &Rung) -> Vec<Verdict> {
     ];
     let impossible = rung.faults.iter().filter(|fault| fault.impossible.is_some()).count() as u64;
     verdicts.push(most("faults that could not be made", impossible, 0));
-    let failed = rung.published.refused + rung.published.unanswered;
-    verdicts.extend(expect.failed_posts.map(|bound| most("posts that failed", failed, bound)));
+    verdicts.extend(expect.failed_posts.map(|bound| most("posts that failed", rung.published.failed, bound)));
     let mut bounded = |what, unit, measured: Option<f64>, bound: Option<f64>, at_least| {
         verdicts.extend(bound.map(|bound| verdict(what, unit, measured, bound, at_least)));
     };
+    bounded("posts taken again after a fault", "s", rung.taken_again_after, expect.taken_again_within, false);
     let delivered = &rung.delivered;
     let p50 = |of: Quantiles| (of.count > 0).then_some(of.p50);
     let p99 = |of: Quantiles| (of.count > 0).then_some(of.p99);
     bounded("publish latency, p99", "ms", p99(rung.published.latency), expect.publish_p99, false);
     bounded("delivery latency, p50", "ms", p50(delivered.latency), expect.delivery_p50, false);
     bounded("delivery latency, p99", "ms", p99(delivered.latency), expect.delivery_p99, false);
+    let windows = delivered.latency_p99_of_windows;
+    bounded("delivery latency, p99 of windows", "ms", windows, expect.delivery_p99_of_windows, false);
     bounded("deliveries a second", "/s", Some(delivered.per_second), expect.deliveries_per_second, true);
     bounded("ratio to the bound", "", delivered.ratio_to_bound, expect.ratio_to_bound, true);
     bounded("ratio to what the hub can do", "", delivered.ratio_to_limit, expect.ratio_to_limit, true);
@@ -71,6 +73,8 @@ mod tests {
             publish_p99: Some(5.0),
             delivery_p50: Some(5.0),
             delivery_p99: Some(5.0),
+            delivery_p99_of_windows: Some(5.0),
+            taken_again_within: Some(1.0),
             ratio_to_bound: Some(0.5),
             ratio_to_limit: Some(0.5),
             cpu_per_delivery: Some(50.0),
@@ -93,7 +97,7 @@ mod tests {
     fn what_was_expected_and_not_measured_does_not_hold() {
         let published = Published { acknowledged: 1, ..Published::default() };
         let failed = failed(&Rung { published, ..Rung::default() });
-        assert_eq!(failed.len(), 12, "{failed:?}");
+        assert_eq!(failed.len(), 14, "{failed:?}");
         assert!(
             failed.contains(&"NOT  publish latency, p99: not measured (≤ 5.00)".to_owned()),
             "{failed:?}"

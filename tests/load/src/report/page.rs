@@ -175,7 +175,7 @@ fn faults(page: &mut String, runs: &[(&RunResult, &Rung)]) {
     for (number, (_, rung)) in runs.iter().enumerate() {
         let run = if runs.len() == 2 { format!("{}: ", letter(number)) } else { String::new() };
         for fault in &rung.faults {
-            let after = match (&fault.impossible, fault.acknowledged_after) {
+            let after = match (&fault.impossible, fault.taken_again_after) {
                 (Some(why), _) => format!("not made: {}", escaped(why)),
                 (None, Some(after)) => format!("{after:.2} s later"),
                 (None, None) => "none".to_owned(),

@@ -14,9 +14,9 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 use super::sink::Sink;
-use super::stamp::Stamp;
 use crate::Failure;
 use crate::scenario::{Pattern, Plan, Scenario};
+use crate::stamp::Stamp;
 
 /// The run that bodies must name.
 const RUN: u32 = 1;
@@ -26,7 +26,7 @@ const SCENARIO: &str = "about = \"alone\"\nduration = \"1s\"\n[audience]\nsubscr
 
 /// A server that another tool drives, until it is dropped.
 #[derive(Debug)]
-pub struct SyncRecord {
+pub struct Alone {
     /// Where it takes deliveries.
     pub url: String,
     /// A body that it takes for a delivery.
@@ -38,21 +38,22 @@ pub struct SyncRecord {
 ///
 /// # Errors
 /// When there is no port.
-pub fn receiver_alone(bytes: u32) -> Result<SyncRecord, Failure> {
+pub fn receiver_alone(bytes: u32) -> Result<Alone, Failure> {
     let mut scenario = Scenario::parse("alone", SCENARIO).map_err(|mistakes| format!("{mistakes:?}"))?;
     scenario.publish.payload = (bytes, bytes);
     let plan = Plan::new(&scenario, Pattern::Burst { size: 1, every: Duration::MAX }, 1);
-    let sink = Sink::start(RUN, 1, Duration::ZERO, &plan, 1)?;
+    let sink = Sink::start(RUN, 1, Duration::ZERO, &plan, 1, false)?;
+    sink.world.link_to("http://hub/", sink.port, false, std::iter::once("http://topic/".to_owned()));
     sink.world.begin();
     let url = format!("http://{}:{}/0", Sink::address(sink.world.host_of(0)), sink.port);
-    Ok(SyncRecord { url, body: body(bytes), _sink: Some(sink) })
+    Ok(Alone { url, body: body(bytes), _sink: Some(sink) })
 }
 
 /// A server out of hyper that reads each body and answers the same, and does nothing else.
 ///
 /// # Errors
 /// When there is no port.
-pub async fn hyper_alone(bytes: u32) -> Result<SyncRecord, Failure> {
+pub async fn hyper_alone(bytes: u32) -> Result<Alone, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let url = format!("http://{}/0", listener.local_addr()?);
     tokio::spawn(async move {
@@ -66,7 +67,7 @@ pub async fn hyper_alone(bytes: u32) -> Result<SyncRecord, Failure> {
             });
         }
     });
-    Ok(SyncRecord { url, body: body(bytes), _sink: None })
+    Ok(Alone { url, body: body(bytes), _sink: None })
 }
 
 fn body(bytes: u32) -> String {

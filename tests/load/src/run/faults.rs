@@ -115,15 +115,18 @@ impl Fate<'_> {
             let from = self.now();
             let impossible = self.make(act).await?;
             let until = self.now();
+            if act.kind == FaultKind::Kill && impossible.is_none() {
+                self.start_again().await?;
+            }
             self.body.set_doing("");
             if impossible.is_none() && matches!(act.kind, FaultKind::Kill | FaultKind::Pause) {
-                self.excuses.push(Excuse { from, until });
+                self.excuses.push(Excuse { from, until: self.now() });
             }
             self.reports.push(FaultReport {
                 kind: act.kind.word().to_owned(),
                 from: from.as_secs_f64(),
                 until: until.as_secs_f64(),
-                acknowledged_after: None,
+                taken_again_after: None,
                 impossible,
             });
         }
@@ -158,6 +161,15 @@ impl Fate<'_> {
         Ok(None)
     }
 
+    /// After a kill. What this takes belongs to the recovery, not to the fault.
+    async fn start_again(&mut self) -> Result<(), Failure> {
+        let Some(ours) = &mut self.ours else { return Ok(()) };
+        let up = ours.process.try_restart().await;
+        up.map_err(|said| format!("the hub did not come up again; it said:\n{said}"))?;
+        self.body.set_pid(Some(ours.pid()));
+        Ok(())
+    }
+
     async fn outage(&mut self, share: f64, lasting: Duration) {
         let world = &self.subscribers.world;
         let mut hosts: Vec<usize> = (0..world.hosts()).collect();
@@ -184,11 +196,6 @@ impl OurHub {
                 self.process.kill().await;
                 body.set_pid(None);
                 sleep(lasting).await;
-                self.process
-                    .try_restart()
-                    .await
-                    .map_err(|said| format!("the hub did not come up again; it said:\n{said}"))?;
-                body.set_pid(Some(self.pid()));
             }
             FaultKind::Pause => {
                 self.process.process().pause();
@@ -268,7 +275,81 @@ pub(super) fn noticed(
     reports
 }
 
+/// When posts were taken again after each fault, and after the worst of them. A fault after which nothing was answered before the next
+/// one says nothing.
+pub(super) fn recovered(mut reports: Vec<FaultReport>, posts: &[Posted]) -> (Vec<FaultReport>, Option<f64>) {
+    let begins: Vec<f64> = reports.iter().skip(1).map(|next| next.from).chain([f64::INFINITY]).collect();
+    let mut worst = Some(f64::NEG_INFINITY);
+    for (report, next) in reports.iter_mut().zip(begins) {
+        let between: Vec<&Posted> = posts
+            .iter()
+            .filter(|post| post.sent.as_secs_f64() >= report.until && post.answered.as_secs_f64() < next)
+            .collect();
+        if between.is_empty() {
+            continue;
+        }
+        report.taken_again_after = taken_again(&between).map(|at| at.as_secs_f64() - report.until);
+        worst = worst.zip(report.taken_again_after).map(|(worst, after)| worst.max(after));
+    }
+    (reports, worst.filter(|worst| worst.is_finite()))
+}
+
+/// The first acknowledgement after which no post failed.
+fn taken_again(posts: &[&Posted]) -> Option<Duration> {
+    let is_taken = |post: &&&Posted| post.outcome == Outcome::Acknowledged;
+    let last = posts.iter().filter(|post| !is_taken(post)).map(|post| post.sent).max();
+    let taken = posts.iter().filter(is_taken).filter(|post| last.is_none_or(|last| post.sent > last));
+    taken.map(|post| post.answered).min()
+}
+
 fn has_compiler() -> bool {
     let asked = Command::new("cc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     asked.is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(from: f64, until: f64) -> FaultReport {
+        let kind = "kill".to_owned();
+        FaultReport { kind, from, until, taken_again_after: None, impossible: None }
+    }
+
+    /// One each second; `f`: it fails.
+    fn posts(outcomes: &str) -> Vec<Posted> {
+        let post = |(at, outcome)| Posted {
+            topic: 0,
+            sent: Duration::from_secs(at),
+            answered: Duration::from_millis(1_000 * at + 100),
+            outcome: if outcome == 'f' { Outcome::Unknown } else { Outcome::Acknowledged },
+            is_poisoned: false,
+        };
+        (0..).zip(outcomes.chars()).map(post).collect()
+    }
+
+    fn after(outcomes: &str, faults: &[(f64, f64)]) -> (Vec<Option<f64>>, Option<f64>) {
+        let reports = faults.iter().map(|(from, until)| fault(*from, *until)).collect();
+        let (reports, worst) = recovered(reports, &posts(outcomes));
+        let rounded = |after: f64| (after * 10.0).round() / 10.0;
+        (reports.iter().map(|one| one.taken_again_after.map(rounded)).collect(), worst.map(rounded))
+    }
+
+    #[test]
+    fn posts_are_taken_again_when_none_fails_any_more() {
+        assert_eq!(after("ttfttt", &[(1.5, 2.5)]), (vec![Some(0.6)], Some(0.6)));
+        assert_eq!(after("ttftft", &[(1.5, 2.5)]), (vec![Some(2.6)], Some(2.6)), "one success is luck");
+        assert_eq!(after("ttftff", &[(1.5, 2.5)]), (vec![None], None));
+    }
+
+    #[test]
+    fn what_the_next_fault_breaks_is_not_due_to_the_one_before() {
+        assert_eq!(after("tftfttt", &[(0.5, 1.5), (3.05, 3.5)]), (vec![Some(0.6), Some(0.6)], Some(0.6)));
+        assert_eq!(
+            after("tft", &[(0.5, 1.2), (1.3, 1.5)]),
+            (vec![None, Some(0.6)], Some(0.6)),
+            "no post between"
+        );
+        assert_eq!(after("ttt", &[]), (vec![], None));
+    }
 }

@@ -1,14 +1,15 @@
 //! `resync-load run`: a scenario against our hub or any other, measured, judged by the oracle.
 
 mod alone;
+mod checker;
 mod faults;
 mod hub;
+mod manners;
 mod publishing;
 mod sampler;
 mod serving;
 mod share;
 mod sink;
-mod stamp;
 mod subscribing;
 
 use std::path::Path;
@@ -18,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fastrand::Rng;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use self::faults::{DOMAIN, Fate, OurHub, noticed};
+use self::faults::{Fate, OurHub, noticed, recovered};
 use self::hub::{Body, Endpoint};
 use self::publishing::Publishers;
 use self::sampler::{Sampler, Taken};
@@ -27,13 +28,13 @@ use self::sink::{Sink, World};
 use self::subscribing::Subscribers;
 use super::limit::{Limit, limit};
 use super::measure::{
-    Bound, Delivered, Excuse, FaultReport, Ledger, Live, Machine, Meter, Outcome, Overhead, Posted,
-    Published, Quantiles, Resources, Rule, RunResult, Rung, Slopes, Subscription, float, verdicts,
+    Bound, Delivered, Excuse, Ledger, Live, Machine, Meter, Overhead, Published, Quantiles, Resources, Rule,
+    RunResult, Rung, Slopes, Subscription, float, verdicts,
 };
 use super::scenario::{By, FaultKind, Pace, Pattern, Plan, Scenario};
 use super::{Failure, median};
 
-pub use alone::{SyncRecord, hyper_alone, receiver_alone};
+pub use alone::{Alone, hyper_alone, receiver_alone};
 
 /// After a remote hub has verified all subscriptions, until they are taken to be in force.
 const IN_FORCE: Duration = Duration::from_secs(1);
@@ -73,7 +74,7 @@ pub async fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Resul
     let mut rungs = Vec::new();
     for &subscribers in &scenario.audience.subscribers {
         let paced = match scenario.publish.pace {
-            Pace::TrustedHost(pattern) => Paced { pattern, limit: None },
+            Pace::Given(pattern) => Paced { pattern, limit: None },
             Pace::Share(share) => paced(share, scenario, options, subscribers, folder, &mut live).await?,
         };
         let run = Run { scenario, options, paced, bound, memory_empty, subscribers };
@@ -131,15 +132,16 @@ impl Run<'_> {
         let (ours, url) = self.hub(folder.path(), &body).await?;
         let endpoint = Endpoint::new(&url, scenario.publish.connections)?;
         let topics = scenario.audience.topics;
-        let sink = Sink::start(fastrand::u32(..), scenario.seed, scenario.warmup, &plan, topics)?;
-        sink.world.link_to(&url, sink.port);
+        let named = scenario.audience.named;
+        let sink = Sink::start(fastrand::u32(..), scenario.seed, scenario.warmup, &plan, topics, named)?;
+        let names = (0..topics).map(|topic| Publishers::topic(scenario.publish.by, sink.port, topic));
+        sink.world.link_to(&url, sink.port, ours.is_some(), names);
         let subscribers = Subscribers {
             endpoint: Arc::clone(&endpoint),
             world: Arc::clone(&sink.world),
             by: scenario.publish.by,
             port: sink.port,
             lease: scenario.churn.lease,
-            domain: scenario.audience.named.then_some(DOMAIN),
         };
         let mut sampler = Sampler::new(body.clone(), live);
         let memory_empty = self.memory_empty.unwrap_or_else(|| sampler.hub().memory);
@@ -200,6 +202,8 @@ impl Run<'_> {
             }
         }
         let series = sampler.finish();
+        let faults = noticed(fate.reports, &plan, &ledger.posts, &sink.world);
+        let (faults, taken_again_after) = recovered(faults, &ledger.posts);
         let mut rung = Rung {
             subscribers: self.subscribers,
             topics,
@@ -211,7 +215,8 @@ impl Run<'_> {
             judgement: ledger.judge(),
             resources,
             overhead,
-            faults: recovered(noticed(fate.reports, &plan, &ledger.posts, &sink.world), &ledger.posts),
+            faults,
+            taken_again_after,
             slopes: Slopes::of(&series),
             series,
             verdicts: Vec::new(),
@@ -265,7 +270,7 @@ impl Run<'_> {
                 (seen, since) = (accepted, Instant::now());
             } else if since.elapsed() >= QUIET && judged != Some(seen) {
                 judged = Some(seen);
-                if self.ledger(world, publishers, excuses).judge().lost == 0 {
+                if self.ledger(world, publishers, excuses).await.judge().lost == 0 {
                     break;
                 }
             } else if since.elapsed() >= self.scenario.patience {
@@ -273,16 +278,16 @@ impl Run<'_> {
             }
         }
         sleep(REPETITION).await;
-        self.ledger(world, publishers, excuses)
+        self.ledger(world, publishers, excuses).await
     }
 
-    fn ledger(&self, world: &World, publishers: &Publishers, excuses: &[Excuse]) -> Ledger {
+    async fn ledger(&self, world: &World, publishers: &Publishers, excuses: &[Excuse]) -> Ledger {
         let mut subscriptions = world.subscriptions();
         // What was verified before the beginning is in force at the beginning.
         for subscription in subscriptions.iter_mut().take(self.subscribers as usize) {
             subscription.from = subscription.from.map(|_| Duration::ZERO);
         }
-        let (altered, notes, followed) = world.wrongs();
+        let (altered, notes, followed) = world.wrongs().await;
         Ledger {
             rule: match self.scenario.publish.by {
                 By::Content => Rule::Every,
@@ -307,6 +312,7 @@ impl Run<'_> {
             limit_per_second: self.paced.limit,
             ratio_to_limit: self.paced.limit.map(|limit| per_second / limit),
             latency: world.well.whole(),
+            latency_p99_of_windows: world.well.p99_of_windows(),
             latency_of_sick: world.sick.whole(),
         }
     }
@@ -374,16 +380,4 @@ async fn syncs(ours: Option<&OurHub>) -> Option<u64> {
         Some(ours) => ours.syncs().await,
         None => None,
     }
-}
-
-/// With the time from the end of each fault to the next acknowledgement.
-fn recovered(mut reports: Vec<FaultReport>, posts: &[Posted]) -> Vec<FaultReport> {
-    let acknowledged = || posts.iter().filter(|post| post.outcome == Outcome::Acknowledged);
-    for report in &mut reports {
-        let after = acknowledged()
-            .map(|post| post.answered.as_secs_f64() - report.until)
-            .filter(|after| *after > 0.0);
-        report.acknowledged_after = after.min_by(f64::total_cmp);
-    }
-    reports
 }

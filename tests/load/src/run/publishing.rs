@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::hub::Endpoint;
 use super::sink::{Sink, World, topic_url};
+use crate::check::KIND;
 use crate::measure::{Outcome, Posted, Published, Recorder};
 use crate::scenario::{By, Post};
 
@@ -113,7 +114,7 @@ impl Publishers {
             By::Content => {
                 let hub = &self.endpoint.url;
                 let fields = format!(
-                    "Content-Type: text/plain\r\nLink: <{topic}>; rel=\"self\", <{hub}>; rel=\"hub\"\r\n"
+                    "Content-Type: {KIND}\r\nLink: <{topic}>; rel=\"self\", <{hub}>; rel=\"hub\"\r\n"
                 );
                 self.endpoint.post(&fields, &self.world.body(post_number)).await
             }
@@ -162,11 +163,14 @@ impl Publishers {
     /// The sum of it.
     pub(super) fn published(&self, posted: &[Posted]) -> Published {
         let count = |is: fn(Outcome) -> bool| posted.iter().filter(|post| is(post.outcome)).count() as u64;
+        let refused = count(|outcome| matches!(outcome, Outcome::Refused(_)));
+        let unanswered = count(|outcome| outcome == Outcome::Unknown);
         Published {
             sent: posted.len() as u64,
             acknowledged: count(|outcome| outcome == Outcome::Acknowledged),
-            refused: count(|outcome| matches!(outcome, Outcome::Refused(_))),
-            unanswered: count(|outcome| outcome == Outcome::Unknown),
+            refused,
+            unanswered,
+            failed: refused + unanswered,
             latency: self.latency.whole(),
         }
     }

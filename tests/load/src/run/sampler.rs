@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::hub::Body;
 use super::publishing::Publishers;
 use super::sink::World;
-use crate::measure::{Live, Meter, Second, Usage, bytes_below, pid_of_self};
+use crate::measure::{Live, Meter, Second, Usage, files_below, pid_of_self};
 
 /// Looks at both processes, and shows what it sees.
 #[derive(Debug)]
@@ -77,6 +77,7 @@ impl<'l> Sampler<'l> {
         world.sick.second();
         publishers.lateness.second();
         self.memory_most = self.memory_most.max(hub.memory);
+        let (hub_store, hub_files) = self.store();
         self.series.push(Second {
             at: now.duration_since(self.began).as_secs_f64(),
             acknowledged: acknowledged - acknowledged_before,
@@ -87,8 +88,11 @@ impl<'l> Sampler<'l> {
             delivery_p99: delivered.p99,
             delivery_max: delivered.max,
             hub_cpu: (hub.cpu - hub_before.cpu) / seconds,
+            store_cpu: (hub.store_cpu - hub_before.store_cpu) / seconds,
             hub_memory: hub.memory,
-            hub_store: self.store(),
+            hub_store,
+            hub_files,
+            hub_written: hub.written - hub_before.written,
             tool_cpu: (own.cpu - own_before.cpu) / seconds,
         });
         self.last = (now, hub, own, accepted, acknowledged);
@@ -100,6 +104,7 @@ impl<'l> Sampler<'l> {
         let (at, hub, own, ..) = self.last;
         let since = |now: Usage, then: Usage| Usage {
             cpu: now.cpu - then.cpu,
+            store_cpu: now.store_cpu - then.store_cpu,
             memory: now.memory,
             written: now.written - then.written,
         };
@@ -108,7 +113,7 @@ impl<'l> Sampler<'l> {
             hub: (self.memory_most > 0).then(|| since(hub, self.first.0)),
             own: since(own, self.first.1),
             memory_most: self.memory_most,
-            store: self.store(),
+            store: self.store().0,
         }
     }
 
@@ -116,7 +121,8 @@ impl<'l> Sampler<'l> {
         self.series
     }
 
-    fn store(&self) -> u64 {
-        self.body.data().map_or(0, |data| bytes_below(&data))
+    /// Bytes and files.
+    fn store(&self) -> (u64, u64) {
+        self.body.data().map_or((0, 0), |data| files_below(&data))
     }
 }

@@ -31,6 +31,15 @@ pub(super) struct Delivery {
     pub(super) at: Duration,
 }
 
+/// What a connection leads to.
+pub(super) struct Here {
+    pub(super) host: usize,
+    /// As callbacks name it.
+    pub(super) authority: String,
+    /// Its number.
+    pub(super) connection: u64,
+}
+
 /// What a request gets.
 pub(super) enum Reply {
     /// These bytes.
@@ -51,13 +60,14 @@ pub(super) enum Reply {
 pub(super) async fn serve(mut stream: TcpStream, world: &World, connection: u64) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let host = host_of(&stream, world.hosts())?;
+    let authority = world.authority(u32::try_from(host).unwrap_or(u32::MAX), stream.local_addr()?.port());
+    let here = Here { host, authority, connection };
     let mut rng = Rng::with_seed(world.seed() ^ connection);
-    let (mut buffer, mut filled, mut turn) = (vec![0; ROOM], 0, connection);
+    let (mut buffer, mut filled) = (vec![0; ROOM], 0);
     loop {
         while let Some(request) = Request::find(&buffer[..filled]) {
             let (length, is_last) = (request.length, request.is_last());
-            let reply = world.reply(&request, host, turn, &mut rng);
-            turn += 1;
+            let reply = world.reply(&request, &here, &mut rng);
             if !answer(&mut stream, world, reply, connection).await? || is_last {
                 return Ok(());
             }

@@ -5,23 +5,24 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use resync_core::websub::{Secret, Signature};
 use tokio::net::TcpSocket;
 use tokio::task::AbortHandle;
 
-use super::serving::{DONE, Delivery, Reply, serve};
-use super::stamp::Stamp;
+use super::checker::Checker;
+use super::faults::DOMAIN;
+use super::manners::{answered, status};
+use super::serving::{Delivery, Here, Reply, serve};
 use crate::Failure;
+use crate::check::{Addressee, Copy, KIND, Links};
 use crate::measure::{Arrival, Recorder, Subscription};
 use crate::request::Request;
-use crate::scenario::{Behaviour, Plan, Post, Spell};
+use crate::scenario::{Behaviour, Plan, Post};
+use crate::stamp::Stamp;
 
-/// One signature of so many is checked.
-const CHECKED: u64 = 64;
 /// Examples of altered deliveries that are kept.
 const NOTES: usize = 5;
 /// Connections that may wait to be taken.
@@ -47,7 +48,12 @@ pub(crate) struct World {
     /// By topic: the number of its newest version, and 1; 0: none.
     versions: Vec<AtomicU64>,
     /// The hub that topics name, and the port that they are at.
-    links: Mutex<(String, u16)>,
+    hub: OnceLock<(String, u16)>,
+    /// What every copy must link to.
+    links: OnceLock<Links>,
+    checker: Checker,
+    /// Callbacks have names.
+    named: bool,
     subscribers: Vec<Subscriber>,
     hosts: Vec<Host>,
     seed: u64,
@@ -90,13 +96,14 @@ impl Sink {
         warmup: Duration,
         plan: &Plan,
         topics: u32,
+        named: bool,
     ) -> Result<Self, Failure> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
         socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
         let listener = socket.listen(BACKLOG)?;
         let port = listener.local_addr()?.port();
-        let world = Arc::new(World::new(run, seed, warmup, plan, topics));
+        let world = Arc::new(World::new(run, seed, warmup, plan, topics, named));
         let shared = Arc::clone(&world);
         let listening = tokio::spawn(async move {
             for number in 0_u64.. {
@@ -123,7 +130,7 @@ impl Drop for Sink {
 }
 
 impl World {
-    fn new(run: u32, seed: u64, warmup: Duration, plan: &Plan, topics: u32) -> Self {
+    fn new(run: u32, seed: u64, warmup: Duration, plan: &Plan, topics: u32, named: bool) -> Self {
         let subscriber = |number| {
             let (topic, host) = plan.place(topics, number);
             Subscriber {
@@ -144,7 +151,10 @@ impl World {
             warmup,
             posts: plan.posts.clone(),
             versions: (0..topics).map(|_| AtomicU64::new(0)).collect(),
-            links: Mutex::default(),
+            hub: OnceLock::new(),
+            links: OnceLock::new(),
+            checker: Checker::start(run, &plan.posts),
+            named,
             subscribers: (0..plan.subscribers).map(subscriber).collect(),
             hosts: plan
                 .hosts
@@ -220,9 +230,25 @@ impl World {
         }
     }
 
-    /// Topics name this hub from now on, and are at this port.
-    pub(super) fn link_to(&self, hub: &str, port: u16) {
-        *lock(&self.links) = (hub.to_owned(), port);
+    /// Topics, which have these names, link to this hub, and are at this port. Another hub than ours may call itself otherwise.
+    pub(super) fn link_to(&self, hub: &str, port: u16, is_ours: bool, topics: impl Iterator<Item = String>) {
+        // There is one hub in a run.
+        let _ = self.hub.set((hub.to_owned(), port));
+        let _ = self.links.set(Links::new(is_ours.then(|| hub.to_owned()), topics));
+    }
+
+    /// The callback of a subscriber.
+    pub(super) fn callback(&self, subscriber: u32, port: u16) -> String {
+        format!("http://{}/{subscriber}", self.authority(self.host_of(subscriber), port))
+    }
+
+    /// How callbacks name a host.
+    pub(super) fn authority(&self, host: u32, port: u16) -> String {
+        if self.named {
+            format!("h{host}.{DOMAIN}:{port}")
+        } else {
+            format!("{}:{port}", Sink::address(host))
+        }
     }
 
     /// From now on this is the newest version of its topic.
@@ -274,9 +300,13 @@ impl World {
         }
     }
 
-    /// Deliveries with another content than that of their post, with examples, and redirects that were followed.
-    pub(super) fn wrongs(&self) -> (u64, Vec<String>, u64) {
+    /// Deliveries with another content than that of their post, with examples, and redirects that were followed. Waits until the
+    /// signature of each copy that came is checked.
+    pub(super) async fn wrongs(&self) -> (u64, Vec<String>, u64) {
         let count = |of: &AtomicU64| of.load(Ordering::SeqCst);
+        for (subscriber, post) in self.checker.finish().await {
+            self.alter(|| format!("#{post} to subscriber {subscriber}: a wrong signature"));
+        }
         (count(&self.altered), lock(&self.notes).clone(), count(&self.followed))
     }
 
@@ -285,8 +315,8 @@ impl World {
         lock(&self.tasted).contains(&post)
     }
 
-    /// What a request to a host gets; its turn says whether its body is checked byte by byte.
-    pub(super) fn reply(&self, request: &Request<'_>, host: usize, turn: u64, rng: &mut Rng) -> Reply {
+    /// What a request gets here.
+    pub(super) fn reply(&self, request: &Request<'_>, here: &Here, rng: &mut Rng) -> Reply {
         let target = request.target();
         let path = target.split('?').next().unwrap_or_default();
         if let Some(topic) = path.strip_prefix("/t/") {
@@ -303,7 +333,7 @@ impl World {
         if request.line.starts_with("GET") {
             self.verify(number, request)
         } else {
-            self.deliver(number, request, host, turn, rng)
+            self.deliver(number, request, here, rng)
         }
     }
 
@@ -315,11 +345,11 @@ impl World {
             0 => b"nothing yet".to_vec(),
             version => self.body(u32::try_from(version - 1).unwrap_or(u32::MAX)),
         };
-        let (hub, port) = lock(&self.links).clone();
-        let own = topic_url(port, topic);
+        let Some((hub, port)) = self.hub.get() else { return status(404, "") };
+        let own = topic_url(*port, topic);
         let links = format!("Link: <{hub}>; rel=\"hub\", <{own}>; rel=\"self\"");
         let mut page = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n{links}\r\nContent-Length: {}\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: {KIND}\r\n{links}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         )
         .into_bytes();
@@ -355,28 +385,20 @@ impl World {
         status(200, &request.parameter("hub.challenge").unwrap_or_default())
     }
 
-    fn deliver(
-        &self,
-        subscriber: usize,
-        request: &Request<'_>,
-        host: usize,
-        turn: u64,
-        rng: &mut Rng,
-    ) -> Reply {
+    fn deliver(&self, subscriber: usize, request: &Request<'_>, here: &Here, rng: &mut Rng) -> Reply {
         let at = self.now();
-        let stamp = Stamp::read(request.body).filter(|stamp| stamp.run == self.run);
+        let Some(copy) = self.copy(subscriber, request, here) else { return status(503, "") };
+        let stamp = copy.stamp.filter(|stamp| stamp.run == self.run);
         let post = stamp.and_then(|stamp| Some((stamp.post, self.posts.get(stamp.post as usize)?)));
         let Some((number, post)) = post else {
             self.alter(|| {
-                format!(
-                    "a body of {} bytes that nobody published, to subscriber {subscriber}",
-                    request.body.len()
-                )
+                format!("a body of {} bytes that nobody published, to subscriber {subscriber}", copy.bytes)
             });
             return status(204, "");
         };
-        if let Some(what) = self.difference(subscriber, post, request, turn) {
-            self.alter(|| format!("#{number} to subscriber {subscriber}: {what}"));
+        match self.difference(subscriber, post, &copy) {
+            Some(what) => self.alter(|| format!("#{number} to subscriber {subscriber}: {what}")),
+            None => self.checker.keep(here.connection, copy),
         }
         let delivery = Delivery { subscriber, post: number, at };
         let reply = match post.poison {
@@ -384,7 +406,7 @@ impl World {
                 lock(&self.tasted).insert(number);
                 status(poison, "")
             }
-            None => self.manner(host, delivery, rng),
+            None => self.manner(here.host, delivery, rng),
         };
         if !matches!(reply, Reply::Accept(_) | Reply::Later(..) | Reply::Drip(..)) {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -392,42 +414,25 @@ impl World {
         reply
     }
 
-    fn manner(&self, host: usize, delivery: Delivery, rng: &mut Rng) -> Reply {
-        let host_state = &self.hosts[host];
-        if host_state.is_away.load(Ordering::Relaxed) {
+    fn copy(&self, subscriber: usize, request: &Request<'_>, here: &Here) -> Option<Copy> {
+        let known = &self.subscribers[subscriber];
+        let to = Addressee {
+            subscriber: u32::try_from(subscriber).ok()?,
+            // The oracle knows the order.
+            turn: 0,
+            topic: known.topic as usize,
+            authority: &here.authority,
+            is_at_home: known.host as usize == here.host,
+        };
+        Some(Copy::of(request, to, self.links.get()?))
+    }
+
+    fn manner(&self, number: usize, delivery: Delivery, rng: &mut Rng) -> Reply {
+        let host = &self.hosts[number];
+        if host.is_away.load(Ordering::Relaxed) {
             return Reply::Reset;
         }
-        match host_state.behaviour {
-            Behaviour::Slow(spell) => Reply::Later(drawn(spell, rng), delivery),
-            Behaviour::Drip(time) => Reply::Drip(time, delivery),
-            Behaviour::Hang => Reply::Hang,
-            Behaviour::Status { status: code, fraction } if rng.f64() < fraction => status(code, ""),
-            Behaviour::Busy { retry_after, fraction } if rng.f64() < fraction => {
-                let seconds = retry_after.as_secs();
-                Reply::Bytes(
-                    format!("HTTP/1.1 429 Too Many Requests\r\nRetry-After: {seconds}\r\nContent-Length: 0\r\n\r\n")
-                        .into_bytes(),
-                )
-            }
-            Behaviour::Well | Behaviour::Status { .. } | Behaviour::Busy { .. } => Reply::Accept(delivery),
-            Behaviour::Flapping { up, down } => {
-                // Each host at another moment.
-                let phase = (delivery.at + Duration::from_millis(37) * u32::try_from(host).unwrap_or(0))
-                    .as_micros()
-                    % (up + down).as_micros().max(1);
-                if phase < up.as_micros() { Reply::Accept(delivery) } else { Reply::Reset }
-            }
-            Behaviour::Gone => status(410, ""),
-            Behaviour::Redirect => {
-                let place = format!("/elsewhere/{}", delivery.subscriber);
-                Reply::Bytes(
-                    format!(
-                        "HTTP/1.1 307 Temporary Redirect\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n"
-                    )
-                    .into_bytes(),
-                )
-            }
-        }
+        answered(host.behaviour, number, delivery, rng)
     }
 
     /// Writes down that a delivery was taken.
@@ -444,28 +449,18 @@ impl World {
         }
     }
 
-    /// What is not as it was published.
-    fn difference(&self, subscriber: usize, post: &Post, request: &Request<'_>, turn: u64) -> Option<String> {
+    /// What is not as it was published, but for its signature.
+    fn difference(&self, subscriber: usize, post: &Post, copy: &Copy) -> Option<String> {
         if post.topic != self.subscribers[subscriber].topic {
             return Some(format!("its topic is {}", post.topic));
         }
-        if request.body.len() != post.bytes as usize {
-            return Some(format!("{} bytes instead of {}", request.body.len(), post.bytes));
+        if copy.bytes != post.bytes {
+            return Some(format!("{} bytes instead of {}", copy.bytes, post.bytes));
         }
-        if !turn.is_multiple_of(CHECKED) {
-            return None;
+        if copy.stamp.is_none_or(|stamp| stamp.due != post.due) {
+            return Some("it was due at another moment".to_owned());
         }
-        if !Stamp::is_whole(request.body) {
-            return Some("other bytes than were published".to_owned());
-        }
-        // Every subscriber has given a secret.
-        let Some(signature) = request.field("x-hub-signature") else {
-            return Some("no signature".to_owned());
-        };
-        let secret = Secret::new(secret(subscriber)).expect("it is far shorter than 200 bytes");
-        let is_right = Signature::parse(signature)
-            .is_ok_and(|signature| signature.verify(&secret, request.body).is_ok());
-        (!is_right).then(|| "a wrong signature".to_owned())
+        Some(copy.flaw?.words().to_owned())
     }
 
     fn alter(&self, note: impl FnOnce() -> String) {
@@ -485,20 +480,6 @@ pub(super) fn topic_url(port: u16, topic: impl Display) -> String {
 /// What a subscriber and the hub share.
 pub(super) fn secret(subscriber: usize) -> String {
     format!("secret of subscriber {subscriber}")
-}
-
-fn drawn(spell: Spell, rng: &mut Rng) -> Duration {
-    match spell {
-        Spell::Uniform(from, to) => from + to.saturating_sub(from).mul_f64(rng.f64()),
-        Spell::Mean(mean) => mean.mul_f64(-(1.0 - rng.f64()).ln()),
-    }
-}
-
-fn status(code: u16, body: &str) -> Reply {
-    if code == 204 {
-        return Reply::Bytes(DONE.to_vec());
-    }
-    Reply::Bytes(format!("HTTP/1.1 {code} So\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::hub::Endpoint;
 use super::publishing::Publishers;
-use super::sink::{Sink, World, secret};
+use super::sink::{World, secret};
 use crate::Failure;
 use crate::scenario::{By, Motion};
 
@@ -34,8 +34,6 @@ pub(super) struct Subscribers {
     pub(super) by: By,
     pub(super) port: u16,
     pub(super) lease: Option<Duration>,
-    /// Callbacks have names below this instead of addresses.
-    pub(super) domain: Option<&'static str>,
 }
 
 impl Subscribers {
@@ -87,7 +85,7 @@ impl Subscribers {
         };
         self.world.wants(number, motion == Motion::Subscribe);
         let topic = Publishers::topic(self.by, self.port, self.world.topic_of(number));
-        let (callback, secret) = (self.callback(number), secret(number as usize));
+        let (callback, secret) = (self.world.callback(number, self.port), secret(number as usize));
         let lease = self.lease.map(|lease| lease.as_secs().to_string());
         let mut parameters = vec![
             ("hub.mode", mode),
@@ -122,15 +120,6 @@ impl Subscribers {
         }
         asked.join_all().await;
         failed.load(Ordering::Relaxed)
-    }
-
-    fn callback(&self, number: u32) -> String {
-        let host = self.world.host_of(number);
-        let port = self.port;
-        match self.domain {
-            Some(domain) => format!("http://h{host}.{domain}:{port}/{number}"),
-            None => format!("http://{}:{port}/{number}", Sink::address(host)),
-        }
     }
 
     async fn until_verified(&self, count: u64) -> Result<(), Failure> {

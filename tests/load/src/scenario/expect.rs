@@ -11,6 +11,8 @@ pub struct Expect {
     pub delivery_p50: Option<f64>,
     /// In milliseconds.
     pub delivery_p99: Option<f64>,
+    /// In milliseconds, what the p99 of nine of ten windows of ten seconds may be.
+    pub delivery_p99_of_windows: Option<f64>,
     /// At least.
     pub deliveries_per_second: Option<f64>,
     /// Of the bare client loop's rate, at least.
@@ -39,6 +41,8 @@ pub struct Expect {
     pub disorder: u64,
     /// Posts that may be refused or remain unanswered; `None`: any.
     pub failed_posts: Option<u64>,
+    /// In seconds, from the end of each fault until posts are taken again.
+    pub taken_again_within: Option<f64>,
 }
 
 impl Expect {
@@ -49,6 +53,7 @@ impl Expect {
             publish_p99: milliseconds("publish_p99"),
             delivery_p50: milliseconds("delivery_p50"),
             delivery_p99: milliseconds("delivery_p99"),
+            delivery_p99_of_windows: milliseconds("delivery_p99_of_windows"),
             deliveries_per_second: keys.number("deliveries_per_second", 0.0, 1e9),
             ratio_to_bound: keys.number("ratio_to_bound", 0.0, 100.0),
             ratio_to_limit: keys.number("ratio_to_limit", 0.0, 1.0),
@@ -63,6 +68,7 @@ impl Expect {
             duplicates: allowed("duplicates").unwrap_or(0),
             disorder: allowed("disorder").unwrap_or(0),
             failed_posts: allowed("failed_posts"),
+            taken_again_within: keys.duration("taken_again_within").map(|time| time.as_secs_f64()),
         };
         keys.finish();
         expect

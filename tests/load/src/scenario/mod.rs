@@ -87,7 +87,7 @@ pub enum By {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// As the scenario says.
-    TrustedHost(Pattern),
+    Given(Pattern),
     /// Steadily, so that this share is delivered of what the hub delivers when more is due than it can do. That is measured first.
     Share(f64),
 }

@@ -133,7 +133,7 @@ fn pace(keys: &Keys<'_, '_>) -> Option<Pace> {
         let (size, every) = (whole(keys.count("size", 1, 10_000_000)), keys.duration("every"));
         let size = keys.required("size", size, "say how many notifications are due at once");
         let every = every.filter(|every| !every.is_zero()).unwrap_or(Duration::MAX);
-        return size.map(|size| Pace::TrustedHost(Pattern::Burst { size, every }));
+        return size.map(|size| Pace::Given(Pattern::Burst { size, every }));
     }
     let (rate, share) = (keys.number("rate", 0.001, MOST_RATE), keys.number("share", 0.01, 1.0));
     if keys.has("share") {
@@ -147,7 +147,7 @@ fn pace(keys: &Keys<'_, '_>) -> Option<Pace> {
     }
     let what = "say how many notifications a second are due over all topics, or, where they are steady, share = 0.7 of what the hub can do";
     let rate = keys.required("rate", rate, what);
-    rate.map(|rate| Pace::TrustedHost(if word == 0 { Pattern::Steady(rate) } else { Pattern::Poisson(rate) }))
+    rate.map(|rate| Pace::Given(if word == 0 { Pattern::Steady(rate) } else { Pattern::Poisson(rate) }))
 }
 
 #[derive(Clone, Copy)]

@@ -216,9 +216,7 @@ between = ["1s", "9s"]
 
     fn plan(text: &str) -> Plan {
         let scenario = Scenario::parse("mixed", text).unwrap();
-        let Pace::TrustedHost(pattern) = scenario.publish.pace else {
-            panic!("{scenario:?} gives no pattern")
-        };
+        let Pace::Given(pattern) = scenario.publish.pace else { panic!("{scenario:?} gives no pattern") };
         Plan::new(&scenario, pattern, 50)
     }
 

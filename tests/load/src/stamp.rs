@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 const NAME: &str = "resync-load";
+/// What fills a body; no longer one is published.
+static FILLER: [u8; 1 << 20] = [b'x'; 1 << 20];
 
 /// How every body begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +25,13 @@ impl Stamp {
         body
     }
 
-    /// `None` for anything else.
+    /// `None` for anything else, and where a byte after it was changed.
     pub(super) fn read(body: &[u8]) -> Option<Self> {
-        let line = &body[..memchr::memchr(b'\n', body)?];
+        let (line, filler) = body.split_at(memchr::memchr(b'\n', body)?);
         let mut parts = std::str::from_utf8(line).ok()?.strip_prefix(NAME)?.split(' ').skip(1);
         let (run, post) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        Some(Self { run, post, due: Duration::from_micros(parts.next()?.parse().ok()?) })
-    }
-
-    /// Whether nothing in it was changed.
-    pub(super) fn is_whole(body: &[u8]) -> bool {
-        let filler = memchr::memchr(b'\n', body).map_or(body, |end| &body[end + 1..]);
-        filler.iter().all(|byte| *byte == b'x')
+        let due = Duration::from_micros(parts.next()?.parse().ok()?);
+        (filler.get(1..) == FILLER.get(..filler.len() - 1)).then_some(Self { run, post, due })
     }
 }
 
@@ -47,9 +44,7 @@ mod tests {
         let stamp = Stamp { run: u32::MAX, post: 9_999_999, due: Duration::from_micros(3_600_000_001) };
         let mut body = stamp.body(64);
         assert_eq!((Stamp::read(&body), body.len()), (Some(stamp), 64));
-        assert!(Stamp::is_whole(&body));
         body[63] = b'y';
-        assert!(!Stamp::is_whole(&body));
-        assert_eq!(Stamp::read(b"something else\n"), None);
+        assert_eq!((Stamp::read(&body), Stamp::read(b"something else\n")), (None, None));
     }
 }
