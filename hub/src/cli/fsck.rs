@@ -38,9 +38,9 @@ pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
         (Vec::new(), found, DAMAGED)
     };
     if command.json {
-        answer(as_json(&steps, &left))
+        answer(as_json(&steps, &left));
     } else {
-        show(&steps, &left)
+        show(&steps, &left);
     }
     let Findings { records, faults } = left;
     if faults.is_empty() {

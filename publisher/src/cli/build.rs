@@ -297,7 +297,9 @@ pub(super) async fn try_out(arguments: &BuildArgs, token: Option<&TokenArgs>) ->
             }
         }
         let drops = token.map_or(&[][..], |token| &token.drop_hub);
-        drops.iter().for_each(|hub| note(format_args!("would drop {hub}")));
+        for hub in drops {
+            note(format_args!("would drop {hub}"));
+        }
     }
     let failures = report.outcome();
     report.print(arguments.out.json, [("would_notify", would_notify)])?;

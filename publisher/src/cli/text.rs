@@ -70,7 +70,7 @@ pub(super) fn maintenance(maintenance: &MaintenanceReport) -> String {
     format!("{} written", kinds(&maintenance.written))
 }
 
-/// "would notify http://hub.example/ of 1 Change Notification and 2 documents"; none where nothing would be sent.
+/// "would notify `http://hub.example/` of 1 Change Notification and 2 documents"; none where nothing would be sent.
 pub(super) fn would_notify(hub: &HubStatus) -> Option<String> {
     let changes = (hub.waiting > 0).then(|| count(hub.waiting, "Change Notification"));
     let documents = hub.pending.len() as u64;

@@ -23,8 +23,11 @@ pub const SCHEMAS: &str = "RESYNC_TEST_SCHEMAS";
 /// Where the published schemas are looked for, from the root of the project.
 const BESIDE: &str = "../shared/schemas";
 
+/// A requirement, and whether the schema says this line because of it.
+type Contradiction = (&'static str, fn(&str) -> bool);
+
 /// In which way the published schemas contradict the specifications: the requirement, and what they say then.
-const CONTRADICTIONS: &[(&str, fn(&str) -> bool)] = &[
+const CONTRADICTIONS: &[Contradiction] = &[
     // The schema has no dots, pluses and parameters in media types.
     ("RS-038", |line| line.contains("md', attribute 'type': ") || line.contains("ln', attribute 'type': ")),
     // A list of which nothing is left is a list all the same.

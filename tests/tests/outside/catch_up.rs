@@ -9,9 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use resync_harness::tree::differences;
-use resync_harness::{
-    HubProcess, Process, RESYNC, Receiver, Reply, binary, free_address, refusing, request,
-};
+use resync_harness::{HubProcess, Process, RESYNC, Receiver, Reply, binary, free_address, refusing, request};
 use tempfile::tempdir;
 use tokio::process::Command;
 

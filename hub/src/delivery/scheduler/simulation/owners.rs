@@ -428,7 +428,7 @@ fn run(seed: u64) -> Met {
     (1..=TOPICS).for_each(|topic| cluster.publish(TopicId(topic)));
     cluster.run_dry();
     for owner in &cluster.owners {
-        let is_retired = owner.scheduler.subscriptions() == 0;
+        let is_retired = owner.scheduler.subscriptions == 0;
         assert!(cluster.is_owned(owner) || is_retired, "owner {} was told", owner.number);
     }
     for durable in &cluster.shards {
