@@ -112,9 +112,8 @@ async fn w102_a_renewal_that_waits_for_its_verification_is_denied_with_the_subsc
     let (callback, release) = (destination.url("/cb"), Arc::new(Notify::new()));
     hub.subscribe(TOPIC, &callback, &[], 1).await;
     let held = Arc::clone(&release);
-    destination.behave(move |seen| match is_denial(seen) {
-        true => Reply::Agree,
-        false => Reply::After(Arc::clone(&held), Box::new(Reply::Agree)),
+    destination.behave(move |seen| {
+        if is_denial(seen) { Reply::Agree } else { Reply::After(Arc::clone(&held), Box::new(Reply::Agree)) }
     });
     let renewal = [("hub.mode", "subscribe"), ("hub.topic", TOPIC), ("hub.callback", callback.as_str())];
     assert_eq!(form(hub.address, &renewal).await.unwrap().status, 202);
