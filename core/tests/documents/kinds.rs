@@ -28,6 +28,7 @@ fn noon() -> DateTime {
 fn written(document: Result<Document, Violations>, root: &str, capability: &str) -> RawDocument {
     let document = document.unwrap();
     let text = String::from_utf8(xml::write(&document)).unwrap();
+    resync_judge::written("kinds", [(capability, &text)]);
     assert!(text.contains(&format!("<{root} ")) && text.contains(&format!("</{root}>")), "{text}");
     assert!(text.contains(&format!("<rs:md capability=\"{capability}\"")), "{text}");
     document.into_raw()

@@ -109,8 +109,26 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs it to its end; then a judge from outside sees every document of the site.
 pub(crate) fn run(arguments: &[&str]) -> Run {
-    program(arguments).output().unwrap().into()
+    let run = program(arguments).output().unwrap().into();
+    judge_site(arguments);
+    run
+}
+
+/// A judge from outside sees what this command may have written into its site.
+pub(crate) fn judge_site(arguments: &[&str]) {
+    let after = |flag| arguments.iter().skip_while(|one| **one != flag).nth(1).map(Path::new);
+    let out = after("--out").map(Path::to_owned);
+    let out = out.or_else(|| Some(after("--config")?.with_file_name("site")));
+    let writes = ["build", "publish", "dump", "notify", "watch"].contains(&arguments[0]);
+    if let Some(out) = out.filter(|out| writes && out.is_dir()) {
+        // A collection may lie in the same folder.
+        let is_document =
+            |(name, _): &(String, _)| name.contains("resync/") || name.starts_with(".well-known/");
+        let documents = resync_judge::documents_below(&out).into_iter().filter(is_document);
+        resync_judge::written("site", documents);
+    }
 }
 
 pub(crate) struct Run {
@@ -150,6 +168,11 @@ pub(crate) struct Heard {
 impl Heard {
     pub(crate) fn is_of_changes(&self) -> bool {
         self.headers["link"].contains("resync/changes/>; rel=\"self\"")
+    }
+
+    /// A judge from outside sees what was sent.
+    fn judge(&self) {
+        resync_judge::written("sent", [("notification", &self.body)]);
     }
 }
 
@@ -205,7 +228,16 @@ impl Hub {
     }
 
     pub(crate) fn next_of_any(&self) -> Heard {
-        self.heard.recv_timeout(Duration::from_secs(20)).expect("the hub hears something")
+        let heard = self.heard.recv_timeout(Duration::from_secs(20)).expect("the hub hears something");
+        heard.judge();
+        heard
+    }
+
+    /// All that it has heard and was not asked for. For use after the senders have ended: what they sent has been heard by then.
+    pub(crate) fn all_heard(&self) -> Vec<Heard> {
+        let all: Vec<_> = self.heard.try_iter().collect();
+        all.iter().for_each(Heard::judge);
+        all
     }
 
     /// For use after the sender has ended: what it sent is heard before what is sent now.

@@ -26,11 +26,13 @@ use tokio::sync::oneshot;
 use crate::{
     configured::configured,
     notifying::told,
-    support::{ACCEPTED, BASE, Heard, Hub, Place, program, run, text},
+    support::{ACCEPTED, BASE, Heard, Hub, Place, judge_site, program, run, text},
 };
 
 struct Watch {
     child: Child,
+    /// How it was started.
+    arguments: Vec<String>,
 }
 
 impl Watch {
@@ -41,14 +43,15 @@ impl Watch {
 
     /// Ready when the first build is through.
     fn of(arguments: &[&str], hub: &Hub) -> Self {
-        let mut child = program(&[&["watch"], arguments].concat()).stdout(Stdio::piped()).spawn().unwrap();
+        let arguments = [&["watch"], arguments].concat();
+        let mut child = program(&arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         assert!(line.contains("2 resources"), "{line}");
         std::thread::spawn(move || lines.lines().for_each(drop));
         hub.next();
-        Self { child }
+        Self { child, arguments: arguments.into_iter().map(str::to_owned).collect() }
     }
 }
 
@@ -56,6 +59,9 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
+        if !std::thread::panicking() {
+            judge_site(&self.arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        }
     }
 }
 

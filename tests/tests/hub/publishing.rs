@@ -18,19 +18,20 @@ fn links(hub: &HubProcess) -> String {
 
 /// A Change Notification about one hour of a day.
 fn changes(from: u8, until: u8) -> String {
-    format!(
+    let changes = format!(
         "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
          <rs:md capability=\"change-notification\" from=\"2026-01-03T{from:02}:00:00Z\" until=\"2026-01-03T{until:02}:00:00Z\"/>\
          <url><loc>http://example.com/res{from}</loc><rs:md change=\"updated\" datetime=\"2026-01-03T{from:02}:30:00Z\"/></url>\
          </urlset>"
-    )
+    );
+    resync_judge::written("posted", [("changes", &changes)]);
+    changes
 }
 
 async fn publish(hub: &HubProcess, more: &[(&str, &str)], body: &str) -> Answer {
     let links = links(hub);
     let mut headers = vec![("Content-Type", "application/xml"), ("Link", links.as_str())];
     headers.extend_from_slice(more);
-    resync_judge::written("posted", [("changes", body)]);
     post(hub.address, &headers, body.as_bytes()).await.expect("a running hub answers")
 }
 
