@@ -600,7 +600,7 @@ mod tests {
         for (number, told) in
             [(1, "mkdir /new"), (2, "write /new/a"), (3, "write /new/a"), (4, "sync /new/a")]
         {
-            assert_eq!(meet(number, Event::Fails(Errno::IO)).0, false, "{told}");
+            assert!(!meet(number, Event::Fails(Errno::IO)).0, "{told}");
             assert_eq!(disk.met().as_deref(), Some(told));
             assert_eq!(meet(number, Event::DiesBefore), made(&["a"][..usize::from(number > 1)]), "{told}");
             assert_eq!(meet(number, Event::DiesAfter), made(&["a"][..usize::from(number > 1)]), "{told}");

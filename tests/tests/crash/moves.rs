@@ -67,8 +67,8 @@ async fn a_restore_that_dies_anywhere_with_a_power_cut_leaves_no_store_or_the_wh
     let backup = backup.to_str().unwrap();
     well(&data, &[], &["backup", backup]).await;
     let mut disk = Disk::under(&root, rng.u32(..));
-    for engine in ENGINES {
-        let engine = [("RESYNC_HUB_STORE_ENGINE".to_owned(), (*engine).to_owned())];
+    for &name in ENGINES {
+        let engine = [("RESYNC_HUB_STORE_ENGINE".to_owned(), name.to_owned())];
         let on_disk = [&engine[..], &disk.environment()].concat();
         let restored = root.join("counted");
         disk.meet(at(u32::MAX, Event::DiesBefore));
@@ -81,9 +81,12 @@ async fn a_restore_that_dies_anywhere_with_a_power_cut_leaves_no_store_or_the_wh
         for step in some_steps(&mut rng, steps) {
             disk.meet(step);
             let (is_done, _) = run(&restored, &on_disk, &["restore", backup]).await;
-            let met = format!("{:?} at {:?}", step.event, disk.met());
+            let met = format!("{name}: {:?} at {:?}", step.event, disk.met());
             disk.forget_steps();
-            disk.cut_power(&mut rng);
+            // sled promises nothing once the power was cut.
+            if name == "fjall" {
+                disk.cut_power(&mut rng);
+            }
             let (is_store, said) = run(&restored, &engine, &["fsck"]).await;
             assert!(is_store || !is_done, "{met}: it had said that it was restored: {said}");
             if is_store {
