@@ -64,7 +64,8 @@ pub(crate) async fn synchronise_with_notified(
         let run = Run::open(client, offer, target, options, notified).await?;
         run.synchronise(depth).await
     };
-    tokio::time::timeout(max, Box::pin(synchronising)).await.unwrap_or(Err(SyncError::TooLong { max }))
+    let ended = tokio::time::timeout(max, Box::pin(synchronising)).await;
+    ended.unwrap_or(Err(SyncError::TooLong { max })).map_err(|error| error.within(&target.directory))
 }
 
 impl Run<'_> {

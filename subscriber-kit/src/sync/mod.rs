@@ -473,6 +473,17 @@ pub enum SyncError {
 }
 
 impl SyncError {
+    /// Says which directory cannot be used.
+    fn within(self, directory: &Path) -> Self {
+        match self {
+            Self::Directory(source) => {
+                let text = format!("{}: {source}", directory.display());
+                Self::Directory(std::io::Error::new(source.kind(), text))
+            }
+            other => other,
+        }
+    }
+
     /// Whether the settings are wrong, so that the same fails again.
     #[must_use]
     pub fn is_configuration(&self) -> bool {

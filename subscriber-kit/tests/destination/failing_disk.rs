@@ -84,7 +84,7 @@ async fn survive_failures(flags: &[&str]) {
     }
     println!("borne and told: {tally:#?}");
     let told: usize = tally.values().map(|[_, told]| told).sum();
-    assert!(told > 20, "{told}");
+    assert!(told > 10, "{told}");
 }
 
 fn said(output: &Output) -> String {
