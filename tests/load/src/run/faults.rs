@@ -20,6 +20,8 @@ use resync_harness::{Clock, Disk, Faults, HubProcess, NameServer, Trouble};
 pub(super) const DOMAIN: &str = "load.test";
 /// Bytes that a file may have while the disk is full.
 const FULL: u64 = 50_000;
+/// Seconds between two faults in which posts must be taken again.
+const TIME_ENOUGH: f64 = 1.0;
 /// A clock that stays wrong is looked at by now.
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
@@ -275,8 +277,7 @@ pub(super) fn noticed(
     reports
 }
 
-/// When posts were taken again after each fault, and after the worst of them. A fault after which nothing was answered before the next
-/// one says nothing.
+/// When posts were taken again after each fault, and after the worst of them. A fault soon after which the next one came says nothing.
 pub(super) fn recovered(mut reports: Vec<FaultReport>, posts: &[Posted]) -> (Vec<FaultReport>, Option<f64>) {
     let begins: Vec<f64> = reports.iter().skip(1).map(|next| next.from).chain([f64::INFINITY]).collect();
     let mut worst = Some(f64::NEG_INFINITY);
@@ -285,10 +286,11 @@ pub(super) fn recovered(mut reports: Vec<FaultReport>, posts: &[Posted]) -> (Vec
             .iter()
             .filter(|post| post.sent.as_secs_f64() >= report.until && post.answered.as_secs_f64() < next)
             .collect();
-        if between.is_empty() {
+        let taken = taken_again(&between).map(|at| at.as_secs_f64() - report.until);
+        if taken.is_none() && next - report.until < TIME_ENOUGH {
             continue;
         }
-        report.taken_again_after = taken_again(&between).map(|at| at.as_secs_f64() - report.until);
+        report.taken_again_after = taken;
         worst = worst.zip(report.taken_again_after).map(|(worst, after)| worst.max(after));
     }
     (reports, worst.filter(|worst| worst.is_finite()))

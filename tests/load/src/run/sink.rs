@@ -457,7 +457,7 @@ impl World {
         if copy.bytes != post.bytes {
             return Some(format!("{} bytes instead of {}", copy.bytes, post.bytes));
         }
-        if copy.stamp.is_none_or(|stamp| stamp.due != post.due) {
+        if copy.stamp.is_none_or(|stamp| stamp.due.as_micros() != post.due.as_micros()) {
             return Some("it was due at another moment".to_owned());
         }
         Some(copy.flaw?.words().to_owned())
