@@ -48,7 +48,7 @@ fn a_dry_run_says_what_the_run_then_writes_changes_and_notifies_and_does_nothing
     let written =
         |run: &Run| run.out.split("write").nth(1).map(|text| text.trim_start_matches("n ").to_owned());
     assert!(written(&tried).is_some() && done.out.contains("written"), "{} {}", tried.out, done.out);
-    assert_eq!(hub.next().is_of_changes(), false);
+    assert!(!hub.next().is_of_changes());
     hub.heard_nothing_more();
 
     place.put("new.txt", "new");

@@ -20,8 +20,8 @@ use crate::support::{PATIENCE, files, ok, serve, serve_slowly, signature, status
 const CUTS: usize = 30;
 
 /// The power goes before this sync.
-fn at(number: usize) -> Option<At<'static>> {
-    Some(At { kinds: &[Kind::Sync], number, fate: Fate::Death })
+fn at(number: usize) -> At<'static> {
+    At { kinds: &[Kind::Sync], number, fate: Fate::Death }
 }
 
 fn command(machine: &mut Machine, arguments: &[&str], at: Option<At<'_>>) -> Command {
@@ -87,7 +87,7 @@ async fn survive_cuts(flags: &[&str], copies: Copies) {
             machine.settle();
         }
         source.change();
-        deaths += usize::from(is_killed(&mut machine, &sync, at(cut.div_ceil(2))).await);
+        deaths += usize::from(is_killed(&mut machine, &sync, Some(at(cut.div_ceil(2)))).await);
         source.assert_whole(&into);
         if cut % 2 == 0 {
             is_killed(&mut machine, &sync, None).await;
@@ -120,7 +120,7 @@ async fn files_that_were_there_before_the_copy_are_as_they_were_after_any_power_
         }
         let machine: &mut Machine = machine.get_or_insert_with(|| Machine::under(&into, seed()));
         machine.settle();
-        for at in [at(number), None] {
+        for at in [Some(at(number)), None] {
             let ended = command(machine, &sync, at).output().await.unwrap();
             machine.lose_power();
             for path in &foreign {
@@ -138,13 +138,16 @@ async fn files_that_were_there_before_the_copy_are_as_they_were_after_any_power_
     }
 }
 
+/// Secrets by callback, and these by topic.
+type Secrets = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+
 /// A hub that bears subscribers that die.
 #[derive(Clone)]
 struct Hub {
     address: SocketAddr,
     client: reqwest::Client,
-    /// The secrets by callback, and these by topic, as far as they were verified.
-    verified: Arc<Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>>,
+    /// As far as they were verified.
+    verified: Arc<Mutex<Secrets>>,
 }
 
 impl Hub {
@@ -273,7 +276,7 @@ async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions
             machine.settle();
             hub.verified.lock().unwrap().clear();
         }
-        let mut listening = Listening::start(&mut machine, &listen, at(number));
+        let mut listening = Listening::start(&mut machine, &listen, Some(at(number)));
         let mut lives = listening.says("in step").await;
         for _ in 0..3 {
             source.change();
@@ -322,7 +325,7 @@ async fn no_notification_that_was_answered_with_2xx_is_forgotten_by_any_power_cu
             machine.settle();
             hub.verified.lock().unwrap().clear();
         }
-        let mut listening = Listening::start(&mut machine, &subscribe, at(number));
+        let mut listening = Listening::start(&mut machine, &subscribe, Some(at(number)));
         listening.says("subscribed to").await;
         for offset in offsets.by_ref().take(6) {
             let body = format!("notification {offset}: {}", "long ".repeat(offset % 3 * 1500));

@@ -85,7 +85,9 @@ impl Source {
         let source = Self { address, answers };
         let entry = format!("<url><loc>{}</loc><rs:md capability=\"resourcelist\"/></url>", source.url(LIST));
         let (capabilities, list) = (document("capabilitylist", &entry), source.list_of("/a"));
-        [&capabilities, &list].iter().for_each(|honest| resync_judge::fixture("hostile", honest));
+        for honest in [&capabilities, &list] {
+            resync_judge::fixture("hostile", honest);
+        }
         source.put("/capabilitylist.xml", Answer::page(capabilities));
         source.put("/a", Answer::page("good"));
         source.put(LIST, Answer::page(list));

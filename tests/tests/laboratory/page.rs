@@ -17,6 +17,11 @@ use super::browser::{document, picture};
 const LIGHT: [[u8; 3]; 3] = [[0x1f, 0x6f, 0xeb], [0xff, 0xff, 0xff], [0xf4, 0xf6, 0xf9]];
 const DARK: [[u8; 3]; 3] = [[0x6c, 0xb0, 0xff], [0x16, 0x1d, 0x26], [0x0d, 0x12, 0x19]];
 
+fn verdict(what: &str, measured: f64, bound: f64, holds: bool) -> Verdict {
+    let (what, unit) = (what.to_owned(), "ms".to_owned());
+    Verdict { what, measured: Some(measured), bound, at_least: false, unit, holds }
+}
+
 /// A minute of a run in which the hub died once. Its numbers are the same after they were written as decimals and read again.
 fn result(name: &str, slower: f64) -> RunResult {
     let latency = |p50: f64| Quantiles {
@@ -46,14 +51,6 @@ fn result(name: &str, slower: f64) -> RunResult {
             tool_cpu: 0.25 * wave,
             ..Second::default()
         }
-    };
-    let verdict = |what: &str, measured: f64, bound: f64, holds| Verdict {
-        what: what.to_owned(),
-        measured: Some(measured),
-        bound,
-        at_least: false,
-        unit: "ms".to_owned(),
-        holds,
     };
     let rung = |subscribers: u32| Rung {
         subscribers,

@@ -59,16 +59,16 @@ fn with_some(page: &str, word: &str, all: &str) -> String {
     let lines: Vec<_> = shown.lines().collect();
     let (head, rows) = lines.split_at(2);
     assert!(rows.len() > 2, "{shown}");
-    let made: String = rows
+    let made: Vec<_> = rows
         .iter()
         .map(|row| {
             let what = row.trim_start_matches("| ").split(" | ").next().unwrap();
             let of_all = all.lines().find(|line| line.starts_with(&format!("| {what} | ")));
             let measured = of_all.unwrap_or_else(|| panic!("the table has no {what:?}")).split(" | ").nth(1);
-            format!("| {what} | {} |\n", measured.unwrap())
+            format!("| {what} | {} |", measured.unwrap())
         })
         .collect();
-    format!("{before}{begin}{}\n{made}{end}{after}", head.join("\n"))
+    format!("{before}{begin}{}\n{}\n{end}{after}", head.join("\n"), made.join("\n"))
 }
 
 #[test]

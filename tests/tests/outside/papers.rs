@@ -145,11 +145,12 @@ fn requirements() -> Vec<Requirement> {
                 Some((level, asked)) => (level.to_owned(), Some(asked.to_owned())),
                 None => (level, None),
             };
-            let is_known = match (level.as_str(), asked.as_deref()) {
-                ("MUST" | "SHOULD" | "MAY" | "HOLDS" | "LEFT", None) => true,
-                ("LEFT", Some("MUST" | "SHOULD" | "MAY")) | ("DEVIATES", Some("MUST" | "SHOULD")) => true,
-                _ => false,
-            };
+            let is_known = matches!(
+                (level.as_str(), asked.as_deref()),
+                ("MUST" | "SHOULD" | "MAY" | "HOLDS" | "LEFT", None)
+                    | ("LEFT", Some("MUST" | "SHOULD" | "MAY"))
+                    | ("DEVIATES", Some("MUST" | "SHOULD"))
+            );
             assert!(is_known, "{line}");
             requirements.push(Requirement { section: section.to_owned(), number, level, asked, words });
         }

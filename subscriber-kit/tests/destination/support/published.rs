@@ -70,7 +70,8 @@ impl Published {
         }
         self.remove(&format!("new/in/{}", round.saturating_sub(2)));
         self.put(&format!("new/in/{round}"), "new");
-        let (now, before) = if round % 2 == 0 { ("turn", "turn/inside") } else { ("turn/inside", "turn") };
+        let (now, before) =
+            if round.is_multiple_of(2) { ("turn", "turn/inside") } else { ("turn/inside", "turn") };
         self.remove(before);
         let _ = std::fs::remove_dir(self.collection().join("turn"));
         self.put(now, &format!("turned in {round}"));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
+use std::path::Path;
 
 use resync_core::build::{
     ChangeDumps, ChangeLists, Completed, Event, Item, MemoryInventory, MemorySink, PackageLimits,
@@ -171,7 +172,7 @@ impl ChangingSource {
         for name in self.sink.names() {
             let bytes = self.sink.get(name).unwrap();
             if self.shown.get(name).is_none_or(|shown| shown != bytes) {
-                if name.ends_with(".xml") {
+                if Path::new(name).extension().is_some_and(|extension| extension == "xml") {
                     resync_judge::written("destination", [(name, bytes)]);
                 }
                 self.source.put(&format!("/{name}"), bytes);
