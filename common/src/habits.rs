@@ -1,12 +1,12 @@
 //! What the command lines of all programs have in common, see CONTRIBUTING.md.
 
 use std::env;
+use std::ffi::OsString;
 use std::process;
 
 use clap::builder::ValueHint;
 use clap::error::ErrorKind;
-use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, Error, Parser};
+use clap::{Arg, Command, Error, Parser};
 
 use crate::output::{complain_of_usage, speak_as};
 
@@ -77,20 +77,19 @@ fn with_hints(arg: Arg, help: &Help) -> Arg {
 /// something is wrong.
 pub fn parse<P: Parser>(mut command: Command) -> P {
     speak_as(command.get_name());
-    let matches = command.try_get_matches_from_mut(env::args_os()).unwrap_or_else(|error| end(&error));
-    if let Some(error) = misplaced(&mut command, &matches) {
-        end(&error);
-    }
+    let arguments = with_quiet_behind(&command, env::args_os().collect());
+    let matches = command.try_get_matches_from_mut(arguments).unwrap_or_else(|error| end(&error));
     P::from_arg_matches(&matches).unwrap_or_else(|error| end(&error.format(&mut command)))
 }
 
-/// A flag before a command is one that every command has. Any other would mean nothing to it.
-fn misplaced(command: &mut Command, matches: &ArgMatches) -> Option<Error> {
-    let name = matches.subcommand_name()?;
-    let is_given = |arg: &&Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
-    let given = command.get_arguments().filter(|arg| !arg.is_global_set()).find(is_given)?;
-    let why = format!("the argument '{given}' cannot be used with the command '{name}'");
-    Some(command.error(ErrorKind::ArgumentConflict, why))
+/// `-q` may stand before a command, where a program has flags of its own that may not.
+fn with_quiet_behind(command: &Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let is_quiet = |argument: &&OsString| *argument == "-q" || *argument == "--quiet";
+    let name = 1 + arguments.iter().skip(1).take_while(is_quiet).count();
+    if arguments.get(name).is_some_and(|name| command.find_subcommand(name).is_some()) {
+        arguments[1..=name].rotate_right(1);
+    }
+    arguments
 }
 
 /// Ends the process by what the reader of the command line says: the help, or what is wrong.

@@ -34,7 +34,7 @@ use tracing_subscriber::{EnvFilter, reload};
 
 /// A WebSub hub for ResourceSync communities: it loses nothing that it acknowledged.
 #[derive(Debug, Parser)]
-#[command(name = "resync-hub", version)]
+#[command(name = "resync-hub", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

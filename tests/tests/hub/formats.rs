@@ -55,8 +55,8 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
             own(&subscribers.until(path, |seen| own(seen).len() >= count).await)
         };
         let mut hub = HubProcess::prepare(&data, &keys);
-        hub.environment().extend(of_then(folder.path(), &mark, &subscribers));
         die_while_it_is_opened(&mut hub, &data, engine == "fjall").await;
+        hub.environment().extend(of_then(folder.path(), &mark, &subscribers));
         hub.restart().await;
         assert_eq!(fs::read_to_string(&mark).unwrap(), format!("{engine} 1\n"));
         // Who was not verified yet is asked again.
