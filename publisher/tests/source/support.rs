@@ -172,7 +172,9 @@ impl Heard {
 
     /// A judge from outside sees what was sent.
     fn judge(&self) {
-        resync_judge::written("sent", [("notification", &self.body)]);
+        if self.line.starts_with("POST") {
+            resync_judge::written("sent", [("notification", &self.body)]);
+        }
     }
 }
 

@@ -168,7 +168,8 @@ fn pages() -> Vec<String> {
     let folder = root().join("docs");
     let files =
         WalkDir::new(&folder).into_iter().map(Result::unwrap).filter(|file| file.file_type().is_file());
-    files.map(|file| file.path().strip_prefix(&folder).unwrap().to_str().unwrap().to_owned()).collect()
+    let pages = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "md"));
+    pages.map(|file| file.path().strip_prefix(&folder).unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 fn page(name: &str) -> String {

@@ -387,7 +387,7 @@ fn a_flag_that_only_the_program_itself_has_is_refused_before_a_command() {
             "{line}: {message}"
         );
         assert_message(words[0], &message);
-        assert!(message.contains(words[1]) && message.contains("the command"), "{line}: {message}");
+        assert!(message.contains(words[1]) && message.contains("cannot be used with"), "{line}: {message}");
     }
 }
 

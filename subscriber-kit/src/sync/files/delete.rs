@@ -93,8 +93,7 @@ fn unlisted_by(
 
 fn remove(target: &Target, path: &Path) -> io::Result<()> {
     std::fs::remove_file(path)?;
-    remove_empty_folders(&target.directory, path);
-    Ok(())
+    remove_empty_folders(&target.directory, path)
 }
 
 /// Removes the file of one resource, unless there is an obstacle on its path; whether there is a file. Only checks unless
@@ -111,7 +110,7 @@ pub(crate) fn one(target: &Target, relative: &Path, removes: bool) -> io::Result
         Ok(()) => Ok(true),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             // A run that died may have removed the file, and not the folders that are in the way of another one.
-            remove_empty_folders(&target.directory, &path);
+            remove_empty_folders(&target.directory, &path)?;
             Ok(false)
         }
         Err(error) => Err(error),
@@ -172,15 +171,24 @@ pub(crate) fn local_files(folder: &Folder<'_>) -> impl Iterator<Item = walkdir::
         .filter(|entry| entry.as_ref().map_or(true, |entry| !entry.file_type().is_dir()))
 }
 
-/// Ends at the first folder that is not empty, since removing that fails.
-fn remove_empty_folders(directory: &Path, file: &Path) {
+/// Ends at the first folder that is not empty or may stay. A disk that fails is told: else a file that is to come in the place of the
+/// folder would seem to be the cause.
+fn remove_empty_folders(directory: &Path, file: &Path) -> io::Result<()> {
+    use io::ErrorKind::{
+        DirectoryNotEmpty, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem, ResourceBusy,
+    };
     let mut folder = file.parent();
     while let Some(path) = folder.filter(|path| *path != directory) {
-        if std::fs::remove_dir(path).is_err() {
-            break;
+        match std::fs::remove_dir(path) {
+            Ok(()) => folder = path.parent(),
+            Err(error) => match error.kind() {
+                DirectoryNotEmpty | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
+                | ResourceBusy => break,
+                kind => return Err(io::Error::new(kind, format!("{}: {error}", path.display()))),
+            },
         }
-        folder = path.parent();
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -444,13 +444,15 @@ pub(crate) fn on_this_machine() -> ClientOptions {
 pub(crate) fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     walkdir::WalkDir::new(directory)
         .into_iter()
-        .map(Result::unwrap)
+        .filter_map(Result::ok)
         .filter(|entry| entry.file_type().is_file())
         .map(|entry| {
             let name = entry.path().strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
-            (name, std::fs::read(entry.path()).unwrap())
+            (name, entry.into_path())
         })
         .filter(|(name, _)| !name.starts_with(".resync-destination"))
+        // Where a program is at work, one may have just gone.
+        .filter_map(|(name, path)| Some((name, std::fs::read(path).ok()?)))
         .collect()
 }
 
