@@ -17,7 +17,7 @@ use zip::ZipArchive;
 pub const DOCUMENTS: &str = "RESYNC_TEST_DOCUMENTS";
 
 /// Names a folder with the published schemas, which are no part of this project: `sitemap.xsd`, `siteindex.xsd` and
-/// `resourcesync-1.1.xsd`. Where nothing is named it is [`BESIDE`], if that is there; an empty name stands for none.
+/// `resourcesync-1.1.xsd`. Where nothing is named it is `../shared/schemas`, if that is there; an empty name stands for none.
 pub const SCHEMAS: &str = "RESYNC_TEST_SCHEMAS";
 
 /// Where the published schemas are looked for, from the root of the project.
