@@ -5,17 +5,13 @@ use std::{collections::BTreeMap, io};
 use fastrand::Rng;
 use resync_harness::{
     seed,
-    steps::{At, Fate, Kind, Step, Steps},
+    steps::{At, Fate, Kind, Step, Steps, failures},
 };
-use rustix::io::Errno;
 
 use crate::{
     killing::{EVERYTHING, PUBLISH, Trial, change},
     support::{Run, program},
 };
-
-/// What takes room.
-const TAKE_ROOM: &[Kind] = &[Kind::Write, Kind::Create, Kind::MakeFolder];
 
 #[test]
 fn a_step_that_fails_is_named_and_the_next_publish_is_right() {
@@ -42,14 +38,8 @@ fn survive_failures(rules: &'static str, of_each: usize) {
     let (run_of_all, taken) = run(None);
     run_of_all.succeeded();
     let count = |kinds: &[Kind]| taken.iter().filter(|step| kinds.contains(&step.kind)).count();
-    let each = Kind::ALL.map(|kind| [kind]);
-    let faults: Vec<(&[Kind], Fate)> = each
-        .iter()
-        .map(|kind| (&kind[..], Fate::Error(Errno::IO)))
-        .chain([(TAKE_ROOM, Fate::Error(Errno::NOSPC)), (TAKE_ROOM, Fate::Lasting(Errno::NOSPC))])
-        .collect();
     let mut tally: BTreeMap<String, [usize; 2]> = BTreeMap::new();
-    for (kinds, fate) in faults {
+    for (kinds, fate) in failures() {
         let mut numbers: Vec<_> = (1..=count(kinds)).collect();
         rng.shuffle(&mut numbers);
         for number in numbers.into_iter().take(of_each) {

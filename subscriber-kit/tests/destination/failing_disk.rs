@@ -8,16 +8,13 @@ use std::process::{Command, Output};
 
 use fastrand::Rng;
 use resync_harness::seed;
-use resync_harness::steps::{At, Fate, Kind, Step, Steps};
-use rustix::io::Errno;
+use resync_harness::steps::{At, Fate, Step, Steps, failures};
 
 use crate::support::files;
 use crate::support::published::Published;
 
 /// How many steps of each kind fail.
 const OF_EACH: usize = 4;
-/// What takes room.
-const TAKE_ROOM: &[Kind] = &[Kind::Write, Kind::Create, Kind::MakeFolder];
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "not settled: some failures of a disk are told without their cause, and some take long"]
@@ -51,14 +48,8 @@ async fn survive_failures(flags: &[&str]) {
     succeeds("first");
     source.change();
     let taken = succeeds("second");
-    let each = Kind::ALL.map(|kind| [kind]);
-    let faults: Vec<(&[Kind], Fate)> = each
-        .iter()
-        .map(|kind| (&kind[..], Fate::Error(Errno::IO)))
-        .chain([(TAKE_ROOM, Fate::Error(Errno::NOSPC)), (TAKE_ROOM, Fate::Lasting(Errno::NOSPC))])
-        .collect();
     let mut tally: BTreeMap<String, [usize; 2]> = BTreeMap::new();
-    for (kinds, fate) in faults {
+    for (kinds, fate) in failures() {
         let mut numbers: Vec<_> =
             (1..=taken.iter().filter(|step| kinds.contains(&step.kind)).count()).collect();
         rng.shuffle(&mut numbers);

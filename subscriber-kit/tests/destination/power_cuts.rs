@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use resync_harness::steps::{At, Fate, Kind};
-use resync_harness::{Machine, seed};
+use resync_harness::{Machine, free_address, happens_within, seed};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -247,16 +247,7 @@ impl Listening {
 }
 
 async fn until(what: &str, condition: impl Fn() -> bool) {
-    let wait = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}"));
-}
-
-fn free_address() -> String {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    assert!(happens_within(PATIENCE, || ready(condition())).await, "{what}");
 }
 
 #[tokio::test]
@@ -268,7 +259,7 @@ async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions
     let into = folder.path().join("copy");
     std::fs::create_dir(&into).unwrap();
     let mut machine = Machine::under(&into, seed());
-    let (url, address) = (source.url().to_owned(), free_address());
+    let (url, address) = (source.url().to_owned(), free_address().to_string());
     let listen = ["listen", &url, "--into", into.to_str().unwrap(), "--delete", "--listen", &address];
     let topic = format!("{url}resync/changes/");
     let mut offsets = 1..;
@@ -321,7 +312,7 @@ async fn no_notification_that_was_answered_with_2xx_is_forgotten_by_any_power_cu
     let state = states.join("new/state");
     let mut machine = Machine::under(&states, seed()).plain();
     let exec = format!("cat >> {0} && echo >> {0}", log.display());
-    let address = free_address();
+    let address = free_address().to_string();
     let subscribe =
         ["subscribe", &topic, "--state", state.to_str().unwrap(), "--exec", &exec, "--listen", &address];
     let (mut offsets, mut deaths, mut taken) = (1.., 0, BTreeSet::new());

@@ -69,6 +69,17 @@ pub enum Fate {
     Lasting(Errno),
 }
 
+/// What takes room.
+const TAKE_ROOM: &[Kind] = &[Kind::Write, Kind::Create, Kind::MakeFolder];
+
+/// The failures of a disk: each kind of step by itself, and a full disk, for once and from then on.
+pub fn failures() -> Vec<(&'static [Kind], Fate)> {
+    const KINDS: &[Kind] = &Kind::ALL;
+    let each = KINDS.chunks(1).map(|kind| (kind, Fate::Error(Errno::IO)));
+    let full = [Fate::Error(Errno::NOSPC), Fate::Lasting(Errno::NOSPC)].map(|fate| (TAKE_ROOM, fate));
+    each.chain(full).collect()
+}
+
 /// The step of this number, counted from 1, among those of these kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
