@@ -247,7 +247,7 @@ impl From<Laggard> for ExportedLaggard {
             done_through: NotificationId { topic: late.topic.0, offset: late.cursor.0 }.to_string(),
             failed_attempts: late.streak_failures,
             next_attempt: late.next_attempt.to_string(),
-            failing_since: late.failing_since.map(|since| since.to_string()),
+            failing_since: late.failing.map(|failing| failing.since.to_string()),
             class: text::class(late.class),
         }
     }

@@ -33,12 +33,12 @@ pub use meters::Meters;
 pub use parts::{Admin, Fetches, Log, Progress, Requests, Subscriptions};
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
-    ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, FailureClass, Gap, Intent, Interval, Laggard,
-    Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks, NotificationProgress,
-    Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed, RequestId, Search,
-    SearchResult, Shard, ShardState, Shares, Skip, StoreEvent, Subscription, SubscriptionCounts,
-    SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Topic, TopicId, Trimmed, Uptime, Usage,
-    Validators, Watermark,
+    ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent, Interval,
+    Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
+    NotificationProgress, Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed,
+    RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent, Subscription,
+    SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Topic, TopicId, Trimmed,
+    Uptime, Usage, Validators, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

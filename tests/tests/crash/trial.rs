@@ -33,9 +33,9 @@ const QUICK: [(&str, &str); 3] = [
     ("DELIVERY_BREAKER_FAILURES", "0"),
 ];
 
-const WEEK: i64 = 7 * 86_400;
+const YEAR: i64 = 365 * 86_400;
 /// Longer than from the furthest that the clock is set back to the furthest forward: whether a lease may end is not asked here.
-const LEASES: [(&str, &str); 2] = [("LEASE_DEFAULT", "90d"), ("LEASE_MAX", "90d")];
+const LEASES: [(&str, &str); 2] = [("LEASE_DEFAULT", "3650d"), ("LEASE_MAX", "3650d")];
 
 /// How the hub dies, and what happens before.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Trial {
     pub(crate) heavy: bool,
     /// It dies at a step of its own, and a few times more before it listens again.
     pub(crate) steps: bool,
-    /// Somebody sets the clock, by up to weeks, before it dies or while it is dead.
+    /// Somebody sets the clock, by up to a year, before it dies or while it is dead.
     pub(crate) jumps: bool,
 }
 
@@ -275,10 +275,10 @@ impl Mortal {
         if is_cut { disk.cut_power(rng) } else { Loss::default() }
     }
 
-    /// Sets the clock to any time within weeks, or to the right one.
+    /// Sets the clock to any time within a year, or to the right one.
     async fn jump(&self, rng: &mut Rng) {
         let Some(clock) = self.clock.as_ref().filter(|_| rng.bool()) else { return };
-        clock.jump(if rng.bool() { 0 } else { rng.i64(-6 * WEEK..6 * WEEK) });
+        clock.jump(if rng.bool() { 0 } else { rng.i64(-YEAR..YEAR) });
         sleep(Duration::from_millis(rng.u64(0..50))).await;
     }
 }

@@ -6,7 +6,7 @@ use resync_core::datetime::DateTime;
 
 use super::clock::Now;
 use super::retry_policy::{Failure, FailureStreak};
-use crate::store::{FailureClass, Laggard, Offset, SubscriptionId, TopicId};
+use crate::store::{Failing, FailureClass, Laggard, Offset, SubscriptionId, TopicId};
 
 /// A subscription that is being served. An idle one needs no more than its entry in the table.
 #[derive(Debug)]
@@ -192,17 +192,18 @@ impl ActiveSubscription {
         now: Instant,
         wall: DateTime,
     ) -> Laggard {
-        let next_attempt = match self.phase {
-            Phase::Backoff(due) | Phase::Remembered(due) => later(wall, due.saturating_duration_since(now)),
-            Phase::Waiting | Phase::InFlight | Phase::Parked => wall,
+        let pause = match self.phase {
+            Phase::Backoff(due) | Phase::Remembered(due) => due.saturating_duration_since(now),
+            Phase::Waiting | Phase::InFlight | Phase::Parked => Duration::ZERO,
         };
         Laggard {
             topic,
             subscription,
             cursor: self.cursor,
             streak_failures: self.streak_failures,
-            next_attempt,
-            failing_since: self.failing.map(|failing| failing.since),
+            next_attempt: later(wall, pause),
+            pause,
+            failing: self.failing.map(|failing| Failing { since: failing.since, lasted: failing.lasts(now) }),
             class: self.class,
         }
     }

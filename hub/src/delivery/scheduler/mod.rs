@@ -58,8 +58,8 @@ use self::round_robin::RoundRobin;
 use self::topic::TopicState;
 use self::unconfirmed::Unconfirmed;
 use crate::store::{
-    Checkpoint, ContentKind, Ended, FailureClass, Shard, ShardState, Skip, StoreEvent, SubscriptionId,
-    SubscriptionSummary, TopicId,
+    Checkpoint, ContentKind, Ended, Failing, FailureClass, Shard, ShardState, Skip, StoreEvent,
+    SubscriptionId, SubscriptionSummary, TopicId,
 };
 
 /// Limits of one shard.
@@ -172,11 +172,10 @@ impl Scheduler {
             if laggard.class == FailureClass::Unsent {
                 self.unconfirmed.insert(entry.host, (laggard.topic, laggard.subscription));
             }
-            let pause = pause_until(laggard.next_attempt, now.wall);
-            let due = now.monotonic + pause.min(self.limits.retry.longest_pause(laggard.streak_failures));
-            let failing = laggard.failing_since.map(|since| FailingSince {
+            let due = now.monotonic + pause_until(laggard.next_attempt, now.wall).min(laggard.pause);
+            let failing = laggard.failing.map(|Failing { since, lasted }| FailingSince {
                 since,
-                before: pause_until(now.wall, since),
+                before: lasted,
                 counted: now.monotonic,
             });
             topic.restore(laggard, due, failing);

@@ -154,15 +154,6 @@ impl Failure {
 }
 
 impl RetryPolicy {
-    /// How long the pause after the `failures`-th failure of a streak may be. What was written down by a wall clock that has been
-    /// set since must not postpone anything further than this.
-    pub(super) fn longest_pause(&self, failures: u16) -> Duration {
-        let delays =
-            [&self.trouble, &self.refused].map(|delays| delays.get(usize::from(failures.saturating_sub(1))));
-        let longest = delays.into_iter().flatten().max().copied().unwrap_or_default();
-        longest.mul_f64(1.0 + JITTER).max(LONGEST_HINT).max(self.gone_confirm_after)
-    }
-
     /// What follows the last failure of a streak.
     pub(super) fn decide(&self, failure: &Failure, streak: &FailureStreak) -> Decision {
         let delays = match failure.class {
@@ -306,13 +297,6 @@ mod tests {
             let (pause, least) = (reverifying(times), Duration::from_secs(least));
             assert!(pause >= least && pause <= least.mul_f64(1.2), "{times}: {pause:?}");
         }
-    }
-
-    #[test]
-    fn a_pause_that_was_written_down_is_never_longer_than_the_schedule_or_a_hint() {
-        assert_eq!(policy().longest_pause(1), Duration::from_secs(3_600));
-        let policy = RetryPolicy { trouble: vec![MINUTE, 300 * MINUTE], ..policy() };
-        assert_eq!(policy.longest_pause(2), 360 * MINUTE);
     }
 
     #[test]

@@ -52,7 +52,7 @@ async fn progress_is_found_again_after_reopening(place: Place) {
         [FailureClass::NotFailed, FailureClass::Refused, FailureClass::Trouble, FailureClass::Gone];
     let epoch = store.claim(shard).await.unwrap();
     for class in laggards {
-        let laggard = Laggard { class, failing_since: None, ..behind(&subscription, 1) };
+        let laggard = Laggard { class, failing: None, ..behind(&subscription, 1) };
         let checkpoint = Checkpoint {
             watermarks: vec![(subscription.topic, WATERMARK)],
             laggards: vec![laggard],

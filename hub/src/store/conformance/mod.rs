@@ -22,7 +22,7 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use tempfile::TempDir;
 
 use super::{
-    Activation, Appended, ContentKind, Ended, Engine, FailureClass, Intent, Keyring, Laggard,
+    Activation, Appended, ContentKind, Ended, Engine, Failing, FailureClass, Intent, Keyring, Laggard,
     NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Shard,
     Shares, Store, StoreEvent, Subscription, Topic, TopicId,
 };
@@ -202,7 +202,8 @@ fn behind(subscription: &Subscription, cursor: u64) -> Laggard {
         cursor: Offset(cursor),
         streak_failures: 3,
         next_attempt: at(2_000_000_000),
-        failing_since: Some(at(1_000_000_000)),
+        pause: Duration::from_secs(3_600),
+        failing: Some(Failing { since: at(1_000_000_000), lasted: Duration::from_secs(90) }),
         class: FailureClass::Trouble,
     }
 }

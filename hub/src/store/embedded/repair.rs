@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
@@ -235,7 +236,8 @@ impl Repair<'_> {
             cursor: before(state).max(start).min(state.topic.head),
             streak_failures: 0,
             next_attempt: DateTime::now(),
-            failing_since: None,
+            pause: Duration::ZERO,
+            failing: None,
             class: FailureClass::NotFailed,
         };
         self.records.put(key.to_vec(), &laggard)?;

@@ -154,7 +154,8 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
             cursor: Offset(0),
             streak_failures: 1,
             next_attempt: DateTime::now(),
-            failing_since: None,
+            pause: Duration::ZERO,
+            failing: None,
             class: FailureClass::Trouble,
         };
         let progress = Checkpoint { laggards: vec![laggard], ..Checkpoint::default() };

@@ -1,5 +1,7 @@
 //! Records of how far delivery is: watermarks, laggards, what was given up and what was lost.
 
+use std::time::Duration;
+
 use resync_core::datetime::DateTime;
 
 use super::{Offset, SubscriptionId, SubscriptionSummary, Topic, TopicId};
@@ -55,12 +57,23 @@ pub struct Laggard {
     pub cursor: Offset,
     /// How many attempts have failed since something was delivered to it or given up.
     pub streak_failures: u16,
-    /// Not before this moment (wall clock).
+    /// Not before this moment (wall clock) …
     pub next_attempt: DateTime,
-    /// When the present row of failures began.
-    pub failing_since: Option<DateTime>,
+    /// … nor later than so long after the hub is up again: the clock may have been set since.
+    pub pause: Duration,
+    /// The present row of failures.
+    pub failing: Option<Failing>,
     /// Why the last attempt failed.
     pub class: FailureClass,
+}
+
+/// A row of failures without a success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// When it began (wall clock).
+    pub since: DateTime,
+    /// How long it had lasted when this was written down, of the time in which the hub was up. A clock that is set makes it no longer.
+    pub lasted: Duration,
 }
 
 /// A notification that was given up for one subscription.

@@ -10,7 +10,7 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
 pub use self::delivery::{
-    Checkpoint, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Sweep, Watermark,
+    Checkpoint, Failing, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Sweep, Watermark,
 };
 pub(super) use self::log::weigh;
 pub use self::log::{

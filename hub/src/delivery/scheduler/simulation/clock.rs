@@ -68,6 +68,44 @@ fn a_clock_that_is_set_forward_makes_nobody_dormant() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_in_the_life_before_postpones_nothing() {
+    let mut world = World::new(83);
+    world.subscribe_to(TopicId(1), world.lease(LONG));
+    world.publish_to(TopicId(1));
+    world.jump_forward(50 * 24 * 3_600);
+    world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
+    world.scheduler.detach_all();
+    world.checkpoint();
+    world.save();
+    assert_eq!(world.durable.laggards.len(), 1);
+    world.jump_back(50 * 24 * 3_600);
+    world.crash();
+    assert_eq!(deliver_all(&mut world), [Offset(1)], "it was never told to wait");
+}
+
+#[test]
+fn a_hub_that_starts_while_the_clock_is_ahead_makes_nobody_dormant() {
+    let mut world = World::new(85);
+    let topic = TopicId(1);
+    world.subscribe_to(topic, world.lease(LONG));
+    world.publish_to(topic);
+    let refuse = |world: &mut World| {
+        let attempt = world.scheduler.next(world.now, OpenLanes::ALL)?;
+        let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+        world.scheduler.finished(&attempt, Finished::Answered { offset: Offset(1), outcome }, world.now);
+        world.scheduler.laggards(None, 1, world.now)[0].next_attempt_in
+    };
+    let pause = refuse(&mut world).unwrap();
+    world.checkpoint();
+    world.save();
+    world.jump_forward(50 * 24 * 3_600);
+    world.crash();
+    world.wait(pause.as_secs() + 1);
+    let pause = refuse(&mut world).unwrap();
+    assert!(pause < Duration::from_secs(3_600), "{pause:?}: it has been failing for a moment");
+}
+
+#[test]
 fn a_hub_that_starts_while_the_clock_is_ahead_ends_no_lease() {
     let mut world = World::new(89);
     for hours in 1..=6 {

@@ -2,6 +2,7 @@
 
 use super::scenarios::{append, join};
 use super::*;
+use crate::store::Failing;
 
 const ORIGIN: &str = "http://shared.example";
 const HONEST: TopicId = TopicId(1);
@@ -253,20 +254,25 @@ fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
         lease_end: world.lease(LONG),
         address: None,
     };
-    let laggard = |id: u64, cursor: u64, failing_since| Laggard {
+    let laggard = |id: u64, cursor: u64, failing| Laggard {
         topic,
         subscription: SubscriptionId(id),
         cursor: Offset(cursor),
         streak_failures: 0,
         next_attempt: world.now.wall,
-        failing_since,
+        pause: Duration::ZERO,
+        failing,
         class: FailureClass::NotFailed,
     };
     let state = ShardState {
         slots: vec![slot(1, 0), slot(2, 5), slot(3, 0), slot(4, 0), slot(5, 0)],
         topics: vec![Topic { head: Offset(5), ..world.topic(topic) }],
         watermarks: vec![(topic, Watermark { done: Offset(5), sweep: None })],
-        laggards: vec![laggard(3, 2, Some(world.now.wall)), laggard(4, 2, None), laggard(5, 0, None)],
+        laggards: vec![
+            laggard(3, 2, Some(Failing { since: world.now.wall, lasted: Duration::ZERO })),
+            laggard(4, 2, None),
+            laggard(5, 0, None),
+        ],
         ..ShardState::default()
     };
     world.scheduler = Scheduler::new(Shard(0), limits(), state, Clock::new(world.now, None), world.now);

@@ -96,7 +96,8 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         cursor: Offset(1),
         streak_failures: 1,
         next_attempt: DateTime::now(),
-        failing_since: None,
+        pause: Duration::ZERO,
+        failing: None,
         class: FailureClass::Refused,
     };
     let watermarks = vec![(of.topic, Watermark { done: Offset(4), sweep: None })];

@@ -10,8 +10,8 @@ use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
 use crate::store::embedded::engine::Space;
 use crate::store::embedded::fields::{Fields, fields, record};
 use crate::store::{
-    Denial, Gap, Intent, Laggard, PendingRequest, Recipient, Shard, Skip, Subscription, SubscriptionId,
-    SubscriptionSummary, Sweep, TopicId, Watermark,
+    Denial, Failing, Gap, Intent, Laggard, PendingRequest, Recipient, Shard, Skip, Subscription,
+    SubscriptionId, SubscriptionSummary, Sweep, TopicId, Watermark,
 };
 
 impl Record for PendingRequest {
@@ -170,6 +170,7 @@ record!(Watermarks: TopicWatermark { 0, 1 });
 fields!(Watermark { done, sweep });
 fields!(Sweep { target, through });
 
-record!(Laggards: Laggard { topic, subscription, cursor, streak_failures, next_attempt, failing_since, class });
+record!(Laggards: Laggard { topic, subscription, cursor, streak_failures, next_attempt, pause, failing, class });
+fields!(Failing { since, lasted });
 record!(Skips: Skip { topic, subscription, offset, at, class, status });
 record!(Gaps: Gap { topic, subscription, from, to, at });

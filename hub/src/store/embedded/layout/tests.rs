@@ -14,8 +14,8 @@ use super::super::engine::Space;
 use super::super::fields::Fields;
 use super::*;
 use crate::store::{
-    Chain, ChainBreak, ClockJump, ContentKind, Denial, DenialId, Epoch, FailureClass, Gap, Intent, Keyring,
-    Laggard, NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Shard, Skip,
+    Chain, ChainBreak, ClockJump, ContentKind, Denial, DenialId, Epoch, Failing, FailureClass, Gap, Intent,
+    Keyring, Laggard, NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Shard, Skip,
     Subscription, SubscriptionId, SubscriptionSummary, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
 };
 use crate::trace_context::TraceContext;
@@ -102,13 +102,13 @@ prop_compose! {
 
 prop_compose! {
     fn laggard()(
-        numbers in any::<(u64, u64, u64, u16)>(), next_attempt in time(), failing_since in prop::option::of(time()),
-        class in class(),
+        numbers in any::<(u64, u64, u64, u16)>(), next_attempt in time(), pause in any::<Duration>(),
+        failing in prop::option::of((time(), any::<Duration>())), class in class(),
     ) -> Laggard {
         let (topic, subscription, cursor, streak_failures) = numbers;
         Laggard {
             topic: TopicId(topic), subscription: SubscriptionId(subscription), cursor: Offset(cursor), streak_failures,
-            next_attempt, failing_since, class,
+            next_attempt, pause, failing: failing.map(|(since, lasted)| Failing { since, lasted }), class,
         }
     }
 }
