@@ -378,10 +378,14 @@ impl fmt::Debug for Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::task::{Context, Poll};
+
     use http::{StatusCode, Uri};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::mpsc;
+    use tokio::task::coop::poll_proceed;
 
     use super::*;
     use crate::egress::Guard;
@@ -546,7 +550,14 @@ mod tests {
             };
             tokio::join!(ask(&pool, &peer), answer_and_close);
         }
-        while lock(&pool.state).close_expired(Instant::now()) {
+        // However much its task has read in this turn.
+        let is_left = |context: &mut Context<'_>| {
+            while let Poll::Ready(turn) = poll_proceed(context) {
+                turn.made_progress();
+            }
+            Poll::Ready(lock(&pool.state).close_expired(Instant::now()))
+        };
+        while poll_fn(is_left).await {
             tokio::task::yield_now().await;
         }
         assert_eq!(lock(&pool.state).open.load(Ordering::Relaxed), 0);

@@ -13,6 +13,8 @@ const TOPIC: &str = "http://example.com/framework/";
 /// More than the hub asks at once: those that come last find all places taken by those that hang.
 const AT_ONCE: usize = 40;
 const ROUNDS: usize = 4;
+/// Longer than a machine with other work takes for an answer, and a small part of what the hub waits for who hangs.
+const LONG: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn b01_w090_no_answer_waits_for_a_callback_however_many_of_them_hang() {
@@ -27,7 +29,7 @@ async fn b01_w090_no_answer_waits_for_a_callback_however_many_of_them_hang() {
     for round in 0..ROUNDS {
         let usual = slowest_answer(hub.address, "subscribe", &at(&agreeing, round)).await;
         let slowest = slowest_answer(hub.address, "subscribe", &at(&hanging, round)).await;
-        assert!(slowest < usual + Duration::from_secs(1), "B-01: {slowest:?}, where none hangs {usual:?}");
+        assert!(slowest < usual + LONG, "B-01: {slowest:?}, where none hangs {usual:?}");
     }
     hanging.until("they are asked, and hang", |seen| !seen.is_empty()).await;
     hub.until_subscribed(ROUNDS * AT_ONCE).await;
@@ -50,10 +52,7 @@ async fn b01_w085_w090_no_answer_waits_for_a_topic_or_a_callback_however_many_of
             let round = format!("{mode}/{round}");
             let usual = slowest_answer(hub.address, mode, &at(&prompt, &round)).await;
             let slowest = slowest_answer(hub.address, mode, &at(&hanging, &round)).await;
-            assert!(
-                slowest < usual + Duration::from_secs(1),
-                "B-01: {slowest:?}, where none hangs {usual:?}"
-            );
+            assert!(slowest < usual + LONG, "B-01: {slowest:?}, where none hangs {usual:?}");
         }
     }
     let both = |log: &[Seen]| {

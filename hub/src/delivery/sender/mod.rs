@@ -2,6 +2,7 @@
 
 mod attempt_log;
 mod bodies;
+mod callback_client;
 mod checkpoints;
 mod counters;
 mod delivery_request;
@@ -13,7 +14,6 @@ mod losses;
 mod meters;
 mod operator;
 mod prepared;
-mod reverification;
 mod running_request;
 mod send;
 mod settings;

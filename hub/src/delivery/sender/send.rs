@@ -9,13 +9,13 @@ use tracing::{debug, warn};
 
 use super::attempt_log::{AttemptLog, AttemptOutcome, RecordedAttempt};
 use super::bodies::SubscriberBodies;
+use super::callback_client::{CallbackClient, Sent};
 use super::delivery_request::{Content, SharedHeaders, retry_after};
 use super::large_bodies::LargeBodies;
 use super::lookup::{LoggedOnce, Lookup};
 use super::meters::Meters;
 use super::operator::Operator;
 use super::prepared::{self, InvalidCallback, PreparedRecipients};
-use super::reverification::{CallbackClient, Sent};
 use super::spans::describe;
 use crate::config::{Prefixes, SignatureConfig};
 use crate::delivery::scheduler::{Attempt, Finished, Lane, Outcome};

@@ -9,11 +9,11 @@ use http::StatusCode;
 use resync_core::datetime::DateTime;
 
 use super::attempt_log::AttemptOutcome;
+use super::callback_client::{CallbackClient, Sent};
 use super::delivery_request::test_request;
 use super::meters::Meters;
 use super::operator::Operator;
 use super::prepared::{InvalidCallback, PreparedRecipient};
-use super::reverification::{CallbackClient, Sent};
 use super::settings::Settings;
 use crate::config::SignatureConfig;
 use crate::egress::{EgressClient, Guard};
