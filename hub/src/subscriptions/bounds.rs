@@ -354,7 +354,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(ProptestConfig::with_cases(12))]
 
         #[test]
         fn whatever_begins_and_ends_the_counts_are_those_of_what_is_in_force(steps in vec(step(), 1..60)) {

@@ -450,7 +450,7 @@ fn agrees(engine: Engine, operations: Vec<Operation>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn fjall_agrees_with_the_model(operations in prop::collection::vec(operation(), 1..120)) {

@@ -776,12 +776,12 @@ fn run(seed: u64) -> Seen {
     world.seen
 }
 
-/// The seeds of one in so many of 3,000 simulations, or of as many as `RESYNC_TEST_SEEDS` says. The first is drawn anew in each run, unless
+/// The seeds of one in so many of 1,000 simulations, or of as many as `RESYNC_TEST_SEEDS` says. The first is drawn anew in each run, unless
 /// `RESYNC_TEST_SEED` has it, and printed.
 fn seeds(of: u64) -> impl Iterator<Item = u64> {
     let given = |name| std::env::var(name).ok().map(|number| number.parse().expect("it is a number"));
     let first = given("RESYNC_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let many = given("RESYNC_TEST_SEEDS").unwrap_or(3_000).div_ceil(of);
+    let many = given("RESYNC_TEST_SEEDS").unwrap_or(1_000).div_ceil(of);
     println!("{many} simulations from RESYNC_TEST_SEED={first}");
     (0..many).map(move |number| first.wrapping_add(number))
 }
@@ -812,8 +812,8 @@ fn nothing_owed_is_lost_or_out_of_order_whatever_happens() {
         all.interruptions += interruptions;
         all.emptied += emptied;
     }
-    if runs >= 3_000 {
-        assert!(all.breakers > 100 && all.suspects > 20 && all.replays > 100 && all.held > 100, "{all:?}");
-        assert!(all.interruptions > 1_000 && all.emptied > 100 && all.unlearned > 1_000, "{all:?}");
+    if runs >= 1_000 {
+        assert!(all.breakers > 30 && all.suspects > 5 && all.replays > 30 && all.held > 30, "{all:?}");
+        assert!(all.interruptions > 300 && all.emptied > 30 && all.unlearned > 300, "{all:?}");
     }
 }
