@@ -118,7 +118,8 @@ async fn endpoint(
     request: Request<Body>,
 ) -> Response {
     match *request.method() {
-        Method::POST => post(state, client, request).await,
+        // In a box: on its way through the router a handler's future is copied several times, whatever it holds room for.
+        Method::POST => Box::pin(post(state, client, request)).await,
         Method::GET | Method::HEAD => about(&state.hub_url),
         _ => method_not_allowed("GET, HEAD, POST"),
     }

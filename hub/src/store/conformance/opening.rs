@@ -1,12 +1,15 @@
 //! Opening and closing a data directory.
 
-use crate::store::Keyring;
 use std::fs;
 
 use futures_util::FutureExt as _;
+use resync_core::datetime::DateTime;
 
-use super::{Place, append, on_every_engine, posted, the, topic};
-use crate::store::{Engine, Offset, StoreError, check, open};
+use super::{
+    DAY, Place, activate, append, ask_to_subscribe, callback, gone, on_every_engine, posted, subscribe, the,
+    topic,
+};
+use crate::store::{Activation, Engine, Keyring, Offset, StoreError, check, open};
 
 on_every_engine!(
     a_second_process_is_locked_out,
@@ -17,7 +20,35 @@ on_every_engine!(
     what_waits_when_the_store_is_dropped_is_still_done,
     the_number_of_shards_is_fixed,
     a_data_directory_is_made_with_its_parents,
+    what_a_shard_is_loaded_with_is_as_new_as_the_last_change_however_long_ago_the_store_was_opened,
 );
+
+/// What the opening read of subscriptions may be old by the time that somebody delivers to them.
+async fn what_a_shard_is_loaded_with_is_as_new_as_the_last_change_however_long_ago_the_store_was_opened(
+    place: Place,
+) {
+    let store = place.open();
+    let (shard, kept) = subscribe(&*store, &topic("t"), &callback("kept")).await;
+    let store = place.reopen(store);
+    let request = ask_to_subscribe(&*store, &topic("t"), &callback("kept"), "another secret").await;
+    let later = DateTime::from_system_time(kept.verified_at.to_system_time() + DAY);
+    assert!(matches!(activate(&*store, &request, later).await, Activation::Done));
+    for time in ["after a renewal", "once more"] {
+        let slots = store.load_shard(shard).await.unwrap().slots;
+        assert_eq!(slots.len(), 1, "{time}");
+        assert!(slots[0].lease_end > kept.lease_end, "{time}");
+    }
+    let store = place.reopen(store);
+    assert_eq!(
+        store.load_shard(shard).await.unwrap().slots.len(),
+        1,
+        "as it was read when the store was opened"
+    );
+    let store = place.reopen(store);
+    let renewed = store.find_subscription(&topic("t"), &callback("kept")).await.unwrap().unwrap();
+    store.end(shard, renewed.topic, renewed.id, gone(&renewed)).await.unwrap();
+    assert_eq!(store.load_shard(shard).await.unwrap().slots, [], "after its end");
+}
 
 async fn a_second_process_is_locked_out(place: Place) {
     let store = place.open();

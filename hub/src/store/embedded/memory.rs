@@ -3,23 +3,17 @@
 //! Both hold exactly what is durable: they change after a commit has succeeded and never before.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::RandomState;
 use std::net::IpAddr;
-use std::sync::mpsc::sync_channel;
-use std::thread;
 
 use resync_core::websub::TopicUrl;
 
-use super::accounts::{self, Accounts, Counted, SubscriptionChange};
+use super::accounts::Accounts;
 use super::codec;
 use super::engine::{Engine, Keys, Space};
 use super::key::{self, Pair, pair};
-use super::layout::{Counters, Encryption, Floor, Foundation, TopicState, account_of};
+use super::layout::{Counters, Encryption, Floor, Foundation, TopicState};
 use crate::store::keyring::Keyring;
 use crate::store::{Epoch, Payer, PendingRequest, RequestId, Result, Shard, SubscriptionCounts, TopicId};
-
-/// Subscriptions that are handed over to be counted at once.
-const COUNTED_AT_ONCE: usize = 1_024;
 
 /// Every topic, and what clients have the hub keep.
 #[derive(Debug, Default)]
@@ -59,13 +53,13 @@ impl LogBytes {
 }
 
 impl Topics {
-    pub(super) fn load(engine: &dyn Engine, shards: u16) -> Result<Self> {
+    /// Without the subscriptions, which are counted by whoever reads them.
+    pub(super) fn load(engine: &dyn Engine) -> Result<Self> {
         let (mut topics, none) = (Self::default(), Keyring::none());
         for record in engine.scan(Space::Topics, &Keys::all()) {
             let (key, value) = record?;
             topics.put(codec::open(&none, &key, &value)?);
         }
-        count_subscriptions(engine, shards, &mut topics.accounts)?;
         Ok(topics)
     }
 
@@ -119,54 +113,6 @@ impl Topics {
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
-}
-
-/// Reads the shards on all cores: of a million subscriptions this is half of a start.
-fn count_subscriptions(engine: &dyn Engine, shards: u16, accounts: &mut Accounts) -> Result<()> {
-    let readers = thread::available_parallelism().map_or(1, usize::from).min(usize::from(shards));
-    let hasher = accounts.hasher();
-    thread::scope(|scope| {
-        let (read, counted) = sync_channel(2 * readers);
-        for first in 0..readers {
-            let (read, hasher) = (read.clone(), hasher.clone());
-            scope.spawn(move || {
-                for shard in (0..shards).skip(first).step_by(readers).map(Shard) {
-                    let mut subscriptions = subscriptions_of(engine, shard, &hasher).peekable();
-                    while subscriptions.peek().is_some() {
-                        let some: Result<Vec<_>> = subscriptions.by_ref().take(COUNTED_AT_ONCE).collect();
-                        // Nobody counts on after an error.
-                        if read.send(some).is_err() {
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-        drop(read);
-        for some in counted {
-            some?.into_iter().for_each(|one| accounts.follow(SubscriptionChange::Began(one)));
-        }
-        Ok(())
-    })
-}
-
-fn subscriptions_of(
-    engine: &dyn Engine,
-    shard: Shard,
-    hasher: &RandomState,
-) -> impl Iterator<Item = Result<Counted>> {
-    let (range, none) = (Keys::prefix(key::shard(shard)), Keyring::none());
-    engine.scan(Space::Subscriptions, &range).filter_map(move |record| {
-        let (key, value) = match record {
-            Ok(record) => record,
-            Err(error) => return Some(Err(error)),
-        };
-        // Also one that cannot be read is a subscription.
-        let (_, topic, id) = key::place_of_subscription(&key)?;
-        let account = codec::open_beginning(&none, Space::Subscriptions, &key, &value, account_of);
-        let of = account.ok().map(|(origin, client)| (accounts::host(hasher, &origin), client));
-        Some(Ok(Counted { id, topic, of }))
-    })
 }
 
 /// What a request that waits takes here.

@@ -7,6 +7,7 @@
 //! | `key`, `layout`, `fields`, `codec` | keys; the fields of each record; their bytes; the frame around them |
 //! | `parts` | what each trait of `store/parts` asks for |
 //! | `memory`, `accounts`, `cache`, `shared` | what is held in memory |
+//! | `summaries` | what an opening reads of every subscription |
 //! | `log_reader`, `missed`, `standing` | reading logs; what a subscription has missed; how far a topic is |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
 //! | `closed` | records of a store that no hub is using |
@@ -40,6 +41,7 @@ mod shared;
 #[cfg(feature = "sled")]
 mod sled;
 mod standing;
+mod summaries;
 mod transaction;
 mod writer;
 

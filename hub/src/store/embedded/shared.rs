@@ -1,6 +1,6 @@
 //! What readers and the writer share: the engine, the bounds of the logs, the caches, and who listens.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use super::fields::Fields as _;
 use super::key::{self, Pair};
 use super::layout::{Address, PausedTopic, TopicWatermark, recipient_of};
 use super::memory::{LogBytes, Topics};
+use super::summaries::{Origins, Summaries};
 use super::transaction::Staged;
 use crate::store::{
     self, Additions, CachePolicy, ClientUsage, Keyring, Laggard, Offset, ReadAhead, Recipient, Result, Shard,
@@ -35,6 +36,7 @@ pub(super) struct Shared {
     pub(super) engine: Box<dyn Engine>,
     keys: RwLock<Keyring>,
     topics: RwLock<Topics>,
+    summaries: Summaries,
     pub(super) notifications: Notifications,
     recipients: Recipients,
     /// Unbounded, since a commit must not wait for whoever listens: an event has some hundred bytes, whatever strangers wrote, and
@@ -62,8 +64,11 @@ impl Shared {
         shards: u16,
         lock: Option<FileLock>,
     ) -> Result<Self> {
+        let mut topics = Topics::load(engine.as_ref())?;
+        let summaries = Summaries::read(engine.as_ref(), shards, &mut topics.accounts)?;
         Ok(Self {
-            topics: RwLock::new(Topics::load(engine.as_ref(), shards)?),
+            topics: RwLock::new(topics),
+            summaries,
             engine,
             keys: RwLock::new(keys),
             notifications: Notifications::default(),
@@ -125,6 +130,7 @@ impl Shared {
             let outcome = self.engine.commit(batch);
             *lock(&self.commit_began) = None;
             self.meters.committed(commands, began.elapsed());
+            self.summaries.follow(batch);
             outcome?;
             self.capture(batch);
         }
@@ -377,7 +383,7 @@ impl Shared {
     /// At most so many subscriptions of a range.
     pub(super) fn slots_in(&self, range: &Keys, limit: usize) -> Result<Vec<SubscriptionSummary>> {
         let keys = self.keys();
-        let (mut slots, mut origins) = (Vec::new(), HashSet::new());
+        let (mut slots, mut origins) = (Vec::new(), Origins::default());
         for record in self.engine.scan(Space::Subscriptions, range).take(limit) {
             let (key, value) = record?;
             let mut slot = codec::open_beginning(
@@ -387,11 +393,7 @@ impl Shared {
                 &value,
                 SubscriptionSummary::decode,
             )?;
-            // Many subscriptions have one origin: a copy for each would take more than all the rest.
-            match origins.get(&slot.origin) {
-                Some(known) => slot.origin = Arc::clone(known),
-                None => drop(origins.insert(Arc::clone(&slot.origin))),
-            }
+            origins.share(&mut slot);
             slots.push(slot);
         }
         Ok(slots)
@@ -401,7 +403,10 @@ impl Shared {
     pub(super) fn load_shard(&self, shard: Shard) -> Result<ShardState> {
         let _still = self.still();
         let range = Keys::prefix(key::shard(shard));
-        let slots = self.slots_in(&range, usize::MAX)?;
+        let slots = match self.summaries.take(shard) {
+            Some(slots) => slots,
+            None => self.slots_in(&range, usize::MAX)?,
+        };
         let known = self.topics();
         // The slots of a topic stand together.
         let topics = slots

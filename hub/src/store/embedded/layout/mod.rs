@@ -13,4 +13,4 @@ pub(super) use log::{
     Body, Empty, Expiry, IdempotencyRecord, LogRecord, Part, StoredValidators, TopicState, received_at_of,
 };
 pub(super) use meta::{Counters, Encryption, Floor, Foundation, PausedTopic};
-pub(super) use subscriptions::{Address, TopicWatermark, account_of, recipient_of, with_callback};
+pub(super) use subscriptions::{Address, TopicWatermark, recipient_of, with_callback, with_client};

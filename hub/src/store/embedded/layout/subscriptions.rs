@@ -114,16 +114,14 @@ impl Fields for Subscription {
 // The beginning of a subscription's record.
 fields!(SubscriptionSummary { id, topic, origin, start, lease_end, address });
 
-/// The origin of a subscription's callback, and for whom it is counted.
-pub(in super::super) fn account_of(fields: &mut Decoder) -> Decoded<(Bytes, Option<IpAddr>)> {
-    let (.., origin) = beginning(fields)?;
-    Ok((origin, Fields::decode(fields)?))
+/// The summary of a subscription, and for whom it is counted.
+pub(in super::super) fn with_client(fields: &mut Decoder) -> Decoded<(SubscriptionSummary, Option<IpAddr>)> {
+    Ok((SubscriptionSummary::decode(fields)?, Fields::decode(fields)?))
 }
 
 /// The summary of a subscription, and its callback as it was written.
 pub(in super::super) fn with_callback(fields: &mut Decoder) -> Decoded<(SubscriptionSummary, Bytes)> {
-    let summary = SubscriptionSummary::decode(fields)?;
-    let _client = Option::<IpAddr>::decode(fields)?;
+    let (summary, _client) = with_client(fields)?;
     Ok((summary, fields.bytes()?))
 }
 
