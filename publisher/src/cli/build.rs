@@ -25,7 +25,7 @@ use super::{
     progress::Bar,
     request::{BuildRequest, SetSettings},
     sets::{self, print_failure},
-    text,
+    text, tokens,
 };
 
 /// As many sets are built at once as there are cores, within these bounds: a set that waits for another process does not delay others, and each hashes on all
@@ -230,7 +230,7 @@ pub(super) async fn all(
 
 pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
     let mut build_request = arguments.build_request()?;
-    arguments.check_tokens(&build_request, &token.tokens.token)?;
+    tokens::check_for_build(arguments, &build_request, &token.tokens.token)?;
     build_request.drops.clone_from(&token.drop_hub);
     let (site, place_of_hubs) = (build_request.out.clone(), build_request.place_of_hubs());
     let mut built = all(arguments, build_request, BuildMode::WithoutDumps).await?;
@@ -275,7 +275,7 @@ pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<
 pub(super) async fn try_out(arguments: &BuildArgs, token: Option<&TokenArgs>) -> Result<(), Failure> {
     let mut build_request = arguments.build_request()?;
     if let Some(token) = token {
-        arguments.check_tokens(&build_request, &token.tokens.token)?;
+        tokens::check_for_build(arguments, &build_request, &token.tokens.token)?;
         build_request.drops.clone_from(&token.drop_hub);
     }
     let site = build_request.out.clone();

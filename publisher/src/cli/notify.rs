@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use super::{
     Failure,
     arguments::{NotifyArgs, TokenArgs},
-    failed_set, json, print_json, sets, text,
+    failed_set, json, print_json, sets, text, tokens,
 };
 
 /// The pauses between attempts double from the first to the last.
@@ -33,7 +33,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(300);
 
 pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
     let outs = arguments.out.outs()?;
-    arguments.out.check_tokens(&arguments.token.tokens.token, &arguments.token.drop_hub)?;
+    tokens::check_for_notify(&arguments.out, &arguments.token.tokens.token, &arguments.token.drop_hub)?;
     if let Some(number) = arguments.skip {
         skip_refused(&outs, number)?;
     }
