@@ -187,7 +187,7 @@ pub(crate) struct InitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DryRunArgs {
-    /// Only print what would be written, changed and notified
+    /// Only print what would be written, changed, removed and notified; writes new lists and the inventory into a temporary folder below TMPDIR
     // No variable for this: it would apply to every run.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
