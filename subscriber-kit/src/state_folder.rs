@@ -52,11 +52,24 @@ pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
 
 /// Makes the folder durably, for its owner only, if it is missing, and marks it.
 pub(crate) fn make(folder: &Path) -> io::Result<()> {
+    make_by(folder, sync_folder)
+}
+
+/// As [`make`], where `sync` makes durable which names a folder has.
+fn make_by(folder: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     let missing =
         folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.is_dir()).count();
     make_private_folder(folder)?;
     // Also where it is there: a process that was killed may have made it just before.
-    folder.ancestors().take(missing.max(1)).try_for_each(|made| sync_folder(folder_of(made)))?;
+    for above in folder.ancestors().take(missing.max(1)).map(folder_of) {
+        match sync(above) {
+            // Whether a folder that was there before may be opened is up to others.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                tracing::debug!(%error, folder = %above.display(), "the folder above the state is not synced");
+            }
+            synced => synced?,
+        }
+    }
     File::options().create(true).append(true).open(folder.join(MARK_NAME)).map(drop)
 }
 
@@ -74,7 +87,7 @@ pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
 
     use super::*;
 
@@ -88,5 +101,38 @@ mod tests {
         });
         assert!(lock.unwrap().is_some());
         assert!(lock_by(|| Ok(None)).unwrap().is_none(), "who keeps it keeps others away");
+    }
+
+    #[test]
+    fn a_state_is_kept_below_a_folder_that_cannot_be_listed_and_not_where_the_disk_fails() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("a/state");
+        let fails_with = |kind: io::ErrorKind| move |_: &Path| Err(kind.into());
+        for _ in ["it is made", "it is there"] {
+            let error = make_by(&folder, fails_with(io::ErrorKind::StorageFull)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        }
+        std::fs::remove_dir(&folder).unwrap();
+        for _ in ["it is made", "it is there"] {
+            make_by(&folder, fails_with(io::ErrorKind::PermissionDenied)).unwrap();
+            assert!(is_state_folder(&folder));
+        }
+    }
+
+    #[test]
+    fn each_folder_that_got_a_name_is_synced() {
+        let above = tempfile::tempdir().unwrap();
+        let at = |path: &str| above.path().join(path);
+        let synced = || {
+            let synced = RefCell::new(Vec::new());
+            let sync = |folder: &Path| {
+                synced.borrow_mut().push(folder.to_owned());
+                Ok(())
+            };
+            make_by(&at("a/b/state"), sync).unwrap();
+            synced.into_inner()
+        };
+        assert_eq!(synced(), [at("a/b"), at("a"), above.path().to_owned()]);
+        assert_eq!(synced(), [at("a/b")], "a process that was killed may have made it just before");
     }
 }

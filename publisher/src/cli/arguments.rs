@@ -26,7 +26,6 @@ use resync_publisher::{
     check::PACKAGE_BYTES,
     config::{self, Config},
     notify::Token,
-    publish::configuration_of,
     state::{State, set_folders},
 };
 
@@ -109,10 +108,10 @@ pub(crate) enum Command {
 pub(crate) struct OutArgs {
     /// The folder of the site: documents, and the state in `.resync-source`
     #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// The configuration file; --out overrides its `out` [default: source.toml, if it exists and --out is not given]
     #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Print JSON
     #[arg(long, env = "RESYNC_SOURCE_JSON")]
     pub(crate) json: bool,
@@ -130,29 +129,8 @@ impl OutArgs {
         }
     }
 
-    /// Refuses a token that names no hub if it would go to one that neither the configuration of the site nor this command names: the last build may have
-    /// been given another.
-    pub(crate) fn check_tokens(&self, tokens: &[Token], drops: &[HubUrl]) -> Result<(), Failure> {
-        let file = match (&self.config, &self.out) {
-            (None, Some(out)) => configuration_of(out)?.filter(|file| file.exists()),
-            _ => Some(self.file()),
-        };
-        let Some(file) = file.filter(|_| tokens.iter().any(Token::is_bare)) else { return Ok(()) };
-        let named: BTreeSet<_> =
-            Config::load(&file)?.sets.into_iter().flat_map(|(_, set)| set.hubs).collect();
-        let states: Vec<_> = self.outs()?.iter().filter_map(|out| State::load(out).ok()).collect();
-        let mut meant: Vec<_> = states.iter().flat_map(|state| &state.settings.hubs).collect();
-        if meant.is_empty() {
-            meant = states.iter().flat_map(State::hubs_to_notify).collect();
-        }
-        match meant.into_iter().find(|hub| !named.contains(*hub) && !drops.contains(hub)) {
-            Some(hub) => Err(Failure::StrangeHub { hub: hub.clone(), file }),
-            None => Ok(()),
-        }
-    }
-
     /// The configuration file, which need not exist.
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.config.clone().unwrap_or_else(|| config::FILE.into())
     }
 
@@ -209,7 +187,7 @@ pub(crate) struct InitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DryRunArgs {
-    /// Only print what would be written, changed and notified
+    /// Only print what would be written, changed, removed and notified; writes new lists and the inventory into a temporary folder below TMPDIR
     // No variable for this: it would apply to every run.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
@@ -230,7 +208,7 @@ pub(crate) struct BuildArgs {
     hash: Vec<Algorithm>,
     /// A hub for both notification channels (repeatable) [default: those of the last build, at first none]
     #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
-    hub: Vec<String>,
+    pub(crate) hub: Vec<String>,
     /// Remove all hubs, and with them the channels
     #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
     no_hub: bool,
@@ -287,17 +265,6 @@ impl BuildArgs {
             self.out.file().display(),
             names(&configured)
         )))
-    }
-
-    /// Refuses a token that names no hub while `--hub` contradicts the configuration: it is likely for the hub of the configuration, and must not reach
-    /// another.
-    pub(crate) fn check_tokens(&self, build_request: &BuildRequest, tokens: &[Token]) -> Result<(), Failure> {
-        // With --no-hub, a run names no hub that could get it.
-        let names_others = build_request.contradiction.is_some() && !self.hub.is_empty();
-        if names_others && tokens.iter().any(Token::is_bare) {
-            return Err(Failure::BareToken(self.out.file()));
-        }
-        Ok(())
     }
 
     /// The settings of the flags, over those of the last build.

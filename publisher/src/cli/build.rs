@@ -1,9 +1,14 @@
 //! `build`, `publish` and `dump`: builds all sets of a site.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, thread::available_parallelism};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::available_parallelism,
+};
 
 use indicatif::MultiProgress;
-use resync_common::output::{note, say, warn};
+use resync_common::output::{say, warn};
 use resync_publisher::{
     Error,
     blocking::unblocked,
@@ -25,7 +30,7 @@ use super::{
     progress::Bar,
     request::{BuildRequest, SetSettings},
     sets::{self, print_failure},
-    text,
+    text, tokens,
 };
 
 /// As many sets are built at once as there are cores, within these bounds: a set that waits for another process does not delay others, and each hashes on all
@@ -35,6 +40,8 @@ const BUILDS: (usize, usize) = (2, 8);
 /// What a build of all sets did, for a person and for a script.
 #[derive(Default)]
 pub(super) struct BuildReport {
+    /// The names of the sets that the configuration no longer lists and that were removed.
+    retired: Vec<String>,
     /// With the name of the set if there are several.
     lines: Vec<(Option<String>, String)>,
     sets: Vec<Value>,
@@ -45,8 +52,8 @@ pub(super) struct BuildReport {
     unbuilt: Vec<PathBuf>,
     /// The claim of a configuration that lists all sets.
     pub(super) claim: Option<Claim>,
-    /// Whether it is of a dry run.
-    is_dry: bool,
+    /// The dry run of which it is.
+    dry_run: Option<Arc<DryRun>>,
 }
 
 impl BuildReport {
@@ -55,23 +62,45 @@ impl BuildReport {
         for line in text::warnings(built) {
             warn(text::of_set(name, &line));
         }
-        self.lines.push((name.map(str::to_owned), text::built(built, set_settings, self.is_dry)));
+        self.lines.push((name.map(str::to_owned), text::built(built, set_settings, self.dry_run.is_some())));
         self.sets.push(json::built(name, built));
         self.has_maintenance_failures |= !built.failures.is_empty();
     }
 
-    /// A set that cannot be built. The failure of an only set is the outcome of the command.
+    /// Something that could not be done for a set. The failure of an only set is the outcome of the command.
     fn add_failure(&mut self, name: Option<&str>, failure: Failure) {
+        let failure = self.named(failure);
         print_failure(name, &failure);
         self.failed.push(failure);
     }
 
-    /// A set that the configuration no longer lists and that cannot be retired.
-    fn add_retire_failure(&mut self, RetireFailure { out, error }: RetireFailure) {
-        let name = out.file_name().map(|name| name.to_string_lossy().into_owned());
-        self.sets.push(failed_set(name.as_deref(), &error));
-        self.add_failure(name.as_deref(), Failure::Retire(error));
+    /// A set that cannot be built.
+    fn add_unbuilt(&mut self, out: PathBuf, name: Option<&str>, failure: Failure) {
+        let failure = self.named(failure);
+        self.sets.push(failed_set(name, &failure));
+        self.add_failure(name, failure);
         self.unbuilt.push(out);
+    }
+
+    /// A failure by the paths of the site, also of a dry run.
+    fn named(&self, failure: Failure) -> Failure {
+        match &self.dry_run {
+            Some(dry_run) => failure.tried_in(dry_run),
+            None => failure,
+        }
+    }
+
+    /// The name of a set by its folder, also in a dry run.
+    fn name_of_folder(&self, out: &Path) -> String {
+        let original = self.dry_run.as_ref().map_or_else(|| out.to_owned(), |dry_run| dry_run.original(out));
+        original.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
+    /// The sets whose hubs are notified: those that were built, and others that can be read. An error if the site has none.
+    fn outs_to_notify(&self, site: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let mut outs = outs_of(site)?;
+        outs.retain(|out| !self.unbuilt.contains(out) || status(out).is_ok());
+        Ok(outs)
     }
 
     /// The outcome of the command. It is returned last, so that hubs are notified of what was built.
@@ -130,10 +159,15 @@ impl BuildReport {
         more: impl IntoIterator<Item = (&'static str, Vec<Value>)>,
     ) -> Result<(), Failure> {
         if !is_json {
+            let retired = text::retired(self.dry_run.is_some());
+            self.retired.iter().map(|name| text::of_set(Some(name), &retired)).for_each(say);
             self.lines.iter().map(|(name, line)| text::of_set(name.as_deref(), line)).for_each(say);
             return Ok(());
         }
-        let mut object = json!({ "sets": self.sets });
+        let mut object = json!({ "sets": self.sets, "retired": self.retired });
+        if self.dry_run.is_some() {
+            object["dry_run"] = json!(true);
+        }
         for (key, values) in more {
             object[key] = json!(values);
         }
@@ -188,7 +222,7 @@ pub(super) async fn all(
     let (site, place_of_hubs) = (build_request.configured_site(), build_request.place_of_hubs());
     let BuildRequest { out, sets, drops, dry_run, .. } = build_request;
     let are_several = sets.len() > 1;
-    let mut report = BuildReport { is_dry: dry_run.is_some(), ..BuildReport::default() };
+    let mut report = BuildReport { dry_run: dry_run.clone(), ..BuildReport::default() };
     if let Some((site, configuration)) = site.clone() {
         let staying: Vec<_> = sets.iter().map(|(out, _)| out.clone()).collect();
         let takes_over = arguments.take_over;
@@ -202,12 +236,7 @@ pub(super) async fn all(
                 report.add_built(&set_settings, &built);
                 report.built.push((out, set_settings));
             }
-            Err(error) => {
-                let name = name_of(&set_settings);
-                report.sets.push(failed_set(name, &error));
-                report.add_failure(name, error.into());
-                report.unbuilt.push(out);
-            }
+            Err(error) => report.add_unbuilt(out, name_of(&set_settings), error.into()),
         }
     }
     if are_several {
@@ -219,10 +248,13 @@ pub(super) async fn all(
     }
     // The Source Description no longer lists the retired sets.
     if let Some((site, _)) = site.filter(|_| report.failed.is_empty()) {
-        unblocked(move || clear(&site)).await?;
+        let cleared = unblocked(move || clear(&site)).await?;
+        report.retired = cleared.iter().map(|out| report.name_of_folder(out)).collect();
     }
-    for one in report.claim.as_ref().map_or(Vec::new(), |claim| claim.retire_failures().to_vec()) {
-        report.add_retire_failure(one);
+    let unretired = report.claim.as_ref().map_or(Vec::new(), |claim| claim.retire_failures().to_vec());
+    for RetireFailure { out, error } in unretired {
+        let name = report.name_of_folder(&out);
+        report.add_unbuilt(out, Some(&name), Failure::Retire(error));
     }
     warn_of_hubs_on_hold(&set_folders(&out)?, &drops, &place_of_hubs);
     Ok(report)
@@ -230,22 +262,20 @@ pub(super) async fn all(
 
 pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<(), Failure> {
     let mut build_request = arguments.build_request()?;
-    arguments.check_tokens(&build_request, &token.tokens.token)?;
+    tokens::check_for_build(arguments, &build_request, &token.tokens.token)?;
     build_request.drops.clone_from(&token.drop_hub);
     let (site, place_of_hubs) = (build_request.out.clone(), build_request.place_of_hubs());
     let mut built = all(arguments, build_request, BuildMode::WithoutDumps).await?;
     let is_json = arguments.out.json;
     // Why a set was not built has been printed.
-    let outs = match outs_of(&site) {
+    let outs = match built.outs_to_notify(&site) {
         Ok(outs) => outs,
         Err(none) => {
             let failures = built.outcome();
             return built.print(is_json, []).and(failures).and(Err(none));
         }
     };
-    let outs: Vec<_> =
-        outs.into_iter().filter(|out| !built.unbuilt.contains(out) || status(out).is_ok()).collect();
-    let dropped = drop_hubs(&outs, &token.drop_hub);
+    let dropped = drop_hubs(&outs, &token.drop_hub, "dropped");
     let (statuses, _) = sets::each(&outs, status);
     let has_hubs = statuses.len() < outs.len() || statuses.iter().any(has_hub_to_notify);
     if !has_hubs {
@@ -275,35 +305,47 @@ pub(super) async fn publish(arguments: &BuildArgs, token: &TokenArgs) -> Result<
 pub(super) async fn try_out(arguments: &BuildArgs, token: Option<&TokenArgs>) -> Result<(), Failure> {
     let mut build_request = arguments.build_request()?;
     if let Some(token) = token {
-        arguments.check_tokens(&build_request, &token.tokens.token)?;
+        tokens::check_for_build(arguments, &build_request, &token.tokens.token)?;
         build_request.drops.clone_from(&token.drop_hub);
     }
     let site = build_request.out.clone();
-    let dry_run = unblocked(move || DryRun::of(&site)).await?;
-    let build_request = build_request.tried_in(dry_run);
-    // The links are needed to the end.
-    let _dry_run = build_request.dry_run.clone();
+    let dry_run = Arc::new(unblocked(move || DryRun::of(&site)).await?);
+    let tried = try_in(arguments, token, build_request.tried_in(Arc::clone(&dry_run))).await;
+    tried.map_err(|failure| failure.tried_in(&dry_run))
+}
+
+async fn try_in(
+    arguments: &BuildArgs,
+    token: Option<&TokenArgs>,
+    build_request: BuildRequest,
+) -> Result<(), Failure> {
+    let site = build_request.out.clone();
     let mut report = all(arguments, build_request, BuildMode::WithoutDumps).await?;
-    let mut would_notify = Vec::new();
-    if token.is_some() {
-        for (out, set_settings) in report.built.clone() {
-            let hubs = status(&out)?
-                .hubs
-                .into_iter()
-                .filter(|hub| !hub.on_hold && text::would_notify(hub).is_some());
-            for hub in hubs {
-                report.add_to_line(name_of(&set_settings), text::would_notify(&hub).unwrap_or_default());
-                would_notify.push(json!({ "set": name_of(&set_settings), "hub": hub.url, "waiting": hub.waiting, "pending": hub.pending }));
-            }
-        }
-        let drops = token.map_or(&[][..], |token| &token.drop_hub);
-        for hub in drops {
-            note(format_args!("would drop {hub}"));
-        }
+    let (mut more, mut dropped) = (Vec::new(), Ok(()));
+    if let (Some(token), Ok(outs)) = (token, report.outs_to_notify(&site)) {
+        dropped = drop_hubs(&outs, &token.drop_hub, "would drop");
+        more.push(("would_notify", would_notify(&mut report, &outs)?));
     }
     let failures = report.outcome();
-    report.print(arguments.out.json, [("would_notify", would_notify)])?;
-    failures
+    report.print(arguments.out.json, more)?;
+    failures.and(dropped)
+}
+
+/// Adds what would be sent to the hubs of these sets; returns it in JSON.
+fn would_notify(report: &mut BuildReport, outs: &[PathBuf]) -> Result<Vec<Value>, Failure> {
+    let mut all = Vec::new();
+    for out in outs {
+        let name = (outs.len() > 1).then(|| report.name_of_folder(out));
+        for hub in status(out)?.hubs.iter().filter(|hub| !hub.on_hold) {
+            if let Some(line) = text::would_notify(hub) {
+                report.add_to_line(name.as_deref(), line);
+                all.push(
+                    json!({ "set": name, "hub": hub.url, "waiting": hub.waiting, "pending": hub.pending }),
+                );
+            }
+        }
+    }
+    Ok(all)
 }
 
 pub(super) async fn dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {

@@ -3,7 +3,8 @@
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
-use resync_publisher::{Error, HubUrl, UrlError, config::ConfigError};
+use resync_core::build::BuildError;
+use resync_publisher::{Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +53,16 @@ pub(crate) enum Failure {
     Rules,
     #[error("the check could not be completed: {0}")]
     EndedEarly(String),
+    /// A failure of a dry run, with the paths of the site.
+    #[error("{text}")]
+    Tried { text: String, code: u8 },
 }
 
 impl Failure {
     /// As for all programs, see CONTRIBUTING.md.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Sets { code, .. } => *code,
+            Self::Sets { code, .. } | Self::Tried { code, .. } => *code,
             Self::NoSite | Self::NotAsked(..) => USAGE,
             Self::Url(_)
             | Self::Config(
@@ -82,5 +86,50 @@ impl Failure {
             ) => BAD_CONFIGURATION,
             _ => FAILED,
         }
+    }
+
+    /// The same failure, where it names what a dry run reads. What it writes is named where it lies, since there is no room there.
+    pub(crate) fn tried_in(self, dry_run: &DryRun) -> Self {
+        if self.is_of_writing() {
+            return self;
+        }
+        let text = dry_run.with_original_paths(&self.to_string());
+        Self::Tried { text, code: self.exit_code() }
+    }
+
+    fn is_of_writing(&self) -> bool {
+        matches!(
+            self,
+            Self::Publisher(
+                Error::File { action: "write" | "remove" | "lock" | "make the folder of", .. }
+                    | Error::Lists(BuildError::Write { .. } | BuildError::Scratch { .. })
+            )
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_dry_run_names_the_site_where_it_reads_and_its_own_folder_where_it_writes() {
+        let place = tempfile::tempdir().unwrap();
+        let site = place.path().join("site");
+        fs::create_dir(&site).unwrap();
+        let dry_run = DryRun::of(&site).unwrap();
+        let says = |action| {
+            let (path, source) = (dry_run.inside(&site.join("x")), io::ErrorKind::StorageFull.into());
+            let failure = Failure::Publisher(Error::File { action, path, source }).tried_in(&dry_run);
+            assert_eq!(failure.exit_code(), FAILED);
+            failure.to_string()
+        };
+        let named = |path: PathBuf| format!("`{}`", path.display());
+        assert!(says("read").contains(&named(site.join("x"))), "{}", says("read"));
+        assert!(says("write").contains(&named(dry_run.inside(&site.join("x")))), "{}", says("write"));
+        let failure = Failure::from(Error::NotBuilt { out: dry_run.inside(&site) }).tried_in(&dry_run);
+        assert!(failure.to_string().contains(&named(site.clone())), "{failure}");
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn built(name: Option<&str>, built: &Built) -> Value {
         "skipped": skipped.collect::<Vec<_>>(),
         "unportable": unportable.collect::<Vec<_>>(),
         "maintenance_failures": failures(&built.failures),
+        "dump_is_due": built.dump_is_due,
         "source_description": built.source_description,
     })
 }
@@ -46,6 +47,9 @@ pub(super) fn add(set: &mut Value, maintenance: &MaintenanceReport) {
             values.retain(|known| !more.contains(known));
             values.extend(more);
         }
+    }
+    if maintenance.failures.is_empty() {
+        set["dump_is_due"] = json!(false);
     }
 }
 

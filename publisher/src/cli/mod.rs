@@ -13,6 +13,7 @@ mod request;
 mod sets;
 mod show;
 mod text;
+mod tokens;
 mod watch;
 
 use std::io;

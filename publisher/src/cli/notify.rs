@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use super::{
     Failure,
     arguments::{NotifyArgs, TokenArgs},
-    failed_set, json, print_json, sets, text,
+    failed_set, json, print_json, sets, text, tokens,
 };
 
 /// The pauses between attempts double from the first to the last.
@@ -33,12 +33,12 @@ const LAST_PAUSE: Duration = Duration::from_secs(300);
 
 pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
     let outs = arguments.out.outs()?;
-    arguments.out.check_tokens(&arguments.token.tokens.token, &arguments.token.drop_hub)?;
+    tokens::check_for_notify(&arguments.out, &arguments.token.tokens.token, &arguments.token.drop_hub)?;
     if let Some(number) = arguments.skip {
         skip_refused(&outs, number)?;
     }
     let drops = &arguments.token.drop_hub;
-    let dropped = drop_hubs(&outs, drops);
+    let dropped = drop_hubs(&outs, drops, "dropped");
     // What other sets dropped is still to be notified.
     if dropped.as_ref().is_err_and(|failure| !matches!(failure, Failure::Sets { .. })) {
         return dropped;
@@ -76,11 +76,12 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
     sets::outcome(failed, outs.len(), "cannot be read").and(Err(Failure::NotRefused(number)))
 }
 
-/// Drops hubs from the sets that no longer name them. A hub that cannot be dropped does not keep others; the first failure is the outcome.
-pub(super) fn drop_hubs(outs: &[PathBuf], hubs: &[HubUrl]) -> Result<(), Failure> {
+/// Drops hubs from the sets that no longer name them, and says so: `dropped`, or that it would. A hub that cannot be dropped does not keep others; the
+/// first failure is the outcome.
+pub(super) fn drop_hubs(outs: &[PathBuf], hubs: &[HubUrl], verb: &str) -> Result<(), Failure> {
     let mut outcome = Ok(());
     for hub in hubs {
-        match (&outcome, drop_hub(outs, hub)) {
+        match (&outcome, drop_hub(outs, hub, verb)) {
             (Err(_), Err(next)) => complain(next),
             (Ok(()), next) => outcome = next,
             (Err(_), Ok(())) => {}
@@ -90,7 +91,7 @@ pub(super) fn drop_hubs(outs: &[PathBuf], hubs: &[HubUrl]) -> Result<(), Failure
 }
 
 /// Drops a hub from all sets. A set that fails does not keep the others from it.
-fn drop_hub(outs: &[PathBuf], hub: &HubUrl) -> Result<(), Failure> {
+fn drop_hub(outs: &[PathBuf], hub: &HubUrl, verb: &str) -> Result<(), Failure> {
     let (dropped, failed) = sets::each(outs, |out| notify::drop_hub(out, hub));
     let discarded: Vec<_> = dropped.into_iter().flatten().collect();
     if discarded.is_empty() && failed.is_empty() {
@@ -101,7 +102,7 @@ fn drop_hub(outs: &[PathBuf], hub: &HubUrl) -> Result<(), Failure> {
             0 => String::new(),
             number => format!(", and {}", text::count(number, "waiting Change Notification")),
         };
-        note(format_args!("dropped {hub}{waiting}"));
+        note(format_args!("{verb} {hub}{waiting}"));
     }
     sets::outcome(failed, outs.len(), "could not drop a hub")
 }

@@ -48,12 +48,12 @@ impl BuildRequest {
     }
 
     /// Tries all this elsewhere.
-    pub(crate) fn tried_in(mut self, dry_run: DryRun) -> Self {
+    pub(crate) fn tried_in(mut self, dry_run: Arc<DryRun>) -> Self {
         self.out = dry_run.inside(&self.out);
         for (out, _) in &mut self.sets {
             *out = dry_run.inside(out);
         }
-        self.dry_run = Some(Arc::new(dry_run));
+        self.dry_run = Some(dry_run);
         self
     }
 }

@@ -42,6 +42,12 @@ fn kinds(written: &[Written]) -> String {
     grouped(lists.map(|document| document.capability.name()))
 }
 
+/// That a set is removed.
+pub(super) fn retired(is_dry: bool) -> String {
+    let what = if is_dry { "would be removed" } else { "removed" };
+    format!("no longer in the configuration → {what}")
+}
+
 /// "2 packages → Resource Dump, Capability List written", or that there was nothing to pack.
 pub(super) fn dumped(what: Dump, dumped: &Dumped) -> String {
     let (one, more, why) = match what {

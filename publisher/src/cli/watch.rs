@@ -5,11 +5,11 @@ use std::{pin::pin, time::Duration};
 use resync_common::{output::answer, signals};
 use resync_publisher::{notify::Token, publish::BuildMode, watch};
 
-use super::{Failure, arguments::BuildArgs, build, json, sets::name_in, text};
+use super::{Failure, arguments::BuildArgs, build, json, sets::name_in, text, tokens};
 
 pub(super) async fn run(arguments: &BuildArgs, token: Vec<Token>, rescan: Duration) -> Result<(), Failure> {
     let build_request = arguments.build_request()?;
-    arguments.check_tokens(&build_request, &token)?;
+    tokens::check_for_build(arguments, &build_request, &token)?;
     let sets = build_request.sets.clone();
     let is_json = arguments.out.json;
     let mut stop = pin!(signals::stop()?);

@@ -25,6 +25,8 @@ const CHANGES: &str = "changes.jsonl";
 pub(super) struct Writing {
     out: PathBuf,
     sink: FolderSink,
+    /// The file of the lines.
+    name: &'static str,
     /// Whether the lines are the whole inventory.
     pub(super) is_whole: bool,
     /// Buffer of a line.
@@ -43,16 +45,16 @@ impl Writing {
         let changes =
             BufWriter::new(sink.create(CHANGES).map_err(|source| unwritable(out, CHANGES, source))?);
         let out = out.to_owned();
-        Ok(Self { out, sink, is_whole, text: String::new(), lines, changes })
+        Ok(Self { out, sink, name, is_whole, text: String::new(), lines, changes })
     }
 
     pub(super) fn known(&mut self, known: &Known) -> Result<(), BuildError> {
         write_known(&mut self.lines, &mut self.text, known)
-            .map_err(|source| unwritable(&self.out, stored::NEXT, source))
+            .map_err(|source| unwritable(&self.out, self.name, source))
     }
 
     pub(super) fn line(&mut self, line: &Line) -> Result<(), BuildError> {
-        write_line(&mut self.lines, line).map_err(|source| unwritable(&self.out, stored::NEXT, source))
+        write_line(&mut self.lines, line).map_err(|source| unwritable(&self.out, self.name, source))
     }
 
     pub(super) fn event(&mut self, event: Event) -> Result<(), BuildError> {
@@ -62,11 +64,12 @@ impl Writing {
 
     /// Gives both files their names. One without the other does no harm before there is a plan.
     pub(super) fn publish(self) -> Result<(), BuildError> {
-        let Self { out, mut sink, lines, changes, .. } = self;
-        let written =
-            |lines: BufWriter<FolderDraft>| lines.into_inner().map_err(io::IntoInnerError::into_error);
-        let published = written(lines).and_then(|lines| sink.publish_together([lines, written(changes)?]));
-        published.map_err(|source| unwritable(&out, stored::NEXT, source))
+        let Self { out, mut sink, name, lines, changes, .. } = self;
+        let written = |file: BufWriter<FolderDraft>, name| {
+            file.into_inner().map_err(|error| unwritable(&out, name, error.into_error()))
+        };
+        let files = [written(lines, name)?, written(changes, CHANGES)?];
+        sink.publish_together(files).map_err(|source| unwritable(&out, name, source))
     }
 }
 
@@ -108,5 +111,24 @@ impl From<EventLine> for Event {
     fn from(EventLine { change, moment, resource }: EventLine) -> Self {
         let loc = resource.loc.clone();
         Self::new(change, moment, resource.into_known().map_or_else(|| Item::new(loc), |known| known.item))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_file_that_is_written() {
+        for (is_whole, expected) in [(true, stored::NEXT), (false, stored::NEXT_SINCE)] {
+            let out = tempfile::tempdir().unwrap();
+            let writing = Writing::begin(out.path(), is_whole).unwrap();
+            fs::remove_dir_all(out.path().join(FOLDER)).unwrap();
+            let error = writing.publish().unwrap_err();
+            let BuildError::Write { name, .. } = &error else { panic!("{error}") };
+            assert_eq!(Path::new(name), out.path().join(FOLDER).join(expected));
+        }
     }
 }

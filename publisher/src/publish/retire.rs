@@ -68,18 +68,24 @@ pub(super) fn unlisted(out: &Path, staying: &[PathBuf]) -> Result<Unlisted, Erro
     Ok(unlisted)
 }
 
-/// Removes the documents of the retired sets of the site in `out`, and the state of those whose hubs are all notified.
-pub fn clear(out: &Path) -> Result<(), Error> {
+/// Removes the documents of the retired sets of the site in `out`, and the state of those whose hubs are all notified. Returns the sets that had documents.
+pub fn clear(out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut cleared = Vec::new();
     for set in retired_sets(out)? {
         // The Source Description belongs to the other sets too.
-        remove(&set.join(DOCUMENT_FOLDER))?;
+        let documents = set.join(DOCUMENT_FOLDER);
+        let had_documents = documents.symlink_metadata().is_ok();
+        remove(&documents)?;
         if State::load(&set)?.hubs.is_empty() {
             remove(&set.join(FOLDER))?;
             // A folder with other files stays.
             let _ = fs::remove_dir(&set);
         }
+        if had_documents {
+            cleared.push(set);
+        }
     }
-    Ok(())
+    Ok(cleared)
 }
 
 /// The retired sets of the site in `out` of which something is left.

@@ -20,7 +20,7 @@ fn a_step_that_fails_is_named_and_the_next_publish_is_right() {
 
 #[test]
 fn so_it_is_with_patches_dumps_and_archives() {
-    survive_failures(EVERYTHING, 1);
+    survive_failures(&EVERYTHING, 1);
 }
 
 /// So many steps of each kind fail.

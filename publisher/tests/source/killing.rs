@@ -8,7 +8,7 @@ use std::{
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::Stdio,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use crate::{
     configured::configured,
     dumping::unpacked,
+    rich_site::rules,
     support::{ACCEPTED, BASE, Heard, Place, program, read_request, run, text},
 };
 
@@ -136,24 +137,12 @@ fn so_does_one_with_patches_and_lists_that_are_closed_all_the_time() {
 
 #[test]
 fn so_does_one_that_makes_dumps_and_archives_at_every_run() {
-    survive_kills(EVERYTHING, PUBLISH);
+    survive_kills(&EVERYTHING, PUBLISH);
 }
 
 /// Patches, dumps and archives, at every run.
-pub(crate) const EVERYTHING: &str = r#"
-        json_patch = true
-        [change_list]
-        entries = 3
-        [resource_list]
-        keep = 3
-        [resource_dump]
-        every = "0s"
-        keep = 2
-        [change_dump]
-        every = "0s"
-        [archive]
-        after = "0s"
-        "#;
+pub(crate) static EVERYTHING: LazyLock<String> =
+    LazyLock::new(|| format!("json_patch = true\n{}", rules(3, "0s")));
 
 #[test]
 fn dumps_that_are_killed_between_publishes_leave_what_conforms_and_the_next_one_is_whole() {

@@ -62,13 +62,10 @@ pub(crate) fn rich_site() -> (Place, Vec<Written>) {
     (place, written)
 }
 
-fn sets(hub: &str, entries: u32, after: &str) -> String {
+/// Dumps at every run, and Change Lists of so many entries, which are archived after this time.
+pub(crate) fn rules(entries: u32, after: &str) -> String {
     format!(
         r#"
-        out = "site"
-        base_url = "http://source.example/"
-        described_by = "http://source.example/about"
-        hubs = "{hub}"
         [change_list]
         entries = {entries}
         [resource_list]
@@ -80,6 +77,19 @@ fn sets(hub: &str, entries: u32, after: &str) -> String {
         every = "0s"
         [archive]
         after = "{after}"
+        "#
+    )
+}
+
+fn sets(hub: &str, entries: u32, after: &str) -> String {
+    let rules = rules(entries, after);
+    format!(
+        r#"
+        out = "site"
+        base_url = "http://source.example/"
+        described_by = "http://source.example/about"
+        hubs = "{hub}"
+        {rules}
         [[set]]
         name = "articles"
         directory = "collection"

@@ -20,12 +20,47 @@ fn all(place: &Place) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     entries.map(|entry| of(entry.into_path())).collect()
 }
 
+/// The configuration of a site of one set with this hub.
+fn with_hub(place: &Place, hub: &Hub) -> PathBuf {
+    let url = hub.url();
+    let rules =
+        format!("out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{url}\"\n");
+    configured(place, &rules)
+}
+
 /// Runs it with and without `--dry-run`, and gives what both say.
 fn tried_and_done(place: &Place, command: &[&str]) -> [Run; 2] {
     let before = all(place);
     let tried = run(&[command, &["-n"]].concat()).succeeded();
     assert!(all(place) == before, "a dry run changes nothing");
     [tried, run(command).succeeded()]
+}
+
+/// Runs it with and without `--dry-run`; both fail with this code, and say the same.
+fn fails_the_same(place: &Place, command: &[&str], code: i32, words: &str) {
+    let before = all(place);
+    let tried = run(&[command, &["-n"]].concat()).failed_with(code, words);
+    assert!(all(place) == before, "a dry run changes nothing");
+    let failed = run(command).failed_with(code, words);
+    assert_eq!(tried.err, failed.err);
+    if command.contains(&"--json") {
+        let errors = |run: &Run| {
+            json(run)["sets"].as_array().unwrap().iter().map(|set| set["error"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(errors(&tried), errors(&failed));
+    }
+}
+
+/// What a dry run would send, as the run then says what it sent.
+fn would_send(tried: &Value) -> Vec<Value> {
+    let as_sent = |would: &Value| json!([would["set"], would["hub"], would["pending"]]);
+    tried["would_notify"].as_array().unwrap().iter().map(as_sent).collect()
+}
+
+fn sent(done: &Value) -> Vec<Value> {
+    let hubs = done["hubs"].as_array().unwrap().iter();
+    let hubs = hubs.filter(|hub| hub["outcome"] == "accepted");
+    hubs.map(|hub| json!([hub["set"], hub["hub"], hub["changes"]])).collect()
 }
 
 fn json(run: &Run) -> Value {
@@ -35,11 +70,7 @@ fn json(run: &Run) -> Value {
 #[test]
 fn a_dry_run_says_what_the_run_then_writes_changes_and_notifies_and_does_nothing() {
     let (place, hub) = (Place::new(), Hub::start());
-    let rules = format!(
-        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n",
-        hub.url()
-    );
-    let config = configured(&place, &rules);
+    let config = with_hub(&place, &hub);
     let publish = ["publish", "--config", text(&config)];
     let [tried, done] = tried_and_done(&place, &publish);
     assert!(tried.out.contains("→ would write Resource List, "), "{}", tried.out);
@@ -94,4 +125,120 @@ fn a_site_that_is_the_collection_and_one_of_two_sets_are_tried_as_they_are_built
         assert_eq!(tried["sets"], done["sets"], "round {round}");
     }
     run(&["check", text(&place.out())]).succeeded();
+}
+
+#[cfg(unix)]
+#[test]
+fn folders_of_the_site_that_are_links_are_tried_as_well_and_nothing_is_written_through_them() {
+    use std::os::unix::fs::symlink;
+    let (place, hub) = (Place::new(), Hub::start());
+    let config = with_hub(&place, &hub);
+    let publish = ["publish", "--config", text(&config), "--json"];
+    for content in ["another", "yet another"] {
+        place.put("a.txt", content);
+        run(&publish).succeeded();
+    }
+    let own = place.out().join(".resync-source");
+    symlink("nowhere", own.join("broken")).unwrap();
+    for (number, folder) in [own.join("outbox"), own.clone(), place.out().join("resync")].iter().enumerate() {
+        let elsewhere = place.whole().join(format!("elsewhere-{number}"));
+        fs::rename(folder, &elsewhere).unwrap();
+        symlink(&elsewhere, folder).unwrap();
+        place.put("a.txt", format!("content {number}"));
+        let [tried, done] = tried_and_done(&place, &publish).map(|run| json(&run));
+        assert_eq!(tried["sets"][0]["updated"], 1);
+        assert_eq!(tried["sets"], done["sets"], "{}", folder.display());
+        assert_eq!(would_send(&tried), sent(&done));
+    }
+    symlink(".", own.join("loop")).unwrap();
+    let failed = run(&[&publish[..], &["-n"]].concat());
+    failed.failed_with(1, &format!("cannot prepare a dry run of `{}`", own.join("loop").display()));
+}
+
+#[test]
+fn a_set_that_leaves_the_configuration_is_said_to_be_removed_before_and_when_it_is() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let names = ["collection", "images", "maps"];
+    names[1..].iter().for_each(|name| fs::create_dir(place.whole().join(name)).unwrap());
+    let with = |names: &[&str]| {
+        let sets = names.iter().map(|name| format!("[[set]]\nname = {name:?}\ndirectory = {name:?}\n"));
+        let rules = format!("out = \"site\"\nbase_url = \"{BASE}\"\nhubs = \"{}\"\n", hub.url());
+        configured(&place, &(rules + &sets.collect::<String>()))
+    };
+    let config = with(&names);
+    let publish = ["publish", "--config", text(&config)];
+    let first = json(&run(&[&publish[..], &["--json"]].concat()).succeeded());
+    assert_eq!((&first["retired"], &first["dry_run"]), (&json!([]), &Value::Null));
+
+    with(&names[..2]);
+    let [tried, done] = tried_and_done(&place, &publish);
+    let line = "maps: no longer in the configuration → ";
+    assert!(tried.out.starts_with(&format!("{line}would be removed\n")), "{}", tried.out);
+    assert!(done.out.starts_with(&format!("{line}removed\n")), "{}", done.out);
+    assert!(!place.out().join("maps/resync").exists());
+
+    with(&names[..1]);
+    let [tried, done] = tried_and_done(&place, &[&publish[..], &["--json"]].concat()).map(|run| json(&run));
+    assert_eq!([&tried["retired"], &done["retired"]], [&json!(["images"]); 2]);
+    assert_eq!([&tried["dry_run"], &done["dry_run"]], [&json!(true), &Value::Null]);
+    // Only when the run notifies the hub of the set that left does it find that the Source Description changed for it too.
+    let told = |all: Vec<Value>| all.iter().map(|one| [one[0].clone(), one[1].clone()]).collect::<Vec<_>>();
+    assert_eq!(told(would_send(&tried)), told(sent(&done)));
+    assert!(sent(&done).iter().any(|one| one[0] == "images"), "its hub is notified");
+    assert_eq!(json(&run(&[&publish[..], &["--json"]].concat()).succeeded())["retired"], json!([]));
+}
+
+#[test]
+fn a_hub_to_drop_is_judged_as_by_the_run() {
+    let (place, hub, left) = (Place::new(), Hub::start(), Hub::start());
+    let config = with_hub(&place, &left);
+    let publish = ["publish", "--config", text(&config)];
+    run(&publish).succeeded();
+    with_hub(&place, &hub);
+    run(&publish).succeeded();
+    let (named, url) = (hub.url(), left.url());
+    let dropping = |url| [&publish[..], &["--drop-hub", url]].concat();
+    fails_the_same(&place, &dropping("http://nobody.example/"), 1, "is no hub of this site");
+    fails_the_same(&place, &dropping(&named), 64, "is still a hub of the site");
+    let [tried, done] = tried_and_done(&place, &[&dropping(&url)[..], &["--json"]].concat());
+    assert!(tried.err.contains(&format!("would drop {url}")), "{}", tried.err);
+    assert!(done.err.contains(&format!("dropped {url}")), "{}", done.err);
+    let [tried, done] = [tried, done].map(|run| json(&run));
+    assert_eq!(would_send(&tried), sent(&done));
+    assert!(sent(&done).iter().any(|one| one[1] == url), "it is notified once more");
+}
+
+#[test]
+fn a_dry_run_fails_by_the_same_words_as_the_run() {
+    let place = Place::new();
+    fs::create_dir(place.whole().join("images")).unwrap();
+    let set = |name: &str| format!("[[set]]\nname = {name:?}\ndirectory = {name:?}\n");
+    let top = format!("out = \"site\"\nbase_url = \"{BASE}\"\n");
+    let config = configured(&place, &(top.clone() + &set("collection") + &set("images")));
+    run(&["build", "--config", text(&config)]).succeeded();
+    let other = place.whole().join("other.toml");
+    fs::write(&other, top.clone() + &set("images")).unwrap();
+    fails_the_same(&place, &["build", "--config", text(&other)], 64, "/site` belongs to `");
+
+    fs::write(place.out().join("images/.resync-source/state.json"), "?").unwrap();
+    let build = ["build", "--config", text(&config), "--json"];
+    fails_the_same(&place, &build, 1, "/site/images/.resync-source/state.json` is damaged");
+    configured(&place, &(top + &set("collection")));
+    fails_the_same(&place, &build, 1, "/site/images/.resync-source/state.json` is damaged");
+}
+
+#[test]
+fn a_due_dump_is_told_of_in_json() {
+    let place = Place::new();
+    let rules = format!(
+        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[resource_dump]\nevery = \"0s\"\n"
+    );
+    let config = configured(&place, &rules);
+    for command in ["publish", "build"] {
+        place.put("a.txt", command);
+        let command = [command, "--config", text(&config), "--json"];
+        let [tried, done] = tried_and_done(&place, &command).map(|run| json(&run));
+        assert_eq!([&tried, &done].map(|one| &one["sets"][0]["dump_is_due"]), [&json!(true), &json!(false)]);
+        assert_eq!(tried["would_notify"].is_array(), command[0] == "publish");
+    }
 }

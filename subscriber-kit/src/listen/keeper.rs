@@ -193,8 +193,11 @@ impl Keeper {
                 return self.saved(delivery.done().await);
             }
             Ok(meanings) => meanings,
-            // Something changed, although it cannot be read.
+            // Something changed, although it cannot be read. What is missing before it may have been an order.
             Err(error) => {
+                if has_skipped {
+                    self.request(Depth::IfOutOfStep);
+                }
                 self.look(&error);
                 return self.saved(delivery.done().await);
             }
@@ -230,8 +233,8 @@ impl Keeper {
 
     /// A notification is not understood, or not expected: sees what the Source has now (FN-012).
     fn look(&mut self, told: &dyn Display) {
+        tracing::warn!(%told, "a notification is no clear order; looking at what the Source has");
         let Some(due) = self.looks.ask(Instant::now()) else { return };
-        tracing::warn!(%told, "a notification is no clear order; looking at what the Source has now");
         self.discover_again = true;
         self.depth = self.depth.max(Depth::IfOutOfStep);
         self.due = Some(sooner(self.due, due));
@@ -419,7 +422,104 @@ fn spread(poll: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http::{Request, StatusCode};
+    use http_body_util::Full;
+    use resync_core::websub::identity::WEBHOOK_ID;
+    use resync_core::websub::secret::Secret;
+    use resync_core::websub::signature::{SignatureMethod, SigningKey, X_HUB_SIGNATURE};
+    use tempfile::TempDir;
+    use tower_service::Service as _;
+    use url::Url;
+
     use super::*;
+    use crate::discover::Set;
+    use crate::fetch::{Client, ClientOptions};
+    use crate::receive::{Callback, CallbackOptions};
+    use crate::state::Subscriptions;
+    use crate::subscribe::SubscriberOptions;
+
+    /// A keeper that does not run, and the callback through which it gets notifications.
+    struct Still {
+        keeper: Keeper,
+        callback: Callback,
+        deliveries: Deliveries,
+        path: String,
+        secret: Secret,
+        _directory: TempDir,
+    }
+
+    impl Still {
+        async fn new() -> Self {
+            let url = |text: &str| Url::parse(text).unwrap();
+            let (base, hub) = (url("http://source.example/"), url("http://hub.example/"));
+            let topic = TopicUrl::parse("http://source.example/topic").unwrap();
+            let subscriptions = Subscriptions::in_memory();
+            let id = subscriptions.add(&topic, &hub).await.unwrap();
+            let secret = subscriptions.with(&id.0, |record| record.secret.clone()).unwrap();
+            let (callback, deliveries) = Callback::new(&subscriptions, CallbackOptions::default());
+            let client = Client::new(ClientOptions::default()).unwrap();
+            let options = SubscriberOptions::new(url("http://copy.example/"));
+            let subscriber = Subscriber::new(client.clone(), subscriptions, options);
+            let framework_channel = Some(Channel { topic, hubs: vec![hub] });
+            let set = Set { framework_channel, ..Set::bare(base.join("resourcelist.xml").unwrap()) };
+            let directory = tempfile::tempdir().unwrap();
+            let options = ListenOptions::new(base.as_str(), directory.path());
+            let copy = LocalCopy::new(&options, client, base, set, true).unwrap();
+            let (sender, _) = mpsc::unbounded_channel();
+            let events = Events { directory: directory.path().to_owned(), sender };
+            let keeper = Keeper::new(copy, &options, &subscriber, &events).unwrap();
+            Self { keeper, callback, deliveries, path: format!("/{}", id.0), secret, _directory: directory }
+        }
+
+        /// Takes the notification that has this number at the hub.
+        async fn take(&mut self, number: u64, body: &'static str) {
+            let signature = SigningKey::new(SignatureMethod::Sha256, &self.secret).sign(body.as_bytes());
+            let request = Request::post(&self.path)
+                .header(X_HUB_SIGNATURE, signature.to_string())
+                .header(WEBHOOK_ID, format!("{:016x}.{number}", 10));
+            let answer =
+                self.callback.call(request.body(Full::new(Bytes::from_static(body.as_bytes()))).unwrap());
+            assert_eq!(answer.await.unwrap().status(), StatusCode::NO_CONTENT);
+            let delivery = self.deliveries.next().await.unwrap();
+            self.keeper.take(delivery).await;
+        }
+
+        /// A synchronisation that finds nothing new.
+        fn synchronise_in_vain(&mut self) {
+            self.keeper.due = None;
+            self.keeper.looks.begin();
+            self.keeper.looks.end(Instant::now(), false);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cn016_fn012_what_is_missing_before_a_notification_that_cannot_be_read_waits_for_no_look() {
+        let mut still = Still::new().await;
+        let now = Instant::now();
+        still.take(1, "<hello/>").await;
+        assert_eq!(still.keeper.due, Some(now), "the first look is at once");
+        still.synchronise_in_vain();
+        still.take(2, "<hello/>").await;
+        assert!(still.keeper.due.is_some_and(|due| due > now), "the next one later");
+        still.take(4, "<hello/>").await;
+        assert_eq!(still.keeper.due, Some(now), "what number 3 told cannot wait");
+        assert!(still.keeper.depth >= Depth::IfOutOfStep);
+    }
+
+    #[tokio::test]
+    async fn why_a_notification_is_no_clear_order_is_logged_of_each() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(log.reopen().unwrap())).finish();
+        let _logging = tracing::subscriber::set_default(subscriber);
+        let mut still = Still::new().await;
+        still.take(1, "<hello/>").await;
+        still.take(2, "hello").await;
+        let log = std::fs::read_to_string(log.path()).unwrap();
+        assert_eq!(log.matches("a notification is no clear order").count(), 2, "{log}");
+    }
 
     #[test]
     fn two_destinations_with_one_poll_do_not_keep_step() {

@@ -58,7 +58,8 @@ impl LocalCopy {
         }
     }
 
-    fn new(
+    /// The copy of a set that was found.
+    pub(super) fn new(
         options: &ListenOptions,
         client: Client,
         base: Url,

@@ -18,3 +18,4 @@ mod papers;
 mod peers;
 mod schemas;
 mod supply_chain;
+mod tables;

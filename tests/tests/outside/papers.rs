@@ -220,18 +220,20 @@ fn functions(source: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Functions below a `#[test]` or `#[tokio::test]`.
+/// Functions below a `#[test]` or `#[tokio::test]`. Those that are ignored prove nothing.
 fn names(source: &str) -> Vec<String> {
     let mut names = Vec::new();
-    let mut is_test = false;
+    let (mut is_test, mut is_ignored) = (false, false);
     for line in source.lines().map(str::trim) {
         if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
             is_test = true;
-        } else if is_test && let Some((before, after)) = line.split_once("fn ") {
-            if before.is_empty() || before == "async " {
+        } else if line.starts_with("#[ignore") {
+            is_ignored = true;
+        } else if let Some((before, after)) = line.split_once("fn ") {
+            if is_test && !is_ignored && (before.is_empty() || before == "async ") {
                 names.extend(after.split(['(', '<']).next().map(str::to_owned));
             }
-            is_test = false;
+            (is_test, is_ignored) = (false, false);
         }
     }
     names
@@ -467,9 +469,13 @@ fn numbers_stand_at_the_beginning_of_a_name_and_may_be_a_range() {
     assert_eq!(read("rs171_to_rs173_fn045_h08_of_both"), ["FN-045", "H-08", "RS-171", "RS-172", "RS-173"]);
     assert!(read("s300_http2_and_x12").is_empty());
     assert!(read("what_w078_says").is_empty());
-    let source =
-        "#[tokio::test]\nasync fn one() {}\nfn helper() {}\n#[test]\n#[ignore]\nfn two(a in 1..2) {}";
-    assert_eq!(names(source), ["one", "two"]);
+}
+
+#[test]
+fn a_test_that_is_ignored_covers_nothing() {
+    let source = "#[tokio::test]\nasync fn one() {}\nfn helper() {}\n#[test]\n#[ignore]\nfn two() {}\n\
+        #[ignore = \"why\"]\n#[test]\nfn three() {}\n#[test]\nfn four(a in 1..2) {}";
+    assert_eq!(names(source), ["one", "four"]);
 }
 
 #[test]
