@@ -336,6 +336,8 @@ fn would_notify(report: &mut BuildReport, outs: &[PathBuf]) -> Result<Vec<Value>
     let mut all = Vec::new();
     for out in outs {
         let name = (outs.len() > 1).then(|| report.name_of_folder(out));
+        // As before a notification: for a set that has left, the Source Description has changed too.
+        describe(out)?;
         for hub in status(out)?.hubs.iter().filter(|hub| !hub.on_hold) {
             if let Some(line) = text::would_notify(hub) {
                 report.add_to_line(name.as_deref(), line);
