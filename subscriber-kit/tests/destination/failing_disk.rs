@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use fastrand::Rng;
 use resync_harness::{Disk, Event, Kind, Step, Taken, deaths_wanted, drawn, failures, seed};
+use rustix::io::Errno;
 
 use crate::support::files;
 use crate::support::published::Published;
@@ -74,6 +75,29 @@ async fn survive_failures(flags: &[&str]) {
     println!("borne and told: {tally:#?}");
     let told: usize = tally.values().map(|[_, told]| told).sum();
     assert!(told > 0, "{tally:?}");
+}
+
+#[test]
+fn a_folder_that_the_disk_cannot_make_or_read_is_a_failure_and_no_mistake_in_the_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::under(folder.path(), 1);
+    let (nobody, into) = ("http://127.0.0.1:1/", folder.path().join("copy"));
+    let into = into.to_str().unwrap();
+    let ends = |arguments: &[&str], kinds, only| {
+        disk.meet(Step { kinds, only, number: 1, event: Event::Fails(Errno::IO) });
+        let mut command = Command::new(env!("CARGO_BIN_EXE_resync-destination"));
+        let output = command.args(arguments).envs(disk.environment()).output().unwrap();
+        assert!(disk.met().is_some() && said(&output).contains("(os error 5)"), "{}", said(&output));
+        output.status.code()
+    };
+    let listen = ["listen", nobody, "--into", into, "--listen", "127.0.0.1:0"];
+    assert_eq!(ends(&listen, &[Kind::Mkdir], ""), Some(1));
+    assert_eq!(ends(&listen, &[Kind::Mkdir], "copy/"), Some(1));
+    let read: &[Kind] = &[Kind::Read];
+    std::fs::create_dir_all(folder.path().join("state")).unwrap();
+    std::fs::write(folder.path().join("state/state.json"), "{}").unwrap();
+    let state = folder.path().join("state");
+    assert_eq!(ends(&["status", "--state", state.to_str().unwrap()], read, ""), Some(1));
 }
 
 fn said(output: &Output) -> String {
