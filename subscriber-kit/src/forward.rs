@@ -113,7 +113,7 @@ impl ForwardError {
     #[must_use]
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Start(_) => true,
+            Self::Start(error) => error.is_configuration(),
             Self::Topic(TopicError::Discover(error)) => error.is_configuration(),
             _ => false,
         }

@@ -82,6 +82,7 @@
 #![deny(missing_docs)]
 
 pub mod discover;
+mod disk_error;
 pub mod fetch;
 pub mod forward;
 pub mod listen;

@@ -20,7 +20,7 @@ use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::forward::{ForwardError, ForwardOptions, forward, unsubscribe};
 use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen_all};
-use resync_subscriber_kit::receive::ServiceOptions;
+use resync_subscriber_kit::receive::{ServiceOptions, StartError};
 use resync_subscriber_kit::state::{STATE_FOLDER, Status, followed_by_sync, record_sync, status};
 use resync_subscriber_kit::sync::{
     Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, synchronise,
@@ -203,8 +203,8 @@ async fn open(copy: &Copy, is_read_only: bool) -> Result<Opened, Failure> {
     }
     let base = copy.selection.base.clone().unwrap_or_else(|| source.base.clone());
     let open = if is_read_only { Target::inspect } else { Target::open };
-    let directory = |error| Failure::configuration(format!("cannot use {}: {error}", copy.dir.display()));
-    let mut target = open(&copy.dir, base).map_err(directory)?;
+    let directory = |source| ListenError::Directory { directory: copy.dir.clone(), source };
+    let mut target = open(&copy.dir, base).map_err(|error| listen_failure(directory(error)))?;
     if let Some(folder) = &copy.selection.state {
         target = target.with_state(folder);
     }
@@ -277,7 +277,7 @@ fn find_state(StateArgs { into, state }: StateArgs) -> Result<(PathBuf, Status),
     let Some(folder) = state.or_else(|| into.map(|into| into.join(STATE_FOLDER))) else {
         return Err(Failure { code: USAGE, text: "which state? Give --into DIR or --state DIR".to_owned() });
     };
-    match status(&folder).map_err(Failure::configuration)? {
+    match status(&folder).map_err(|error| start_failure(error.into()))? {
         Some(status) => Ok((folder, status)),
         None => Err(Failure { code: FAILED, text: format!("there is no state in {}", folder.display()) }),
     }
@@ -295,7 +295,7 @@ fn sure_hubs(status: &Status) -> Vec<Url> {
 }
 
 async fn end_subscriptions(folder: &Path, service: &ServiceOptions, json: bool) -> Result<ExitCode, Failure> {
-    let remaining = unsubscribe(folder, service).await.map_err(Failure::configuration)?;
+    let remaining = unsubscribe(folder, service).await.map_err(start_failure)?;
     if json {
         let topics: Vec<_> = remaining.iter().map(TopicUrl::as_str).collect();
         answer(pretty(&serde_json::json!({ "unsubscribed": topics.is_empty(), "still_subscribed": topics })));
@@ -358,6 +358,10 @@ async fn forward_topics(flags: Subscribe) -> Result<ExitCode, Failure> {
 }
 
 fn forward_failure(error: ForwardError) -> Failure {
+    if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+}
+
+fn start_failure(error: StartError) -> Failure {
     if error.is_configuration() { Failure::configuration(error) } else { error.into() }
 }
 

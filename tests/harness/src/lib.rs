@@ -16,7 +16,6 @@ mod randomness;
 mod raw;
 mod receiver;
 mod seed;
-pub mod steps;
 mod strangers;
 mod system_names;
 mod trap;
@@ -30,7 +29,7 @@ use tokio::time::{Instant, sleep};
 pub use backup::Backup;
 pub use clients::{PROXY, ask_as, client, ping_as, subscribe_as};
 pub use clock::Clock;
-pub use disk::{Disk, Event, Faults, Kind, Loss, Step};
+pub use disk::{Disk, Event, Faults, Kind, Loss, Step, Taken, drawn, failures};
 pub use left_out::left_out;
 pub use machine::Machine;
 pub use names::{NameServer, Trouble};
@@ -39,7 +38,7 @@ pub use process::{HubProcess, Process, binary};
 pub use randomness::Randomness;
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
-pub use seed::seed;
+pub use seed::{deaths_wanted, seed};
 pub use strangers::{
     BROWSER, DJANGO_PUSH, FLASK_HUB, FLASK_SUBSCRIBER, JUDGES, NODE_HUB, NODE_SUBSCRIBER, NodePeer,
     PythonPeer, RESYNC,

@@ -4,14 +4,12 @@ use std::path::Path;
 
 use fastrand::Rng;
 
-use super::steps::{At, Kind, Step, Steps};
-use super::{Disk, Loss};
+use super::{Disk, Event, Kind, Loss, Step};
 
 /// The machine under a folder.
 #[derive(Debug)]
 pub struct Machine {
     disk: Disk,
-    steps: Steps,
     /// What chance decides.
     pub rng: Rng,
     /// What all power cuts took.
@@ -21,34 +19,29 @@ pub struct Machine {
 impl Machine {
     /// The machine under `folder`; whatever is there now is durable.
     pub fn under(folder: &Path, seed: u64) -> Self {
-        let disk = Disk::under(folder, u32::try_from(seed >> 32).unwrap_or_default());
+        let mut rng = Rng::with_seed(seed);
+        let disk = Disk::under(folder, rng.u32(..));
         disk.sync_at_once();
-        Self { disk, steps: Steps::under(folder), rng: Rng::with_seed(seed), loss: Loss::default() }
+        Self { disk, rng, loss: Loss::default() }
     }
 
-    /// For programs that start others: see [`Steps::plain`].
-    #[must_use]
-    pub fn plain(self) -> Self {
-        Self { steps: self.steps.plain(), ..self }
-    }
-
-    /// The environment of a program on this machine, and what becomes of one of its steps.
+    /// The environment of a program on this machine, which dies before the sync of this number, if any.
     ///
     /// # Panics
-    /// When files cannot be read or written.
-    pub fn environment(&mut self, at: Option<At<'_>>) -> Vec<(String, String)> {
-        self.disk.pass_on().expect("files can be read and written");
-        self.steps.environment(at, Some(&self.disk))
+    /// When files cannot be written.
+    pub fn environment(&self, sync: Option<u32>) -> [(String, String); 5] {
+        const SYNCS: &[Kind] = &[Kind::Sync];
+        let none = Step::none(SYNCS);
+        self.disk.meet(sync.map_or(none, |number| Step { number, event: Event::DiesBefore, ..none }));
+        self.disk.environment()
     }
 
-    /// What was done since this was asked last.
-    pub fn taken(&self) -> Vec<Step> {
-        self.steps.taken()
-    }
-
-    /// How often it was synced since this was asked last.
-    pub fn syncs(&self) -> usize {
-        self.taken().iter().filter(|step| step.kind == Kind::Sync).count()
+    /// How often the program has synced.
+    ///
+    /// # Panics
+    /// When there are too many to be counted.
+    pub fn syncs(&self) -> u32 {
+        u32::try_from(self.disk.taken().len()).expect("there are less")
     }
 
     /// The power is cut, once no program lives on the machine any more.
@@ -61,11 +54,11 @@ impl Machine {
     /// # Panics
     /// When files cannot be copied.
     pub fn settle(&mut self) {
-        self.disk.settle().expect("files can be copied");
+        self.disk.assume_durable();
     }
 
     /// The numbers from 1 to `last` in any order, or so many of them.
-    pub fn numbers(&mut self, last: usize, most: usize) -> Vec<usize> {
+    pub fn numbers(&mut self, last: u32, most: usize) -> Vec<u32> {
         let mut numbers: Vec<_> = (1..=last).collect();
         self.rng.shuffle(&mut numbers);
         numbers.truncate(most);

@@ -18,7 +18,7 @@ impl Randomness {
     /// # Panics
     /// When the library cannot be built: the system has no C compiler.
     pub fn new(folder: &Path) -> Self {
-        let library = preload::build("randomness", include_str!("randomness.c"), folder);
+        let library = preload::build("randomness", &[("randomness.c", include_str!("randomness.c"))], folder);
         Self { library, log: folder.join("randomness.log") }
     }
 

@@ -1,4 +1,4 @@
-//! Where the random choices of a test begin.
+//! Where the random choices of a test begin, and how many trials it makes.
 
 use std::env;
 
@@ -14,4 +14,12 @@ pub fn seed() -> u64 {
     let seed = given.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("it is a number"));
     println!("the choices of this test are drawn from {SEED}={seed}");
     seed
+}
+
+/// How many deaths or failures a test tries at least, unless `RESYNC_TEST_DEATHS` says it.
+///
+/// # Panics
+/// When the variable is no number.
+pub fn deaths_wanted(usual: usize) -> usize {
+    env::var("RESYNC_TEST_DEATHS").map_or(usual, |number| number.parse().expect("it is a number"))
 }

@@ -21,7 +21,8 @@ impl SystemNames {
     /// # Panics
     /// When the library cannot be built: the system has no C compiler.
     pub fn new(folder: &Path, stand_in: Ipv4Addr) -> Self {
-        let library = preload::build("system_names", include_str!("system_names.c"), folder);
+        let library =
+            preload::build("system_names", &[("system_names.c", include_str!("system_names.c"))], folder);
         Self { library, stand_in }
     }
 

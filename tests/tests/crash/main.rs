@@ -17,12 +17,8 @@ mod steps;
 mod trial;
 
 use oracle::Fault;
-use resync_harness::{Kind, seed};
+use resync_harness::{Kind, deaths_wanted, seed};
 use trial::{Errors, Power, Tally, Trial};
-
-fn deaths_wanted(usual: usize) -> usize {
-    std::env::var("RESYNC_TEST_DEATHS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
-}
 
 /// Trial after trial until there were enough deaths; returns what each came to.
 async fn trials(trial: Trial, usual: usize, seed: u64) -> Vec<(u64, Result<Tally, Fault>)> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fastrand::Rng;
-use resync_harness::{Disk, ENGINES, Event, HubProcess, Kind, Step, binary, seed};
+use resync_harness::{Disk, ENGINES, Event, HubProcess, Kind, Step, binary, deaths_wanted, seed};
 use resync_hub::store::verify;
 use tempfile::{TempDir, tempdir};
 use tokio::process::Command;
@@ -50,7 +50,7 @@ const fn at(number: u32, event: Event) -> Step {
 /// Some steps of so many, the last one among them.
 fn some_steps(rng: &mut Rng, of: u32) -> Vec<Step> {
     let mut steps = vec![at(of, Event::DiesAfter)];
-    for _ in 1..crate::deaths_wanted(DEATHS) {
+    for _ in 1..deaths_wanted(DEATHS) {
         let event = if rng.bool() { Event::DiesBefore } else { Event::DiesAfter };
         steps.push(at(rng.u32(1..=of), event));
     }
@@ -71,9 +71,9 @@ async fn a_restore_that_dies_anywhere_with_a_power_cut_leaves_no_store_or_the_wh
         let engine = [("RESYNC_HUB_STORE_ENGINE".to_owned(), name.to_owned())];
         let on_disk = [&engine[..], &disk.environment()].concat();
         let restored = root.join("counted");
-        disk.meet(at(u32::MAX, Event::DiesBefore));
+        disk.meet(Step::none(Kind::CHANGES));
         well(&restored, &on_disk, &["restore", backup]).await;
-        let steps = disk.steps();
+        let steps = u32::try_from(disk.taken().len()).unwrap();
         let whole = well(&restored, &engine, &["fsck"]).await;
         fs::remove_dir_all(&restored).unwrap();
         disk.assume_durable();
@@ -118,9 +118,9 @@ async fn a_backup_that_dies_anywhere_with_a_power_cut_leaves_the_one_before_or_a
     hub.stop().await;
     let mut disk = Disk::under(&root, rng.u32(..));
     let on_disk = disk.environment();
-    disk.meet(at(u32::MAX, Event::DiesBefore));
+    disk.meet(Step::none(Kind::CHANGES));
     well(&data, &on_disk, &["backup", root.join("counted").to_str().unwrap()]).await;
-    let steps = disk.steps();
+    let steps = u32::try_from(disk.taken().len()).unwrap();
     let old = fs::read(&file).unwrap();
     for step in some_steps(&mut rng, steps) {
         disk.meet(step);

@@ -1,0 +1,301 @@
+//! A disk that can lose power and fail: a library under a program keeps apart what is durable, lets steps of the program fail or be its last
+//! (`disk.h`), and from that a test builds the folder that would be there after a power cut.
+
+mod faults;
+mod power;
+mod record;
+
+use std::path::{Path, PathBuf};
+
+use fastrand::Rng;
+use tempfile::TempDir;
+
+use super::preload;
+use faults::Control;
+use power::Cut;
+use record::Record;
+
+pub use faults::{Event, Faults, Kind, Step, Taken, drawn, failures};
+pub use power::Loss;
+
+/// The disk under a folder.
+#[derive(Debug)]
+pub struct Disk {
+    data: PathBuf,
+    /// Library, platter and control.
+    folder: TempDir,
+    control: Control,
+    record: Record,
+}
+
+impl Disk {
+    /// The disk under `data`; whatever is there now is durable.
+    ///
+    /// # Panics
+    /// When the library cannot be built: the system has no C compiler.
+    pub fn under(data: &Path, seed: u32) -> Self {
+        let data = data.canonicalize().expect("it is there");
+        let folder = tempfile::tempdir_in(data.parent().expect("a data folder is in a folder"))
+            .expect("a temporary folder can be made");
+        let sources = [
+            ("disk.h", include_str!("disk.h")),
+            ("record.c", include_str!("record.c")),
+            ("faults.c", include_str!("faults.c")),
+            ("calls.c", include_str!("calls.c")),
+        ];
+        preload::build("disk", &sources, folder.path());
+        let inside = |name| folder.path().join(name);
+        let control = Control::new(&inside("control"), inside("log"), seed);
+        let mut disk = Self { data, record: Record(inside("platter")), control, folder };
+        disk.assume_durable();
+        disk
+    }
+
+    /// The environment of a process that lives on this disk.
+    pub fn environment(&self) -> [(String, String); 5] {
+        let inside = |name| self.folder.path().join(name).display().to_string();
+        [
+            ("LD_PRELOAD".to_owned(), inside("disk.so")),
+            ("RESYNC_DISK_FOLDER".to_owned(), self.data.display().to_string()),
+            ("RESYNC_DISK_PLATTER".to_owned(), inside("platter")),
+            ("RESYNC_DISK_CONTROL".to_owned(), inside("control")),
+            ("RESYNC_DISK_LOG".to_owned(), inside("log")),
+        ]
+    }
+
+    /// From now on the disk fails so often.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn fail(&self, faults: Faults) {
+        self.control.fail(faults);
+    }
+
+    /// Writes and syncs that have failed so far.
+    ///
+    /// # Panics
+    /// When the file for it cannot be read.
+    pub fn failures(&self) -> u32 {
+        self.control.failures()
+    }
+
+    /// From now on no sync ends, or all do again.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn hold(&self, held: bool) {
+        self.control.hold(held);
+    }
+
+    /// Whether a sync waits for that.
+    ///
+    /// # Panics
+    /// When the file for it cannot be read.
+    pub fn is_waited_for(&self) -> bool {
+        self.control.is_waited_for()
+    }
+
+    /// Syncs take no time from now on.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn sync_at_once(&self) {
+        self.control.sync_at_once();
+    }
+
+    /// From now on steps are counted, from 1, until this one is met; it is forgotten at the next call only.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written, or the part of the path is too long.
+    pub fn meet(&self, step: Step) {
+        self.control.meet(step);
+    }
+
+    /// From now on no step is counted.
+    ///
+    /// # Panics
+    /// When the file for it cannot be written.
+    pub fn forget_steps(&self) {
+        self.control.forget_steps();
+    }
+
+    /// The steps that were counted.
+    pub fn taken(&self) -> Vec<Taken> {
+        self.control.taken()
+    }
+
+    /// Which step was met last, if one was.
+    pub fn met(&self) -> Option<Taken> {
+        self.taken().into_iter().rfind(|step| step.is_met)
+    }
+
+    /// The folder as it is after a power cut, once no process lives on it any more.
+    ///
+    /// # Panics
+    /// When files cannot be read or written.
+    pub fn cut_power(&mut self, rng: &mut Rng) -> Loss {
+        self.cut(Cut::any(rng))
+    }
+
+    /// The same, with nothing left of what was not synced.
+    ///
+    /// # Panics
+    /// As [`Disk::cut_power`].
+    pub fn cut_power_at_once(&mut self, rng: &mut Rng) -> Loss {
+        self.cut(Cut::whole(rng))
+    }
+
+    fn cut(&mut self, cut: Cut<'_>) -> Loss {
+        let loss = cut.apply(&self.data, &self.record, self.folder.path()).expect("a folder can be built");
+        self.assume_durable();
+        loss
+    }
+
+    /// Whatever is in the folder now is durable, as if it had always been there. No process lives on it meanwhile.
+    ///
+    /// # Panics
+    /// When files cannot be read or written.
+    pub fn assume_durable(&mut self) {
+        self.record.begin(&self.data).expect("a folder can be copied");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::process::Command;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn whatever_fails_is_counted_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let disk = Disk::under(&data, 1);
+        let is_written = || {
+            let mut dd = Command::new("dd");
+            dd.args(["if=/dev/zero", "bs=8", "count=64"]).arg(format!("of={}", data.join("file").display()));
+            dd.envs(disk.environment()).output().unwrap().status.success()
+        };
+        assert!(is_written() && disk.failures() == 0);
+        disk.fail(Faults { writes: u16::MAX, error: Errno::IO, syncs: 0 });
+        assert_eq!(disk.failures(), 0, "what may fail has not failed");
+        assert!(
+            !is_written() && disk.failures() == 1,
+            "{} failures, the first of which ends it",
+            disk.failures()
+        );
+        disk.fail(Faults::NONE);
+        assert!(is_written() && disk.failures() == 1);
+    }
+
+    /// A shell that makes a folder, writes a file into it, syncs and renames that: how it ended, and what is there.
+    fn run(disk: &Disk, data: &Path) -> (bool, Vec<String>) {
+        let _ = fs::remove_dir_all(data.join("new"));
+        let script = "mkdir new && dd if=/dev/zero of=new/a bs=8 count=2 conv=fsync && mv -T new/a new/b";
+        let is_done = sh(disk, data, script);
+        let mut left: Vec<_> = record::names(&data.join("new")).unwrap_or_default().into_keys().collect();
+        left.sort_unstable();
+        (is_done, left)
+    }
+
+    /// Whether it went well.
+    fn sh(disk: &Disk, data: &Path, script: &str) -> bool {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).current_dir(data).envs(disk.environment());
+        shell.output().unwrap().status.success()
+    }
+
+    #[test]
+    fn each_step_of_a_program_can_fail_or_be_its_last_and_no_other_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let disk = Disk::under(&data, 1);
+        let kinds: &[Kind] = &[Kind::Mkdir, Kind::Write, Kind::Sync, Kind::Rename];
+        let meet = |number, event| {
+            disk.meet(Step { kinds, only: "new", number, event });
+            run(&disk, &data)
+        };
+        let whole = (true, vec!["b".to_owned()]);
+        let all = [
+            (Kind::Mkdir, "new"),
+            (Kind::Write, "new/a"),
+            (Kind::Write, "new/a"),
+            (Kind::Sync, "new/a"),
+            (Kind::Rename, "new/b"),
+        ];
+        assert_eq!(meet(u32::MAX, Event::DiesBefore), whole);
+        let taken = disk.taken();
+        let taken: Vec<_> = taken.iter().map(|step| (step.kind, step.path.to_str().unwrap())).collect();
+        assert_eq!((&taken[..], disk.met()), (&all[..], None));
+        let made = |names: &[&str]| (false, names.iter().map(|name| (*name).to_owned()).collect());
+        for (number, (kind, path)) in (1..).zip(all) {
+            assert!(!meet(number, Event::Fails(Errno::IO)).0, "{kind:?}");
+            assert_eq!(disk.met(), Some(Taken { kind, path: path.into(), is_met: true }));
+            let (before, after) = match number {
+                1 => (made(&[]), made(&[])),
+                5 => (made(&["a"]), made(&["b"])),
+                _ => (made(&["a"]), made(&["a"])),
+            };
+            assert_eq!(meet(number, Event::DiesBefore), before, "{kind:?}");
+            assert_eq!(meet(number, Event::DiesAfter), after, "{kind:?}");
+        }
+        let gone_on = meet(3, Event::IsDoneAndFails(Errno::IO));
+        assert_eq!((gone_on, fs::metadata(data.join("new/a")).unwrap().len()), (made(&["a"]), 16));
+        // The write fails, and so does the sync after it, which is the last that was met.
+        let fails_on = meet(2, Event::FailsFrom(Errno::IO)).0;
+        assert_eq!((fails_on, disk.met().map(|step| step.kind)), (false, Some(Kind::Sync)));
+        disk.meet(Step { kinds, only: "elsewhere", number: 1, event: Event::DiesBefore });
+        assert_eq!((run(&disk, &data), disk.taken()), (whole.clone(), Vec::new()));
+        disk.forget_steps();
+        assert_eq!(run(&disk, &data), whole);
+    }
+
+    #[test]
+    fn what_a_process_left_unsynced_the_next_one_syncs_and_not_what_a_failed_sync_has_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let mut disk = Disk::under(&data, 1);
+        let run = |disk: &Disk, script: &str| sh(disk, &data, script);
+        assert!(run(&disk, "printf one > file"));
+        assert!(run(&disk, "printf two >> file && sync file ."));
+        disk.cut_power_at_once(&mut Rng::with_seed(1));
+        assert_eq!(fs::read_to_string(data.join("file")).unwrap(), "onetwo");
+        disk.meet(Step { kinds: &[Kind::Sync], only: "file", number: 1, event: Event::Fails(Errno::IO) });
+        assert!(!run(&disk, "printf lost >> file; sync file"));
+        assert!(run(&disk, "printf kept >> file && sync file ."));
+        let loss = disk.cut_power_at_once(&mut Rng::with_seed(1));
+        let left = fs::read_to_string(data.join("file")).unwrap();
+        assert_eq!((left.as_str(), loss.pages), ("onetwo\0\0\0\0kept", 1));
+    }
+
+    #[test]
+    fn a_number_that_is_durable_is_never_given_again_whatever_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let mut disk = Disk::under(&data, 1);
+        disk.sync_at_once();
+        let numbers = || -> BTreeSet<u64> { record::paths(&data).unwrap().into_keys().collect() };
+        let mut seen = numbers();
+        for round in 0..20 {
+            let made = "mkdir folder folder/in && echo one > file && echo two > folder/in/file && sync file folder/in/file folder/in folder .";
+            assert!(sh(&disk, &data, made));
+            let new: BTreeSet<_> = numbers().difference(&seen).copied().collect();
+            assert_eq!(new.len(), 4, "in round {round}");
+            seen.extend(new);
+            assert!(sh(&disk, &data, "rm -r folder && rm file"));
+        }
+        // The last is durable, and its end is not.
+        disk.cut_power_at_once(&mut Rng::with_seed(1));
+        assert_eq!(fs::read_to_string(data.join("folder/in/file")).unwrap(), "two\n");
+        assert!(!sh(&disk, &data, "rmdir folder") && sh(&disk, &data, "rmdir folder/in || rm -r folder"));
+        assert!(!data.join("folder").exists());
+    }
+}
