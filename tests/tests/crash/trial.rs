@@ -207,6 +207,10 @@ impl Mortal {
                 disk.meet(Step { kinds, only, number, event });
                 eventually("the disk fails once", || ready(disk.met().is_some())).await;
                 sleep(Duration::from_millis(rng.u64(0..100))).await;
+                println!(
+                    "{event:?}: {:?}",
+                    disk.taken().into_iter().filter(|step| step.is_met).collect::<Vec<_>>()
+                );
                 disk.forget_steps();
                 if rng.bool() {
                     goes_on(&self.hub, known).await?;
@@ -272,7 +276,9 @@ impl Mortal {
             Power::Sometimes => rng.bool(),
             Power::Always => true,
         };
-        if is_cut { disk.cut_power(rng) } else { Loss::default() }
+        let loss = if is_cut { disk.cut_power(rng) } else { Loss::default() };
+        println!("dead, and the power is cut: {is_cut}: {loss:?}");
+        loss
     }
 
     /// Sets the clock to any time within a year, or to the right one.

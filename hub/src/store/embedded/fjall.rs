@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -38,6 +39,8 @@ pub(super) struct Fjall {
     directory: PathBuf,
     /// `None` while it is being opened anew.
     opened: RwLock<Option<Arc<Opened>>>,
+    /// Since it was opened last: then it is not closed in good order.
+    has_failed: AtomicBool,
 }
 
 struct Opened {
@@ -50,7 +53,8 @@ impl Opened {
     fn open(directory: &Path) -> Result<Self> {
         journals::undo_unfinished(directory).map_err(|error| StoreError::Read(error.to_string()))?;
         let unwritten = |error: io::Error| StoreError::Write(error.to_string());
-        journals::rewrite_mistrusted(directory).map_err(unwritten)?;
+        journals::rewrite_unclosed(directory).map_err(unwritten)?;
+        journals::mark_open(directory).map_err(unwritten)?;
         let database = match builder(directory).open() {
             Err(fjall::Error::JournalRecovery(_)) => open_without_last(directory)?,
             opened => opened.map_err(|error| open_error(directory, &error))?,
@@ -59,7 +63,6 @@ impl Opened {
             .iter()
             .map(|space| database.keyspace(space.name(), || options(*space)).map_err(|e| write_error(&e)))
             .collect::<Result<_>>()?;
-        journals::trust(directory).map_err(unwritten)?;
         Ok(Self { database, keyspaces })
     }
 
@@ -71,12 +74,26 @@ impl Opened {
 impl Fjall {
     pub(super) fn open(directory: &Path) -> Result<Self> {
         let opened = Arc::new(Opened::open(directory)?);
-        Ok(Self { directory: directory.to_owned(), opened: RwLock::new(Some(opened)) })
+        let (directory, opened) = (directory.to_owned(), RwLock::new(Some(opened)));
+        Ok(Self { directory, opened, has_failed: AtomicBool::new(false) })
     }
 
     fn opened(&self) -> Result<Arc<Opened>> {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         opened.clone().ok_or_else(|| StoreError::Read("it is being opened anew after a failed write".into()))
+    }
+}
+
+impl Drop for Fjall {
+    fn drop(&mut self) {
+        // Its own files come first.
+        let was_open = self.opened.get_mut().unwrap_or_else(PoisonError::into_inner).take().is_some();
+        if was_open
+            && !self.has_failed.load(Ordering::Relaxed)
+            && let Err(error) = journals::mark_closed(&self.directory)
+        {
+            tracing::debug!(%error, "the next start writes the journals anew");
+        }
     }
 }
 
@@ -115,10 +132,7 @@ impl Engine for Fjall {
         }
         // fjall makes a batch visible after it is synced, and refuses every later write once a write or a sync has failed.
         changes.commit().map_err(|error| {
-            // The next start has to know, should this process die before it has recovered.
-            if let Err(error) = journals::mistrust(&self.directory) {
-                tracing::error!(%error, "that a write has failed cannot be noted: do not restart the hub before it has recovered");
-            }
+            self.has_failed.store(true, Ordering::Relaxed);
             write_error(&error)
         })
     }
@@ -127,8 +141,8 @@ impl Engine for Fjall {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of its files first. A reader that still holds it makes the new one fail for now.
         *opened = None;
-        journals::mistrust(&self.directory).map_err(|e| StoreError::Write(e.to_string()))?;
         *opened = Some(Arc::new(Opened::open(&self.directory)?));
+        self.has_failed.store(false, Ordering::Relaxed);
         Ok(())
     }
 

@@ -14,33 +14,34 @@ use super::directory::sync_folders;
 /// Bytes that are read and written at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A file beside the journals, there as long as no write or sync has failed: removing it takes no space. It is never synced. A power cut may
-/// bring it back or take it, and leaves no cache to mistrust.
-const TRUSTED: &str = "synced";
+/// A file beside the journals, there only from the end of a store that was closed in good order until it is opened again. It is never
+/// synced: a power cut may bring it back or take it, and leaves no cache to mistrust.
+const CLOSED: &str = "closed";
 
-/// A write or a sync has failed: the disk may have less than the system's cache shows, also to a process that is started after this one.
-pub(super) fn mistrust(directory: &Path) -> io::Result<()> {
-    match fs::remove_file(directory.join(TRUSTED)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// The disk has what the system's cache shows.
-pub(super) fn trust(directory: &Path) -> io::Result<()> {
-    File::create(directory.join(TRUSTED)).map(drop)
-}
-
-/// Where something has failed, writes once more what the journals hold, and syncs them and all folders. After a failed sync the system
-/// takes for clean what it did not write, so that no later sync would bring it to the disk.
-pub(super) fn rewrite_mistrusted(directory: &Path) -> io::Result<()> {
-    if !directory.is_dir() || directory.join(TRUSTED).try_exists()? {
+/// Where the store was not closed in good order, writes once more what the journals hold, and syncs them and all folders: its process may
+/// have died after a sync had failed. The system takes for clean then what it did not write, and shows it to every process, but no later
+/// sync would bring it to the disk.
+pub(super) fn rewrite_unclosed(directory: &Path) -> io::Result<()> {
+    if !directory.is_dir() || directory.join(CLOSED).try_exists()? {
         return Ok(());
     }
     for (_, path) in journals(directory)? {
         rewrite_one(&path)?;
     }
     sync_folders(directory)
+}
+
+/// From now on the disk may have less than the system's cache shows.
+pub(super) fn mark_open(directory: &Path) -> io::Result<()> {
+    match fs::remove_file(directory.join(CLOSED)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The disk has what the system's cache shows.
+pub(super) fn mark_closed(directory: &Path) -> io::Result<()> {
+    File::create(directory.join(CLOSED)).map(drop)
 }
 
 fn rewrite_one(path: &Path) -> io::Result<()> {
