@@ -1,0 +1,34 @@
+//! What `resync-source` writes is on the disk when a run ends: no power cut leaves half of a document under its name.
+
+use std::path::Path;
+
+use resync_harness::{steps::Steps, unsynced};
+
+use crate::{
+    killing::{EVERYTHING, Trial, change},
+    support::{Run, program},
+};
+
+#[test]
+fn whatever_a_publish_writes_to_a_site_that_is_there_is_synced_when_it_ends() {
+    for rules in ["", EVERYTHING] {
+        let trial = Trial::begin(rules);
+        let publish = trial.command(&["publish"]);
+        let steps = Steps::under(&trial.place.out());
+        for round in 0..3 {
+            change(&trial.place, round);
+            Run::from(program(&publish).envs(steps.environment(None, None)).output().unwrap()).succeeded();
+            let taken = steps.taken();
+            let mut left = unsynced(&taken);
+            left.retain(|path| !may_be_lost(path));
+            assert!(left.is_empty(), "{left:#?}");
+        }
+    }
+}
+
+/// The content of locks is for people, and a version whose digest is wrong is not used.
+fn may_be_lost(path: &Path) -> bool {
+    path.ends_with("lock")
+        || path.extension().is_some_and(|extension| extension == "lock")
+        || path.parent().is_some_and(|folder| folder.ends_with("versions"))
+}
