@@ -6,24 +6,36 @@ use resync_harness::{steps::Steps, unsynced};
 
 use crate::{
     killing::{EVERYTHING, Trial, change},
-    support::{Run, program},
+    support::{Place, Run, program, text},
 };
 
 #[test]
 fn whatever_a_publish_writes_to_a_site_that_is_there_is_synced_when_it_ends() {
     for rules in ["", EVERYTHING] {
         let trial = Trial::begin(rules);
-        let publish = trial.command(&["publish"]);
         let steps = Steps::under(&trial.place.out());
         for round in 0..3 {
             change(&trial.place, round);
-            Run::from(program(&publish).envs(steps.environment(None, None)).output().unwrap()).succeeded();
-            let taken = steps.taken();
-            let mut left = unsynced(&taken);
-            left.retain(|path| !may_be_lost(path));
-            assert!(left.is_empty(), "{left:#?}");
+            leaves_nothing_unsynced(&steps, &trial.command(&["publish"]));
         }
     }
+}
+
+#[test]
+fn so_is_a_resource_list_that_is_made_anew_because_the_site_has_moved() {
+    let place = Place::new();
+    place.build(&[]).succeeded();
+    let (collection, out) = (place.collection(), place.out());
+    let moved = ["build", text(&collection), "--base-url", "http://moved.example/data", "--out", text(&out)];
+    leaves_nothing_unsynced(&Steps::under(&out), &moved);
+}
+
+fn leaves_nothing_unsynced(steps: &Steps, command: &[&str]) {
+    Run::from(program(command).envs(steps.environment(None, None)).output().unwrap()).succeeded();
+    let taken = steps.taken();
+    let mut left = unsynced(&taken);
+    left.retain(|path| !may_be_lost(path));
+    assert!(left.is_empty(), "{left:#?}");
 }
 
 /// The content of locks is for people, and a version whose digest is wrong is not used.
