@@ -642,7 +642,7 @@ fn rs174_no_patch_begins_at_a_version_that_a_killed_run_has_stored_and_no_list_t
         place.put("data.json", version(title));
         run(&["publish", "--config", text(&config)]).succeeded();
         let list = document(&place, "resync/changelist-1.xml");
-        list.entries().last().unwrap().link(&Relation::Patch).is_some()
+        list.entries().last().is_some_and(|entry| entry.link(&Relation::Patch).is_some())
     };
     assert!(!has_patch_after("one"));
     for stored in fs::read_dir(place.out().join(".resync-source/versions")).unwrap() {

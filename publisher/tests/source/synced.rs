@@ -38,9 +38,11 @@ fn leaves_nothing_unsynced(steps: &Steps, command: &[&str]) {
     assert!(left.is_empty(), "{left:#?}");
 }
 
-/// The content of locks is for people, and a version whose digest is wrong is not used.
+/// The content of locks is for people, a version whose digest is wrong is not used, and what is moved in the folder of the state at the end
+/// of a run is moved by the next one again.
 fn may_be_lost(path: &Path) -> bool {
     path.ends_with("lock")
+        || path.ends_with(".resync-source")
         || path.extension().is_some_and(|extension| extension == "lock")
         || path.parent().is_some_and(|folder| folder.ends_with("versions"))
 }

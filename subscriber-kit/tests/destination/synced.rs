@@ -4,8 +4,8 @@
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use resync_harness::free_address;
 use resync_harness::steps::{Kind, Steps};
+use resync_harness::{free_address, happens_within};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -30,7 +30,10 @@ async fn a_notification_is_acknowledged_only_when_the_journal_is_synced() {
     let subscribed =
         async { while !lines.next_line().await.unwrap().unwrap().starts_with("subscribed to") {} };
     tokio::time::timeout(PATIENCE, subscribed).await.expect("it subscribes in time");
-    assert!(hub.is_taken(&topic, 1, "news").await);
+    assert!(
+        happens_within(PATIENCE, || hub.is_taken(&topic, 1, "news")).await,
+        "the hub has its secret by then"
+    );
     let taken = steps.taken();
     let of_journal = taken.iter().filter(|step| step.path.ends_with("inbox.journal")).map(|step| step.kind);
     let written: Vec<_> = of_journal.skip_while(|kind| *kind != Kind::Write).take(2).collect();
