@@ -12,7 +12,7 @@ pub fn unsynced(steps: &[Step]) -> BTreeSet<&Path> {
     for Step { kind, path, .. } in steps {
         match kind {
             Kind::Write if !path.to_string_lossy().ends_with(" (deleted)") => {
-                unsynced.extend([path.as_path()])
+                unsynced.extend([path.as_path()]);
             }
             Kind::Rename => unsynced.extend(path.parent()),
             Kind::Sync | Kind::Remove => drop(unsynced.remove(path.as_path())),

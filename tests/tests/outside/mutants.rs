@@ -71,6 +71,8 @@ struct Draw {
     /// Those that survived at first.
     killed_by_new_tests: usize,
     explained: usize,
+    /// Nobody has seen yet what becomes of them, or why.
+    open: usize,
 }
 
 /// A drawn mutant that survives, and nobody could notice.
@@ -102,20 +104,23 @@ fn page(Mutants { mutant, draw, explained }: &Mutants) -> String {
         "
 ## Drawn
 
-`--draw` takes its mutants from delivery's scheduler, the store, the rules of documents and the egress guard.
+`--draw` takes its mutants from delivery's scheduler, the store, the rules of documents and the egress guard. *Open* are those of
+which nobody has seen yet what becomes of them, or why.
 
-| seed | drawn | did not compile | killed | killed by new tests | explained |
-|---|---|---|---|---|---|
+| seed | drawn | did not compile | killed | killed by new tests | explained | open |
+|---|---|---|---|---|---|---|
 ",
     );
-    for Draw { seed, drawn, does_not_compile, killed, killed_by_new_tests, explained } in draw {
+    for Draw { seed, drawn, does_not_compile, killed, killed_by_new_tests, explained, open } in draw {
         writeln!(
             text,
-            "| {seed} | {drawn} | {does_not_compile} | {killed} | {killed_by_new_tests} | {explained} |"
+            "| {seed} | {drawn} | {does_not_compile} | {killed} | {killed_by_new_tests} | {explained} | {open} |"
         )
         .unwrap();
     }
-    text.push_str("\nThese survive, and nobody could notice them:\n\n| mutant | why |\n|---|---|\n");
+    if !explained.is_empty() {
+        text.push_str("\nThese survive, and nobody could notice them:\n\n| mutant | why |\n|---|---|\n");
+    }
     for Explained { name, why } in explained {
         writeln!(text, "| `{name}` | {why} |", name = name.replace('|', "\\|")).unwrap();
     }
@@ -156,6 +161,14 @@ fn every_crate_has_mutants_of_different_names_and_each_can_be_made() {
         let source = fs::read_to_string(root().join(file)).unwrap();
         assert_eq!(source.matches(before.as_str()).count(), 1, "{name}: `before` stands once in {file}");
         assert_ne!(before, after, "{name}");
+    }
+}
+
+#[test]
+fn of_all_that_was_drawn_it_is_said_what_became_of_it() {
+    for Draw { seed, drawn, does_not_compile, killed, killed_by_new_tests, explained, open } in mutants().draw
+    {
+        assert_eq!(does_not_compile + killed + killed_by_new_tests + explained + open, drawn, "{seed}");
     }
 }
 
