@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::datetime::DateTime;
-use crate::digest::Hashes;
+use crate::digest::{Algorithm, Digest, Hashes};
 use crate::document::{
     Bitstream, Capability, CapabilityList, Change, ChangeDumpManifest, ChangeList, ChangeListArchive,
     ChangeNotification, Document, Entry, ForeignAttribute, FrameworkChange, FrameworkNotification, Header,
@@ -290,6 +290,7 @@ fn rs146_rs174_a_patch_has_a_type_a_place_and_in_a_manifest_a_path() {
 
 #[test]
 fn rs178_a_timegate_link_is_bare() {
+    assert_eq!(linked([Link::timegate("http://example.org/timegate").into()]), []);
     let gate = Link { length: Some(1), ..Link::new(Relation::TimeGate, "http://example.org/timegate") };
     let mut document = change_list(vec![entry(change("2013-01-02"))]);
     document.entries[0].links.push(gate);
@@ -573,6 +574,26 @@ fn rs171_a_mirror_says_only_what_differs() {
     };
     assert_eq!(with(None), []);
     assert_eq!(with(Some(4)), [Rule::MirrorRepeats]);
+}
+
+#[test]
+fn rs171_hash_type_and_encoding_of_a_mirror_are_said_only_where_they_differ() {
+    let with = |[content, media_type, encoding]: [&str; 3]| {
+        let hash = |text: &str| Hashes::from(Digest::of(Algorithm::Md5, text.as_bytes()));
+        let mirror = Link {
+            hash: hash(content),
+            media_type: Some(media_type.to_owned()),
+            encoding: Some(encoding.to_owned()),
+            ..Link::mirror("http://mirror.example.org/a").pri(1).into()
+        };
+        let resource = Resource::new("http://example.org/a").hashes(hash("a")).media_type("text/plain");
+        let resource = resource.encoding("gzip").link(mirror);
+        rules(&check(&ResourceList::new(time("2013"), UP).resource(resource).build().unwrap().into_raw()))
+    };
+    assert_eq!(with(["b", "text/html", "br"]), []);
+    for same in [["a", "text/html", "br"], ["b", "text/plain", "br"], ["b", "text/html", "gzip"]] {
+        assert_eq!(with(same), [Rule::MirrorRepeats], "{same:?}");
+    }
 }
 
 #[test]

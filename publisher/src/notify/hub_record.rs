@@ -239,7 +239,7 @@ mod tests {
     use crate::{
         notify::{PostError, message::Message},
         settings::{BaseUrl, Settings},
-        state::Totals,
+        state::{NotifiedDocument, Part, Totals},
     };
 
     const TOPIC: &str = "http://example.org/resync/framework/";
@@ -307,6 +307,29 @@ mod tests {
         let record = State::load(out.path()).unwrap().hubs[&hub()].clone();
         let trouble = record.trouble.unwrap();
         assert_eq!((record.sent, trouble.left_out, trouble.refused), (7, 4, None), "it refused number 4");
+    }
+
+    #[test]
+    fn what_a_hub_may_have_accepted_stays_unconfirmed_and_what_it_has_refused_does_not() {
+        let out = tempfile::tempdir().unwrap();
+        let documents = |version| {
+            let document =
+                NotifiedDocument { capability: Capability::ResourceList, part: Part::Whole, version };
+            BTreeMap::from([("http://example.org/resync/resourcelist.xml".to_owned(), document)])
+        };
+        let unconfirmed_after = |error: PostError| {
+            save(out.path(), HubRecord { unconfirmed: documents(2), ..HubRecord::new(TOPIC) }, 0);
+            let (links, key, body) = (String::new(), String::new(), Vec::new());
+            let message = Some(Message { topic: TOPIC.into(), links, key, body });
+            let update = HubUpdate { message, unconfirmed_before: documents(1), ..update(0..0) };
+            settle(out.path(), &update, &Posted::default(), &Outcome::Failed(error)).unwrap();
+            State::load(out.path()).unwrap().hubs[&hub()].unconfirmed.clone()
+        };
+        let refused = |status| PostError::Refused { status, text: String::new() };
+        assert_eq!(unconfirmed_after(PostError::NoAnswer { reason: "cut off".into() }), documents(2));
+        assert_eq!(unconfirmed_after(refused(http::StatusCode::BAD_GATEWAY)), documents(2));
+        assert_eq!(unconfirmed_after(refused(http::StatusCode::BAD_REQUEST)), documents(1));
+        assert_eq!(unconfirmed_after(PostError::Unreachable { reason: "no route".into() }), documents(1));
     }
 
     #[test]

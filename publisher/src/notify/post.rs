@@ -180,4 +180,18 @@ mod tests {
         assert_eq!(printable(b"no\x1b[2J such\ntopic\r\n"), "no [2J such topic");
         assert_eq!(printable(b" \n"), "(no reason given)");
     }
+
+    #[test]
+    fn a_refusal_is_final_unless_the_hub_may_answer_otherwise_later() {
+        let is_final = |status: u16| {
+            let status = StatusCode::from_u16(status).unwrap();
+            PostError::Refused { status, text: String::new() }.is_final()
+        };
+        for status in [400, 405, 410, 415, 422] {
+            assert!(is_final(status), "{status}");
+        }
+        for status in [404, 408, 425, 429, 500, 502, 503] {
+            assert!(!is_final(status), "{status}");
+        }
+    }
 }

@@ -632,6 +632,27 @@ fn rs146_rs174_a_changed_json_file_comes_with_a_patch_in_the_list_and_in_the_dum
 }
 
 #[test]
+fn rs174_no_patch_begins_at_a_version_that_a_killed_run_has_stored_and_no_list_tells() {
+    let place = Place::new();
+    let site =
+        format!("out = \"site\"\nbase_url = \"{BASE}/\"\ndirectory = \"collection\"\njson_patch = true\n");
+    let config = configured(&place, &site);
+    let version = |title: &str| format!("{{\"title\": \"{title}\", \"text\": \"{}\"}}", "long ".repeat(100));
+    let has_patch_after = |title: &str| {
+        place.put("data.json", version(title));
+        run(&["publish", "--config", text(&config)]).succeeded();
+        let list = document(&place, "resync/changelist-1.xml");
+        list.entries().last().is_some_and(|entry| entry.link(&Relation::Patch).is_some())
+    };
+    assert!(!has_patch_after("one"));
+    for stored in fs::read_dir(place.out().join(".resync-source/versions")).unwrap() {
+        fs::write(stored.unwrap().path(), version("two, as a run found it that was killed")).unwrap();
+    }
+    assert!(!has_patch_after("three"), "a Destination has the first one");
+    assert!(has_patch_after("four"));
+}
+
+#[test]
 fn the_folder_of_the_site_that_is_given_goes_before_the_one_in_the_file_and_the_rest_stays() {
     let place = Place::new();
     with_images(&place);

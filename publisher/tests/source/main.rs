@@ -19,5 +19,6 @@ mod python;
 mod rich_site;
 mod serving;
 mod support;
+mod synced;
 mod trying;
 mod watching;

@@ -382,6 +382,17 @@ async fn a_notification_that_comes_again_is_acknowledged_and_not_handed_on() {
 }
 
 #[tokio::test]
+async fn a_notification_that_was_handled_is_not_handed_on_when_it_comes_again() {
+    let mut destination = Destination::start(CallbackOptions::default()).await;
+    assert_eq!(destination.at.deliver("a.1", "one").await.status(), 204);
+    destination.deliveries.next().await.unwrap().done().await.unwrap();
+    for (id, body) in [("a.1", "one"), ("a.2", "two")] {
+        assert_eq!(destination.at.deliver(id, body).await.status(), 204);
+    }
+    assert_eq!(destination.next_body().await, "two");
+}
+
+#[tokio::test]
 async fn w154_w155_the_answer_waits_for_no_handling_and_only_what_is_done_counts_as_handled() {
     let mut destination = Destination::start(CallbackOptions::default()).await;
     let last = |destination: &Destination| destination.subscriptions.get(&destination.id).unwrap().last;

@@ -23,6 +23,8 @@ mod representations;
 mod signatures;
 mod subscribing;
 mod support;
+#[cfg(unix)]
+mod synced;
 mod synchronise;
 mod transfer;
 mod websub_rocks;

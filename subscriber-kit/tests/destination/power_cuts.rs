@@ -138,7 +138,7 @@ type Secrets = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// A hub that bears subscribers that die.
 #[derive(Clone)]
-struct Hub {
+pub(crate) struct Hub {
     address: SocketAddr,
     client: reqwest::Client,
     /// As far as they were verified.
@@ -146,7 +146,7 @@ struct Hub {
 }
 
 impl Hub {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let verified = Arc::<Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>>::default();
@@ -176,7 +176,7 @@ impl Hub {
         Self { address, client, verified }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/websub/", self.address)
     }
 
@@ -186,7 +186,7 @@ impl Hub {
     }
 
     /// Whether the subscriber of a topic answers a delivery with a 2xx.
-    async fn is_taken(&self, topic: &str, offset: usize, body: &str) -> bool {
+    pub(crate) async fn is_taken(&self, topic: &str, offset: usize, body: &str) -> bool {
         let subscriber = self.verified.lock().unwrap().get(topic).and_then(|all| {
             let (callback, secrets) = all.iter().next_back()?;
             Some((callback.clone(), secrets.iter().next_back()?.clone()))

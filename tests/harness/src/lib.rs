@@ -20,6 +20,7 @@ mod strangers;
 mod system_names;
 mod trap;
 pub mod tree;
+mod unsynced;
 
 use std::future::Future;
 use std::time::Duration;
@@ -45,6 +46,7 @@ pub use strangers::{
 };
 pub use system_names::{OUT_THERE, SystemNames};
 pub use trap::Trap;
+pub use unsynced::unsynced;
 
 /// How long a test waits for something that must happen. Generous, since machines are shared; a test that waits so long
 /// has failed.

@@ -1,0 +1,41 @@
+//! What `resync-destination` says is done was synced before: no power cut takes it back.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use resync_harness::steps::{Kind, Steps};
+use resync_harness::{free_address, happens_within};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+
+use crate::power_cuts::Hub;
+use crate::support::{PATIENCE, ok, serve};
+
+#[tokio::test]
+async fn a_notification_is_acknowledged_only_when_the_journal_is_synced() {
+    let hub = Hub::start().await;
+    let links = Arc::new(Mutex::new(String::new()));
+    let shown = Arc::clone(&links);
+    let topic = format!("http://{}/news", serve(move |_| ok(&shown.lock().unwrap(), b"news")).await);
+    *links.lock().unwrap() = format!("Link: <{}>; rel=\"hub\", <{topic}>; rel=\"self\"\r\n", hub.url());
+    let folder = tempfile::tempdir().unwrap();
+    let (state, address) = (folder.path().join("state"), free_address().to_string());
+    let steps = Steps::under(folder.path());
+    let mut subscribe = Command::new(env!("CARGO_BIN_EXE_resync-destination"));
+    subscribe.args(["subscribe", &topic, "--state", state.to_str().unwrap(), "--listen", &address]);
+    subscribe.kill_on_drop(true).envs(steps.environment(None, None)).stdout(Stdio::piped());
+    let mut child = subscribe.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let subscribed =
+        async { while !lines.next_line().await.unwrap().unwrap().starts_with("subscribed to") {} };
+    tokio::time::timeout(PATIENCE, subscribed).await.expect("it subscribes in time");
+    assert!(
+        happens_within(PATIENCE, || hub.is_taken(&topic, 1, "news")).await,
+        "the hub has its secret by then"
+    );
+    let taken = steps.taken();
+    let of_journal = taken.iter().filter(|step| step.path.ends_with("inbox.journal")).map(|step| step.kind);
+    let written: Vec<_> = of_journal.skip_while(|kind| *kind != Kind::Write).take(2).collect();
+    assert_eq!(written, [Kind::Write, Kind::Sync], "{taken:#?}");
+}
