@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use resync_harness::{steps::Steps, unsynced};
+use resync_harness::{Disk, Kind, Step, unsynced};
 
 use crate::{
     killing::{EVERYTHING, Trial, change},
@@ -11,12 +11,12 @@ use crate::{
 
 #[test]
 fn whatever_a_publish_writes_to_a_site_that_is_there_is_synced_when_it_ends() {
-    for rules in ["", EVERYTHING] {
+    for rules in ["", &EVERYTHING] {
         let trial = Trial::begin(rules);
-        let steps = Steps::under(&trial.place.out());
+        let disk = Disk::under(&trial.place.out(), 0);
         for round in 0..3 {
             change(&trial.place, round);
-            leaves_nothing_unsynced(&steps, &trial.command(&["publish"]));
+            leaves_nothing_unsynced(&disk, &trial.command(&["publish"]));
         }
     }
 }
@@ -27,12 +27,13 @@ fn so_is_a_resource_list_that_is_made_anew_because_the_site_has_moved() {
     place.build(&[]).succeeded();
     let (collection, out) = (place.collection(), place.out());
     let moved = ["build", text(&collection), "--base-url", "http://moved.example/data", "--out", text(&out)];
-    leaves_nothing_unsynced(&Steps::under(&out), &moved);
+    leaves_nothing_unsynced(&Disk::under(&out, 0), &moved);
 }
 
-fn leaves_nothing_unsynced(steps: &Steps, command: &[&str]) {
-    Run::from(program(command).envs(steps.environment(None, None)).output().unwrap()).succeeded();
-    let taken = steps.taken();
+fn leaves_nothing_unsynced(disk: &Disk, command: &[&str]) {
+    disk.meet(Step::none(Kind::CHANGES));
+    Run::from(program(command).envs(disk.environment()).output().unwrap()).succeeded();
+    let taken = disk.taken();
     let mut left = unsynced(&taken);
     left.retain(|path| !may_be_lost(path));
     assert!(left.is_empty(), "{left:#?}");

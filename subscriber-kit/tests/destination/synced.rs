@@ -4,8 +4,7 @@
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use resync_harness::steps::{Kind, Steps};
-use resync_harness::{free_address, happens_within};
+use resync_harness::{Disk, Kind, Step, free_address, happens_within};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -20,11 +19,14 @@ async fn a_notification_is_acknowledged_only_when_the_journal_is_synced() {
     let topic = format!("http://{}/news", serve(move |_| ok(&shown.lock().unwrap(), b"news")).await);
     *links.lock().unwrap() = format!("Link: <{}>; rel=\"hub\", <{topic}>; rel=\"self\"\r\n", hub.url());
     let folder = tempfile::tempdir().unwrap();
-    let (state, address) = (folder.path().join("state"), free_address().to_string());
-    let steps = Steps::under(folder.path());
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let (state, address) = (data.join("state"), free_address().to_string());
+    let disk = Disk::under(&data, 0);
+    disk.meet(Step::none(Kind::CHANGES));
     let mut subscribe = Command::new(env!("CARGO_BIN_EXE_resync-destination"));
     subscribe.args(["subscribe", &topic, "--state", state.to_str().unwrap(), "--listen", &address]);
-    subscribe.kill_on_drop(true).envs(steps.environment(None, None)).stdout(Stdio::piped());
+    subscribe.kill_on_drop(true).envs(disk.environment()).stdout(Stdio::piped());
     let mut child = subscribe.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let subscribed =
@@ -34,7 +36,7 @@ async fn a_notification_is_acknowledged_only_when_the_journal_is_synced() {
         happens_within(PATIENCE, || hub.is_taken(&topic, 1, "news")).await,
         "the hub has its secret by then"
     );
-    let taken = steps.taken();
+    let taken = disk.taken();
     let of_journal = taken.iter().filter(|step| step.path.ends_with("inbox.journal")).map(|step| step.kind);
     let written: Vec<_> = of_journal.skip_while(|kind| *kind != Kind::Write).take(2).collect();
     assert_eq!(written, [Kind::Write, Kind::Sync], "{taken:#?}");
