@@ -32,8 +32,8 @@ pub(super) async fn doubt_at_start(store: &dyn Store) -> Result<Option<Instant>,
     Ok(until)
 }
 
-/// By worker, what each of them owns. Shards are read on all cores, but not all at once: what is read takes more room than what
-/// is kept of it.
+/// By worker, what each of them owns. Shards are taken over on all cores, but not all at once: what the store hands over takes more room
+/// than what is kept of it.
 pub(super) async fn take_over_all(
     store: &Arc<dyn Store>,
     settings: &Settings,

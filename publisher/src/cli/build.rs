@@ -324,21 +324,24 @@ async fn try_in(
     let (mut more, mut dropped) = (Vec::new(), Ok(()));
     if let (Some(token), Ok(outs)) = (token, report.outs_to_notify(&site)) {
         dropped = drop_hubs(&outs, &token.drop_hub, "would drop");
-        more.push(("would_notify", would_notify(&mut report, &outs)?));
+        let (all, told) = would_notify(&mut report, &outs);
+        more.push(("would_notify", all));
+        dropped = dropped.and(told);
     }
     let failures = report.outcome();
     report.print(arguments.out.json, more)?;
     failures.and(dropped)
 }
 
-/// Adds what would be sent to the hubs of these sets; returns it in JSON.
-fn would_notify(report: &mut BuildReport, outs: &[PathBuf]) -> Result<Vec<Value>, Failure> {
+/// Adds what would be sent to the hubs of these sets; returns it in JSON, and whether all of them could tell.
+fn would_notify(report: &mut BuildReport, outs: &[PathBuf]) -> (Vec<Value>, Result<(), Failure>) {
+    // As before a notification: for a set that has left, the Source Description has changed too.
+    let (told, failed) =
+        sets::each(outs, |out| describe(out).and_then(|_| Ok((out.to_owned(), status(out)?.hubs))));
     let mut all = Vec::new();
-    for out in outs {
-        let name = (outs.len() > 1).then(|| report.name_of_folder(out));
-        // As before a notification: for a set that has left, the Source Description has changed too.
-        describe(out)?;
-        for hub in status(out)?.hubs.iter().filter(|hub| !hub.on_hold) {
+    for (out, hubs) in told {
+        let name = (outs.len() > 1).then(|| report.name_of_folder(&out));
+        for hub in hubs.iter().filter(|hub| !hub.on_hold) {
             if let Some(line) = text::would_notify(hub) {
                 report.add_to_line(name.as_deref(), line);
                 all.push(
@@ -347,7 +350,7 @@ fn would_notify(report: &mut BuildReport, outs: &[PathBuf]) -> Result<Vec<Value>
             }
         }
     }
-    Ok(all)
+    (all, sets::outcome(failed, outs.len(), "could not be announced to hubs"))
 }
 
 pub(super) async fn dump(arguments: &BuildArgs, changes: bool) -> Result<(), Failure> {

@@ -1,8 +1,10 @@
 //! What `resync-destination` says is done was synced before: no power cut takes it back.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use resync_harness::{Disk, Kind, Step, free_address, happens_within};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -10,6 +12,9 @@ use tokio::process::Command;
 
 use crate::power_cuts::Hub;
 use crate::support::{PATIENCE, ok, serve};
+
+/// How often it is looked at, and for how long an answer that is wrong has time to come.
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[tokio::test]
 async fn a_notification_is_acknowledged_only_when_the_journal_is_synced() {
@@ -36,8 +41,23 @@ async fn a_notification_is_acknowledged_only_when_the_journal_is_synced() {
         happens_within(PATIENCE, || hub.is_taken(&topic, 1, "news")).await,
         "the hub has its secret by then"
     );
+    disk.hold(true);
+    let mut answer = pin!(hub.is_taken(&topic, 2, "more"));
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut answer => panic!("it is acknowledged, and nothing was synced"),
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+        if disk.is_waited_for() {
+            break;
+        }
+    }
+    assert!(tokio::time::timeout(PAUSE, &mut answer).await.is_err(), "the journal is not synced yet");
+    disk.hold(false);
+    assert!(answer.await, "now it is");
     let taken = disk.taken();
     let of_journal = taken.iter().filter(|step| step.path.ends_with("inbox.journal")).map(|step| step.kind);
-    let written: Vec<_> = of_journal.skip_while(|kind| *kind != Kind::Write).take(2).collect();
-    assert_eq!(written, [Kind::Write, Kind::Sync], "{taken:#?}");
+    let written: Vec<_> = of_journal.skip_while(|kind| *kind != Kind::Write).take(4).collect();
+    assert_eq!(written, [Kind::Write, Kind::Sync].repeat(2), "{taken:#?}");
 }

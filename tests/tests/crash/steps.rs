@@ -17,7 +17,7 @@ const STARTS: usize = 8;
 /// A hub on a disk that can fail, not yet started.
 fn on_disk(data: &std::path::Path, seed: u64) -> (HubProcess, Disk) {
     std::fs::create_dir(data).unwrap();
-    let disk = Disk::under(data, u32::try_from(seed >> 32).unwrap());
+    let disk = Disk::under(data, Rng::with_seed(seed).u32(..));
     let mut hub = HubProcess::prepare(data, &[]);
     hub.environment().extend(disk.environment());
     (hub, disk)
@@ -112,12 +112,22 @@ async fn what_is_acknowledged_after_a_failed_sync_and_a_restart_survives_a_power
     hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
     destination.behave(refusing(503));
     let mut acknowledged = Vec::new();
+    let is_closed = || folder.path().join("data/fjall/closed").exists();
     for round in 0..3 {
+        hub.stop().await;
+        assert!(is_closed(), "a store that was stopped in good order says so");
+        hub.restart().await;
+        assert!(!is_closed(), "until it is open again");
         disk.meet(Step { kinds: &[Kind::Sync], only: ".jnl", number: 1, event: Event::Fails(Errno::IO) });
         // Incompressible, and larger than a page.
         let body: String = std::iter::repeat_with(|| rng.alphanumeric()).take(20_000).collect();
         eventually("a sync fails", || async { hub.publish(TOPIC, &body).await.unwrap().status == 503 }).await;
-        hub.kill().await;
+        if round == 0 {
+            hub.stop().await;
+        } else {
+            hub.kill().await;
+        }
+        assert!(!is_closed(), "a sync has failed");
         disk.forget_steps();
         hub.restart().await;
         for number in 0..3 {

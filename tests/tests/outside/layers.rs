@@ -122,6 +122,7 @@ const SUBSCRIBER_KIT: Layers = Layers {
         "timing",
         "space",
         "state_folder",
+        "disk_error",
         "text",
     ],
     upward: &[],

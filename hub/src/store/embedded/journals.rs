@@ -13,6 +13,8 @@ use super::directory::sync_folders;
 
 /// Bytes that are read and written at once.
 const CHUNK: usize = 64 * 1024;
+/// What a file system gives room to at once.
+const PAGE: usize = 4 * 1024;
 
 /// A file beside the journals, there only from the end of a store that was closed in good order until it is opened again. It is never
 /// synced: a power cut may bring it back or take it, and leaves no cache to mistrust.
@@ -26,7 +28,9 @@ pub(super) fn rewrite_unclosed(directory: &Path) -> io::Result<()> {
         return Ok(());
     }
     for (_, path) in journals(directory)? {
-        rewrite_one(&path)?;
+        rewrite_one(&path).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write {} anew: {error}", path.display()))
+        })?;
     }
     sync_folders(directory)
 }
@@ -47,8 +51,10 @@ pub(super) fn mark_closed(directory: &Path) -> io::Result<()> {
 fn rewrite_one(path: &Path) -> io::Result<()> {
     let mut file = File::options().read(true).write(true).open(path)?;
     each_chunk(&mut file, |file, at, chunk| {
+        // A journal is made longer than what it holds: no page of the hole behind that is filled, for which the disk may have no room.
+        let used = chunk.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         file.seek(SeekFrom::Start(at))?;
-        file.write_all(chunk)
+        file.write_all(&chunk[..used.next_multiple_of(PAGE).min(chunk.len())])
     })?;
     file.sync_all()
 }

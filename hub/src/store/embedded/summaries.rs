@@ -55,12 +55,17 @@ impl Summaries {
         self.lock().remove(&shard)
     }
 
-    /// To be called with whatever is committed.
+    /// To be called with whatever is committed, also where that fails: what is in force then is read again.
     pub(super) fn follow(&self, batch: &Batch) {
         let mut all = self.lock();
-        if !all.is_empty() && batch.iter().any(|(space, ..)| space == Space::Subscriptions) {
-            *all = HashMap::new();
+        if all.is_empty() {
+            return;
         }
+        let changed = batch.iter().filter(|(space, ..)| *space == Space::Subscriptions);
+        let shards: HashSet<_> = changed.filter_map(|(_, key, _)| key::place_of_subscription(key)).collect();
+        let outdated: Vec<_> = shards.iter().filter_map(|(shard, ..)| all.remove(shard)).collect();
+        drop(all);
+        drop(outdated);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Shard, Vec<SubscriptionSummary>>> {

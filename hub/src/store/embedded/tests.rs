@@ -290,6 +290,8 @@ async fn memory_follows_a_commit_that_failed_and_turns_out_to_be_on_the_disk() {
     assert!(matches!(store.activate(verified(&waiting)).await.unwrap(), Activation::Superseded));
     let subscription = store.find_subscription(&topic(), &callback()).await.unwrap().unwrap();
     assert_eq!(subscription.start, Offset(1));
+    let slots = store.load_shard(Shard::of(&callback(), SHARDS)).await.unwrap().slots;
+    assert_eq!(slots.len(), 1, "what the opening read of the shard is no longer true");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

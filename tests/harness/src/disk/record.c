@@ -120,6 +120,7 @@ static void inherit(struct file *file, const struct stat *st) {
   int in = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
   ssize_t size = in < 0 ? 0 : syscall(SYS_read, in, lost, sizeof lost);
   if (in >= 0) close(in);
+  if (size < 0 || size == (ssize_t)sizeof lost) die("lost");
   size_t count = (size_t)size / sizeof *lost;
   for (off_t at = 0; at < st->st_size;) {
     off_t next = st->st_size, beyond = at;
