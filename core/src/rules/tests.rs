@@ -290,7 +290,7 @@ fn rs146_rs174_a_patch_has_a_type_a_place_and_in_a_manifest_a_path() {
 
 #[test]
 fn rs178_a_timegate_link_is_bare() {
-    assert_eq!(linked([Link::timegate("http://example.org/timegate").into()]), []);
+    assert_eq!(linked([Link::timegate("http://example.org/timegate")]), []);
     let gate = Link { length: Some(1), ..Link::new(Relation::TimeGate, "http://example.org/timegate") };
     let mut document = change_list(vec![entry(change("2013-01-02"))]);
     document.entries[0].links.push(gate);

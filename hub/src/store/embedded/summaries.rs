@@ -34,9 +34,9 @@ impl Summaries {
                     for shard in (0..shards).skip(first).step_by(readers).map(Shard) {
                         let mut reader = Reader { hasher, sender: &sender, counted: Vec::new() };
                         match reader.read(engine, shard) {
-                            Some(Some(all)) => drop(summaries.lock().insert(shard, all)),
-                            Some(None) => {}
-                            None => return,
+                            Ok(Some(all)) => drop(summaries.lock().insert(shard, all)),
+                            Ok(None) => {}
+                            Err(NobodyCounts) => return,
                         }
                     }
                 });
@@ -74,6 +74,9 @@ impl Summaries {
     }
 }
 
+/// An error has ended the counting.
+struct NobodyCounts;
+
 /// Reads shards, and hands over what is counted.
 struct Reader<'a> {
     hasher: &'a RandomState,
@@ -82,9 +85,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The summaries of a shard, unless one of them cannot be read: whoever loads the shard is told which. `None` where nobody counts on,
-    /// after an error.
-    fn read(&mut self, engine: &dyn Engine, shard: Shard) -> Option<Option<Vec<SubscriptionSummary>>> {
+    /// The summaries of a shard, unless one of them cannot be read: whoever loads the shard is told which.
+    fn read(
+        &mut self,
+        engine: &dyn Engine,
+        shard: Shard,
+    ) -> std::result::Result<Option<Vec<SubscriptionSummary>>, NobodyCounts> {
         let (mut all, mut origins) = (Some(Vec::new()), Origins::default());
         for record in engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard))) {
             let (key, value) = match record {
@@ -92,10 +98,13 @@ impl Reader<'_> {
                 Err(error) => {
                     // Nobody is told twice.
                     let _ = self.sender.send(Err(error));
-                    return None;
+                    return Err(NobodyCounts);
                 }
             };
-            let Some((_, topic, id)) = key::place_of_subscription(&key) else { continue };
+            let Some((_, topic, id)) = key::place_of_subscription(&key) else {
+                all = None;
+                continue;
+            };
             let none = Keyring::none();
             let read = codec::open_beginning(&none, Space::Subscriptions, &key, &value, with_client);
             // Also one that cannot be read is a subscription.
@@ -114,11 +123,11 @@ impl Reader<'_> {
             }
         }
         self.hand_over()?;
-        Some(all)
+        Ok(all)
     }
 
-    fn hand_over(&mut self) -> Option<()> {
-        self.sender.send(Ok(std::mem::take(&mut self.counted))).ok()
+    fn hand_over(&mut self) -> std::result::Result<(), NobodyCounts> {
+        self.sender.send(Ok(std::mem::take(&mut self.counted))).map_err(|_| NobodyCounts)
     }
 }
 
