@@ -140,7 +140,8 @@ pub(crate) struct Run {
 impl From<Output> for Run {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Self { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+        let (status, out, err) = (output.status, text(output.stdout), text(output.stderr));
+        Self { code: status.code().unwrap_or_else(|| panic!("{status}: {err}")), out, err }
     }
 }
 
