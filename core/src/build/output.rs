@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn an_archive_that_is_given_up_anywhere_ends_with_the_cause_and_no_panic() {
         let outcomes = (0..2_000).map(archived_within).map(|outcome| outcome.map_err(|error| error.kind()));
-        let outcomes: Vec<_> = outcomes.map(|outcome| outcome.err()).collect();
+        let outcomes: Vec<_> = outcomes.map(Result::err).collect();
         let whole = outcomes.iter().position(Option::is_none).expect("there is room enough in the end");
         assert!(whole > 500);
         assert!(
