@@ -29,19 +29,19 @@ fn syncs(machine: &mut Machine, command: &[&str]) -> u32 {
 }
 
 #[test]
-#[ignore = "a file that was told as deleted may be told as updated after a power cut: RESYNC_TEST_SEED=51222840"]
+#[ignore = "a deletion may be told twice after a power cut: RESYNC_TEST_SEED=51222840"]
 fn a_publish_that_loses_power_at_any_sync_loses_no_change_and_tells_nothing_too_early() {
     survive_cuts("", PUBLISH);
 }
 
 #[test]
-#[ignore = "a file that was told as deleted may be told as updated after a power cut: RESYNC_TEST_SEED=51222840"]
+#[ignore = "a deletion may be told twice after a power cut: RESYNC_TEST_SEED=51222840"]
 fn so_does_one_that_makes_patches_dumps_and_archives_at_every_run() {
     survive_cuts(&EVERYTHING, PUBLISH);
 }
 
 #[test]
-#[ignore = "a file that was told as deleted may be told as updated after a power cut: RESYNC_TEST_SEED=51222840"]
+#[ignore = "a deletion may be told twice after a power cut: RESYNC_TEST_SEED=51222840"]
 fn so_do_dumps_between_publishes() {
     survive_cuts("", &[&["publish"], &["dump"], &["dump", "--changes"]]);
 }
