@@ -17,7 +17,7 @@ use crate::store::{Result, Shard, SubscriptionSummary};
 /// Subscriptions that are handed over to be counted at once.
 const COUNTED_AT_ONCE: usize = 1_024;
 
-/// The summaries of each shard, until it is loaded for the first time or any subscription changes.
+/// The summaries of each shard, until it is loaded for the first time or one of its subscriptions changes.
 #[derive(Debug, Default)]
 pub(super) struct Summaries(Mutex<HashMap<Shard, Vec<SubscriptionSummary>>>);
 
@@ -62,10 +62,9 @@ impl Summaries {
             return;
         }
         let changed = batch.iter().filter(|(space, ..)| *space == Space::Subscriptions);
-        let shards: HashSet<_> = changed.filter_map(|(_, key, _)| key::place_of_subscription(key)).collect();
-        let outdated: Vec<_> = shards.iter().filter_map(|(shard, ..)| all.remove(shard)).collect();
-        drop(all);
-        drop(outdated);
+        for (shard, ..) in changed.filter_map(|(_, key, _)| key::place_of_subscription(key)) {
+            all.remove(&shard);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Shard, Vec<SubscriptionSummary>>> {
@@ -91,7 +90,7 @@ impl Reader<'_> {
         engine: &dyn Engine,
         shard: Shard,
     ) -> std::result::Result<Option<Vec<SubscriptionSummary>>, NobodyCounts> {
-        let (mut all, mut origins) = (Some(Vec::new()), Origins::default());
+        let (mut all, mut origins, none) = (Some(Vec::new()), Origins::default(), Keyring::none());
         for record in engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard))) {
             let (key, value) = match record {
                 Ok(record) => record,
@@ -105,19 +104,22 @@ impl Reader<'_> {
                 all = None;
                 continue;
             };
-            let none = Keyring::none();
-            let read = codec::open_beginning(&none, Space::Subscriptions, &key, &value, with_client);
-            // Also one that cannot be read is a subscription.
-            let of = read
-                .as_ref()
-                .ok()
-                .map(|(summary, client)| (accounts::host(self.hasher, summary.origin.as_bytes()), *client));
+            let of = match codec::open_beginning(&none, Space::Subscriptions, &key, &value, with_client) {
+                Ok((mut summary, client)) => {
+                    let host = accounts::host(self.hasher, summary.origin.as_bytes());
+                    origins.share(&mut summary);
+                    if let Some(all) = &mut all {
+                        all.push(summary);
+                    }
+                    Some((host, client))
+                }
+                // It is a subscription, too.
+                Err(_) => {
+                    all = None;
+                    None
+                }
+            };
             self.counted.push(Counted { id, topic, of });
-            all = all.zip(read.ok()).map(|(mut all, (mut summary, _))| {
-                origins.share(&mut summary);
-                all.push(summary);
-                all
-            });
             if self.counted.len() == COUNTED_AT_ONCE {
                 self.hand_over()?;
             }

@@ -174,7 +174,7 @@ fn run(seed: u64) -> usize {
 fn failures_of_some_tenants_never_delay_one_whose_deliveries_succeed_by_more_than_seconds() {
     let opened: Vec<usize> = seeds(50).map(run).collect();
     let (runs, opened) = (opened.len(), opened.into_iter().sum::<usize>());
-    assert!(opened > 0 || runs < 20, "breakers opened {opened} times");
+    assert!(opened > 100 || runs < 20, "breakers opened {opened} times");
 }
 
 /// Paths of one origin: one that has succeeded all day, and more that succeed last than the host remembers one by one.
