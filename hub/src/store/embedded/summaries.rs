@@ -104,20 +104,18 @@ impl Reader<'_> {
                 all = None;
                 continue;
             };
-            let of = match codec::open_beginning(&none, Space::Subscriptions, &key, &value, with_client) {
-                Ok((mut summary, client)) => {
-                    let host = accounts::host(self.hasher, summary.origin.as_bytes());
-                    origins.share(&mut summary);
-                    if let Some(all) = &mut all {
-                        all.push(summary);
-                    }
-                    Some((host, client))
+            let read = codec::open_beginning(&none, Space::Subscriptions, &key, &value, with_client);
+            let of = if let Ok((mut summary, client)) = read {
+                let host = accounts::host(self.hasher, summary.origin.as_bytes());
+                origins.share(&mut summary);
+                if let Some(all) = &mut all {
+                    all.push(summary);
                 }
+                Some((host, client))
+            } else {
                 // It is a subscription, too.
-                Err(_) => {
-                    all = None;
-                    None
-                }
+                all = None;
+                None
             };
             self.counted.push(Counted { id, topic, of });
             if self.counted.len() == COUNTED_AT_ONCE {
