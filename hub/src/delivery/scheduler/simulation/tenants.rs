@@ -30,12 +30,21 @@ fn world(seed: u64) -> World {
     world
 }
 
+/// The next request, as a worker has it: one that was interrupted asks again at once.
+fn next(world: &mut World) -> Option<Attempt> {
+    loop {
+        let attempt = world.scheduler.next(world.now, OpenLanes::ALL);
+        if attempt.is_some() || !world.scheduler.is_interrupted() {
+            return attempt;
+        }
+    }
+}
+
 /// Answers everything that is sent now; returns the topics of what was delivered.
 fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<Outcome>) -> Vec<TopicId> {
     let mut delivered = Vec::new();
     loop {
-        let attempts: Vec<_> =
-            std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+        let attempts: Vec<_> = std::iter::from_fn(|| next(world)).collect();
         if attempts.is_empty() {
             return delivered;
         }
@@ -79,7 +88,7 @@ fn serve_beside(
         return serve(world, failure);
     }
     let mut delivered = Vec::new();
-    while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+    while let Some(attempt) = next(world) {
         if failure(attempt.topic).is_some() {
             hanging.push((now + TIMEOUT, attempt));
             continue;
