@@ -119,7 +119,7 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
     }
 }
 
-/// The commit that the repository is at; marked if something was changed since, but for its documents, which figures go into.
+/// The last commit that changed more than documents, which figures go into; marked if something was changed since.
 pub(super) async fn commit() -> Option<String> {
     let git = async |arguments: &[&str]| {
         let mut git = Command::new("git");
@@ -127,9 +127,10 @@ pub(super) async fn commit() -> Option<String> {
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
-    let commit = git(&["describe", "--always", "--exclude=*"]).await?;
+    let but_documents = ["--", ".", ":(exclude)docs", ":(exclude,glob)**/*.md"];
+    let commit = git(&[&["log", "-1", "--format=%h"], &but_documents[..]].concat()).await?;
     let changed =
-        git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)docs"]).await?;
+        git(&[&["status", "--porcelain", "--untracked-files=no"], &but_documents[..]].concat()).await?;
     Some(if changed.is_empty() { commit } else { format!("{commit}{CHANGED}") })
 }
 
