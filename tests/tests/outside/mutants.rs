@@ -105,7 +105,7 @@ fn page(Mutants { mutant, draw, explained }: &Mutants) -> String {
 ## Drawn
 
 `--draw` takes its mutants from delivery's scheduler, the store, the rules of documents and the egress guard. *Open* are those of
-which nobody has seen yet what becomes of them, or why.
+which nobody has seen yet what becomes of them, or why; a run ends with their names.
 
 | seed | drawn | did not compile | killed | killed by new tests | explained | open |
 |---|---|---|---|---|---|---|
