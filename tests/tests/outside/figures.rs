@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use resync_load::{insert, measurements, outcomes, table};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -34,6 +34,17 @@ fn the_table_of_figures_is_what_the_tool_wrote_and_whoever_shows_some_of_it_show
     let all = table(&outcomes(&root().join("docs/figures")).unwrap());
     is_made("docs/performance.md", |page| with_some(&insert(page, &all).unwrap(), "summary", &all));
     is_made("README.md", |page| with_some(page, "figures", &all));
+}
+
+/// Why the tool cannot have written this outcome: it says how long it measured, and what commit.
+fn not_written_by_the_tool(outcome: &Value) -> Option<String> {
+    if outcome["seconds"].as_f64().is_none_or(|seconds| seconds <= 0.0) {
+        return Some(format!("it measured for {} seconds", outcome["seconds"]));
+    }
+    let commit = outcome["commit"].as_str().unwrap_or_default();
+    let hash = commit.strip_suffix("-dirty").unwrap_or(commit);
+    let is_hash = hash.len() >= 7 && hash.bytes().all(|letter| letter.is_ascii_hexdigit());
+    (!is_hash).then(|| format!("{commit:?} is no commit"))
 }
 
 /// Whether a page is as it is made; with `RESYNC_WRITE_DOCS` it is from now on.
@@ -69,6 +80,25 @@ fn with_some(page: &str, word: &str, all: &str) -> String {
         })
         .collect();
     format!("{before}{begin}{}\n{}\n{end}{after}", head.join("\n"), made.join("\n"))
+}
+
+#[test]
+fn an_outcome_that_took_no_time_or_is_of_no_commit_was_not_written_by_the_tool() {
+    let said = |seconds: Value, commit: Value| {
+        not_written_by_the_tool(&json!({ "name": "limit", "seconds": seconds, "commit": commit }))
+    };
+    for commit in ["c17b001", "c17b0013f", "c17b001-dirty"] {
+        assert_eq!(said(json!(61.27), json!(commit)), None);
+    }
+    for seconds in [json!(0), json!(0.0), json!(-1.5), json!("61"), Value::Null] {
+        let why = said(seconds.clone(), json!("c17b001")).unwrap();
+        assert_eq!(why, format!("it measured for {seconds} seconds"));
+    }
+    for commit in [json!(""), json!("-dirty"), json!("c17b0"), json!("the newest"), json!(7), Value::Null] {
+        let why = said(json!(61.27), commit.clone()).unwrap();
+        assert!(why.ends_with("is no commit"), "{commit}: {why}");
+    }
+    assert!(not_written_by_the_tool(&json!({})).is_some());
 }
 
 #[test]
