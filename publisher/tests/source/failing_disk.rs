@@ -25,7 +25,7 @@ fn survive_failures(rules: &'static str, of_each: usize) {
     let trial = Trial::begin(rules);
     let publish = trial.command(PUBLISH[0]);
     let mut rng = Rng::with_seed(seed());
-    let disk = Disk::under(trial.place.whole(), rng.u32(..));
+    let disk = Disk::under(trial.place.whole(), rng.u64(..));
     disk.sync_at_once();
     let mut rounds = 0..;
     let mut run = |step: Step| {

@@ -32,7 +32,7 @@ async fn survive_failures(flags: &[&str]) {
     let into = folder.path().join("copy");
     std::fs::create_dir(&into).unwrap();
     let (url, mut rng) = (source.url().to_owned(), Rng::with_seed(seed()));
-    let disk = Disk::under(&into, rng.u32(..));
+    let disk = Disk::under(&into, rng.u64(..));
     disk.sync_at_once();
     let sync = [&["sync", &url, into.to_str().unwrap(), "--list"][..], flags].concat();
     let run = |step: Step| {

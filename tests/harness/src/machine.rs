@@ -20,7 +20,7 @@ impl Machine {
     /// The machine under `folder`; whatever is there now is durable.
     pub fn under(folder: &Path, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let disk = Disk::under(folder, rng.u32(..));
+        let disk = Disk::under(folder, rng.u64(..));
         disk.sync_at_once();
         Self { disk, rng, loss: Loss::default() }
     }

@@ -66,7 +66,7 @@ async fn a_restore_that_dies_anywhere_with_a_power_cut_leaves_no_store_or_the_wh
     let backup = folder.path().join("hub.backup");
     let backup = backup.to_str().unwrap();
     well(&data, &[], &["backup", backup]).await;
-    let mut disk = Disk::under(&root, rng.u32(..));
+    let mut disk = Disk::under(&root, rng.u64(..));
     for &name in ENGINES {
         let engine = [("RESYNC_HUB_STORE_ENGINE".to_owned(), name.to_owned())];
         let on_disk = [&engine[..], &disk.environment()].concat();
@@ -116,7 +116,7 @@ async fn a_backup_that_dies_anywhere_with_a_power_cut_leaves_the_one_before_or_a
     hub.restart().await;
     post(&hub, 1).await;
     hub.stop().await;
-    let mut disk = Disk::under(&root, rng.u32(..));
+    let mut disk = Disk::under(&root, rng.u64(..));
     let on_disk = disk.environment();
     disk.meet(Step::none(Kind::CHANGES));
     well(&data, &on_disk, &["backup", root.join("counted").to_str().unwrap()]).await;

@@ -17,7 +17,7 @@ const STARTS: usize = 8;
 /// A hub on a disk that can fail, not yet started.
 fn on_disk(data: &std::path::Path, seed: u64) -> (HubProcess, Disk) {
     std::fs::create_dir(data).unwrap();
-    let disk = Disk::under(data, Rng::with_seed(seed).u32(..));
+    let disk = Disk::under(data, Rng::with_seed(seed).u64(..));
     let mut hub = HubProcess::prepare(data, &[]);
     hub.environment().extend(disk.environment());
     (hub, disk)

@@ -105,7 +105,7 @@ impl Trial {
     pub(crate) async fn run(self, seed: u64) -> Result<Tally, Fault> {
         let mut rng = Rng::with_seed(seed);
         let folder = tempdir().unwrap();
-        let mut mortal = Mortal::start(self, &folder.path().join("data"), rng.u32(..)).await;
+        let mut mortal = Mortal::start(self, &folder.path().join("data"), rng.u64(..)).await;
         let receivers = receivers().await;
         let steady = subscribe_all(&mortal.hub, &receivers).await;
         give_tempers(&receivers);
@@ -173,7 +173,7 @@ struct Mortal {
 }
 
 impl Mortal {
-    async fn start(trial: Trial, data: &Path, seed: u32) -> Self {
+    async fn start(trial: Trial, data: &Path, seed: u64) -> Self {
         std::fs::create_dir(data).unwrap();
         let on_disk = trial.power != Power::Never || trial.fails() || trial.steps;
         let disk = on_disk.then(|| Disk::under(data, seed));

@@ -94,7 +94,7 @@ async fn an_archived_data_folder_is_opened_and_all_that_it_owes_is_delivered() {
 /// The first hub to open the folder dies at some steps of that, and the power is cut each time, where the engine promises to survive that.
 async fn die_while_it_is_opened(hub: &mut HubProcess, data: &Path, has_power_cuts: bool) {
     let mut rng = Rng::with_seed(seed());
-    let mut disk = Disk::under(data, rng.u32(..));
+    let mut disk = Disk::under(data, rng.u64(..));
     hub.environment().extend(disk.environment());
     for _ in 0..3 {
         let event = if rng.bool() { Event::DiesBefore } else { Event::DiesAfter };

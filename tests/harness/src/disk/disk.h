@@ -25,7 +25,10 @@
 
 /* `faults.rs` says the same. Chances are in 65536. */
 struct control {
-  uint32_t write_fails, write_error, sync_fails, seed;
+  uint32_t write_fails, write_error, sync_fails;
+  /* Processes that have begun on the disk; counted here. What each draws begins with its number and the seed. */
+  uint32_t lives;
+  uint64_t seed;
   /* Microseconds at most. */
   uint32_t sync_takes;
   /* Writes and syncs that have failed; counted here. */

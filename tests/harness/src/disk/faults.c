@@ -6,13 +6,23 @@ enum event { FAIL, DIE_BEFORE, DIE_AFTER, FAIL_ON, FAIL_AFTER };
 static int log_fd = -1;
 static uint64_t state;
 
+/* The same from the same number, and nothing alike from the next one (SplitMix64). */
+static uint64_t mixed(uint64_t number) {
+  number += 0x9e3779b97f4a7c15u;
+  number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9u;
+  number = (number ^ number >> 27) * 0x94d049bb133111ebu;
+  return number ^ number >> 31;
+}
+
 /* Opened once, before the program begins. */
 __attribute__((constructor(102))) static void begin(void) {
   const char *path = getenv("RESYNC_DISK_LOG");
   if (!folder || !path) return;
   log_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (log_fd < 0) die("log");
-  state = control->seed * 2654435769u + 1;
+  uint32_t life = __atomic_add_fetch(&control->lives, 1, __ATOMIC_SEQ_CST);
+  /* It would stay 0. */
+  state = mixed(control->seed ^ mixed(life)) | 1;
 }
 
 /* A random number; the lock is held. */

@@ -139,12 +139,13 @@ pub fn drawn(taken: &[Taken], kinds: &[Kind], most: usize, rng: &mut Rng) -> Vec
 /// Microseconds that a sync takes at most.
 const SYNC_TAKES: u32 = 6_000;
 /// Where things are in the control; `disk.h` says the same.
-const SYNC_TAKES_AT: u64 = 16;
-const FAILURES_AT: u64 = 20;
-const HELD_AT: u64 = 24;
-const WAITING_AT: u64 = 28;
-const STEP_AT: u64 = 32;
-const LENGTH: u64 = 116;
+const SEED_AT: u64 = 16;
+const SYNC_TAKES_AT: u64 = 24;
+const FAILURES_AT: u64 = 28;
+const HELD_AT: u64 = 32;
+const WAITING_AT: u64 = 36;
+const STEP_AT: u64 = 40;
+const LENGTH: u64 = 128;
 /// How long a part of a path may be there.
 const ONLY: usize = 64;
 
@@ -157,12 +158,13 @@ pub(super) struct Control {
 
 impl Control {
     /// Two files in a folder.
-    pub(super) fn new(shared: &Path, log: PathBuf, seed: u32) -> Self {
+    pub(super) fn new(shared: &Path, log: PathBuf, seed: u64) -> Self {
         let mut options = File::options();
         let shared = options.read(true).write(true).create_new(true).open(shared);
         let control = Self { shared: shared.expect("a file can be made"), log };
         control.shared.set_len(LENGTH).expect("a file can be written");
-        control.tell(0, &[0, 0, 0, seed, SYNC_TAKES]);
+        control.shared.write_all_at(&seed.to_ne_bytes(), SEED_AT).expect("a file can be written");
+        control.tell(SYNC_TAKES_AT, &[SYNC_TAKES]);
         control
     }
 

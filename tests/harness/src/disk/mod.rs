@@ -29,11 +29,11 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The disk under `data`; whatever is there now is durable.
+    /// The disk under `data`; whatever is there now is durable. Each process on it draws other failures, the same again from the same seed.
     ///
     /// # Panics
     /// When the library cannot be built: the system has no C compiler.
-    pub fn under(data: &Path, seed: u32) -> Self {
+    pub fn under(data: &Path, seed: u64) -> Self {
         let data = data.canonicalize().expect("it is there");
         let folder = tempfile::tempdir_in(data.parent().expect("a data folder is in a folder"))
             .expect("a temporary folder can be made");
@@ -191,6 +191,31 @@ mod tests {
         );
         disk.fail(Faults::NONE);
         assert!(is_written() && disk.failures() == 1);
+    }
+
+    /// How much of each of its writes some shells on one disk get to it, where half of the writes fail.
+    fn lives(seed: u64) -> Vec<Vec<u64>> {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let disk = Disk::under(&data, seed);
+        disk.fail(Faults { writes: 1 << 15, error: Errno::IO, syncs: 0 });
+        let life = |_| {
+            sh(&disk, &data, "for file in $(seq 40); do printf four > $file; done");
+            (1..=40).map(|file| fs::metadata(data.join(file.to_string())).unwrap().len()).collect()
+        };
+        (0..3).map(life).collect()
+    }
+
+    #[test]
+    fn each_life_on_a_disk_meets_its_own_failures_and_the_same_seed_brings_them_again() {
+        let drawn = lives(7);
+        assert_eq!(drawn, lives(7));
+        assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len(), "{drawn:?}");
+        // All bits of a seed count.
+        for other in [8, 7 + (1 << 32), 7 + (1 << 63)] {
+            assert!(lives(other).iter().all(|life| !drawn.contains(life)), "{other}");
+        }
     }
 
     /// A shell that makes a folder, writes a file into it, syncs and renames that: how it ended, and what is there.

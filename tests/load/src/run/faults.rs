@@ -42,7 +42,7 @@ impl OurHub {
         let needs = |is: fn(FaultKind) -> bool| scenario.faults.iter().any(|fault| is(fault.kind));
         let may_compile = has_compiler();
         let disk = (may_compile && needs(|kind| matches!(kind, FaultKind::FailingWrites(_))))
-            .then(|| Disk::under(&data, 1 + u32::try_from(scenario.seed % 1_000_000).unwrap_or(0)));
+            .then(|| Disk::under(&data, scenario.seed));
         let clock = (may_compile && needs(|kind| matches!(kind, FaultKind::ClockJump(_))))
             .then(|| Clock::new(folder));
         let names = if scenario.audience.named { Some(NameServer::start().await) } else { None };
