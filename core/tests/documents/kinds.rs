@@ -5,10 +5,11 @@
 use resync_core::datetime::DateTime;
 use resync_core::digest::Hashes;
 use resync_core::document::{
-    Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpIndex, ChangeDumpManifest,
-    ChangeList, ChangeListArchive, ChangePackage, Document, Entry, Metadata, Package, PackedChange,
-    RawDocument, Resource, ResourceChange, ResourceDump, ResourceDumpArchive, ResourceDumpIndex,
-    ResourceDumpManifest, ResourceList, ResourceListArchive, ResourceListIndex, Root, SourceDescription,
+    Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpArchive, ChangeDumpIndex,
+    ChangeDumpManifest, ChangeList, ChangeListArchive, ChangePackage, Document, Entry, Metadata, Package,
+    PackedChange, RawDocument, Resource, ResourceChange, ResourceDump, ResourceDumpArchive,
+    ResourceDumpIndex, ResourceDumpManifest, ResourceList, ResourceListArchive, ResourceListIndex, Root,
+    SourceDescription,
 };
 use resync_core::rules::{Rule, Violations, check};
 use resync_core::xml;
@@ -148,6 +149,35 @@ fn rs126_where_no_moment_is_told_the_place_in_the_list_is_the_order() {
     assert_eq!(changes, [Change::Created, Change::Updated, Change::Deleted]);
 }
 
+/// An archive of each kind with one entry, which has the times of what it archives, and its capability.
+fn archives() -> [(Result<Document, Violations>, &'static str); 4] {
+    let (from, until) = (time("2013-01-02"), noon());
+    let completed = Some(time("2013-01-03T12:30:00Z"));
+    [
+        (ResourceListArchive::new(UP).archived(LOC, Some(noon()), completed).build(), "resourcelist-archive"),
+        (ResourceDumpArchive::new(UP).archived(LOC, Some(noon()), completed).build(), "resourcedump-archive"),
+        (ChangeListArchive::new(UP).archived(LOC, from, until).build(), "changelist-archive"),
+        (ChangeDumpArchive::new(UP).archived(LOC, from, until).build(), "changedump-archive"),
+    ]
+}
+
+#[test]
+fn ar002_lists_and_dumps_each_have_an_archive_with_a_capability_of_its_own() {
+    let mut list = CapabilityList::new("http://example.org/.well-known/resourcesync");
+    let mut capabilities = Vec::new();
+    for (archive, token) in archives() {
+        let document = written(archive, "urlset", token);
+        let capability = document.header.capability().unwrap();
+        assert!(!matches!(capability, Capability::Other(_)), "{token}");
+        list = list.capability(capability.clone(), format!("http://example.org/{token}.xml"));
+        capabilities.push(capability.clone());
+    }
+    let read = xml::read(&xml::write(&list.build().unwrap())).unwrap();
+    assert!(read.violations.is_conforming(), "{}", read.violations);
+    let listed: Vec<_> = read.document.entries.iter().filter_map(Entry::capability).cloned().collect();
+    assert_eq!(listed, capabilities);
+}
+
 #[test]
 fn ar003_an_archive_is_a_capability_like_any_other_and_listed_once() {
     let list = CapabilityList::new("http://example.org/.well-known/resourcesync")
@@ -159,13 +189,7 @@ fn ar003_an_archive_is_a_capability_like_any_other_and_listed_once() {
 
 #[test]
 fn ar005_ar007_an_archive_points_up_names_what_it_holds_and_has_no_time_of_its_own() {
-    let (from, until) = (time("2013-01-02"), noon());
-    let archives = [
-        (ResourceListArchive::new(UP).archived(LOC, Some(noon()), None).build(), "resourcelist-archive"),
-        (ResourceDumpArchive::new(UP).archived(LOC, Some(noon()), None).build(), "resourcedump-archive"),
-        (ChangeListArchive::new(UP).archived(LOC, from, until).build(), "changelist-archive"),
-    ];
-    for (archive, capability) in archives {
+    for (archive, capability) in archives() {
         let document = written(archive, "urlset", capability);
         assert_eq!(after(&document, without_up), [Rule::UpMissing]);
         assert_eq!(after(&document, without_loc), [Rule::Loc]);
@@ -182,6 +206,26 @@ fn ar005_ar007_an_archive_points_up_names_what_it_holds_and_has_no_time_of_its_o
                 "{capability}: {rules:?}"
             );
         }
+    }
+}
+
+#[test]
+fn ar008_an_archived_document_may_be_listed_with_its_own_times_and_with_no_others() {
+    let snapshot = Metadata { at: Some(noon()), completed: Some(noon()), ..Metadata::default() };
+    let interval = Metadata { from: Some(noon()), until: Some(noon()), ..Metadata::default() };
+    for (archive, capability) in archives() {
+        let text = xml::write(archive.as_ref().unwrap());
+        let document = written(archive, "urlset", capability);
+        assert_eq!(xml::read(&text).unwrap().document, document);
+        let Metadata { at, completed, from, until, .. } = document.entries[0].metadata.clone().unwrap();
+        let is_of_snapshots = capability.starts_with("resource");
+        let told = [at, completed, from, until].map(|time| time.is_some());
+        assert_eq!(told, [is_of_snapshots, is_of_snapshots, !is_of_snapshots, !is_of_snapshots]);
+        assert_eq!(after(&document, |archive| archive.entries[0].metadata = None), [], "{capability}");
+        assert_eq!(after(&document, |archive| archive.entries[0].lastmod = Some(noon())), [], "{capability}");
+        let others = if is_of_snapshots { &interval } else { &snapshot };
+        let with_others = |archive: &mut RawDocument| archive.entries[0].metadata = Some(others.clone());
+        assert!(after(&document, with_others).contains(&Rule::TimeForbidden), "{capability}");
     }
 }
 
