@@ -63,12 +63,24 @@ pub(super) struct InFlightCounts {
     pub(super) hanging: usize,
     /// … and of those, those for subscriptions that are not proven.
     pub(super) unproven_hanging: usize,
+    /// All those for subscriptions that are not proven.
+    pub(super) unproven: usize,
 }
 
 impl InFlightCounts {
     /// How many permits count for proven subscriptions: what never succeeded and hangs must not be in their way.
     pub(super) fn beside_unproven(self) -> usize {
         self.all - self.unproven_hanging
+    }
+
+    /// How many may be answered soon.
+    fn in_time(self) -> usize {
+        self.all - self.hanging
+    }
+
+    /// How many of these are for proven subscriptions.
+    fn proven_in_time(self) -> usize {
+        self.in_time().saturating_sub(self.unproven - self.unproven_hanging)
     }
 }
 
@@ -181,9 +193,11 @@ impl Breaker {
             State::HalfOpen { sent: None, .. } if self.failing_first => Candidates::FailingFirst,
             State::HalfOpen { sent: None, .. } => Candidates::Anybody,
             // What hangs says nothing yet, and must not keep the others out.
-            State::Recovering { at_once, .. } if under_way.all - under_way.hanging < at_once => {
+            State::Recovering { at_once, .. } if under_way.in_time() < at_once => {
                 Candidates::RecentlyDeliveredFirst
             }
+            // Nor what never succeeded and may yet hang, one round after the other.
+            State::Recovering { at_once, .. } if under_way.proven_in_time() < at_once => Candidates::Proven,
             State::Recovering { .. } => Candidates::RecentlyDelivered,
             State::Open { .. } | State::HalfOpen { .. } => {
                 if self.untried.from <= now && under_way.all < (limit / 2).max(1) {
@@ -335,7 +349,7 @@ mod tests {
 
     /// Who may be sent something while so many of eight requests are under way, none of which hangs.
     fn with(breaker: &Breaker, all: usize, now: Instant) -> Candidates {
-        breaker.candidates(InFlightCounts { all, hanging: 0, unproven_hanging: 0 }, 8, now)
+        breaker.candidates(InFlightCounts { all, hanging: 0, unproven_hanging: 0, unproven: 0 }, 8, now)
     }
 
     /// How many may be under way at once at a host that recovers.
@@ -394,6 +408,21 @@ mod tests {
             seen.push(recovering(&breaker, now));
         }
         assert_eq!(seen, [1, 2, 2, 4, 4, 4, 4]);
+    }
+
+    #[test]
+    fn at_a_host_that_recovers_proven_ones_do_not_wait_for_those_that_never_succeeded() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(now);
+        opened(&mut breaker, now);
+        breaker.record(Sign::Alive, None, 8, &POLICY, now);
+        let candidates = |all, unproven| {
+            let under_way = InFlightCounts { all, hanging: 0, unproven_hanging: 0, unproven };
+            breaker.candidates(under_way, 8, now)
+        };
+        assert_eq!(candidates(1, 1), Candidates::Proven);
+        assert_eq!(candidates(2, 1), Candidates::RecentlyDelivered, "a proven one is under way too");
+        assert_eq!(candidates(1, 0), Candidates::RecentlyDelivered);
     }
 
     #[test]
@@ -525,7 +554,7 @@ mod tests {
         opened(&mut breaker, now);
         breaker.record(Sign::Alive, None, 8, &POLICY, now);
         assert_eq!(with(&breaker, 1, now), Candidates::RecentlyDelivered, "one at a time");
-        let under_way = InFlightCounts { all: 4, hanging: 4, unproven_hanging: 4 };
+        let under_way = InFlightCounts { all: 4, hanging: 4, unproven_hanging: 4, unproven: 4 };
         assert_eq!(breaker.candidates(under_way, 8, now), Candidates::RecentlyDeliveredFirst);
     }
 

@@ -466,6 +466,7 @@ impl Hosts {
             all: host.in_flight as usize,
             hanging: host.hanging as usize,
             unproven_hanging: host.unproven_hanging as usize,
+            unproven: host.unproven as usize,
         };
         let is_full = under_way.all >= self.limit;
         if is_full && (under_way.beside_unproven() >= self.limit || under_way.all >= 2 * self.limit) {
