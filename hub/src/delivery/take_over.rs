@@ -81,6 +81,7 @@ async fn take_over(
         shard,
         epoch,
         scheduler: Scheduler::new(shard, limits, state, Clock::new(now, doubted_until), now),
+        under_way: 0,
     })
 }
 

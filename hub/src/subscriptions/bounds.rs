@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::config;
     use crate::store::{
-        self, Ended, Engine, Intent, Keyring, NewRequest, Shard, Store, VerifiedSubscription,
+        self, Ended, Engine, Epoch, Intent, Keyring, NewRequest, Shard, Store, VerifiedSubscription,
     };
 
     const MOST: SubscriptionCounts = SubscriptionCounts { subscriptions: 3, topics: 2, hosts: 2 };
@@ -298,7 +298,10 @@ mod tests {
         let (_, topic, callback) = names(permit);
         let known = store.find_subscription(&topic, &callback).await.unwrap().unwrap();
         let shard = Shard::of(&callback, store.shards());
-        store.end(shard, known.topic, known.id, Ended::Gone { lease_end: known.lease_end }).await.unwrap();
+        store
+            .end(shard, Epoch::default(), known.topic, known.id, Ended::Gone { lease_end: known.lease_end })
+            .await
+            .unwrap();
     }
 
     async fn live(steps: Vec<Step>) {

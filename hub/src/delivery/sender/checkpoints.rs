@@ -34,17 +34,31 @@ const LAST_SAVES: usize = 5;
 /// The pause before it does so after one that failed.
 const LAST_PAUSE: Duration = Duration::from_millis(300);
 
-/// A shard that this worker owns.
+/// A shard that this worker owns, or has lost to a newer owner while requests were under way.
 pub(crate) struct Owned {
     pub(crate) shard: Shard,
     pub(crate) epoch: Epoch,
     pub(crate) scheduler: Scheduler,
+    /// Requests under way.
+    pub(crate) under_way: usize,
+}
+
+impl Owned {
+    /// Whether it was taken over under this epoch: the same worker may own a shard again.
+    pub(super) fn is(&self, shard: Shard, epoch: Epoch) -> bool {
+        (self.shard, self.epoch) == (shard, epoch)
+    }
+
+    /// Whether there is nothing more to do for it.
+    pub(super) fn is_over(&self) -> bool {
+        self.scheduler.is_retired() && self.under_way == 0
+    }
 }
 
 /// Something that the store has to take before it is forgotten here.
 pub(super) enum Save {
     Checkpoint(Shard, Epoch, Checkpoint),
-    End(Shard, TopicId, SubscriptionId, Ended),
+    End(Shard, Epoch, TopicId, SubscriptionId, Ended),
 }
 
 /// What came of a save.
@@ -194,7 +208,7 @@ impl Checkpoints {
         }
         let ends = self.unsaved.iter().filter(|save| matches!(save, Save::End(..))).count();
         let mut ends_left = ENDS.saturating_sub(ends);
-        for Owned { shard, epoch, scheduler } in owned.iter_mut() {
+        for Owned { shard, epoch, scheduler, .. } in owned.iter_mut() {
             // A checkpoint that failed goes first and alone: a newer one beside it might be written before it.
             let waits =
                 self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(of, ..) if of == shard));
@@ -206,7 +220,8 @@ impl Checkpoints {
             }
             let ended = scheduler.take_ended(ends_left);
             ends_left -= ended.len();
-            self.unsaved.extend(ended.into_iter().map(|(topic, id, why)| Save::End(*shard, topic, id, why)));
+            let end = |(topic, id, why)| Save::End(*shard, *epoch, topic, id, why);
+            self.unsaved.extend(ended.into_iter().map(end));
             for (origin, pause) in scheduler.take_opened() {
                 warn!(origin, pause = pause.as_secs(), "host in trouble: circuit breaker opened");
             }
@@ -249,7 +264,7 @@ impl Checkpoints {
                     );
                 }
             }
-            Save::End(_, topic, id, why) => {
+            Save::End(_, _, topic, id, why) => {
                 info!(topic = format!("{:016x}", topic.0), subscription = id.0, ?why, "subscription over");
             }
         }
@@ -258,11 +273,13 @@ impl Checkpoints {
 
 /// Another owner has taken the shard over: whatever is decided here counts no more.
 fn lose(save: &Save, owned: &mut [Owned], counters: &Counters) {
-    let (Save::Checkpoint(shard, ..) | Save::End(shard, ..)) = save;
-    error!(shard = shard.0, "this shard has a newer owner: delivery for it stops here");
-    if let Some(owned) = owned.iter_mut().find(|owned| owned.shard == *shard) {
+    let (Save::Checkpoint(shard, epoch, ..) | Save::End(shard, epoch, ..)) = save;
+    if let Some(owned) = owned.iter_mut().find(|owned| owned.is(*shard, *epoch)) {
+        error!(shard = shard.0, "this shard has a newer owner: delivery for it stops here");
         owned.scheduler.retire();
         counters.set_subscriptions(owned.shard, 0, 0);
+        counters.set_gauges(owned.shard, 0, 0);
+        counters.set_past_due(owned.shard, 0);
     }
 }
 
@@ -271,7 +288,58 @@ async fn put(store: &Arc<dyn Store>, save: Save) -> (Save, Result<(), StoreError
         Save::Checkpoint(shard, epoch, checkpoint) => {
             store.checkpoint(*shard, *epoch, checkpoint.clone()).await
         }
-        Save::End(shard, topic, id, why) => store.end(*shard, *topic, *id, *why).await,
+        Save::End(shard, epoch, topic, id, why) => store.end(*shard, *epoch, *topic, *id, *why).await,
     };
     (save, result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::scheduler::{BreakerPolicy, Clock, Limits, RetryPolicy, WorkerState};
+    use crate::store::{self, Engine, Keyring, ShardState};
+
+    /// A shard that nobody subscribes to.
+    fn owned(shard: Shard, epoch: Epoch) -> Owned {
+        let (now, minute) = (Now::read(), Duration::from_secs(60));
+        let limits = Limits {
+            per_host: 1,
+            window: 1,
+            retry: RetryPolicy { trouble: vec![minute], refused: vec![minute], gone_confirm_after: minute },
+            breaker: BreakerPolicy { failures: 5, open: minute, open_max: minute },
+            steps: 1,
+            worker: WorkerState::new(1, 1, now.monotonic),
+        };
+        let scheduler = Scheduler::new(shard, limits, ShardState::default(), Clock::new(now, None), now);
+        Owned { shard, epoch, scheduler, under_way: 0 }
+    }
+
+    #[tokio::test]
+    async fn a_shard_with_a_newer_owner_is_over_with_its_last_request_and_not_lost_once_it_is_taken_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let (lost, kept) = (Shard(3), Shard(4));
+        let (old, of_kept) = (store.claim(lost).await.unwrap(), store.claim(kept).await.unwrap());
+        let mut shards = [owned(lost, old), owned(kept, of_kept)];
+        let (mut checkpoints, counters) = (Checkpoints::new(Arc::clone(&store)), Counters::new(8));
+        let ends = async || {
+            let end = Save::End(lost, old, TopicId(1), SubscriptionId(1), Ended::Expired);
+            vec![put(&store, end).await]
+        };
+        checkpoints.take(ends().await, &mut shards, &counters);
+        assert!(!shards[0].scheduler.is_retired(), "it has no other owner");
+
+        store.claim(lost).await.unwrap();
+        shards[0].under_way = 1;
+        checkpoints.take(ends().await, &mut shards, &counters);
+        assert!(shards[0].scheduler.is_retired() && !shards[0].is_over(), "a request is under way");
+        shards[0].under_way = 0;
+        assert!(shards[0].is_over());
+        assert!(!shards[1].scheduler.is_retired() && !shards[1].is_over());
+
+        let late = ends().await;
+        shards[0] = owned(lost, store.claim(lost).await.unwrap());
+        checkpoints.take(late, &mut shards, &counters);
+        assert!(!shards[0].scheduler.is_retired(), "what fails is of the time before");
+    }
 }

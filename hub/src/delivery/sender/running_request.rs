@@ -6,11 +6,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::delivery::scheduler::{Attempt, Finished};
+use crate::store::{Epoch, Shard};
 
 /// A request under way.
 pub(super) struct RunningRequest {
-    /// Which of the worker's shards it is of.
-    pub(super) index: usize,
+    /// Of which shard it is …
+    pub(super) shard: Shard,
+    /// … and under which ownership it was made.
+    pub(super) epoch: Epoch,
     pub(super) attempt: Attempt,
     sending: Pin<Box<dyn Future<Output = (Finished, Option<IpAddr>)>>>,
     waker: Option<Waker>,
@@ -18,7 +21,8 @@ pub(super) struct RunningRequest {
 
 /// What became of one.
 pub(super) struct Completed {
-    pub(super) index: usize,
+    pub(super) shard: Shard,
+    pub(super) epoch: Epoch,
     pub(super) attempt: Attempt,
     pub(super) finished: Finished,
     /// Where it was sent to, if it got that far.
@@ -27,11 +31,12 @@ pub(super) struct Completed {
 
 impl RunningRequest {
     pub(super) fn new(
-        index: usize,
+        shard: Shard,
+        epoch: Epoch,
         attempt: Attempt,
         sending: impl Future<Output = (Finished, Option<IpAddr>)> + 'static,
     ) -> Self {
-        Self { index, attempt, sending: Box::pin(sending), waker: None }
+        Self { shard, epoch, attempt, sending: Box::pin(sending), waker: None }
     }
 
     /// Drops the request, which closes its connection, or its stream where it shares one.
@@ -49,8 +54,8 @@ impl Future for RunningRequest {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.sending.as_mut().poll(context) {
             Poll::Ready((finished, reached)) => {
-                let (index, attempt) = (self.index, self.attempt);
-                Poll::Ready(Completed { index, attempt, finished, reached })
+                let (shard, epoch, attempt) = (self.shard, self.epoch, self.attempt);
+                Poll::Ready(Completed { shard, epoch, attempt, finished, reached })
             }
             Poll::Pending => {
                 self.waker.get_or_insert_with(|| context.waker().clone());

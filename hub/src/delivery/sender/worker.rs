@@ -114,6 +114,8 @@ impl Worker {
                 () = yield_now(), if self.is_interrupted() => {}
                 _ = stop.changed() => {}
             }
+            // Its last requests may have ended in this round, or it was lost in it.
+            self.owned.retain(|owned| !owned.is_over());
             if self.checkpoints.is_due() {
                 self.save();
             }
@@ -177,9 +179,8 @@ impl Worker {
         events: &mut mpsc::UnboundedReceiver<StoreEvent>,
     ) {
         self.catch_up(events);
-        let index = self.owned.iter().position(|owned| owned.shard == shard);
         for request in &mut self.in_flight {
-            if Some(request.index) == index && request.attempt.subscription == subscription {
+            if request.shard == shard && request.attempt.subscription == subscription {
                 request.cancel();
             }
         }
@@ -213,10 +214,11 @@ impl Worker {
         let now = Now::read();
         let mut taken = 0;
         let mut next = Some(first);
-        while let Some(Completed { index, attempt, finished, reached }) = next {
+        while let Some(Completed { shard, epoch, attempt, finished, reached }) = next {
             self.checkpoints.note_answer();
             self.limiter.release(attempt.permit.lane, attempt.permit.busy_from());
-            if let Some(owned) = self.owned.get_mut(index) {
+            if let Some(owned) = self.owned.iter_mut().find(|owned| owned.is(shard, epoch)) {
+                owned.under_way -= 1;
                 owned.scheduler.reached(attempt.host, reached);
                 owned.scheduler.finished(&attempt, finished, now);
             }
@@ -245,16 +247,16 @@ impl Worker {
                 self.spared = now.monotonic;
             }
             self.turn = (self.turn + 1) % self.owned.len();
-            let index = self.turn;
-            let owned = &mut self.owned[index];
+            let owned = &mut self.owned[self.turn];
             match owned.scheduler.next(now, open) {
                 None => idle += 1,
                 Some(attempt) => {
                     idle = 0;
                     self.limiter.take(attempt.permit.lane, attempt.permit.busy_from());
-                    let (sender, shard) = (Rc::clone(&self.sender), owned.shard);
+                    owned.under_way += 1;
+                    let (sender, shard, epoch) = (Rc::clone(&self.sender), owned.shard, owned.epoch);
                     let sending = async move { sender.send(shard, &attempt).await };
-                    self.in_flight.push(RunningRequest::new(index, attempt, sending));
+                    self.in_flight.push(RunningRequest::new(shard, epoch, attempt, sending));
                 }
             }
         }

@@ -97,7 +97,7 @@ async fn laggards_of_ended_subscriptions_are_left_out(place: Place) {
         || Checkpoint { laggards: vec![behind(&ended, 0), behind(&alive, 0)], ..Checkpoint::default() };
     // In one group or in two, the end comes first.
     let (end, saved) = tokio::join!(
-        store.end(shard, ended.topic, ended.id, gone(&ended)),
+        store.end(shard, epoch, ended.topic, ended.id, gone(&ended)),
         store.checkpoint(shard, epoch, checkpoint())
     );
     end.unwrap();

@@ -22,7 +22,7 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use tempfile::TempDir;
 
 use super::{
-    Activation, Appended, ContentKind, Ended, Engine, Failing, FailureClass, Intent, Keyring, Laggard,
+    Activation, Appended, ContentKind, Ended, Engine, Epoch, Failing, FailureClass, Intent, Keyring, Laggard,
     NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Shard,
     Shares, Store, StoreEvent, Subscription, Topic, TopicId,
 };
@@ -82,6 +82,9 @@ impl Place {
         self.open()
     }
 }
+
+/// Of a shard that nobody has claimed.
+const UNCLAIMED: Epoch = Epoch(0);
 
 fn topic(name: &str) -> TopicUrl {
     TopicUrl::parse(&format!("https://source.example/{name}")).unwrap()

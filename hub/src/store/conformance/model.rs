@@ -52,6 +52,7 @@ enum Operation {
         newest: bool,
     },
     End {
+        fenced: bool,
         pair: Pair,
     },
     Claim {
@@ -82,7 +83,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => (pair(), prop::bool::weighted(0.8)).prop_map(|(pair, subscribe)| Operation::Ask { pair, subscribe }),
         5 => (pair(), prop::bool::weighted(0.8)).prop_map(|(pair, newest)| Operation::Verify { pair, newest }),
         1 => (pair(), any::<bool>()).prop_map(|(pair, newest)| Operation::Refuse { pair, newest }),
-        1 => pair().prop_map(|pair| Operation::End { pair }),
+        1 => (pair(), any::<bool>()).prop_map(|(pair, fenced)| Operation::End { pair, fenced }),
         1 => (0..16_u16).prop_map(|shard| Operation::Claim { shard }),
         4 => (pair(), prop::bool::weighted(0.2), any::<bool>(), 0..9_u64)
             .prop_map(|(pair, paused, late, cursor)| Operation::Checkpoint { pair, paused, late, cursor }),
@@ -156,12 +157,7 @@ impl Model {
                     self.waiting.remove(&pair);
                 }
             }
-            Operation::End { pair } => {
-                if let Some((subscription, _)) = self.subscriptions.remove(&pair) {
-                    let end = gone(&subscription);
-                    store.end(shard_of(pair), subscription.topic, subscription.id, end).await.unwrap();
-                }
-            }
+            Operation::End { pair, fenced } => self.end(store, pair, fenced).await,
             Operation::Claim { shard } => {
                 let epoch = store.claim(Shard(shard)).await.unwrap();
                 let before = self.epochs.insert(Shard(shard), epoch).unwrap_or_default();
@@ -181,6 +177,22 @@ impl Model {
             }
             Operation::Reopen => unreachable!("the test reopens"),
         }
+    }
+
+    /// The owner of its shard ends a subscription, or one who is its owner no more tries to.
+    async fn end(&mut self, store: &dyn Store, pair: Pair, fenced: bool) {
+        let shard = shard_of(pair);
+        let current = self.epochs.get(&shard).copied().unwrap_or_default();
+        let Some((subscription, _)) = self.subscriptions.get(&pair) else { return };
+        let (topic, id, why) = (subscription.topic, subscription.id, gone(subscription));
+        let epoch = if fenced { Epoch(current.0.wrapping_sub(1)) } else { current };
+        let outcome = store.end(shard, epoch, topic, id, why).await;
+        if fenced {
+            assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
+            return;
+        }
+        outcome.unwrap();
+        self.subscriptions.remove(&pair);
     }
 
     async fn append(

@@ -6,8 +6,8 @@ use futures_util::FutureExt as _;
 use resync_core::datetime::DateTime;
 
 use super::{
-    DAY, Place, activate, append, ask_to_subscribe, callback, gone, on_every_engine, posted, subscribe, the,
-    topic,
+    DAY, Place, UNCLAIMED, activate, append, ask_to_subscribe, callback, gone, on_every_engine, posted,
+    subscribe, the, topic,
 };
 use crate::store::{Activation, Engine, Keyring, Offset, StoreError, check, open};
 
@@ -46,7 +46,7 @@ async fn what_a_shard_is_loaded_with_is_as_new_as_the_last_change_however_long_a
     );
     let store = place.reopen(store);
     let renewed = store.find_subscription(&topic("t"), &callback("kept")).await.unwrap().unwrap();
-    store.end(shard, renewed.topic, renewed.id, gone(&renewed)).await.unwrap();
+    store.end(shard, UNCLAIMED, renewed.topic, renewed.id, gone(&renewed)).await.unwrap();
     assert_eq!(store.load_shard(shard).await.unwrap().slots, [], "after its end");
 }
 

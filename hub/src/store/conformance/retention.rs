@@ -6,8 +6,8 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
 use super::{
-    Place, append, at, callback, gone, is_new, named, on_every_engine, posted, read, subscribe, the, topic,
-    within,
+    Place, UNCLAIMED, append, at, callback, gone, is_new, named, on_every_engine, posted, read, subscribe,
+    the, topic, within,
 };
 use crate::store::{
     Checkpoint, ClockJump, FailureClass, NewNotification, Offset, Shard, Shares, Skip, Store, StoreEvent,
@@ -98,7 +98,7 @@ async fn what_nobody_is_subscribed_to_makes_room_first_and_grows_old(place: Plac
     assert_eq!((held(&*store, owed, 1..=2).await, held(&*store, left, 1..=1).await), (vec![2], vec![1]));
     let shard = Shard::of(&callback("d"), store.shards());
     append_at(&*store, &topic("owed"), 4, 500).await;
-    store.end(shard, ended.topic, ended.id, gone(&ended)).await.unwrap();
+    store.end(shard, UNCLAIMED, ended.topic, ended.id, gone(&ended)).await.unwrap();
     let store = place.reopen(store);
     let trimmed = store.trim(at(0), within(2 * large)).await.unwrap();
     assert_eq!(trimmed, Trimmed { notifications: 1, bytes: small, early: 1 });
@@ -127,7 +127,7 @@ async fn a_topic_that_nobody_needs_is_forgotten_and_comes_back_as_another(place:
         Checkpoint { watermarks: vec![(id, done)], ..Checkpoint::default() }
     };
     store.checkpoint(shard, epoch, checkpoint()).await.unwrap();
-    store.end(shard, id, subscription.id, gone(&subscription)).await.unwrap();
+    store.end(shard, epoch, id, subscription.id, gone(&subscription)).await.unwrap();
     store.trim(at(4), EVERYTHING).await.unwrap();
     assert_eq!(store.topic(&url).await.unwrap(), None);
     assert_eq!(store.usage().topics, 0);

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
-use super::{Place, activate, append, at, callback, gone, on_every_engine, posted, subscribe, topic};
+use super::{
+    Place, UNCLAIMED, activate, append, at, callback, gone, on_every_engine, posted, subscribe, topic,
+};
 use crate::store::{
     Additions, ClientUsage, ContentKind, Intent, NewNotification, NewRequest, Offset, Payer, Shard, Shares,
     Store, SubscriptionCounts, Trimmed, Validators,
@@ -233,7 +235,7 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
     assert_eq!(of(&*store), all);
     let shard = Shard::of(&callback("d"), store.shards());
     for subscription in &subscriptions {
-        store.end(shard, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
+        store.end(shard, UNCLAIMED, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
     }
     // Nobody is subscribed; the hub knows both topics until it trims.
     let none = ClientUsage {
@@ -271,7 +273,7 @@ async fn a_topic_counts_for_who_brought_it_until_nobody_is_subscribed(place: Pla
     for (subscription, at) in &subscriptions {
         assert_eq!(of(&*store).topics, 1, "also when its own subscription has ended");
         let shard = Shard::of(at, store.shards());
-        store.end(shard, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
+        store.end(shard, UNCLAIMED, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
     }
     assert_eq!(of(&*store), SubscriptionCounts::default());
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
 
 use super::{
-    LEASE, Place, activate, append, ask, ask_to_subscribe, at, behind, callback, deactivate, gone,
+    LEASE, Place, UNCLAIMED, activate, append, ask, ask_to_subscribe, at, behind, callback, deactivate, gone,
     on_every_engine, posted, secret, subscribe, the, told, topic,
 };
 use crate::store::{
@@ -170,7 +170,7 @@ async fn subscribing_again_after_the_end_is_a_new_subscription(place: Place) {
     let store = place.open();
     let url = topic("t");
     let (shard, first) = subscribe(&*store, &url, &callback("d")).await;
-    store.end(shard, first.topic, first.id, gone(&first)).await.unwrap();
+    store.end(shard, UNCLAIMED, first.topic, first.id, gone(&first)).await.unwrap();
     append(&*store, posted(&url, "x")).await;
     let store = place.reopen(store);
     let (_, second) = subscribe(&*store, &url, &callback("d")).await;
@@ -185,7 +185,7 @@ async fn an_expired_subscription_ends(place: Place) {
     let subscription = store.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
     let shard = Shard::of(&callback("d"), store.shards());
     let mut events = store.watch();
-    store.end(shard, subscription.topic, subscription.id, Ended::Expired).await.unwrap();
+    store.end(shard, UNCLAIMED, subscription.topic, subscription.id, Ended::Expired).await.unwrap();
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
     let events = told(&mut events);
     assert!(
@@ -200,14 +200,14 @@ async fn a_renewed_lease_does_not_expire(place: Place) {
     let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     activate(&*store, &request, at(1_000)).await;
     let (shard, renewed) = subscribe(&*store, &topic("t"), &callback("d")).await;
-    store.end(shard, renewed.topic, renewed.id, Ended::Expired).await.unwrap();
+    store.end(shard, UNCLAIMED, renewed.topic, renewed.id, Ended::Expired).await.unwrap();
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_some());
 }
 
 async fn a_subscriber_that_is_gone_ends_at_once(place: Place) {
     let store = place.open();
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
-    store.end(shard, subscription.topic, subscription.id, gone(&subscription)).await.unwrap();
+    store.end(shard, UNCLAIMED, subscription.topic, subscription.id, gone(&subscription)).await.unwrap();
     let store = place.reopen(store);
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
     assert!(store.load_shard(shard).await.unwrap().slots.is_empty());
@@ -227,17 +227,17 @@ async fn a_subscriber_that_says_yes_after_it_was_gone_stays(place: Place) {
     let mut asked = found().await.unwrap();
     for second in [1_061, 1_000] {
         verify(second).await;
-        store.end(shard, asked.topic, asked.id, gone(&asked)).await.unwrap();
+        store.end(shard, UNCLAIMED, asked.topic, asked.id, gone(&asked)).await.unwrap();
         asked = found().await.expect("it has said yes since");
     }
-    store.end(shard, asked.topic, asked.id, gone(&asked)).await.unwrap();
+    store.end(shard, UNCLAIMED, asked.topic, asked.id, gone(&asked)).await.unwrap();
     assert!(found().await.is_none());
 }
 
 async fn ending_the_unknown_is_no_error(place: Place) {
     let store = place.open();
     let gone = Ended::Gone { lease_end: at(0) };
-    store.end(Shard(0), TopicId(7), SubscriptionId(7), gone).await.unwrap();
+    store.end(Shard(0), UNCLAIMED, TopicId(7), SubscriptionId(7), gone).await.unwrap();
 }
 
 async fn events_carry_the_new_state(place: Place) {
@@ -246,7 +246,7 @@ async fn events_carry_the_new_state(place: Place) {
     append(&*store, posted(&url, "x")).await;
     let mut events = store.watch();
     let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
-    store.end(shard, subscription.topic, subscription.id, gone(&subscription)).await.unwrap();
+    store.end(shard, UNCLAIMED, subscription.topic, subscription.id, gone(&subscription)).await.unwrap();
     let slot = SubscriptionSummary {
         id: subscription.id,
         topic: subscription.topic,
@@ -307,7 +307,7 @@ async fn what_was_read_ahead_is_as_new_as_what_is_asked_for(place: Place) {
     }
     let (shard, ended) = &all[1];
     let now = store.find_subscription(&ended.topic_url, &ended.callback).await.unwrap().unwrap();
-    store.end(*shard, ended.topic, ended.id, gone(&now)).await.unwrap();
+    store.end(*shard, UNCLAIMED, ended.topic, ended.id, gone(&now)).await.unwrap();
     for (ahead, keep) in reads() {
         assert!(recipient(&*store, *shard, ended, ahead, keep).await.is_none());
     }

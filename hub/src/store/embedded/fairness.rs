@@ -14,8 +14,8 @@ use super::reserve::DiskReserve;
 use super::testing::Fragile;
 use crate::store::VerifiedSubscription;
 use crate::store::{
-    Admin, ContentKind, Ended, Intent, Keyring, Log, NewNotification, NewRequest, Offset, Payer, Progress,
-    Requests, Shard, Shares, Subscriptions, Trimmed, posted,
+    Admin, ContentKind, Ended, Epoch, Intent, Keyring, Log, NewNotification, NewRequest, Offset, Payer,
+    Progress, Requests, Shard, Shares, Subscriptions, Trimmed, posted,
 };
 
 const SHARES: Shares = Shares { publishers: 12_000, strangers: 8_000 };
@@ -173,7 +173,10 @@ async fn unsubscribe(store: &Embedded, model: &mut Model, of: Of) {
     }
     let known = store.find_subscription(&of.url(), &of.callback()).await.unwrap().unwrap();
     let shard = Shard::of(&of.callback(), store.shards());
-    store.end(shard, known.topic, known.id, Ended::Gone { lease_end: known.lease_end }).await.unwrap();
+    store
+        .end(shard, Epoch::default(), known.topic, known.id, Ended::Gone { lease_end: known.lease_end })
+        .await
+        .unwrap();
 }
 
 /// Reads on for the subscription; what it had not got and is gone is a gap.

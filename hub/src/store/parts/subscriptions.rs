@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::store::{
-    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Search, SearchResult, Shard,
-    Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, TopicId, VerifiedSubscription,
+    Activation, CachePolicy, ClientUsage, Ended, Epoch, ReadAhead, Recipient, Result, Search, SearchResult,
+    Shard, Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, TopicId, VerifiedSubscription,
     VerifiedUnsubscription,
 };
 
@@ -28,10 +28,20 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
     /// Ends the subscription that a verified unsubscribe request names; unknown ones are no error (D-07).
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation>;
 
-    /// Ends a subscription for another reason. Unknown ones are no error. One that may have been renewed after the caller had seen
-    /// its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the wall clock, and one that is
-    /// [`Ended::Gone`] only if its lease is the one under which it was asked last.
-    async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()>;
+    /// Ends a subscription for another reason, as the owner of its shard has found. Unknown ones are no error. One that may have been
+    /// renewed after the caller had seen its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the wall
+    /// clock, and one that is [`Ended::Gone`] only if its lease is the one under which it was asked last.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`](crate::store::StoreError::Fenced) when `epoch` is not the newest of this shard.
+    async fn end(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        topic: TopicId,
+        id: SubscriptionId,
+        why: Ended,
+    ) -> Result<()>;
 
     /// Ends a subscription whose record cannot be read, with what leads to it and a request that waits for its pair: who it was
     /// nobody knows any more. Returns whether there was one: any other stays as it is. Looks through the whole index.

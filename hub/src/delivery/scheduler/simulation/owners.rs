@@ -320,11 +320,19 @@ impl Cluster {
         }
     }
 
-    /// Ends of leases, which the store checks: anybody may tell it of one.
+    /// Ends of leases, which the store takes from the owner of the shard alone, and looks at itself.
     fn expire(&mut self, at: usize) {
         let owner = &mut self.owners[at];
         owner.scheduler.expire(self.now);
         let shard = owner.shard;
+        if self.epochs[usize::from(shard.0)] != owner.epoch {
+            if !owner.scheduler.take_ended(2).is_empty() {
+                owner.scheduler.retire();
+                owner.saving = None;
+                self.met.fenced += 1;
+            }
+            return;
+        }
         for (topic, id, _) in owner.scheduler.take_ended(2) {
             let slot = self.shards[usize::from(shard.0)].slots.get(&id);
             if slot.is_some_and(|slot| slot.lease_end <= self.now.wall) {

@@ -12,8 +12,8 @@ use super::super::key;
 use super::super::layout::Address;
 use super::super::search::behind;
 use crate::store::{
-    Activation, CachePolicy, ClientUsage, Ended, ReadAhead, Recipient, Result, Search, SearchResult, Shard,
-    Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId,
+    Activation, CachePolicy, ClientUsage, Ended, Epoch, ReadAhead, Recipient, Result, Search, SearchResult,
+    Shard, Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId,
     VerifiedSubscription, VerifiedUnsubscription,
 };
 
@@ -31,8 +31,15 @@ impl Subscriptions for Embedded {
         self.try_change(move |t| t.deactivate(&verified)).await
     }
 
-    async fn end(&self, shard: Shard, topic: TopicId, id: SubscriptionId, why: Ended) -> Result<()> {
-        self.try_change(move |t| t.end(shard, topic, id, why)).await
+    async fn end(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        topic: TopicId,
+        id: SubscriptionId,
+        why: Ended,
+    ) -> Result<()> {
+        self.try_change(move |t| t.end(shard, epoch, topic, id, why)).await
     }
 
     async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool> {

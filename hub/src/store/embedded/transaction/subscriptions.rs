@@ -13,7 +13,7 @@ use crate::store::embedded::engine::Space;
 use crate::store::embedded::key::{self, Pair, pair};
 use crate::store::embedded::layout::Address;
 use crate::store::{
-    Activation, Denial, DenialId, DenialScope, Ended, Intent, NewDenial, NewRequest, PendingRequest,
+    Activation, Denial, DenialId, DenialScope, Ended, Epoch, Intent, NewDenial, NewRequest, PendingRequest,
     RequestId, Result, Shard, StoreError, StoreEvent, Subscription, SubscriptionId, SubscriptionSummary,
     TopicId,
 };
@@ -80,10 +80,12 @@ impl Transaction<'_> {
     pub(in super::super) fn end(
         &mut self,
         shard: Shard,
+        epoch: Epoch,
         topic: TopicId,
         id: SubscriptionId,
         why: Ended,
     ) -> Result<()> {
+        self.check_owner(shard, epoch)?;
         let Some(subscription) = self.get::<Subscription>(&key::subscription(shard, topic, id))? else {
             return Ok(());
         };
