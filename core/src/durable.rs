@@ -119,6 +119,18 @@ pub fn make_folders<'a>(folders: impl IntoIterator<Item = &'a Path>) -> io::Resu
     Ok(unsynced)
 }
 
+/// Folders that are brought to the disk with files.
+#[cfg(unix)]
+pub(crate) fn opened(folders: &BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
+    folders.iter().map(File::open).collect()
+}
+
+/// None where folders cannot be synced.
+#[cfg(not(unix))]
+pub(crate) fn opened(_: &BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
+    Ok(Vec::new())
+}
+
 /// Makes durable which names a folder has.
 #[cfg(unix)]
 pub fn sync_folder(folder: &Path) -> io::Result<()> {

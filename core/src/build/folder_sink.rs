@@ -72,14 +72,14 @@ impl FolderSink {
     }
 
     /// Stages and publishes documents that nobody reads before all of them are there: they are brought to the disk together, and their folders are synced once,
-    /// in the end. A crash before that may leave any of them.
+    /// in the end. A crash before that may leave any of them, and nothing that was removed there before.
     pub fn publish_together(&mut self, drafts: impl IntoIterator<Item = FolderDraft>) -> io::Result<()> {
-        let (files, staged): (Vec<_>, Vec<_>) = drafts.into_iter().map(Self::stage_for_now).unzip();
+        let (mut files, staged): (Vec<_>, Vec<_>) = drafts.into_iter().map(Self::stage_for_now).unzip();
+        let folders: BTreeSet<_> = staged.iter().map(|staged| folder_of(&staged.target).to_owned()).collect();
+        files.extend(durable::opened(&folders)?);
         durable::sync_together(&files)?;
-        let mut folders = BTreeSet::new();
         for StagedFile { target, temporary } in staged {
             temporary.persist(&target).map_err(|error| error.error)?;
-            folders.insert(folder_of(&target).to_owned());
         }
         folders.iter().try_for_each(|folder| sync_folder(folder))
     }

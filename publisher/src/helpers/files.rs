@@ -59,11 +59,11 @@ pub(crate) fn remove_folder(folder: &Path) -> io::Result<()> {
 /// Gives a file another name in the same folder, unless that was done before.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     step()?;
-    match fs::rename(from, to) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => sync_folder(folder_of(to)),
+    if !from.try_exists()? {
+        return Ok(());
     }
+    fs::rename(from, to)?;
+    sync_folder(folder_of(to))
 }
 
 /// Removes a file durably, if it exists.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    helpers::files,
     inventory::{self, Before, Changes, Snapshot, StoredInventory},
     settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
@@ -155,6 +156,7 @@ impl Run {
 pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), Error> {
     let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
     tracing::info!(build = plan.build, "completing an interrupted run");
+    keep_what_is_done(lock.out())?;
     let done = match execution::publish(&plan, true, None, lock, &|_| ()) {
         Err(error) if plan.archive.is_some() => {
             tracing::warn!(%error, "cannot archive; the documents stay in place for now");
@@ -167,6 +169,14 @@ pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), Error> {
     }
     let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
     Ok((changes, done.written))
+}
+
+/// Makes durable what an interrupted run gave its name: if it was killed before it could, nobody does that again, and the plan must not go first.
+fn keep_what_is_done(out: &Path) -> Result<(), Error> {
+    for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
+        files::if_there(durable::sync_folder(&folder)).map_err(Error::cannot("write", &folder))?;
+    }
+    Ok(())
 }
 
 /// The Change Lists, if they can be continued: they have the same base URL and are as they were written.

@@ -1,8 +1,8 @@
 //! What `resync-source` writes is on the disk when a run ends: no power cut leaves half of a document under its name.
 
-use std::path::Path;
+use std::{os::unix::process::ExitStatusExt as _, path::Path};
 
-use resync_harness::{Disk, Kind, Step, unsynced};
+use resync_harness::{Disk, Kind, Step, Taken, unsynced};
 
 use crate::{
     killing::{EVERYTHING, Trial, change},
@@ -30,20 +30,75 @@ fn so_is_a_resource_list_that_is_made_anew_because_the_site_has_moved() {
     leaves_nothing_unsynced(&Disk::under(&out, 0), &moved);
 }
 
-fn leaves_nothing_unsynced(disk: &Disk, command: &[&str]) {
-    disk.meet(Step::none(Kind::CHANGES));
-    Run::from(program(command).envs(disk.environment()).output().unwrap()).succeeded();
-    let taken = disk.taken();
-    let mut left = unsynced(&taken);
-    left.retain(|path| !may_be_lost(path));
-    assert!(left.is_empty(), "{left:#?}");
+#[test]
+fn so_is_what_a_publish_that_was_killed_before_any_sync_leaves_to_the_next_one() {
+    let trial = Trial::begin("");
+    let disk = Disk::under(&trial.place.out(), 0);
+    let command = trial.command(&["publish"]);
+    change(&trial.place, 0);
+    let whole = steps_of(&disk, &command);
+    let syncs = (1..).zip(&whole).filter(|(_, step)| step.kind == Kind::Sync);
+    let (mut runs, mut deaths) = (0, 0);
+    for (round, (number, _)) in (1..).zip(syncs) {
+        change(&trial.place, round);
+        disk.meet(Step { number, ..Step::none(Kind::CHANGES) });
+        let ended = program(&command).envs(disk.environment()).output().unwrap().status;
+        runs += 1;
+        deaths += u32::from(ended.signal() == Some(9));
+        let mut steps = disk.taken();
+        steps.extend(steps_of(&disk, &command));
+        are_synced(&steps);
+        // Without its plan, nobody completes a run.
+        for (gone, _) in steps.iter().enumerate().filter(|(_, step)| is_of(step, Kind::Unlink, "plan.json")) {
+            are_synced(&steps[..gone]);
+        }
+        a_plan_is_gone_for_good_before_the_next_inventory_gets_its_name(&steps);
+    }
+    assert!(runs > 10 && deaths * 4 > runs * 3, "{deaths} of {runs} died");
 }
 
-/// The content of locks is for people, a version whose digest is wrong is not used, and what is moved in the folder of the state at the end
-/// of a run is moved by the next one again.
+/// If it came back, it would take the next inventory for its own, and what that has would never be told.
+fn a_plan_is_gone_for_good_before_the_next_inventory_gets_its_name(steps: &[Taken]) {
+    let is_inventory = |step: &Taken| {
+        ["inventory-next.jsonl", "inventory-since-next.jsonl"]
+            .iter()
+            .any(|name| is_of(step, Kind::Rename, name))
+    };
+    let mut is_gone = true;
+    for step in steps {
+        if is_of(step, Kind::Unlink, "plan.json") {
+            is_gone = false;
+        } else if is_of(step, Kind::Sync, ".resync-source") {
+            is_gone = true;
+        }
+        assert!(is_gone || !is_inventory(step), "{steps:#?}");
+    }
+}
+
+fn is_of(step: &Taken, kind: Kind, name: &str) -> bool {
+    step.kind == kind && step.path.ends_with(name)
+}
+
+fn leaves_nothing_unsynced(disk: &Disk, command: &[&str]) {
+    are_synced(&steps_of(disk, command));
+}
+
+/// What a run does that nothing happens to.
+fn steps_of(disk: &Disk, command: &[&str]) -> Vec<Taken> {
+    disk.meet(Step::none(Kind::CHANGES));
+    Run::from(program(command).envs(disk.environment()).output().unwrap()).succeeded();
+    disk.taken()
+}
+
+fn are_synced(steps: &[Taken]) {
+    let mut left = unsynced(steps);
+    left.retain(|path| !may_be_lost(path));
+    assert!(left.is_empty(), "{left:#?} after {steps:#?}");
+}
+
+/// The content of locks is for people, and a version whose digest is wrong is not used.
 fn may_be_lost(path: &Path) -> bool {
     path.ends_with("lock")
-        || path.ends_with(".resync-source")
         || path.extension().is_some_and(|extension| extension == "lock")
         || path.parent().is_some_and(|folder| folder.ends_with("versions"))
 }

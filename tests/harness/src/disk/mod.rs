@@ -301,6 +301,27 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_got_another_name_is_there_under_one_at_least() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let mut seen = BTreeSet::new();
+        let mut rng = Rng::with_seed(1);
+        for _ in 0..50 {
+            for (name, text) in [("new", "new"), ("old", "old")] {
+                fs::write(data.join(name), text).unwrap();
+            }
+            let mut disk = Disk::under(&data, 1);
+            assert!(sh(&disk, &data, "mv new old"));
+            disk.cut_power(&mut rng);
+            let left = ["new", "old"].map(|name| fs::read_to_string(data.join(name)).unwrap_or_default());
+            seen.insert(left);
+        }
+        let expected = [["", "new"], ["new", "new"], ["new", "old"]];
+        assert_eq!(seen, expected.map(|left| left.map(str::to_owned)).into());
+    }
+
+    #[test]
     fn a_number_that_is_durable_is_never_given_again_whatever_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");

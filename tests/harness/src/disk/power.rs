@@ -76,8 +76,7 @@ impl<'a> Cut<'a> {
         DirBuilder::new().mode(0o700).create(to)?;
         let durable = record.names(number)?;
         let newest = live.get(&number).map_or_else(|| Ok(BTreeMap::new()), |path| names(path))?;
-        for name in durable.keys().chain(newest.keys()).collect::<BTreeSet<_>>() {
-            let Some(node) = self.name(durable.get(name), newest.get(name)) else { continue };
+        for (name, node) in self.names(&durable, &newest) {
             let to = to.join(name);
             if node.is_folder {
                 self.rebuild_folder(record, node.number, live, &to)?;
@@ -111,6 +110,26 @@ impl<'a> Cut<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The names that are left. Of a file that got another name in its folder, both may be left, and never none: a rename takes no name before it has given
+    /// the other, whatever the order in which names reach the disk.
+    fn names<'n>(
+        &mut self,
+        durable: &'n BTreeMap<String, Node>,
+        newest: &'n BTreeMap<String, Node>,
+    ) -> BTreeMap<&'n String, &'n Node> {
+        let all: BTreeSet<_> = durable.keys().chain(newest.keys()).collect();
+        let mut left: BTreeMap<_, _> = all
+            .into_iter()
+            .filter_map(|name| Some((name, self.name(durable.get(name), newest.get(name))?)))
+            .collect();
+        let kept: BTreeSet<_> = left.values().map(|node| node.number).collect();
+        let is_renamed = |old: &Node| newest.values().any(|new| new.number == old.number);
+        for (name, old) in durable.iter().filter(|(_, old)| is_renamed(old) && !kept.contains(&old.number)) {
+            left.insert(name, old);
+        }
+        left
     }
 
     fn name<'n>(&mut self, old: Option<&'n Node>, new: Option<&'n Node>) -> Option<&'n Node> {
