@@ -128,7 +128,8 @@ pub(super) async fn commit() -> Option<String> {
         output.status.success().then(|| text.trim().to_owned())
     };
     let but_documents = ["--", ".", ":(exclude)docs", ":(exclude,glob)**/*.md"];
-    let commit = git(&[&["log", "-1", "--format=%h"], &but_documents[..]].concat()).await?;
+    // A merge counts as what it brings in: neither of its sides is what is here.
+    let commit = git(&[&["log", "-1", "--first-parent", "--format=%h"], &but_documents[..]].concat()).await?;
     let changed =
         git(&[&["status", "--porcelain", "--untracked-files=no"], &but_documents[..]].concat()).await?;
     Some(if changed.is_empty() { commit } else { format!("{commit}{CHANGED}") })
