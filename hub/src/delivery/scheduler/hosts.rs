@@ -618,6 +618,27 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_that_ends_without_showing_how_the_host_is_gives_way_to_another() {
+        let mut hosts = hosts(4);
+        let host = hosts.join(&"https://a.example".into(), None);
+        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        for _ in 0..2 {
+            assert!(next(&mut hosts).is_some());
+        }
+        for _ in 0..2 {
+            answer(&mut hosts, host, Sign::Trouble, 0);
+        }
+        let until = hosts.next_wake().unwrap();
+        hosts.wake(until);
+        for id in [3, 4] {
+            let (_, probe, probing) = hosts.take(OpenLanes::ALL).unwrap();
+            assert_eq!(probing, waiter(id));
+            assert_eq!(next(&mut hosts), None, "one probe");
+            hosts.release(host, probe);
+        }
+    }
+
+    #[test]
     fn whatever_hangs_at_an_open_breaker_those_delivered_to_last_are_served_beside_it() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), None);

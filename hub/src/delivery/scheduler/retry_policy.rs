@@ -218,6 +218,11 @@ mod tests {
     }
 
     #[test]
+    fn metrics_call_each_reason_to_give_up_by_its_name() {
+        assert_eq!(GivenUp::ALL.map(GivenUp::name), ["refused", "failed", "message", "operator"]);
+    }
+
+    #[test]
     fn w149_every_2xx_is_a_success() {
         for status in [200, 202, 204, 299] {
             assert_eq!(Outcome::of_status(StatusCode::from_u16(status).unwrap(), None), Outcome::Delivered);

@@ -379,4 +379,15 @@ mod tests {
         let weight: usize = ahead.read.values().map(|recipient| recipient.weight()).sum();
         assert!(ahead.bytes == weight && weight <= AHEAD_BYTES, "{weight}");
     }
+
+    #[test]
+    fn what_is_read_ahead_twice_counts_once_and_what_was_read_before_it_stays() {
+        let cache = Recipients::new(1);
+        let reading = cache.get(Shard(0), (TopicId(1), SubscriptionId(1)), CachePolicy::Drop).unwrap_err();
+        for id in [2, 3, 2] {
+            cache.put(Shard(0), &recipient(1), vec![recipient(id)], CachePolicy::Drop, reading);
+        }
+        let ahead = &lock(&cache.shards[0]).ahead;
+        assert_eq!((ahead.read.len(), ahead.bytes), (2, 2 * recipient(2).weight()));
+    }
 }

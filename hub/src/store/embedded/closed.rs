@@ -82,3 +82,23 @@ impl<'a> Closed<'a> {
         self.engine.commit(&std::mem::take(&mut self.batch))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Fragile;
+    use super::*;
+
+    #[test]
+    fn changes_are_committed_many_at_a_time_and_the_last_of_them_at_the_end() {
+        let (engine, keys) = (Fragile::default(), Keyring::none());
+        let mut records = Closed::new(&engine, &keys);
+        for number in 0..=AT_ONCE {
+            records.remove(Space::Log, &number.to_be_bytes()).unwrap();
+        }
+        assert_eq!(engine.commits(), 1);
+        for _ in 0..2 {
+            records.finish().unwrap();
+            assert_eq!(engine.commits(), 2);
+        }
+    }
+}

@@ -309,6 +309,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_record_that_is_nothing_but_its_checksum_is_damage() {
+        let stored = Bytes::copy_from_slice(&checksum(Sample::SPACE, b"key", b"").to_be_bytes());
+        let outcome = open::<Sample>(&Keyring::none(), b"key", &stored);
+        assert!(matches!(outcome, Err(StoreError::Damaged { space: "pings", .. })), "{outcome:?}");
+    }
+
     proptest! {
         #[test]
         fn what_was_written_is_read(sample in sample(), key in any::<Vec<u8>>()) {

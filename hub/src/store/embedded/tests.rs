@@ -332,6 +332,22 @@ async fn a_disk_that_is_nearly_full_takes_nothing_new_and_keeps_the_progress_of_
     store.append(posted("3", None), DAY).await.unwrap();
 }
 
+#[test]
+fn the_disk_is_not_asked_before_each_command_unless_much_is_written() {
+    let looks = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&looks);
+    let mut room = DiskReserve::new(move || Some(1_000 + counted.fetch_add(1, Ordering::SeqCst)), 80);
+    for _ in 0..10_000 {
+        assert!(room.check(0).is_none());
+    }
+    let few = looks.load(Ordering::SeqCst);
+    assert!((1..10_000).contains(&few), "it was asked {few} times");
+    for more in 1..=3 {
+        assert!(room.check(10).is_none());
+        assert_eq!(looks.load(Ordering::SeqCst), few + more);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_may_wait_is_refused_and_progress_is_not() {
     let engine = Fragile::default();
@@ -434,6 +450,31 @@ async fn what_was_skipped_in_many_logs_is_forgotten_in_one_command() {
     assert_eq!(store.trim(new, Shares::of(u64::MAX)).await.unwrap().notifications, SLICE as u64);
     assert_eq!(engine.scan(Space::Skips, &Keys::all()).count(), 0);
     assert_eq!(engine.commits() - before, 2, "one for the logs, one for what was skipped");
+}
+
+#[tokio::test]
+async fn a_topic_is_forgotten_only_with_the_last_of_what_was_skipped_of_it() {
+    let engine = Fragile::default();
+    let store = over(&engine);
+    let (shard, subscription) = store::subscribe(&store, &topic(), &callback()).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let skip = |offset| Skip {
+        topic: subscription.topic,
+        subscription: subscription.id,
+        offset: Offset(offset),
+        at: subscription.lease_end,
+        class: FailureClass::Trouble,
+        status: None,
+    };
+    let skips = (1..=SLICE as u64 + 1).map(skip).collect();
+    store.checkpoint(shard, epoch, Checkpoint { skips, ..Checkpoint::default() }).await.unwrap();
+    let gone = Ended::Gone { lease_end: subscription.lease_end };
+    store.end(shard, epoch, subscription.topic, subscription.id, gone).await.unwrap();
+    for (left, topics) in [(1, 1), (0, 0)] {
+        store.trim(DateTime::now(), Shares::of(u64::MAX)).await.unwrap();
+        assert_eq!(engine.scan(Space::Skips, &Keys::all()).count(), left);
+        assert_eq!(store.topics().await.unwrap().len(), topics);
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::next::MOST_KEPT;
 use super::*;
-use crate::store::CachePolicy;
+use crate::store::{CachePolicy, ReadAhead};
 
 #[test]
 fn after_a_stop_only_what_was_under_way_is_sent_again() {
@@ -797,6 +797,100 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
             attempts += 1;
         }
         assert_eq!(attempts, 3 * subscriptions);
+    }
+}
+
+#[test]
+fn who_is_owed_something_waits_for_the_sweep_and_who_has_everything_for_nothing() {
+    let (mut world, topic) = (World::new(29), TopicId(1));
+    join(&mut world, topic, 1, "http://host.example");
+    let waits = |world: &World| world.scheduler.progress(topic, SubscriptionId(1), world.now).unwrap().waits;
+    assert_eq!(waits(&world), WaitsFor::Nothing);
+    append(&mut world, topic, ContentKind::Posted);
+    assert_eq!(waits(&world), WaitsFor::Sweep);
+    assert_eq!(deliver_all(&mut world), [Offset(1)]);
+    assert_eq!(waits(&world), WaitsFor::Nothing);
+}
+
+#[test]
+fn who_was_passed_by_is_counted_as_behind() {
+    let (mut world, topic) = (World::new(31), TopicId(1));
+    (1..=3).for_each(|id| join(&mut world, topic, id, &format!("http://host{id}.example")));
+    append(&mut world, topic, ContentKind::Posted);
+    for behind in 1..=3 {
+        let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
+        refuse(&mut world, &attempt);
+        assert_eq!(world.scheduler.laggard_count(), behind);
+    }
+}
+
+#[test]
+fn a_replay_for_one_subscription_brings_it_again_what_it_has_and_nothing_else() {
+    let (mut world, topic) = (World::new(37), TopicId(1));
+    (1..=2).for_each(|id| join(&mut world, topic, id, &format!("http://host{id}.example")));
+    append(&mut world, topic, ContentKind::Posted);
+    assert_eq!(deliver_all(&mut world), [Offset(1); 2]);
+    for (from, expected) in [(1, vec![Offset(1)]), (2, vec![])] {
+        let command = Command::Replay { topic, subscription: Some(SubscriptionId(1)), from: Offset(from) };
+        assert_eq!(world.scheduler.execute(&command, world.now), expected.len());
+        assert_eq!(deliver_all(&mut world), expected);
+    }
+}
+
+#[test]
+fn without_permits_nobody_is_taken_up_even_to_wait_for_its_own_host() {
+    let (mut world, topic) = (World::new(41), TopicId(1));
+    let limit = world.scheduler.limits.per_host as u64;
+    (1..=limit + 1).for_each(|id| join(&mut world, topic, id, "http://host.example"));
+    append(&mut world, topic, ContentKind::Posted);
+    for _ in 0..limit {
+        assert!(world.scheduler.next(world.now, OpenLanes::ALL).is_some());
+    }
+    assert!(world.scheduler.next(world.now, OpenLanes::new(|_| false)).is_none());
+    let last = world.scheduler.progress(topic, SubscriptionId(limit + 1), world.now).unwrap();
+    assert_eq!(last.waits, WaitsFor::Sweep);
+}
+
+#[test]
+fn a_subscription_that_ends_while_the_next_notification_is_tried_is_forgotten() {
+    let (mut world, topic) = (World::new(43), TopicId(1));
+    world.scheduler.limits.retry.trouble = [10, 30, 120, 600].map(Duration::from_secs).to_vec();
+    let id = world.subscribe_to(topic, world.lease(LONG));
+    (0..3).for_each(|_| world.publish_to(topic));
+    let error = Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
+    let past_suspect = (0..13 * 60).find_map(|_| {
+        while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+            let offset = attempt.offset;
+            if offset == Offset(3) {
+                return Some(attempt);
+            }
+            let outcome = if offset == Offset(2) { error.clone() } else { Outcome::Delivered };
+            world.scheduler.finished(&attempt, Finished::Answered { offset, outcome }, world.now);
+        }
+        world.wait(1);
+        None
+    });
+    world.scheduler.finished(&past_suspect.unwrap(), Finished::SubscriptionEnded, world.now);
+    assert_eq!(world.scheduler.progress(topic, id, world.now), None);
+}
+
+#[test]
+fn beyond_its_topic_is_read_ahead_only_for_a_small_one_among_many() {
+    for (topics, subscriptions, expected) in [
+        (1, 2, ReadAhead::Topic),
+        (100, 2, ReadAhead::Shard),
+        (1, 50, ReadAhead::Topic),
+        (100, 50, ReadAhead::Topic),
+    ] {
+        let mut world = World::new(23);
+        for topic in (1..=topics).map(TopicId) {
+            for id in 1..=subscriptions {
+                join(&mut world, topic, topic.0 * 100 + id, &format!("http://host{id}.example"));
+            }
+            append(&mut world, topic, ContentKind::Posted);
+        }
+        let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
+        assert_eq!(attempt.ahead, expected, "{subscriptions} of each of {topics} topics");
     }
 }
 
