@@ -482,6 +482,32 @@ fn rs103_a_package_has_one_contents_link_to_xml() {
 }
 
 #[test]
+fn rs058_only_lists_and_dumps_have_archives_and_lie_as_archives_do_under_an_index() {
+    use Capability::{
+        CapabilityList, ChangeDump, ChangeListArchive, ChangeNotification, FrameworkNotification,
+    };
+    use Root::{SitemapIndex, UrlSet};
+    for (root, capability, may_have_index, may_have_archives) in [
+        (UrlSet, Capability::ChangeList, true, true),
+        (SitemapIndex, Capability::ChangeList, false, true),
+        (UrlSet, ChangeDump, true, true),
+        (UrlSet, Capability::ResourceDumpManifest, false, false),
+        (UrlSet, ChangeListArchive, true, false),
+        (SitemapIndex, ChangeListArchive, false, false),
+        (UrlSet, CapabilityList, false, false),
+        (UrlSet, ChangeNotification, false, false),
+        (UrlSet, FrameworkNotification, false, false),
+    ] {
+        for (relation, may) in [(Relation::Index, may_have_index), (Relation::Archives, may_have_archives)] {
+            let mut document = raw(root, capability.clone());
+            document.header.links.push(Link::new(relation.clone(), "http://example.org/beside.xml"));
+            let is_warned_of = rules(&check(&document)).contains(&Rule::RelationPlace);
+            assert_eq!(is_warned_of, !may, "{relation} of a {capability}, {root:?}");
+        }
+    }
+}
+
+#[test]
 fn rs091_a_resource_that_is_listed_twice_is_warned_of() {
     let list = |locs: &[&str]| {
         let resources = locs.iter().map(|loc| Resource::new(*loc));
