@@ -59,12 +59,12 @@ pub(super) enum Sign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InFlightCounts {
     pub(super) all: usize,
-    /// Of these, those that have been under way for longer than a quick answer takes …
+    /// Of these, those for subscriptions that are not proven.
+    pub(super) unproven: usize,
+    /// Those that have been under way for longer than a quick answer takes …
     pub(super) hanging: usize,
     /// … and of those, those for subscriptions that are not proven.
     pub(super) unproven_hanging: usize,
-    /// All those for subscriptions that are not proven.
-    pub(super) unproven: usize,
 }
 
 impl InFlightCounts {
@@ -80,7 +80,7 @@ impl InFlightCounts {
 
     /// How many of these are for proven subscriptions.
     fn proven_in_time(self) -> usize {
-        self.in_time().saturating_sub(self.unproven - self.unproven_hanging)
+        self.in_time() - (self.unproven - self.unproven_hanging)
     }
 }
 
@@ -196,7 +196,7 @@ impl Breaker {
             State::Recovering { at_once, .. } if under_way.in_time() < at_once => {
                 Candidates::RecentlyDeliveredFirst
             }
-            // Nor what never succeeded and may yet hang, one round after the other.
+            // Unproven requests may hang too; beside them proven ones get as many.
             State::Recovering { at_once, .. } if under_way.proven_in_time() < at_once => Candidates::Proven,
             State::Recovering { .. } => Candidates::RecentlyDelivered,
             State::Open { .. } | State::HalfOpen { .. } => {

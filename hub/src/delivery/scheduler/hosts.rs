@@ -192,7 +192,7 @@ impl Hosts {
         host.in_flight += 1;
         host.unproven += u32::from(!is_proven);
         host.in_lanes[lane as usize] += 1;
-        host.network.add(lane, 1);
+        self.worker.networks.begin(lane, &self.states[id.index()].network, begun);
         self.in_flight.begin(id, is_proven, begun);
         self.mark_ready(id);
         let host = &self.states[id.index()];
@@ -254,11 +254,15 @@ impl Hosts {
         is_free && self.states[id.index()].first.is_empty() && self.has_permit(id, Some(spare))
     }
 
-    /// Whether a subscription that is taken up for this host would wait for others of its own host or network only.
+    /// Whether a subscription that is taken up for this host would wait for others of its own host or network, which take long, or may.
+    /// Where these are quick, all wait for the worker alone, and it is soon their turn.
     pub(super) fn waits_for_its_own(&self, id: HostId) -> bool {
-        let host = &self.states[id.index()];
+        let (host, networks) = (&self.states[id.index()], &self.worker.networks);
         let has_all = host.in_flight as usize >= self.limit;
-        has_all || !host.first.is_empty() || self.worker.networks.has_its_share(&host.network)
+        (has_all || !host.first.is_empty() || networks.has_its_share(&host.network))
+            && (host.hanging > 0
+                || host.response_time.takes_long_or_is_unknown()
+                || networks.takes_long(&host.network, self.now))
     }
 
     /// Permits are scarce. A quick host whose network has less than its share finds none because of others.
@@ -347,6 +351,7 @@ impl Hosts {
                 self.worker.peers.answered(took);
             }
             let bound = self.worker.peers.bound();
+            self.worker.networks.answered(&self.states[id.index()].network, took, now);
             let host = self.host(id);
             host.response_time.answered(took, bound);
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
@@ -380,6 +385,7 @@ impl Hosts {
     fn note_hanging(&mut self, now: Instant) {
         let patience = self.bound.map_or(SLOW, |bound| Duration::from_micros(bound.into()).min(SLOW));
         while let Some((id, Begun { all, unproven })) = self.in_flight.take_hanging(patience, now) {
+            self.worker.networks.answered(&self.states[id.index()].network, patience, now);
             let host = self.host(id);
             host.hanging += all;
             host.unproven_hanging += unproven;
@@ -464,9 +470,9 @@ impl Hosts {
         let host = &self.states[id.index()];
         let under_way = InFlightCounts {
             all: host.in_flight as usize,
+            unproven: host.unproven as usize,
             hanging: host.hanging as usize,
             unproven_hanging: host.unproven_hanging as usize,
-            unproven: host.unproven as usize,
         };
         let is_full = under_way.all >= self.limit;
         if is_full && (under_way.beside_unproven() >= self.limit || under_way.all >= 2 * self.limit) {
@@ -594,19 +600,25 @@ mod tests {
         assert_eq!(hosts.count(), 2);
     }
 
+    /// A host whose breaker is open after two failures; four more that have failed wait there.
+    fn in_trouble(hosts: &mut Hosts) -> HostId {
+        let host = hosts.join(&"https://a.example".into(), None);
+        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        for _ in 0..2 {
+            assert!(next(hosts).is_some());
+        }
+        for _ in 0..2 {
+            answer(hosts, host, Sign::Trouble, 0);
+        }
+        host
+    }
+
     #[test]
     fn the_breaker_of_a_host_in_trouble_opens_and_lets_one_probe_through() {
         let mut hosts = hosts(4);
-        let (host, now) = (hosts.join(&"https://a.example".into(), None), Instant::now());
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
-        for _ in 0..2 {
-            assert!(next(&mut hosts).is_some());
-        }
-        for _ in 0..2 {
-            answer(&mut hosts, host, Sign::Trouble, 0);
-        }
+        let host = in_trouble(&mut hosts);
         assert_eq!(next(&mut hosts), None, "the breaker is open");
-        assert_eq!(hosts.open_breakers(now).len(), 1);
+        assert_eq!(hosts.open_breakers(hosts.now).len(), 1);
         assert_eq!(hosts.take_opened()[0].0, "https://a.example");
         let until = hosts.next_wake().unwrap();
         hosts.wake(until);
@@ -620,14 +632,7 @@ mod tests {
     #[test]
     fn a_probe_that_ends_without_showing_how_the_host_is_gives_way_to_another() {
         let mut hosts = hosts(4);
-        let host = hosts.join(&"https://a.example".into(), None);
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
-        for _ in 0..2 {
-            assert!(next(&mut hosts).is_some());
-        }
-        for _ in 0..2 {
-            answer(&mut hosts, host, Sign::Trouble, 0);
-        }
+        let host = in_trouble(&mut hosts);
         let until = hosts.next_wake().unwrap();
         hosts.wake(until);
         for id in [3, 4] {
@@ -636,6 +641,23 @@ mod tests {
             assert_eq!(next(&mut hosts), None, "one probe");
             hosts.release(host, probe);
         }
+    }
+
+    #[test]
+    fn a_proven_one_does_not_wait_for_an_untried_one_at_a_host_that_recovers() {
+        let mut hosts = hosts(4);
+        let host = in_trouble(&mut hosts);
+        let until = hosts.next_wake().unwrap();
+        hosts.wake(until);
+        assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
+        answer(&mut hosts, host, Sign::Alive, 0);
+        hosts.wait(host, waiter(11), LastAttempt::Untried);
+        let recovers = next(&mut hosts).unwrap();
+        assert_ne!(recovers.1, waiter(12), "one request, which may yet hang");
+        hosts.wait(host, waiter(12), LastAttempt::Proven);
+        assert_eq!(next(&mut hosts), Some((host, waiter(12))));
+        hosts.wait(host, waiter(13), LastAttempt::Proven);
+        assert_eq!(next(&mut hosts), None, "it begins slowly");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use ipnet::IpNet;
 
 use super::clock::millis;
 use super::lanes::Lane;
+use super::slowness::{LONG, micros};
 use crate::egress::network;
 
 /// One network has at most so small a part of all permits while others wait.
@@ -20,6 +21,8 @@ const SHARE: usize = 8;
 /// For how long a host that found no permit keeps other networks to their shares. Each time it finds none, and each time it gets one while it
 /// has more to be sent, that begins again.
 const WAITS: Duration = Duration::from_secs(1);
+/// A new answer counts for so small a part of what is known of a network.
+const SMOOTH: u32 = 64;
 /// Networks that are known before those without hosts are looked for.
 const TIDY_FROM: usize = 1_024;
 
@@ -58,11 +61,20 @@ struct Known {
 pub(super) struct Network {
     number: u64,
     in_lanes: [AtomicUsize; Lane::ALL.len()],
+    /// What it takes for an answer, smoothed, in microseconds.
+    response_time: AtomicU32,
+    /// Until so many milliseconds after the beginning it had less than its share, or answered.
+    moved: AtomicU64,
 }
 
 impl Network {
     fn new(number: u64) -> Self {
-        Self { number, in_lanes: Default::default() }
+        Self {
+            number,
+            in_lanes: Default::default(),
+            response_time: AtomicU32::new(0),
+            moved: AtomicU64::new(0),
+        }
     }
 
     /// Requests to its hosts.
@@ -115,6 +127,29 @@ impl Networks {
             Lane::Retry | Lane::Slow => network.in_lanes[lane as usize].load(Ordering::Relaxed),
         };
         taken >= self.0.shares[lane as usize]
+    }
+
+    /// A request to a host on this network begins.
+    pub(super) fn begin(&self, lane: Lane, network: &Network, now: Instant) {
+        if !self.has_its_share(network) {
+            network.moved.store(millis(self.0.begun, now), Ordering::Relaxed);
+        }
+        network.add(lane, 1);
+    }
+
+    /// A request to a host on this network has ended after so long, or has hung for so long.
+    pub(super) fn answered(&self, network: &Network, took: Duration, now: Instant) {
+        network.moved.store(millis(self.0.begun, now), Ordering::Relaxed);
+        let known = network.response_time.load(Ordering::Relaxed);
+        let smoothed = (known - known / SMOOTH).saturating_add(micros(took) / SMOOTH);
+        network.response_time.store(smoothed, Ordering::Relaxed);
+    }
+
+    /// Whether its hosts themselves, and not a busy worker, let their requests wait: these take long, or none has ended for as long.
+    pub(super) fn takes_long(&self, network: &Network, now: Instant) -> bool {
+        let still = millis(self.0.begun, now).saturating_sub(network.moved.load(Ordering::Relaxed));
+        network.response_time.load(Ordering::Relaxed) > LONG
+            || self.has_its_share(network) && still > u64::from(LONG / 1_000)
     }
 
     /// A host on this network finds no permit of this lane, or none at all where that is for first attempts. That counts while the network

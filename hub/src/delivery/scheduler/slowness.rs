@@ -19,7 +19,7 @@ const FLOOR: u32 = 500_000;
 /// … or longer than this, whatever they take.
 const CEILING: u32 = 2_000_000;
 /// An answer that takes so long does not wait for a busy worker, but for its subscriber.
-const LONG: u32 = 128_000;
+pub(super) const LONG: u32 = 128_000;
 /// By what part of itself the quickest answer is forgotten with each slower one: it is that of the last few hundred or so.
 const FORGET: u32 = 256;
 /// A new answer counts for so small a part of what is known of a host.
@@ -48,6 +48,11 @@ impl ResponseTime {
     /// Whether that is longer than an answer waits for a busy worker.
     pub(super) fn takes_long(self) -> bool {
         self.micros > LONG
+    }
+
+    /// The same where no answer has come yet.
+    pub(super) fn takes_long_or_is_unknown(self) -> bool {
+        self.takes_long() || self.micros == 0
     }
 
     /// Whether that is more than the bound; a host that was above it before has to come a little below it.
@@ -101,7 +106,8 @@ impl Peers {
     }
 }
 
-fn micros(took: Duration) -> u32 {
+/// In microseconds, and never none.
+pub(super) fn micros(took: Duration) -> u32 {
     u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1)
 }
 
