@@ -24,7 +24,7 @@ pub use self::sender::{
     AttemptLog, AttemptOutcome, Counters, Meters, OUTCOMES, Operator, RecordedAttempt, Settings, Stopped,
     TestDelivery, TestSender, Totals, without_known_entries,
 };
-use self::sender::{Inputs, LargeBodies, Observers, Owned, WorkerThread};
+use self::sender::{Inputs, LargeBodies, Observers, Owned, Ownership, WorkerThread};
 use self::take_over::{doubt_at_start, take_over_all};
 use crate::egress::Guard;
 use crate::store::{Store, StoreError};
@@ -69,7 +69,7 @@ impl Delivery {
         let mut by_worker = take_over_all(&store, &settings, doubted_until, &states).await?;
         for (index, (events, messages)) in events.into_iter().zip(messages).enumerate() {
             let owned = std::mem::take(&mut by_worker[index]);
-            for Owned { shard, scheduler, .. } in &owned {
+            for Owned { ownership: Ownership { shard, .. }, scheduler, .. } in &owned {
                 counters.set_gauges(*shard, scheduler.laggard_count(), 0);
                 counters.set_subscriptions(*shard, scheduler.in_force(now), scheduler.hosts());
             }
@@ -147,4 +147,66 @@ impl Delivery {
 
 fn worker_count(shards: u16) -> usize {
     thread::available_parallelism().map_or(1, usize::from).clamp(1, usize::from(shards.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
+
+    use super::sender::testing::{Subscriber, settings};
+    use super::*;
+    use crate::store::{self, Engine, Keyring, Shard};
+
+    /// Returns once this holds.
+    async fn until(holds: impl Fn() -> bool) {
+        let waits = async {
+            while !holds() {
+                yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(60), waits).await.expect("it holds at some time");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_shard_that_somebody_else_takes_over_is_sent_nothing_more_and_counts_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let topics = ["http://source.example/a", "http://source.example/b"].map(|url| url.parse().unwrap());
+        let mut lost = Subscriber::that_answers(0).await;
+        store::subscribe(&*store, &topics[0], &lost.callback("1")).await;
+        let (shard, _) = store::subscribe(&*store, &topics[0], &lost.callback("2")).await;
+        let mut kept = Subscriber::start().await;
+        while Shard::of(&kept.callback(""), store.shards()) == shard {
+            kept = Subscriber::start().await;
+        }
+        store::subscribe(&*store, &topics[1], &kept.callback("")).await;
+        let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
+        let settings = Settings { per_host: 2, ..settings() };
+        let delivery = Delivery::start(Arc::clone(&store), guard, settings).await.unwrap();
+        let counters = delivery.counters();
+        until(|| counters.subscriptions() == 3).await;
+
+        let append = async |topic: usize| {
+            store.append(store::posted(&topics[topic], "changed"), Duration::ZERO).await.unwrap();
+        };
+        append(0).await;
+        let mut posts = 0;
+        while posts < 2 {
+            posts += usize::from(lost.next().await.starts_with("POST"));
+        }
+        store.claim(shard).await.unwrap();
+        // What one of them answers is progress, which the store refuses.
+        lost.answer(1);
+        until(|| counters.subscriptions() == 1).await;
+        lost.answer(1);
+        append(0).await;
+        append(1).await;
+        while !kept.next().await.starts_with("POST") {}
+        assert_eq!(lost.seen(), None);
+        until(|| counters.totals().delivered == 2).await;
+        assert_eq!(counters.subscriptions(), 1, "it is not counted again when its last request ends");
+        delivery.stop().await;
+        assert_eq!(store.load_shard(shard).await.unwrap().laggards, [], "nothing was written for it");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use futures_util::stream::{self, StreamExt};
 
 use super::scheduler::{self, Clock, Limits, Now, Scheduler, WorkerState};
-use super::sender::{Owned, Settings};
+use super::sender::{Owned, Ownership, Settings};
 use crate::store::{Shard, Store, StoreError, SubscriptionSummary};
 
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
@@ -51,7 +51,7 @@ pub(super) async fn take_over_all(
         .buffered(workers);
     while let Some(owned) = taken.next().await {
         let owned = owned.map_err(|error| StoreError::Read(error.to_string()))??;
-        by_worker[usize::from(owned.shard.0) % workers].push(owned);
+        by_worker[usize::from(owned.ownership.shard.0) % workers].push(owned);
     }
     Ok(by_worker)
 }
@@ -77,12 +77,8 @@ async fn take_over(
         worker,
     };
     let now = Now::read();
-    Ok(Owned {
-        shard,
-        epoch,
-        scheduler: Scheduler::new(shard, limits, state, Clock::new(now, doubted_until), now),
-        under_way: 0,
-    })
+    let scheduler = Scheduler::new(shard, limits, state, Clock::new(now, doubted_until), now);
+    Ok(Owned::new(Ownership { shard, epoch }, scheduler))
 }
 
 #[cfg(test)]

@@ -270,11 +270,6 @@ impl Scheduler {
         self.unconfirmed.clear();
     }
 
-    /// Whether it has [retired](Self::retire).
-    pub(crate) fn is_retired(&self) -> bool {
-        self.retired
-    }
-
     fn put_subscription(&mut self, slot: &SubscriptionSummary) {
         let Some(topic) = self.topics.get_mut(&slot.topic) else { return };
         let host = self.hosts.join(&slot.origin, slot.address);

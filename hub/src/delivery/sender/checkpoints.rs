@@ -14,8 +14,9 @@ use tracing::{error, info, warn};
 
 use super::counters::Counters;
 use super::losses::Losses;
+use super::owned::{Owned, Ownership, Shards};
 use crate::delivery::scheduler::{Now, Scheduler};
-use crate::store::{Checkpoint, Ended, Epoch, Shard, Skip, Store, StoreError, SubscriptionId, TopicId};
+use crate::store::{Checkpoint, Ended, Skip, Store, StoreError, SubscriptionId, TopicId};
 
 /// How often progress is saved. What was delivered since the last save is delivered again after a crash; as one save may be under way
 /// when the next is due, that may be the deliveries of two of these intervals.
@@ -34,31 +35,10 @@ const LAST_SAVES: usize = 5;
 /// The pause before it does so after one that failed.
 const LAST_PAUSE: Duration = Duration::from_millis(300);
 
-/// A shard that this worker owns, or has lost to a newer owner while requests were under way.
-pub(crate) struct Owned {
-    pub(crate) shard: Shard,
-    pub(crate) epoch: Epoch,
-    pub(crate) scheduler: Scheduler,
-    /// Requests under way.
-    pub(crate) under_way: usize,
-}
-
-impl Owned {
-    /// Whether it was taken over under this epoch: the same worker may own a shard again.
-    pub(super) fn is(&self, shard: Shard, epoch: Epoch) -> bool {
-        (self.shard, self.epoch) == (shard, epoch)
-    }
-
-    /// Whether there is nothing more to do for it.
-    pub(super) fn is_over(&self) -> bool {
-        self.scheduler.is_retired() && self.under_way == 0
-    }
-}
-
 /// Something that the store has to take before it is forgotten here.
 pub(super) enum Save {
-    Checkpoint(Shard, Epoch, Checkpoint),
-    End(Shard, Epoch, TopicId, SubscriptionId, Ended),
+    Checkpoint(Ownership, Checkpoint),
+    End(Ownership, TopicId, SubscriptionId, Ended),
 }
 
 /// What came of a save.
@@ -126,29 +106,27 @@ impl Checkpoints {
     }
 
     /// Starts saving what has moved, unless a save is under way or has just failed.
-    pub(super) fn save(&mut self, owned: &mut [Owned], counters: &Counters) {
+    pub(super) fn save(&mut self, shards: &mut Shards, counters: &Counters) {
         let pausing = self.has_failed && self.began.elapsed() < SAVE_AGAIN_AFTER;
         if self.saving.is_none() && !pausing {
-            self.start(owned, counters);
+            self.start(shards.owned_mut(), counters);
         }
     }
 
     /// Saves all that is left.
-    pub(super) async fn save_all(&mut self, owned: &mut [Owned], counters: &Counters) {
+    pub(super) async fn save_all(&mut self, shards: &mut Shards, counters: &Counters) {
         for _ in 0..LAST_SAVES {
             if let Some(saving) = self.saving.take() {
                 let results = saving.await;
-                self.take(results, owned, counters);
+                self.take(results, shards, counters);
             }
             // What had failed before goes first, and alone: then one more save is to come.
             let last = self.unsaved.is_empty();
-            for Owned { scheduler, .. } in owned.iter_mut() {
-                scheduler.detach_all();
-            }
-            self.start(owned, counters);
+            shards.schedulers().for_each(Scheduler::detach_all);
+            self.start(shards.owned_mut(), counters);
             let Some(saving) = self.saving.take() else { return };
             let results = saving.await;
-            self.take(results, owned, counters);
+            self.take(results, shards, counters);
             if last && self.unsaved.is_empty() {
                 return;
             }
@@ -172,14 +150,14 @@ impl Checkpoints {
         self.losses.log();
     }
 
-    pub(super) fn take(&mut self, results: Results, owned: &mut [Owned], counters: &Counters) {
+    pub(super) fn take(&mut self, results: Results, shards: &mut Shards, counters: &Counters) {
         self.saving = None;
         self.has_failed = false;
         let mut again = VecDeque::new();
         for (save, result) in results {
             match result {
-                Ok(()) => self.saved(&save, owned, counters),
-                Err(StoreError::Fenced) => lose(&save, owned, counters),
+                Ok(()) => self.saved(&save, shards.owned(), counters),
+                Err(StoreError::Fenced) => lose(&save, shards, counters),
                 // Trying again mends no damage, and must not hold up everybody else.
                 Err(error @ StoreError::Damaged { .. }) if matches!(save, Save::End(..)) => {
                     error!(%error, "the end of a subscription cannot be saved and is dropped");
@@ -194,7 +172,7 @@ impl Checkpoints {
         again.append(&mut self.unsaved);
         self.unsaved = again;
         if self.unsaved.is_empty() {
-            self.all_saved(owned, counters);
+            self.all_saved(shards.owned(), counters);
         }
     }
 
@@ -208,19 +186,19 @@ impl Checkpoints {
         }
         let ends = self.unsaved.iter().filter(|save| matches!(save, Save::End(..))).count();
         let mut ends_left = ENDS.saturating_sub(ends);
-        for Owned { shard, epoch, scheduler, .. } in owned.iter_mut() {
+        for Owned { ownership, scheduler, .. } in owned.iter_mut() {
             // A checkpoint that failed goes first and alone: a newer one beside it might be written before it.
             let waits =
-                self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(of, ..) if of == shard));
+                self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(of, _) if of == ownership));
             if scheduler.has_progress() && !waits {
                 let checkpoint = scheduler.checkpoint(now);
                 if !checkpoint.is_empty() {
-                    self.unsaved.push_back(Save::Checkpoint(*shard, *epoch, checkpoint));
+                    self.unsaved.push_back(Save::Checkpoint(*ownership, checkpoint));
                 }
             }
             let ended = scheduler.take_ended(ends_left);
             ends_left -= ended.len();
-            let end = |(topic, id, why)| Save::End(*shard, *epoch, topic, id, why);
+            let end = |(topic, id, why)| Save::End(*ownership, topic, id, why);
             self.unsaved.extend(ended.into_iter().map(end));
             for (origin, pause) in scheduler.take_opened() {
                 warn!(origin, pause = pause.as_secs(), "host in trouble: circuit breaker opened");
@@ -240,8 +218,8 @@ impl Checkpoints {
     /// What was done before the last save began is durable.
     fn all_saved(&mut self, owned: &[Owned], counters: &Counters) {
         let until = self.began.into_std();
-        for Owned { shard, .. } in owned {
-            counters.set_saved(*shard, until);
+        for Owned { ownership, .. } in owned {
+            counters.set_saved(ownership.shard, until);
         }
         for (reply, concerned) in self.being_saved.drain(..) {
             let _ = reply.send(concerned);
@@ -250,21 +228,21 @@ impl Checkpoints {
 
     fn saved(&mut self, save: &Save, owned: &[Owned], counters: &Counters) {
         match save {
-            Save::Checkpoint(shard, _, checkpoint) => {
+            Save::Checkpoint(ownership, checkpoint) => {
                 for Skip { topic, subscription, offset, class, status, .. } in &checkpoint.skips {
                     let id = NotificationId { topic: topic.0, offset: offset.0 };
                     warn!(%id, subscription = subscription.0, ?class, status, "notification given up for this subscription");
                 }
                 checkpoint.gaps.iter().for_each(|gap| self.losses.add(gap));
-                if let Some(owned) = owned.iter().find(|owned| owned.shard == *shard) {
+                if let Some(owned) = owned.iter().find(|owned| owned.ownership == *ownership) {
                     counters.set_gauges(
-                        *shard,
+                        ownership.shard,
                         owned.scheduler.laggard_count(),
                         owned.scheduler.open_breakers(),
                     );
                 }
             }
-            Save::End(_, _, topic, id, why) => {
+            Save::End(_, topic, id, why) => {
                 info!(topic = format!("{:016x}", topic.0), subscription = id.0, ?why, "subscription over");
             }
         }
@@ -272,74 +250,23 @@ impl Checkpoints {
 }
 
 /// Another owner has taken the shard over: whatever is decided here counts no more.
-fn lose(save: &Save, owned: &mut [Owned], counters: &Counters) {
-    let (Save::Checkpoint(shard, epoch, ..) | Save::End(shard, epoch, ..)) = save;
-    if let Some(owned) = owned.iter_mut().find(|owned| owned.is(*shard, *epoch)) {
-        error!(shard = shard.0, "this shard has a newer owner: delivery for it stops here");
-        owned.scheduler.retire();
-        counters.set_subscriptions(owned.shard, 0, 0);
-        counters.set_gauges(owned.shard, 0, 0);
-        counters.set_past_due(owned.shard, 0);
+fn lose(save: &Save, shards: &mut Shards, counters: &Counters) {
+    let (Save::Checkpoint(ownership, ..) | Save::End(ownership, ..)) = save;
+    if let Some(counts) = shards.lose(*ownership) {
+        error!(shard = ownership.shard.0, "this shard has a newer owner: delivery for it stops here");
+        counters.add(counts);
+        counters.forget(ownership.shard);
     }
 }
 
 async fn put(store: &Arc<dyn Store>, save: Save) -> (Save, Result<(), StoreError>) {
     let result = match &save {
-        Save::Checkpoint(shard, epoch, checkpoint) => {
+        Save::Checkpoint(Ownership { shard, epoch }, checkpoint) => {
             store.checkpoint(*shard, *epoch, checkpoint.clone()).await
         }
-        Save::End(shard, epoch, topic, id, why) => store.end(*shard, *epoch, *topic, *id, *why).await,
+        Save::End(Ownership { shard, epoch }, topic, id, why) => {
+            store.end(*shard, *epoch, *topic, *id, *why).await
+        }
     };
     (save, result)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::delivery::scheduler::{BreakerPolicy, Clock, Limits, RetryPolicy, WorkerState};
-    use crate::store::{self, Engine, Keyring, ShardState};
-
-    /// A shard that nobody subscribes to.
-    fn owned(shard: Shard, epoch: Epoch) -> Owned {
-        let (now, minute) = (Now::read(), Duration::from_secs(60));
-        let limits = Limits {
-            per_host: 1,
-            window: 1,
-            retry: RetryPolicy { trouble: vec![minute], refused: vec![minute], gone_confirm_after: minute },
-            breaker: BreakerPolicy { failures: 5, open: minute, open_max: minute },
-            steps: 1,
-            worker: WorkerState::new(1, 1, now.monotonic),
-        };
-        let scheduler = Scheduler::new(shard, limits, ShardState::default(), Clock::new(now, None), now);
-        Owned { shard, epoch, scheduler, under_way: 0 }
-    }
-
-    #[tokio::test]
-    async fn a_shard_with_a_newer_owner_is_over_with_its_last_request_and_not_lost_once_it_is_taken_back() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
-        let (lost, kept) = (Shard(3), Shard(4));
-        let (old, of_kept) = (store.claim(lost).await.unwrap(), store.claim(kept).await.unwrap());
-        let mut shards = [owned(lost, old), owned(kept, of_kept)];
-        let (mut checkpoints, counters) = (Checkpoints::new(Arc::clone(&store)), Counters::new(8));
-        let ends = async || {
-            let end = Save::End(lost, old, TopicId(1), SubscriptionId(1), Ended::Expired);
-            vec![put(&store, end).await]
-        };
-        checkpoints.take(ends().await, &mut shards, &counters);
-        assert!(!shards[0].scheduler.is_retired(), "it has no other owner");
-
-        store.claim(lost).await.unwrap();
-        shards[0].under_way = 1;
-        checkpoints.take(ends().await, &mut shards, &counters);
-        assert!(shards[0].scheduler.is_retired() && !shards[0].is_over(), "a request is under way");
-        shards[0].under_way = 0;
-        assert!(shards[0].is_over());
-        assert!(!shards[1].scheduler.is_retired() && !shards[1].is_over());
-
-        let late = ends().await;
-        shards[0] = owned(lost, store.claim(lost).await.unwrap());
-        checkpoints.take(late, &mut shards, &counters);
-        assert!(!shards[0].scheduler.is_retired(), "what fails is of the time before");
-    }
 }

@@ -9,6 +9,9 @@ use utoipa::ToSchema;
 use crate::delivery::scheduler::{Counts, GivenUp, Lane, millis};
 use crate::store::Shard;
 
+/// Saved until this moment: a shard that is not delivered for here.
+const NOT_HERE: u64 = u64::MAX;
+
 /// Totals since the start of the process.
 #[derive(Debug)]
 pub struct Counters {
@@ -29,7 +32,7 @@ struct Gauges {
     laggards: AtomicUsize,
     open_breakers: AtomicUsize,
     past_due: AtomicUsize,
-    /// Until so many milliseconds after the beginning all progress is durable.
+    /// Until so many milliseconds after the beginning all progress is durable; or [`NOT_HERE`].
     saved: AtomicU64,
 }
 
@@ -108,6 +111,16 @@ impl Counters {
         }
     }
 
+    /// Somebody else delivers for this shard now.
+    pub(super) fn forget(&self, shard: Shard) {
+        self.set_subscriptions(shard, 0, 0);
+        self.set_gauges(shard, 0, 0);
+        self.set_past_due(shard, 0);
+        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+            gauges.saved.store(NOT_HERE, Ordering::Relaxed);
+        }
+    }
+
     /// How many requests are under way, by lane; as of a checkpoint interval ago at most.
     pub fn in_flight(&self) -> [(&'static str, usize); Lane::ALL.len()] {
         Lane::ALL.map(|lane| (lane.name(), self.in_flight[lane as usize].load(Ordering::Relaxed)))
@@ -120,8 +133,11 @@ impl Counters {
 
     /// For how long there may have been progress that is not durable yet.
     pub fn checkpoint_age(&self, now: Instant) -> Duration {
-        let saved = self.shards.iter().map(|gauges| gauges.saved.load(Ordering::Relaxed)).min();
-        now.saturating_duration_since(self.begun + Duration::from_millis(saved.unwrap_or_default()))
+        let saved = self.shards.iter().map(|gauges| gauges.saved.load(Ordering::Relaxed));
+        let oldest = saved.filter(|saved| *saved != NOT_HERE).min();
+        oldest.map_or(Duration::ZERO, |oldest| {
+            now.saturating_duration_since(self.begun + Duration::from_millis(oldest))
+        })
     }
 
     /// How many subscriptions are in force; as of a second ago at most.
@@ -166,6 +182,10 @@ mod tests {
         assert_eq!(counters.checkpoint_age(at(10)), Duration::from_secs(6));
         counters.set_saved(Shard(1), at(9));
         assert_eq!(counters.checkpoint_age(at(10)), Duration::from_secs(1));
+        counters.forget(Shard(0));
+        assert_eq!(counters.checkpoint_age(at(13)), Duration::from_secs(4), "of the one that is left");
+        counters.forget(Shard(1));
+        assert_eq!(counters.checkpoint_age(at(99)), Duration::ZERO);
     }
 
     #[test]

@@ -13,22 +13,25 @@ mod loop_time;
 mod losses;
 mod meters;
 mod operator;
+mod owned;
 mod prepared;
 mod running_request;
 mod send;
 mod settings;
 mod spans;
 mod test_delivery;
+#[cfg(test)]
+pub(super) mod testing;
 mod thread;
 mod worker;
 
 pub use self::attempt_log::{AttemptLog, AttemptOutcome, RecordedAttempt};
-pub(super) use self::checkpoints::Owned;
 pub use self::counters::{Counters, Totals};
 pub use self::feed::without_known_entries;
 pub(super) use self::large_bodies::LargeBodies;
 pub use self::meters::{Meters, OUTCOMES};
 pub use self::operator::{Operator, Stopped};
+pub(super) use self::owned::{Owned, Ownership};
 pub(super) use self::send::Observers;
 pub use self::settings::Settings;
 pub use self::test_delivery::{TestDelivery, TestSender};

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use tokio::sync::{mpsc, oneshot};
 
-use super::checkpoints::Owned;
+use super::owned::Owned;
 use crate::delivery::scheduler::{
     Command, LaggardProgress, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
 };

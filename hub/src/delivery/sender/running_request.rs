@@ -5,15 +5,13 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use super::owned::Ownership;
 use crate::delivery::scheduler::{Attempt, Finished};
-use crate::store::{Epoch, Shard};
 
 /// A request under way.
 pub(super) struct RunningRequest {
-    /// Of which shard it is …
-    pub(super) shard: Shard,
-    /// … and under which ownership it was made.
-    pub(super) epoch: Epoch,
+    /// Under which ownership it was made.
+    pub(super) of: Ownership,
     pub(super) attempt: Attempt,
     sending: Pin<Box<dyn Future<Output = (Finished, Option<IpAddr>)>>>,
     waker: Option<Waker>,
@@ -21,8 +19,7 @@ pub(super) struct RunningRequest {
 
 /// What became of one.
 pub(super) struct Completed {
-    pub(super) shard: Shard,
-    pub(super) epoch: Epoch,
+    pub(super) of: Ownership,
     pub(super) attempt: Attempt,
     pub(super) finished: Finished,
     /// Where it was sent to, if it got that far.
@@ -31,12 +28,11 @@ pub(super) struct Completed {
 
 impl RunningRequest {
     pub(super) fn new(
-        shard: Shard,
-        epoch: Epoch,
+        of: Ownership,
         attempt: Attempt,
         sending: impl Future<Output = (Finished, Option<IpAddr>)> + 'static,
     ) -> Self {
-        Self { shard, epoch, attempt, sending: Box::pin(sending), waker: None }
+        Self { of, attempt, sending: Box::pin(sending), waker: None }
     }
 
     /// Drops the request, which closes its connection, or its stream where it shares one.
@@ -54,8 +50,8 @@ impl Future for RunningRequest {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.sending.as_mut().poll(context) {
             Poll::Ready((finished, reached)) => {
-                let (shard, epoch, attempt) = (self.shard, self.epoch, self.attempt);
-                Poll::Ready(Completed { shard, epoch, attempt, finished, reached })
+                let (of, attempt) = (self.of, self.attempt);
+                Poll::Ready(Completed { of, attempt, finished, reached })
             }
             Poll::Pending => {
                 self.waker.get_or_insert_with(|| context.waker().clone());

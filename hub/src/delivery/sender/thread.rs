@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::runtime;
 
-use super::checkpoints::Owned;
 use super::counters::Counters;
 use super::large_bodies::LargeBodies;
 use super::operator::Operator;
+use super::owned::Owned;
 use super::send::{Observers, Sender};
 use super::settings::Settings;
 use super::worker::{Inputs, Worker};

@@ -13,10 +13,11 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tracing::warn;
 
-use super::checkpoints::{CHECKPOINT_EVERY, Checkpoints, Owned};
+use super::checkpoints::{CHECKPOINT_EVERY, Checkpoints};
 use super::counters::Counters;
 use super::loop_time::LoopTimer;
 use super::operator::WorkerMessage;
+use super::owned::{Owned, Shards};
 use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
 use crate::delivery::scheduler::{Lane, Limiter, Now};
@@ -50,9 +51,7 @@ pub(super) struct Worker {
     loop_timer: LoopTimer,
     /// The requests under way as last reported.
     reported: [usize; 3],
-    owned: Vec<Owned>,
-    /// The shard that was asked for a request last.
-    turn: usize,
+    shards: Shards,
     in_flight: FuturesUnordered<RunningRequest>,
     checkpoints: Checkpoints,
     /// When the shards were offered the reserved permits last.
@@ -76,8 +75,7 @@ impl Worker {
             limiter: Limiter::new(max_in_flight, now),
             loop_timer: LoopTimer::default(),
             reported: [0; 3],
-            owned,
-            turn: 0,
+            shards: Shards::new(owned),
             in_flight: FuturesUnordered::new(),
             checkpoints: Checkpoints::new(store),
             spared: now,
@@ -101,7 +99,7 @@ impl Worker {
                 Some(event) = events.recv() => self.take_events(event, &mut events),
                 Some(message) = messages.recv() => self.answer(message, &mut events),
                 Some(completed) = unconstrained(self.in_flight.next()), if !self.in_flight.is_empty() => self.take_answers(completed),
-                results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.owned, &self.counters),
+                results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.shards, &self.counters),
                 pass = self.loop_timer.measured() => self.limiter.pressure.take(pass),
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => {
@@ -114,8 +112,6 @@ impl Worker {
                 () = yield_now(), if self.is_interrupted() => {}
                 _ = stop.changed() => {}
             }
-            // Its last requests may have ended in this round, or it was lost in it.
-            self.owned.retain(|owned| !owned.is_over());
             if self.checkpoints.is_due() {
                 self.save();
             }
@@ -133,12 +129,12 @@ impl Worker {
             let in_flight = self.in_flight.len();
             warn!(in_flight, "deliveries still in flight at shutdown: they will be repeated");
         }
-        self.checkpoints.save_all(&mut self.owned, &self.counters).await;
+        self.checkpoints.save_all(&mut self.shards, &self.counters).await;
         self.checkpoints.log_losses();
     }
 
     fn save(&mut self) {
-        self.checkpoints.save(&mut self.owned, &self.counters);
+        self.checkpoints.save(&mut self.shards, &self.counters);
     }
 
     fn take_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
@@ -156,7 +152,7 @@ impl Worker {
             if let StoreEvent::Subscribed { shard, slot, .. } = &event {
                 self.note(*shard, slot);
             }
-            self.owned.iter_mut().for_each(|owned| owned.scheduler.apply(&event));
+            self.shards.schedulers().for_each(|scheduler| scheduler.apply(&event));
         }
     }
 
@@ -166,7 +162,7 @@ impl Worker {
         shard: Shard,
         SubscriptionSummary { origin, address, lease_end, .. }: &SubscriptionSummary,
     ) {
-        if self.owned.iter().any(|owned| owned.shard == shard) {
+        if self.shards.owned().iter().any(|owned| owned.ownership.shard == shard) {
             self.confirmed.remember(origin, *address, *lease_end);
         }
     }
@@ -180,7 +176,7 @@ impl Worker {
     ) {
         self.catch_up(events);
         for request in &mut self.in_flight {
-            if request.shard == shard && request.attempt.subscription == subscription {
+            if request.of.shard == shard && request.attempt.subscription == subscription {
                 request.cancel();
             }
         }
@@ -188,15 +184,15 @@ impl Worker {
 
     fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
         match message {
-            WorkerMessage::Query(query) => query(&self.owned),
+            WorkerMessage::Query(query) => query(self.shards.owned()),
             WorkerMessage::UpToDateQuery(query) => {
                 self.catch_up(events);
-                query(&self.owned);
+                query(self.shards.owned());
             }
             WorkerMessage::Command(command, reply) => {
                 let now = Now::read();
-                let shards = self.owned.iter_mut();
-                let concerned = shards.map(|owned| owned.scheduler.execute(&command, now)).sum();
+                let shards = self.shards.schedulers();
+                let concerned = shards.map(|scheduler| scheduler.execute(&command, now)).sum();
                 self.checkpoints.note_executed(reply, concerned);
             }
             WorkerMessage::Cancel(shard, subscription, reply) => {
@@ -205,7 +201,7 @@ impl Worker {
                 let _ = reply.send(());
             }
             WorkerMessage::Confirmed(origin) => {
-                self.owned.iter_mut().for_each(|owned| owned.scheduler.release(&origin));
+                self.shards.schedulers().for_each(|scheduler| scheduler.release(&origin));
             }
         }
     }
@@ -214,14 +210,13 @@ impl Worker {
         let now = Now::read();
         let mut taken = 0;
         let mut next = Some(first);
-        while let Some(Completed { shard, epoch, attempt, finished, reached }) = next {
+        while let Some(Completed { of, attempt, finished, reached }) = next {
             self.checkpoints.note_answer();
             self.limiter.release(attempt.permit.lane, attempt.permit.busy_from());
-            if let Some(owned) = self.owned.iter_mut().find(|owned| owned.is(shard, epoch)) {
-                owned.under_way -= 1;
-                owned.scheduler.reached(attempt.host, reached);
-                owned.scheduler.finished(&attempt, finished, now);
-            }
+            self.shards.end(of, |scheduler| {
+                scheduler.reached(attempt.host, reached);
+                scheduler.finished(&attempt, finished, now);
+            });
             taken += 1;
             next = if taken < BATCH {
                 unconstrained(self.in_flight.next()).now_or_never().flatten()
@@ -238,7 +233,7 @@ impl Worker {
         let mut idle = 0;
         // To offer the reserved permits with each answer would be in vain nearly always.
         let spares = now.monotonic.saturating_duration_since(self.spared) >= SPARE_EVERY;
-        while idle < self.owned.len() && self.checkpoints.are_in_time() {
+        while idle < self.shards.owned().len() && self.checkpoints.are_in_time() {
             let open = self.limiter.open();
             if !(open.any() || spares && open.spare() > 0) {
                 break;
@@ -246,23 +241,22 @@ impl Worker {
             if !open.any() {
                 self.spared = now.monotonic;
             }
-            self.turn = (self.turn + 1) % self.owned.len();
-            let owned = &mut self.owned[self.turn];
+            let Some(owned) = self.shards.next() else { break };
             match owned.scheduler.next(now, open) {
                 None => idle += 1,
                 Some(attempt) => {
                     idle = 0;
                     self.limiter.take(attempt.permit.lane, attempt.permit.busy_from());
-                    owned.under_way += 1;
-                    let (sender, shard, epoch) = (Rc::clone(&self.sender), owned.shard, owned.epoch);
-                    let sending = async move { sender.send(shard, &attempt).await };
-                    self.in_flight.push(RunningRequest::new(shard, epoch, attempt, sending));
+                    owned.begin();
+                    let (sender, of) = (Rc::clone(&self.sender), owned.ownership);
+                    let sending = async move { sender.send(of.shard, &attempt).await };
+                    self.in_flight.push(RunningRequest::new(of, attempt, sending));
                 }
             }
         }
         let open = self.limiter.open();
         let retries = self.limiter.holds_back_retries(open)
-            && self.owned.iter().any(|owned| owned.scheduler.has_retries());
+            && self.shards.owned().iter().any(|owned| owned.scheduler.has_retries());
         if retries || !open.has(Lane::First) {
             self.limiter.pressure.missed();
             self.loop_timer.start();
@@ -275,7 +269,12 @@ impl Worker {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        self.owned.iter().filter_map(|owned| owned.scheduler.next_timer()).min().map(Instant::from_std)
+        self.shards
+            .owned()
+            .iter()
+            .filter_map(|owned| owned.scheduler.next_timer())
+            .min()
+            .map(Instant::from_std)
     }
 
     fn report_in_flight(&mut self) {
@@ -286,21 +285,21 @@ impl Worker {
 
     fn count_past_due(&mut self) {
         let now = Now::read().monotonic;
-        for owned in &mut self.owned {
-            self.counters.set_past_due(owned.shard, owned.scheduler.past_due(now));
+        for Owned { ownership, scheduler, .. } in self.shards.owned_mut() {
+            self.counters.set_past_due(ownership.shard, scheduler.past_due(now));
         }
     }
 
     fn count_subscriptions(&self) {
         let now = Now::read();
-        for Owned { shard, scheduler, .. } in &self.owned {
-            self.counters.set_subscriptions(*shard, scheduler.in_force(now), scheduler.hosts());
+        for Owned { ownership, scheduler, .. } in self.shards.owned() {
+            self.counters.set_subscriptions(ownership.shard, scheduler.in_force(now), scheduler.hosts());
         }
     }
 
     /// Whether a shard has more to look at before it knows what may be started.
     fn is_interrupted(&self) -> bool {
-        self.may_start() && self.owned.iter().any(|owned| owned.scheduler.is_interrupted())
+        self.may_start() && self.shards.owned().iter().any(|owned| owned.scheduler.is_interrupted())
     }
 
     /// Ends the subscriptions whose leases are over, and logs what was lost since the last time.
@@ -310,7 +309,7 @@ impl Worker {
             return;
         }
         let now = Now::read();
-        self.owned.iter_mut().for_each(|owned| owned.scheduler.expire(now));
+        self.shards.schedulers().for_each(|scheduler| scheduler.expire(now));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Place, activate, append, ask_to_subscribe, at, behind, callback, gone, on_every_engine, posted,
-    subscribe, the, topic, within,
+    subscribe, the, told, topic, within,
 };
 use crate::store::{
     Checkpoint, Epoch, FailureClass, Gap, Laggard, Missed, NotificationProgress, Offset, Replayed, Shard,
@@ -16,6 +16,7 @@ on_every_engine!(
     a_subscription_that_is_in_both_lists_stays_a_laggard,
     an_owner_with_an_older_epoch_is_refused,
     a_refused_checkpoint_changes_nothing,
+    a_former_owner_ends_no_subscription,
     nobody_owns_a_shard_that_was_never_claimed,
     epochs_grow_across_reopening,
     shards_do_not_mix,
@@ -148,6 +149,23 @@ async fn a_refused_checkpoint_changes_nothing(place: Place) {
     let state = store.load_shard(shard).await.unwrap();
     assert!(state.watermarks.is_empty() && state.laggards.is_empty());
     assert!(store.skips(shard, None, 10).await.unwrap().is_empty());
+}
+
+async fn a_former_owner_ends_no_subscription(place: Place) {
+    let store = place.open();
+    let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    let former = store.claim(shard).await.unwrap();
+    let owner = store.claim(shard).await.unwrap();
+    let mut events = store.watch();
+    let end = async |epoch, id| store.end(shard, epoch, subscription.topic, id, gone(&subscription)).await;
+    for id in [subscription.id, SubscriptionId(subscription.id.0 + 1)] {
+        let outcome = end(former, id).await;
+        assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
+    }
+    assert!(told(&mut events).is_empty());
+    assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_some());
+    end(owner, subscription.id).await.unwrap();
+    assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
 }
 
 async fn nobody_owns_a_shard_that_was_never_claimed(place: Place) {

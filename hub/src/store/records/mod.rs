@@ -113,7 +113,7 @@ impl Shard {
     }
 }
 
-/// Which owner of a shard wrote; grows with every claim.
+/// Which owner of a shard wrote; grows with every claim. The default is that of a shard that nobody has claimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 

@@ -1,0 +1,110 @@
+//! A subscriber for the tests of delivery, and settings for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use resync_core::websub::{CallbackUrl, SignatureMethod};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+use crate::config::{Prefixes, SignatureConfig};
+use crate::delivery::{BreakerPolicy, RetryPolicy, Settings};
+use crate::egress::ConfirmedAddresses;
+use crate::telemetry::Tracer;
+
+/// Takes whatever it is sent, and echoes the challenge to who asks, while it agrees.
+pub(crate) struct Subscriber {
+    pub(crate) url: String,
+    behaviour: Arc<Behaviour>,
+    log: mpsc::UnboundedReceiver<String>,
+}
+
+struct Behaviour {
+    agrees: AtomicBool,
+    /// So many more deliveries are answered.
+    answers: Semaphore,
+}
+
+impl Subscriber {
+    pub(crate) async fn start() -> Self {
+        Self::that_answers(Semaphore::MAX_PERMITS).await
+    }
+
+    /// One that answers so many deliveries, and lets the others hang.
+    pub(crate) async fn that_answers(deliveries: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
+        let answers = Semaphore::new(deliveries);
+        let behaviour = Arc::new(Behaviour { agrees: AtomicBool::new(true), answers });
+        let (seen, log) = mpsc::unbounded_channel();
+        let its = Arc::clone(&behaviour);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&its), seen.clone()));
+            }
+        });
+        Self { url, behaviour, log }
+    }
+
+    pub(crate) fn callback(&self, path: &str) -> CallbackUrl {
+        format!("{}{path}", self.url).parse().unwrap()
+    }
+
+    /// Whether it echoes challenges from now on.
+    pub(crate) fn agrees(&self, agrees: bool) {
+        self.behaviour.agrees.store(agrees, Ordering::Relaxed);
+    }
+
+    /// Answers so many more deliveries.
+    pub(crate) fn answer(&self, deliveries: usize) {
+        self.behaviour.answers.add_permits(deliveries);
+    }
+
+    /// The first line of the next request.
+    pub(crate) async fn next(&mut self) -> String {
+        timeout(Duration::from_secs(60), self.log.recv()).await.expect("it comes").unwrap()
+    }
+
+    /// The same, if it has come already.
+    pub(crate) fn seen(&mut self) -> Option<String> {
+        self.log.try_recv().ok()
+    }
+}
+
+async fn serve(mut stream: TcpStream, its: Arc<Behaviour>, seen: mpsc::UnboundedSender<String>) {
+    let mut buffer = vec![0; 8_192];
+    while let Ok(read) = stream.read(&mut buffer).await
+        && read > 0
+    {
+        let request = String::from_utf8_lossy(&buffer[..read]).into_owned();
+        let asked = request.split_once("hub.challenge=").filter(|_| its.agrees.load(Ordering::Relaxed));
+        let challenge = asked.map_or("", |(_, rest)| &rest[..64]);
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{challenge}", challenge.len());
+        // Before the answer, which leads to the next request. The test may be over.
+        let _ = seen.send(request.lines().next().unwrap_or_default().to_owned());
+        if request.starts_with("POST") {
+            its.answers.acquire().await.unwrap().forget();
+        }
+        let _ = stream.write_all(answer.as_bytes()).await;
+    }
+}
+
+pub(crate) fn settings() -> Settings {
+    let minute = Duration::from_secs(60);
+    Settings {
+        retry: RetryPolicy { trouble: vec![minute], refused: vec![minute], gone_confirm_after: minute },
+        breaker: BreakerPolicy { failures: 5, open: minute, open_max: minute },
+        connect_timeout: minute,
+        timeout: minute,
+        max_in_flight: 16,
+        per_host: 1,
+        max_connections: 16,
+        confirmed: ConfirmedAddresses::new(true, "1/h, burst 3".parse().unwrap()),
+        signature: Arc::new(SignatureConfig::always(SignatureMethod::Sha256)),
+        entry_diff: Prefixes::default(),
+        tracer: Tracer::default(),
+    }
+}
