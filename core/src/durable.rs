@@ -121,13 +121,13 @@ pub fn make_folders<'a>(folders: impl IntoIterator<Item = &'a Path>) -> io::Resu
 
 /// Folders that are brought to the disk with files.
 #[cfg(unix)]
-pub(crate) fn opened(folders: &BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
+pub(crate) fn open_folders(folders: &BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
     folders.iter().map(File::open).collect()
 }
 
 /// None where folders cannot be synced.
 #[cfg(not(unix))]
-pub(crate) fn opened(_: &BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
+pub(crate) fn open_folders(_: &BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 

@@ -71,12 +71,13 @@ impl FolderSink {
         self.documents.folder.join(name)
     }
 
-    /// Stages and publishes documents that nobody reads before all of them are there: they are brought to the disk together, and their folders are synced once,
-    /// in the end. A crash before that may leave any of them, and nothing that was removed there before.
+    /// Stages and publishes documents that nobody reads before all of them are there: they are brought to the disk together, and their folders are synced
+    /// before they get their names and in the end. A crash before that may leave any of them; what was removed from these folders
+    /// earlier stays removed.
     pub fn publish_together(&mut self, drafts: impl IntoIterator<Item = FolderDraft>) -> io::Result<()> {
         let (mut files, staged): (Vec<_>, Vec<_>) = drafts.into_iter().map(Self::stage_for_now).unzip();
         let folders: BTreeSet<_> = staged.iter().map(|staged| folder_of(&staged.target).to_owned()).collect();
-        files.extend(durable::opened(&folders)?);
+        files.extend(durable::open_folders(&folders)?);
         durable::sync_together(&files)?;
         for StagedFile { target, temporary } in staged {
             temporary.persist(&target).map_err(|error| error.error)?;

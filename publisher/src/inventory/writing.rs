@@ -62,7 +62,8 @@ impl Writing {
             .map_err(|source| unwritable(&self.out, CHANGES, source))
     }
 
-    /// Gives both files their names. One without the other does no harm before there is a plan.
+    /// Gives both files their names. One without the other does no harm before there is a plan; and the removal of the last plan is
+    /// durable before, since the folder is synced with the files.
     pub(super) fn publish(self) -> Result<(), BuildError> {
         let Self { out, mut sink, name, lines, changes, .. } = self;
         let written = |file: BufWriter<FolderDraft>, name| {

@@ -87,7 +87,8 @@ impl Plan {
         files::replace_json(&path, self).map_err(Error::cannot("write", &path))
     }
 
-    /// The run is complete. A crash may bring the plan back: the state has the run, so nothing is done again.
+    /// The run is complete. A crash may bring the plan back: the state has the run, so nothing is done again. It cannot once the next
+    /// inventory has its name, which such a plan would take for its own (`inventory::Writing::publish`).
     pub(super) fn remove(lock: &Lock) -> Result<(), Error> {
         let path = path(lock.out());
         files::remove_unsynced(&path).map_err(Error::cannot("remove", &path))

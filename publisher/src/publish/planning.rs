@@ -171,7 +171,8 @@ pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), Error> {
     Ok((changes, done.written))
 }
 
-/// Makes durable what an interrupted run gave its name: if it was killed before it could, nobody does that again, and the plan must not go first.
+/// A run that was killed between a rename and the sync of its folder leaves names that a power cut can take back. To complete it renames
+/// nothing again, so these are synced before its plan goes.
 fn keep_what_is_done(out: &Path) -> Result<(), Error> {
     for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
         files::if_there(durable::sync_folder(&folder)).map_err(Error::cannot("write", &folder))?;

@@ -112,8 +112,8 @@ impl<'a> Cut<'a> {
         Ok(())
     }
 
-    /// The names that are left. Of a file that got another name in its folder, both may be left, and never none: a rename takes no name before it has given
-    /// the other, whatever the order in which names reach the disk.
+    /// The names that are left. Of a file that got another name in its folder, both may be left, and never none: a rename takes no name
+    /// before it has given the other. That is not kept where a name went from file to file in one stretch without a sync.
     fn names<'n>(
         &mut self,
         durable: &'n BTreeMap<String, Node>,
