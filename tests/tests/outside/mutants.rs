@@ -71,8 +71,8 @@ struct Draw {
     /// Those that survived at first.
     killed_by_new_tests: usize,
     explained: usize,
-    /// Nobody has seen yet what becomes of them, or why.
-    open: usize,
+    /// Nobody has seen yet what becomes of these, or why.
+    open: Vec<String>,
 }
 
 /// A drawn mutant that survives, and nobody could notice.
@@ -112,11 +112,16 @@ which nobody has seen yet what becomes of them, or why; a run ends with their na
 ",
     );
     for Draw { seed, drawn, does_not_compile, killed, killed_by_new_tests, explained, open } in draw {
+        let open = open.len();
         writeln!(
             text,
             "| {seed} | {drawn} | {does_not_compile} | {killed} | {killed_by_new_tests} | {explained} | {open} |"
         )
         .unwrap();
+    }
+    let open: Vec<_> = draw.iter().flat_map(|draw| &draw.open).map(|name| format!("`{name}`")).collect();
+    if !open.is_empty() {
+        write!(text, "\nOpen: {}.\n", open.join("; ")).unwrap();
     }
     if !explained.is_empty() {
         text.push_str("\nThese survive, and nobody could notice them:\n\n| mutant | why |\n|---|---|\n");
@@ -168,6 +173,7 @@ fn every_crate_has_mutants_of_different_names_and_each_can_be_made() {
 fn of_all_that_was_drawn_it_is_said_what_became_of_it() {
     for Draw { seed, drawn, does_not_compile, killed, killed_by_new_tests, explained, open } in mutants().draw
     {
+        let open = open.len();
         assert_eq!(does_not_compile + killed + killed_by_new_tests + explained + open, drawn, "{seed}");
     }
 }
