@@ -42,6 +42,7 @@
 mod audit;
 mod baseline;
 mod choice;
+mod error;
 mod files;
 mod incremental;
 mod progress;
@@ -56,13 +57,12 @@ use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
-use resync_core::package::PackageError;
-use resync_core::xml::ReadError;
 use url::{Origin, Url};
 
 pub use audit::{AuditReport, Verdict, audit};
 pub(crate) use choice::synchronise_with_notified;
 pub use choice::{Depth, synchronise};
+pub use error::SyncError;
 pub use files::download::ResourceError;
 pub(crate) use files::download::blocking;
 pub use progress::{Progress, ResourceEvent};
@@ -76,7 +76,7 @@ pub(crate) use saved::earlier_files::{is_copy, refuse_foreign_folder};
 pub(crate) use self::files::delete::Folder;
 use self::files::disk::{Disk, Real};
 use crate::discover::Set;
-use crate::fetch::{FetchError, is_moved};
+use crate::fetch::is_moved;
 
 /// The documents to synchronise from, each a plain one or an index (RS-014).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -304,223 +304,6 @@ impl Target {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
-    }
-}
-
-/// Why a synchronisation or audit could not be done at all; the local copy keeps all it has.
-#[derive(Debug, thiserror::Error)]
-pub enum SyncError {
-    /// A list could not be fetched.
-    #[error("cannot fetch a list: {0}")]
-    Fetch(#[from] FetchError),
-    /// A list could not be read to its end.
-    #[error("cannot read the list {url}: {source}")]
-    List {
-        /// The list.
-        url: Url,
-        /// Why.
-        source: Box<ReadError>,
-    },
-    /// The document has another kind.
-    #[error("{url} is a {found}, not a {expected}")]
-    WrongKind {
-        /// The document.
-        url: Box<Url>,
-        /// The capability it states.
-        found: String,
-        /// What was expected.
-        expected: &'static str,
-    },
-    /// A package is of another kind than its dump.
-    #[error("the package {url} has a manifest of the wrong kind: {found}")]
-    OtherManifest {
-        /// The package.
-        url: Url,
-        /// The capability that its manifest states.
-        found: String,
-    },
-    /// A package is of a format that cannot be read, and has no manifest beside it (RS-101).
-    #[error("the package {url} has the type {media_type}; only ZIP packages are supported")]
-    PackageFormat {
-        /// The package.
-        url: Url,
-        /// What the dump says that it is.
-        media_type: String,
-    },
-    /// A package that the run cannot do without cannot be fetched.
-    #[error("cannot fetch the package {url}: {source}")]
-    PackageFetch {
-        /// The package.
-        url: Url,
-        /// Why.
-        source: Box<ResourceError>,
-    },
-    /// A package that the run cannot do without cannot be read.
-    #[error("{url}: {source}")]
-    Package {
-        /// The package.
-        url: Url,
-        /// Why.
-        source: Box<PackageError>,
-    },
-    /// The copy cannot have been in step at a time in the future.
-    #[error("--since {from} is in the future; give a time when the copy was in step")]
-    InFuture {
-        /// The given time.
-        from: String,
-    },
-    /// The Source no longer lists changes that this copy has not seen (RS-197).
-    #[error(
-        "{url} lists changes since {from}, but this copy needs those since {since}; run `sync` without --incremental"
-    )]
-    LostChanges {
-        /// The Change List or its index.
-        url: Box<Url>,
-        /// When its changes begin.
-        from: String,
-        /// Up to where the copy is in step.
-        since: String,
-    },
-    /// There is nothing to copy.
-    #[error("the Source offers no usable Resource List or Resource Dump, so there is nothing to copy")]
-    NothingOffered,
-    /// An index in an index (RS-044).
-    #[error("the index {url} is listed in another index; an index may list only plain lists")]
-    NestedIndex {
-        /// The inner index.
-        url: Url,
-    },
-    /// A list under an index is of another origin (RS-200).
-    #[error("the list {url} has another origin than its index; if you trust it, allow it with --origin")]
-    ForeignComponent {
-        /// The list, after redirects.
-        url: Url,
-    },
-    /// An index names something that is not a URL.
-    #[error("the index {index} lists {loc:?}, which is not a URL")]
-    Component {
-        /// The index.
-        index: Url,
-        /// What it names.
-        loc: String,
-    },
-    /// With `--delete`, an empty list would empty the directory (RS-201).
-    #[error(
-        "the Resource List {url} lists no resource for this directory, so nothing is deleted; check the Source, or empty the directory yourself"
-    )]
-    Empty {
-        /// The list.
-        url: Url,
-    },
-    /// The lists name too many resources.
-    #[error("the list has more than {max} resources; increase --max-resources if you trust this Source")]
-    TooManyResources {
-        /// The limit.
-        max: u64,
-    },
-    /// The documents of a run are too large.
-    #[error(
-        "{url} with its lists and manifests is larger than {max} bytes; increase --max-list-size if you trust this Source"
-    )]
-    ListsTooLarge {
-        /// The Resource List, or else the Resource Dump.
-        url: Url,
-        /// The limit.
-        max: u64,
-    },
-    /// The documents of a run name too many lists and packages.
-    #[error(
-        "{url} with its lists names more than {max} lists and packages; increase --max-parts if you trust this Source"
-    )]
-    TooManyParts {
-        /// The Resource List, or else the Resource Dump.
-        url: Url,
-        /// The limit.
-        max: u64,
-    },
-    /// The run took too long; what it did stays.
-    #[error("the run took longer than {max:?}; the next run continues")]
-    TooLong {
-        /// The limit.
-        max: Duration,
-    },
-    /// With `delete`, files that were in the directory before it became a copy could be removed.
-    #[error(
-        "{} has {} from before it was a copy ({}{}), and --delete could remove {}, so nothing was done; --dry-run shows what would go, and `sync --adopt` takes the folder over, which is right for a copy that lost its state",
-        directory.display(),
-        if *count == 1 { "1 file".to_owned() } else { format!("{count} files") },
-        first.join(", "),
-        if *count > first.len() as u64 { ", …" } else { "" },
-        if *count == 1 { "it" } else { "them" },
-    )]
-    EarlierFiles {
-        /// The directory.
-        directory: PathBuf,
-        /// How many there are.
-        count: u64,
-        /// The first of them, by name.
-        first: Vec<String>,
-    },
-    /// Another run works on the same copy.
-    #[error("another resync-destination is using {}; wait until it is done", directory.display())]
-    InUse {
-        /// The copy.
-        directory: PathBuf,
-    },
-    /// The directory cannot be read or changed.
-    #[error("cannot use the directory: {0}")]
-    Directory(#[from] std::io::Error),
-}
-
-impl SyncError {
-    /// Says which directory cannot be used.
-    fn within(self, directory: &Path) -> Self {
-        match self {
-            Self::Directory(source) => {
-                let text = format!("{}: {source}", directory.display());
-                Self::Directory(std::io::Error::new(source.kind(), text))
-            }
-            other => other,
-        }
-    }
-
-    /// Whether the settings are wrong, so that the same fails again.
-    #[must_use]
-    pub fn is_configuration(&self) -> bool {
-        matches!(self, Self::EarlierFiles { .. })
-    }
-
-    /// The pause that the Source asks for.
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Fetch(error) => error.retry_after(),
-            Self::PackageFetch { source, .. } => match &**source {
-                ResourceError::Fetch(error) => error.retry_after(),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// Whether a document of the Source is wrong; not if the Source is unreachable, or a limit was reached.
-    fn is_about_a_document(&self) -> bool {
-        match self {
-            Self::Fetch(error) => error.is_about_the_answer(),
-            Self::PackageFetch { source, .. } => match &**source {
-                ResourceError::Fetch(error) => error.is_about_the_answer(),
-                error => error.is_mismatch() || matches!(error, ResourceError::TooLarge { .. }),
-            },
-            Self::List { .. }
-            | Self::WrongKind { .. }
-            | Self::NestedIndex { .. }
-            | Self::ForeignComponent { .. }
-            | Self::Component { .. }
-            | Self::OtherManifest { .. }
-            | Self::Package { .. }
-            | Self::PackageFormat { .. }
-            | Self::LostChanges { .. } => true,
-            _ => false,
-        }
     }
 }
 
