@@ -28,8 +28,8 @@ pub(crate) const LOG: &str = "info";
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
-/// Every flag but --since and --adopt is also a key of the configuration file (see `config print`), and an environment
-/// variable; the flag overrides the variable, and that the file.
+/// Every flag but --since, --adopt and --switch-source is also a key of the configuration file (see `config print`), and
+/// an environment variable; the flag overrides the variable, and that the file.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
@@ -69,8 +69,8 @@ pub(crate) fn command() -> clap::Command {
 }
 
 /// The flags of one run only: neither variables nor keys of the file. If `adopt` stayed there beside `delete`, a copy that loses
-/// its state, or a wrong folder, would lose somebody's files without a question.
-pub(crate) const ONE_RUN: [&str; 2] = ["since", "adopt"];
+/// its state, or a wrong folder, would lose somebody's files without a question; beside `switch_source`, a wrong URL would do that.
+pub(crate) const ONE_RUN: [&str; 3] = ["since", "adopt", "switch_source"];
 
 /// `RESYNC_DESTINATION_` and the name of the flag.
 fn with_variable(arg: Arg) -> Arg {
@@ -423,6 +423,9 @@ pub(crate) struct SelectionArgs {
     /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses. Once is enough; `listen` does so only where there is no state yet
     #[arg(long)]
     pub(crate) adopt: bool,
+    /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
+    #[arg(long)]
+    pub(crate) switch_source: bool,
     /// Also fetch resources from the origin of this URL (repeatable)
     #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
     pub(crate) origin: Vec<Url>,
@@ -472,6 +475,7 @@ impl SelectionArgs {
         SyncOptions {
             delete: self.delete,
             adopt: self.adopt,
+            switch_source: self.switch_source,
             authority: match self.origin.as_slice() {
                 _ if self.any_origin => Authority::Any,
                 [] => Authority::SameOrigin,
@@ -563,7 +567,7 @@ mod tests {
             for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
-                let lasts = !["since", "adopt"].contains(&&*name(argument));
+                let lasts = !["since", "adopt", "switch_source"].contains(&&*name(argument));
                 assert_eq!(named, lasts, "{} {}", command.get_name(), argument.get_id());
             }
         }

@@ -119,7 +119,7 @@ fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigErro
 
 fn hint(key: &str, known: &[Key]) -> String {
     if ONE_RUN.contains(&key) {
-        return format!("it is for one run, so give the flag --{key}");
+        return format!("it is for one run, so give the flag --{}", key.replace('_', "-"));
     }
     let names: Vec<String> = known.iter().map(Key::name).collect();
     match meant(key, names.iter().map(String::as_str)) {
@@ -324,6 +324,7 @@ mod tests {
             ("config = \"x\"", "config is not a key"),
             ("since = \"2026-11-20\"", "since is not a key: it is for one run, so give the flag --since"),
             ("adopt = true", "adopt is not a key: it is for one run, so give the flag --adopt"),
+            ("switch_source = true", "it is for one run, so give the flag --switch-source"),
             ("per_host = 3000", "invalid value '3000' for '--per-host <N>'"),
             ("delay = \"soon\"", "invalid value 'soon' for '--delay <DURATION>'"),
             ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete[=<true|false>]'"),

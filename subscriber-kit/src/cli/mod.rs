@@ -16,12 +16,12 @@ use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
 use resync_common::output::{answer, be_quiet, complain, finish, say, speak_as, write_line};
 use resync_common::{logging, signals};
 use resync_core::websub::key::TopicUrl;
-use resync_subscriber_kit::discover::{DiscoverError, Followed, discover};
+use resync_subscriber_kit::discover::{DiscoverError, discover};
 use resync_subscriber_kit::fetch::{Client, ClientOptions};
 use resync_subscriber_kit::forward::{ForwardError, ForwardOptions, forward, unsubscribe};
 use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen_all};
 use resync_subscriber_kit::receive::{ServiceOptions, StartError};
-use resync_subscriber_kit::state::{STATE_FOLDER, Status, followed_by_sync, record_sync, status};
+use resync_subscriber_kit::state::{STATE_FOLDER, Status, record_sync, status};
 use resync_subscriber_kit::sync::{
     Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, synchronise,
 };
@@ -186,17 +186,13 @@ struct Opened {
     client: Client,
     offer: Offer,
     target: Target,
-    /// The set, if the URL is one of its documents.
-    followed: Option<Followed>,
 }
 
 /// Discovers the set of a copy. A directory that is only read is not made.
 async fn open(copy: &Copy, is_read_only: bool) -> Result<Opened, Failure> {
     let client = Client::new(copy.access.client_options([&copy.url])).map_err(Failure::configuration)?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
-    let before = followed_by_sync(&state_folder(copy));
-    let set = source.choose_again(&copy.url, copy.selection.set.as_deref(), before.as_ref())?;
-    let followed = source.is_direct.then(|| Followed { url: copy.url.clone(), set: set.name() });
+    let set = source.choose(copy.selection.set.as_deref())?;
     let offer = Offer::of(set);
     if offer.base(copy.selection.sync_options().baseline).is_none() {
         return Err(ListenError::NothingOffered { set: set.name() }.into());
@@ -208,7 +204,7 @@ async fn open(copy: &Copy, is_read_only: bool) -> Result<Opened, Failure> {
     if let Some(folder) = &copy.selection.state {
         target = target.with_state(folder);
     }
-    Ok(Opened { client, offer, target, followed })
+    Ok(Opened { client, offer, target })
 }
 
 fn state_folder(copy: &Copy) -> PathBuf {
@@ -216,7 +212,7 @@ fn state_folder(copy: &Copy) -> PathBuf {
 }
 
 async fn audit_copy(copy: &Copy) -> Result<ExitCode, Failure> {
-    let Opened { client, offer, target, .. } = open(copy, true).await?;
+    let Opened { client, offer, target } = open(copy, true).await?;
     let options = copy.selection.sync_options();
     let progress_bar = SyncProgress::of(&options.progress);
     let report = audit(&client, &offer, &target, &options).await;
@@ -243,31 +239,30 @@ fn listing(json: bool) -> Progress {
 
 /// Synchronises a copy, and records the result for `status`.
 async fn synchronise_copy(copy: &Copy, options: &SyncOptions, depth: Depth) -> Result<Report, Failure> {
-    let (result, followed) = match open(copy, options.dry_run).await {
-        Ok(Opened { client, offer, target, followed }) => {
+    let result = match open(copy, options.dry_run).await {
+        Ok(Opened { client, offer, target }) => {
             let result = synchronise(&client, &offer, &target, options, depth).await;
-            // The other process records its result.
-            if let Err(error @ SyncError::InUse { .. }) = result {
-                return Err(error.into());
+            // It is no result of this copy, or the other process records its own.
+            if let Err(error @ (SyncError::OtherSource { .. } | SyncError::InUse { .. })) = result {
+                return Err(sync_failure(error));
             }
-            (result.map_err(sync_failure), followed)
+            result.map_err(sync_failure)
         }
-        Err(failure) => (Err(failure), None),
+        Err(failure) => Err(failure),
     };
     if !options.dry_run {
-        record(copy, result.as_ref().map_err(|failure| failure.text.as_str()), followed);
+        record(copy, result.as_ref().map_err(|failure| failure.text.as_str()));
     }
     result
 }
 
-/// Records the result for `status` and the next run. A failure makes no state where there is none.
-fn record(copy: &Copy, result: Result<&Report, &str>, followed: Option<Followed>) {
+/// Records the result for `status`. A failure makes no state where there is none.
+fn record(copy: &Copy, result: Result<&Report, &str>) {
     let folder = state_folder(copy);
     if result.is_err() && !folder.is_dir() {
         return;
     }
-    let followed = followed.filter(|_| result.is_ok()).or_else(|| followed_by_sync(&folder));
-    if let Err(error) = record_sync(&folder, result.cloned().map_err(str::to_owned), followed) {
+    if let Err(error) = record_sync(&folder, result.cloned().map_err(str::to_owned)) {
         tracing::warn!(%error, "cannot record this run for `status`");
     }
 }

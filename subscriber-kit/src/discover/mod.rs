@@ -21,7 +21,8 @@ use url::Url;
 use crate::fetch::{Client, FetchError, Fetched, led_to};
 pub use measure::{Measure, measure};
 pub(crate) use saved::SavedSource;
-pub use source::{Channel, DiscoverError, Followed, Set, Source, Unreadable};
+pub(crate) use source::is_same_document;
+pub use source::{Channel, DiscoverError, Set, Source, Unreadable};
 pub use topic::{channel_at, channels};
 
 /// How many sets of a Source are read.
@@ -76,7 +77,7 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
     if let Some(source) = search.explicit(&url).await? {
         return Ok(Source { base: base_of_source(&url, source.description.as_ref()), ..source });
     }
-    let searched = |source| Source { base: folder_of(&url), is_direct: false, ..source };
+    let searched = |source| Source { base: folder_of(&url), ..source };
     let [descriptions, lists] = well_known_places(&url);
     for place in descriptions {
         if let Some(source) = search.search(&place).await? {
@@ -196,7 +197,7 @@ impl Search<'_> {
                 Ok(None)
             }
             Ok(_) | Err(_) => {
-                let mut source = Source { is_direct: false, ..Source::empty(requested.clone()) };
+                let mut source = Source::empty(requested.clone());
                 self.read_sets(&mut source, linked).await;
                 source.if_readable().map(Some)
             }
@@ -326,7 +327,7 @@ impl Source {
     fn empty(found_at: Url) -> Self {
         let base = base_of(&found_at);
         let (sets, unreadable) = (Vec::new(), Vec::new());
-        Self { base, found_at, is_direct: true, description: None, sets, unreadable }
+        Self { base, found_at, description: None, sets, unreadable }
     }
 
     fn with_set(set: Set) -> Self {

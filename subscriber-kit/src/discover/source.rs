@@ -21,8 +21,6 @@ pub struct Source {
     pub base: Url,
     /// The document where the search ended.
     pub found_at: Url,
-    /// Whether the given URL is a document of the Source. Otherwise a link, or a search of the host, led to it.
-    pub is_direct: bool,
     /// The Source Description, if one was found or named.
     pub description: Option<Url>,
     /// The sets that could be read.
@@ -47,15 +45,6 @@ pub struct Set {
     pub change_channel: Option<Channel>,
     /// A description of the set.
     pub described_by: Option<Url>,
-}
-
-/// A set, and the URL of its document that was given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Followed {
-    /// The URL.
-    pub url: String,
-    /// The set's [name](Set::name).
-    pub set: String,
 }
 
 /// A notification channel: a topic and its hubs.
@@ -151,18 +140,6 @@ pub enum DiscoverError {
         /// Those that cannot.
         sets: Vec<Unreadable>,
     },
-    /// The URL now leads to another set than before.
-    #[error(
-        "{url} no longer belongs to the set {followed}; it leads to the set {found}. Give the URL of the set you want, or another directory"
-    )]
-    OtherSet {
-        /// The given URL.
-        url: String,
-        /// The set of before.
-        followed: String,
-        /// The set of now.
-        found: String,
-    },
     /// The chosen set does not exist, or the choice fits several.
     #[error("{wanted:?} matches {} of the Source's sets:\n  {}", if *several { "several" } else { "none" }, sets.join("\n  "))]
     UnknownSet {
@@ -193,11 +170,7 @@ impl DiscoverError {
             | Self::UnreadableSets { sets, .. }
             | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.retry_may_help),
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
-            Self::Url { .. }
-            | Self::NoHub { .. }
-            | Self::Topic { .. }
-            | Self::SeveralSets { .. }
-            | Self::OtherSet { .. } => false,
+            Self::Url { .. } | Self::NoHub { .. } | Self::Topic { .. } | Self::SeveralSets { .. } => false,
         }
     }
 }
@@ -258,29 +231,6 @@ impl Source {
         }
     }
 
-    /// As [`choose`](Self::choose), for a copy that may have followed a set at `url` before. If the URL now leads to another set,
-    /// that one must be named.
-    ///
-    /// # Errors
-    /// As for [`choose`](Self::choose), and [`DiscoverError::OtherSet`].
-    pub fn choose_again(
-        &self,
-        url: &str,
-        wanted: Option<&str>,
-        followed: Option<&Followed>,
-    ) -> Result<&Set, DiscoverError> {
-        let set = self.choose(wanted)?;
-        if let Some(followed) = followed.filter(|followed| followed.url == url)
-            && !self.is_direct
-            && wanted.is_none()
-            && !set.is_called(&followed.set)
-        {
-            let (url, followed) = (url.to_owned(), followed.set.clone());
-            return Err(DiscoverError::OtherSet { url, followed, found: set.name() });
-        }
-        Ok(set)
-    }
-
     /// Whether unreadable sets may be readable a little later.
     pub(crate) fn retry_may_help(&self) -> bool {
         self.unreadable.iter().any(|set| set.retry_may_help)
@@ -295,11 +245,10 @@ impl Set {
         url.map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Whether this is the name of the set, by its Capability List or its Resource List. http and https are the same.
+    /// Whether this is the name of the set, by its Capability List or its Resource List.
     pub(crate) fn is_called(&self, name: &str) -> bool {
-        let without_scheme = |url: &str| url.split_once("://").map(|(_, rest)| rest.to_owned());
         let names = self.capability_list.iter().chain(&self.resource_list);
-        names.map(Url::as_str).any(|own| without_scheme(own) == without_scheme(name))
+        names.map(Url::as_str).any(|own| is_same_document(own, name))
     }
 
     /// Whether its Capability List has this capability.
@@ -351,6 +300,12 @@ impl Set {
         }
         set
     }
+}
+
+/// Whether two URLs lead to the same document. http and https do.
+pub(crate) fn is_same_document(one: &str, other: &str) -> bool {
+    let without_scheme = |url: &str| url.split_once("://").map(|(_, rest)| rest.to_owned());
+    without_scheme(one) == without_scheme(other)
 }
 
 impl Channel {

@@ -10,7 +10,7 @@ use crate::fetch::Client;
 use crate::notification::changes;
 use crate::subscribe::Subscriber;
 use crate::sync::{
-    Depth, Offer, Report, SyncError, SyncOptions, Target, blocking, synchronise_with_notified,
+    CopiedSource, Depth, Offer, Report, SyncError, SyncOptions, Target, blocking, synchronise_with_notified,
 };
 use crate::timing::{LONGEST_RETRY, pauses};
 
@@ -38,7 +38,8 @@ impl LocalCopy {
     ) -> Result<Self, ListenError> {
         let mut pause = pauses(LONGEST_RETRY);
         let client = subscriber.client().clone();
-        let saved = subscriber.subscriptions().saved_source();
+        // One that is switched follows no earlier set.
+        let saved = subscriber.subscriptions().saved_source().filter(|_| !options.sync.switch_source);
         let saved = saved.and_then(|saved| saved.find(&options.source, options.set.as_deref()));
         loop {
             let name = saved.as_ref().map(|(_, set)| set.name());
@@ -67,6 +68,7 @@ impl LocalCopy {
         is_current: bool,
     ) -> Result<Self, ListenError> {
         let offer = offer_of(&set, &options.sync)?;
+        CopiedSource::of(&offer).allow(&options.into, &options.sync)?;
         let no_directory = |source| ListenError::Directory { directory: options.into.clone(), source };
         let target_base = options.base.clone().unwrap_or_else(|| base.clone());
         let target = Target::open(&options.into, target_base)

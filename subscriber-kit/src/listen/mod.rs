@@ -96,7 +96,7 @@ pub enum ListenError {
     },
     /// The Source no longer names the set that the directory is a copy of.
     #[error(
-        "{} is a copy of the set {set}, which the Source no longer lists; it lists:\n  {}\nuse another directory for another set",
+        "{} is a copy of the set {set}, which the Source no longer lists; it lists:\n  {}\nuse another directory for another set, or --switch-source to go on with this one",
         directory.display(),
         sets.join("\n  ")
     )]

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::state_file::{FORMAT, StateFile};
 use super::{LastSync, StateError, journal};
-use crate::discover::Followed;
 use crate::state_folder::{self, COPY_LOCK_NAME, is_locked};
 
 pub(super) const FILE_NAME: &str = "state.json";
@@ -48,8 +47,6 @@ pub(super) fn write(folder: &Path, state_file: &StateFile) -> Result<(), StateEr
 pub(super) struct SyncRecord {
     format: u32,
     pub(super) last: LastSync,
-    /// The set of the copy.
-    pub(super) followed: Option<Followed>,
 }
 
 /// What the last single synchronisation saved, if that can be read.
@@ -66,12 +63,8 @@ pub(super) fn read_sync_record(folder: &Path) -> Option<SyncRecord> {
     None
 }
 
-pub(super) fn write_sync_record(
-    folder: &Path,
-    last: LastSync,
-    followed: Option<Followed>,
-) -> Result<(), StateError> {
-    replace(folder, SYNC_RECORD_NAME, &SyncRecord { format: SYNC_RECORD_FORMAT, last, followed })
+pub(super) fn write_sync_record(folder: &Path, last: LastSync) -> Result<(), StateError> {
+    replace(folder, SYNC_RECORD_NAME, &SyncRecord { format: SYNC_RECORD_FORMAT, last })
 }
 
 /// Removes unfinished files of processes that were killed. Files that cannot be removed do no harm.

@@ -24,7 +24,7 @@ use url::Url;
 
 pub use crate::state_folder::STATE_FOLDER;
 
-use crate::discover::{Followed, SavedSource};
+use crate::discover::SavedSource;
 use crate::disk_error::is_of_the_path;
 use crate::state_folder;
 use crate::sync::Report;
@@ -404,29 +404,19 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     Ok(Some(Status { is_running, is_synchronising, subscriptions, last_sync }))
 }
 
-/// The set that the last single synchronisation followed, if its URL was a document of that set.
-#[must_use]
-pub fn followed_by_sync(folder: &Path) -> Option<Followed> {
-    read_sync_record(folder)?.followed
-}
-
-/// Saves for [`status`] what a single synchronisation did, or why it failed as a whole, and for [`followed_by_sync`] which set it
-/// followed. Does not lock the state, which a running Destination may hold.
+/// Saves for [`status`] what a single synchronisation did, or why it failed as a whole. Does not lock the state, which a running
+/// Destination may hold.
 ///
 /// # Errors
 /// [`StateError`] when the folder cannot be written.
-pub fn record_sync(
-    folder: &Path,
-    result: Result<Report, String>,
-    followed: Option<Followed>,
-) -> Result<(), StateError> {
+pub fn record_sync(folder: &Path, result: Result<Report, String>) -> Result<(), StateError> {
     state_folder::make(folder).map_err(io_error(folder, "written"))?;
     sweep(folder);
     let (report, failed) = match result {
         Ok(report) => (report, None),
         Err(cause) => (Report::default(), Some(cause)),
     };
-    write_sync_record(folder, LastSync::now(report, failed), followed)
+    write_sync_record(folder, LastSync::now(report, failed))
 }
 
 #[cfg(test)]
@@ -584,11 +574,11 @@ mod tests {
         let now = std::fs::File::create(folder.path().join(".state-now")).unwrap();
         let old = std::fs::File::create(&left).unwrap();
         old.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(7200)).unwrap();
-        record_sync(folder.path(), Ok(Report::default()), None).unwrap();
+        record_sync(folder.path(), Ok(Report::default())).unwrap();
         let last = || status(folder.path()).unwrap().and_then(|status| status.last_sync);
         assert!(last().unwrap().in_step());
         assert!(!left.exists() && folder.path().join(".state-now").exists(), "{now:?} is being written");
-        record_sync(folder.path(), Err("it is away".to_owned()), None).unwrap();
+        record_sync(folder.path(), Err("it is away".to_owned())).unwrap();
         assert!(!last().unwrap().in_step());
 
         let later = std::fs::read_to_string(&alone).unwrap().replace("\"format\": 1", "\"format\": 2");

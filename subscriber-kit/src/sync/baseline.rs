@@ -29,7 +29,7 @@ impl Run<'_> {
         let Collected { file_map, plan, mut report, packages, bytes, names_versions } = collected;
         let deletion_skipped = deletion_obstacle(&consistency, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
-        self.record_earlier_files().await?;
+        self.record_origin().await?;
         let mut executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
         executor.filled = self.fill(&executor, file_map.wanted(), bytes).await?;
         Box::pin(executor.unpack(&plan, packages)).await?;

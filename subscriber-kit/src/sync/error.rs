@@ -164,6 +164,19 @@ pub enum SyncError {
         /// The first of them, by name.
         first: Vec<String>,
     },
+    /// The directory is a copy of another Source, or of another set.
+    #[error(
+        "{} is a copy of {known}, not of {found}, so nothing was done; check the URL, or give another directory. If the Source has moved there, --switch-source goes on with the files of the copy; with --delete, it removes those that {found} does not list",
+        directory.display()
+    )]
+    OtherSource {
+        /// The directory.
+        directory: PathBuf,
+        /// The set that it is a copy of: the URL of its Capability List, or else of another document.
+        known: String,
+        /// The set that was given.
+        found: String,
+    },
     /// Another run works on the same copy.
     #[error("another resync-destination is using {}; wait until it is done", directory.display())]
     InUse {
@@ -190,7 +203,7 @@ impl SyncError {
     /// Whether the settings are wrong, so that the same fails again.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Self::EarlierFiles { .. })
+        matches!(self, Self::EarlierFiles { .. } | Self::OtherSource { .. })
     }
 
     /// The pause that the Source asks for.

@@ -51,7 +51,7 @@ impl Run<'_> {
             tracing::warn!(why, "changes may be missing until a newer Resource List");
         }
         let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
-        self.record_earlier_files().await?;
+        self.record_origin().await?;
         let (mut report, mut run_outcome) = self.handle(collector, &retry_lines, &paused).await?;
         report.unproven = continuity.unproven.clone().or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());

@@ -71,6 +71,7 @@ pub use reading::gaps::{Gap, GapHistory};
 pub(crate) use reading::notified::is_beyond_clock_skew;
 pub use reading::path::PathError;
 pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
+pub(crate) use saved::copied_source::CopiedSource;
 pub(crate) use saved::earlier_files::{is_copy, refuse_foreign_folder};
 
 pub(crate) use self::files::delete::Folder;
@@ -81,6 +82,8 @@ use crate::fetch::is_moved;
 /// The documents to synchronise from, each a plain one or an index (RS-014).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
+    /// The Capability List, by which a copy knows whose it is. Without one, it knows that by the documents below.
+    pub capability_list: Option<Url>,
     /// The Resource List.
     pub resource_list: Option<Url>,
     /// The Change List.
@@ -102,6 +105,7 @@ impl Offer {
     #[must_use]
     pub fn of(set: &Set) -> Self {
         Self {
+            capability_list: set.capability_list.clone(),
             resource_list: set.resource_list.clone(),
             change_list: set.named(&Capability::ChangeList).cloned(),
             resource_dump: set.named(&Capability::ResourceDump).cloned(),
@@ -182,6 +186,8 @@ pub struct SyncOptions {
     /// Take over files that were in the directory before it became a copy: without this, those that differ from the list stay,
     /// and nothing is done at all where `delete` could remove them.
     pub adopt: bool,
+    /// Go on with the copy of another Source: without this, nothing is done where the directory is one.
+    pub switch_source: bool,
     /// Report what would be done: no resource is fetched, and nothing is written to the directory.
     pub dry_run: bool,
     /// Handle the changes since this time (RS-191), when the copy was in step except for known failures. It must not be in
@@ -228,6 +234,7 @@ impl Default for SyncOptions {
         Self {
             delete: false,
             adopt: false,
+            switch_source: false,
             dry_run: false,
             from: None,
             progress: Progress::default(),

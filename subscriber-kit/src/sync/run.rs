@@ -16,6 +16,7 @@ use crate::sync::files::folder::{CopyFolder, Staging};
 use crate::sync::reading::filter::Filter;
 use crate::sync::reading::lists::Lists;
 use crate::sync::saved::cache::{FileCache, Scope};
+use crate::sync::saved::copied_source::CopiedSource;
 use crate::sync::saved::copy_state::CopyState;
 use crate::sync::saved::earlier_files::{EarlierFiles, refuse_foreign_folder};
 
@@ -26,6 +27,7 @@ pub(super) struct Run<'s> {
     pub(super) lists: Lists<'s>,
     pub(super) dump: Option<&'s Url>,
     pub(super) scope: Scope,
+    source: CopiedSource,
     pub(super) folder: Arc<CopyFolder>,
     /// What earlier runs saved.
     pub(super) saved: Option<CopyState>,
@@ -44,11 +46,14 @@ impl<'s> Run<'s> {
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
         let scope = Scope::of(offer, list, target, options);
-        let (opening, choices) = (target.clone(), options.clone());
+        let source = CopiedSource::of(offer);
+        let (opening, choices, given) = (target.clone(), options.clone(), source.clone());
         let (folder, earlier) = blocking(move || {
             refuse_foreign_folder(&opening.folder(), &choices)?;
             let open = if choices.dry_run { CopyFolder::inspect } else { CopyFolder::open };
             let folder = open(&opening)?;
+            // Under the lock, since another run records its Source.
+            given.allow(&opening.directory, &choices)?;
             // Again, since another run may just have ended.
             let earlier = EarlierFiles::of(&opening.folder(), &choices)?;
             earlier.allow(&opening.directory, &choices)?;
@@ -62,16 +67,17 @@ impl<'s> Run<'s> {
         lists.new_changes = lists.notified.take(notified);
         // Useless if the dump itself serves as the list.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
-        Ok(Self { target, options, lists, dump, scope, folder, saved, earlier })
+        Ok(Self { target, options, lists, dump, scope, source, folder, saved, earlier })
     }
 
-    /// Records what was here before the copy, before anything is changed.
-    pub(super) async fn record_earlier_files(&self) -> Result<(), SyncError> {
+    /// Records what was here before the copy, and whose copy it is, before anything is changed.
+    pub(super) async fn record_origin(&self) -> Result<(), SyncError> {
         if self.options.dry_run {
             return Ok(());
         }
         let (earlier, folder) = (Arc::clone(&self.earlier), Arc::clone(&self.folder));
-        Ok(blocking(move || earlier.save(&folder)).await?)
+        let source = self.source.clone();
+        Ok(blocking(move || earlier.save(&folder).and_then(|()| source.save(&folder))).await?)
     }
 
     /// When an incremental run should request missing resources again. Without a Change List, it requests only those from

@@ -15,15 +15,15 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-async fn run(arguments: &[&str]) -> Output {
+pub(crate) async fn run(arguments: &[&str]) -> Output {
     tokio::time::timeout(PATIENCE, command(arguments).output()).await.expect("it ends in time").unwrap()
 }
 
-fn code(output: &Output) -> i32 {
+pub(crate) fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
-fn stdout(output: &Output) -> &str {
+pub(crate) fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
@@ -284,11 +284,9 @@ async fn a_set_that_became_a_page_is_not_replaced_by_another_set_of_its_host() {
         for _ in 0..2 {
             let sync = run(&["sync", &url, into, "--delete"]).await;
             let said = String::from_utf8_lossy(&sync.stderr);
-            assert_eq!(code(&sync), 1, "{said}");
-            assert!(
-                said.contains("no longer belongs to the set") && said.contains("/capabilitylist.xml"),
-                "{said}"
-            );
+            assert_eq!(code(&sync), 64, "{said}");
+            assert!(said.contains(&format!("is a copy of {url}, not of ")), "{said}");
+            assert!(said.contains("/capabilitylist.xml"), "{said}");
             assert_eq!(files(directory.path()), copied);
         }
     }
@@ -299,17 +297,16 @@ async fn a_set_that_became_a_page_is_not_replaced_by_another_set_of_its_host() {
     source.raw("/sets/other", ok("Content-Type: text/html\r\n", b"<!doctype html><p>Not found"));
     let sync = run(&["sync", &url, into, "--delete"]).await;
     let said = String::from_utf8_lossy(&sync.stderr);
-    assert!(code(&sync) == 1 && said.contains("no longer belongs to the set"), "{said}");
+    assert!(code(&sync) == 64 && said.contains(&format!("is a copy of {url}, not of ")), "{said}");
     assert_eq!(files(directory.path()), copied);
     source.raw("/.well-known/resourcesync", description);
     source.raw("/sets/other", page);
-    let named = run(&["sync", &url, into, "--delete", "--set", "capabilitylist.xml"]).await;
-    assert_ne!(
-        files(directory.path()),
-        copied,
-        "it was asked for: {}",
-        String::from_utf8_lossy(&named.stderr)
-    );
+    let named = ["sync", &url, into, "--delete", "--set", "capabilitylist.xml"];
+    assert_eq!(code(&run(&named).await), 64);
+    assert_eq!(files(directory.path()), copied);
+    let switched = run(&[&named[..], &["--switch-source"]].concat()).await;
+    let said = String::from_utf8_lossy(&switched.stderr);
+    assert_ne!(files(directory.path()), copied, "it was asked for: {said}");
 }
 
 #[tokio::test]

@@ -71,7 +71,9 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nConnecti
 
 #[tokio::test]
 async fn a_list_without_end_is_cut_off_at_its_limit() {
-    let copy = copy().await;
+    let mut copy = copy().await;
+    // The list is at another server.
+    copy.options.switch_source = true;
     let whole = document("urlset", LIST, &[]);
     let begin = whole.strip_suffix("</urlset>").unwrap();
     let one = entry("http://a.example/x", r#"length="1""#).repeat(1000).into_bytes();
@@ -87,7 +89,9 @@ async fn a_list_without_end_is_cut_off_at_its_limit() {
 
 #[tokio::test]
 async fn a_list_that_drips_is_given_up() {
-    let copy = copy().await;
+    let mut copy = copy().await;
+    // The list is at another server.
+    copy.options.switch_source = true;
     let options = ClientOptions { idle_timeout: Duration::from_millis(300), ..on_this_machine() };
     let list = endless(HEAD.to_owned(), b" ".to_vec(), Duration::from_millis(20)).await;
     let client = Client::new(options).unwrap();

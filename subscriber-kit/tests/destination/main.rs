@@ -17,6 +17,7 @@ mod gaps;
 mod hostile;
 mod incremental;
 mod listening;
+mod other_source;
 #[cfg(unix)]
 mod power_cuts;
 mod representations;

@@ -184,6 +184,7 @@ impl ChangingSource {
     pub(crate) fn offer(&self) -> Offer {
         let url = |name: &str| Some(Url::parse(&self.source.url(name)).unwrap());
         Offer {
+            capability_list: None,
             resource_list: url("/resourcelist.xml"),
             change_list: url("/changelist.xml"),
             resource_dump: self.sink.get("resourcedump.xml").and_then(|_| url("/resourcedump.xml")),
