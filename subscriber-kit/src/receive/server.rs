@@ -90,7 +90,7 @@ pub enum StartError {
     #[error(transparent)]
     Client(#[from] FetchError),
     /// The server cannot listen.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}; choose another with --listen")]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -107,7 +107,9 @@ impl StartError {
     #[must_use]
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Client(_) | Self::Bind { .. } => true,
+            Self::Client(_) => true,
+            // The port may be free later.
+            Self::Bind { .. } => false,
             Self::State(error) => error.is_configuration(),
         }
     }

@@ -343,6 +343,8 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
     let into = directory.path().to_str().unwrap();
     let a_file = tempfile::NamedTempFile::new().unwrap();
     let in_a_file = a_file.path().join("x");
+    let (copy, port) = (tempfile::tempdir().unwrap(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let (copy, taken) = (copy.path().to_str().unwrap(), port.local_addr().unwrap().to_string());
     for (expected, arguments) in [
         (1, vec!["discover", &nothing.url("/")]),
         (2, vec!["discover"]),
@@ -360,6 +362,8 @@ async fn the_exit_code_tells_failure_usage_and_bad_configuration_apart() {
         (1, vec!["unsubscribe", "--into", into]),
         (2, vec!["config", "check"]),
         (64, vec!["config", "check", "--config", "/nowhere.toml"]),
+        (1, vec!["listen", &nothing.url("/"), "--into", copy, "--listen", &taken]),
+        (1, vec!["subscribe", &nothing.url("/"), "--state", copy, "--listen", &taken]),
     ] {
         let output = run(&arguments).await;
         assert_eq!(code(&output), expected, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
