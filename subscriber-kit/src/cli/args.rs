@@ -273,7 +273,7 @@ pub(crate) struct Service {
     #[command(flatten)]
     pub(crate) callback: CallbackArgs,
     /// The lease to ask for, such as 10d; the hub decides
-    #[arg(long, default_value = "10d", value_name = "DURATION", value_parser = duration)]
+    #[arg(long, default_value = "10d", value_name = "DURATION", value_parser = lease)]
     pub(crate) lease: Duration,
     /// How often to replace the secret of a subscription; 0s for never
     #[arg(long, default_value = "30d", value_name = "DURATION", value_parser = duration_or_zero)]
@@ -534,6 +534,16 @@ fn header(text: &str) -> Result<Header, String> {
     Ok((name, value))
 }
 
+/// Hubs are asked for whole seconds.
+fn lease(text: &str) -> Result<Duration, String> {
+    let lease = duration(text)?;
+    if lease.as_secs() == 0 {
+        Err("it would end at once: write for example 10d".to_owned())
+    } else {
+        Ok(lease)
+    }
+}
+
 /// Each is held in memory, and the inbox limits the size of its records.
 fn notification_size(text: &str) -> Result<ByteSize, String> {
     let size = size(text)?;
@@ -634,6 +644,15 @@ mod tests {
         {
             assert_eq!(notification_size(text).is_ok(), is_allowed, "{text}");
         }
+    }
+
+    #[test]
+    fn a_lease_of_less_than_a_second_is_answered_with_one_that_makes_sense() {
+        for text in ["0s", "0d", "999ms"] {
+            assert!(lease(text).is_err_and(|said| said.contains("for example 10d")), "{text}");
+        }
+        assert!(lease("soon").is_err_and(|said| said.contains("for example 90s")));
+        assert_eq!(lease("1s"), Ok(Duration::from_secs(1)));
     }
 
     #[test]
