@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
-use resync_common::output::{answer, be_quiet, complain, finish, say, speak_as, write_line};
+use resync_common::output::{answer, be_quiet, complain, finish, is_quiet, say, speak_as, write_line};
 use resync_common::{logging, signals};
 use resync_core::websub::key::TopicUrl;
 use resync_subscriber_kit::discover::{DiscoverError, discover};
@@ -130,11 +130,11 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 // One of several lines.
                 (true, true) => answer(serde_json::to_string(&report)?),
                 (true, false) => answer(pretty(&serde_json::to_value(&report)?)),
-                (false, _) => say(format_args!("{would}{}", output::report(&report))),
+                (false, _) => tell(format_args!("{would}{}", output::report(&report)), report.in_step()),
             }
             let is_refused = dry_run && options.delete && report.earlier_files > 0;
             if is_refused && !copy.json {
-                say(output::needs_adoption(report.earlier_files));
+                tell(output::needs_adoption(report.earlier_files), false);
             }
             Ok(verdict(report.in_step() && !is_refused))
         }
@@ -221,7 +221,7 @@ async fn audit_copy(copy: &Copy) -> Result<ExitCode, Failure> {
     if copy.json {
         answer(pretty(&serde_json::to_value(&report)?));
     } else {
-        say(output::audit(&report));
+        tell(output::audit(&report), report.verdict == Verdict::InStep);
     }
     Ok(verdict(report.verdict == Verdict::InStep))
 }
@@ -297,7 +297,7 @@ async fn end_subscriptions(folder: &Path, service: &ServiceOptions, json: bool) 
         return Ok(verdict(remaining.is_empty()));
     }
     for topic in &remaining {
-        say(format_args!("still subscribed to {}, until the lease ends", topic.as_str()));
+        tell(format_args!("still subscribed to {}, until the lease ends", topic.as_str()), false);
     }
     if remaining.is_empty() {
         say("unsubscribed");
@@ -322,7 +322,7 @@ async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
             answer(output::listen_event_json(directory, &event));
         } else if let Some(line) = output::listen_event(&event) {
             let whose = if is_one { String::new() } else { format!("{}: ", directory.display()) };
-            say(format_args!("{whose}{line}"));
+            tell(format_args!("{whose}{line}"), !output::is_failure(&event));
         }
     };
     // Before anything else, so that no signal has its default effect.
@@ -370,6 +370,11 @@ fn sync_failure(error: SyncError) -> Failure {
 
 fn discover_failure(error: DiscoverError) -> Failure {
     listen_failure(error.into())
+}
+
+/// Prints what was done. With `--quiet`, only a failure, as a message.
+fn tell(text: impl Display, is_good: bool) {
+    if is_quiet() && !is_good { complain(text) } else { say(text) }
 }
 
 fn verdict(in_step: bool) -> ExitCode {

@@ -212,6 +212,15 @@ pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
     })
 }
 
+/// Whether the copy, or a part of it, is not as it should be.
+pub(crate) fn is_failure(event: &ListenEvent) -> bool {
+    match event {
+        ListenEvent::Synchronised(report) => !report.in_step(),
+        ListenEvent::HookFailed { .. } | ListenEvent::SyncFailed { .. } | ListenEvent::Stopped { .. } => true,
+        _ => false,
+    }
+}
+
 /// The same as one JSON object.
 pub(crate) fn listen_event_json(directory: &Path, event: &ListenEvent) -> Value {
     let details = match event {

@@ -17,6 +17,7 @@ mod gaps;
 mod hostile;
 mod incremental;
 mod listening;
+mod messages;
 mod other_source;
 #[cfg(unix)]
 mod power_cuts;
