@@ -11,6 +11,7 @@ use std::error::Error;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
 use resync_common::output::{answer, be_quiet, complain, finish, is_quiet, say, speak_as, write_line};
@@ -130,11 +131,13 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 // One of several lines.
                 (true, true) => answer(serde_json::to_string(&report)?),
                 (true, false) => answer(pretty(&serde_json::to_value(&report)?)),
-                (false, _) => tell(format_args!("{would}{}", output::report(&report)), report.in_step()),
+                (false, _) => {
+                    say_outcome(format_args!("{would}{}", output::report(&report)), report.in_step())
+                }
             }
             let is_refused = dry_run && options.delete && report.earlier_files > 0;
             if is_refused && !copy.json {
-                tell(output::needs_adoption(report.earlier_files), false);
+                say_outcome(output::needs_adoption(report.earlier_files), false);
             }
             Ok(verdict(report.in_step() && !is_refused))
         }
@@ -221,7 +224,7 @@ async fn audit_copy(copy: &Copy) -> Result<ExitCode, Failure> {
     if copy.json {
         answer(pretty(&serde_json::to_value(&report)?));
     } else {
-        tell(output::audit(&report), report.verdict == Verdict::InStep);
+        say_outcome(output::audit(&report), report.verdict == Verdict::InStep);
     }
     Ok(verdict(report.verdict == Verdict::InStep))
 }
@@ -297,7 +300,7 @@ async fn end_subscriptions(folder: &Path, service: &ServiceOptions, json: bool) 
         return Ok(verdict(remaining.is_empty()));
     }
     for topic in &remaining {
-        tell(format_args!("still subscribed to {}, until the lease ends", topic.as_str()), false);
+        say_outcome(format_args!("still subscribed to {}, until the lease ends", topic.as_str()), false);
     }
     if remaining.is_empty() {
         say("unsubscribed");
@@ -317,19 +320,29 @@ async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
     };
     let is_one = copies.len() == 1;
     let copies = copies.into_iter().map(options_of).collect();
-    let on_event = move |directory: &Path, event: ListenEvent| {
+    let has_stopped = AtomicBool::new(false);
+    let on_event = |directory: &Path, event: ListenEvent| {
+        let is_end = matches!(event, ListenEvent::Stopped { .. });
+        has_stopped.fetch_or(is_end, Ordering::Relaxed);
         if flags.json {
             answer(output::listen_event_json(directory, &event));
+        } else if is_one && is_end {
+            // The program ends with the same message.
         } else if let Some(line) = output::listen_event(&event) {
             let whose = if is_one { String::new() } else { format!("{}: ", directory.display()) };
-            tell(format_args!("{whose}{line}"), !output::is_failure(&event));
+            say_outcome(format_args!("{whose}{line}"), !output::is_failure(&event));
         }
     };
     // Before anything else, so that no signal has its default effect.
     let shutdown = signals::stop()?;
     let service = flags.service.options(&flags.url);
     let result = listen_all(copies, &service, on_event, shutdown).await;
-    result.map(|()| ExitCode::SUCCESS).map_err(listen_failure)
+    result.map(|()| ExitCode::SUCCESS).map_err(|error| {
+        let failure = listen_failure(error);
+        let is_said = !is_one && has_stopped.load(Ordering::Relaxed);
+        let text = if is_said { "all copies have stopped".to_owned() } else { failure.text };
+        Failure { text, ..failure }
+    })
 }
 
 async fn forward_topics(flags: Subscribe) -> Result<ExitCode, Failure> {
@@ -373,7 +386,7 @@ fn discover_failure(error: DiscoverError) -> Failure {
 }
 
 /// Prints what was done. With `--quiet`, only a failure, as a message.
-fn tell(text: impl Display, is_good: bool) {
+fn say_outcome(text: impl Display, is_good: bool) {
     if is_quiet() && !is_good { complain(text) } else { say(text) }
 }
 

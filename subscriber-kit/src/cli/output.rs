@@ -354,7 +354,8 @@ pub(crate) fn status(status: &Status) -> String {
             format!("last synchronisation {}: failed: {cause}", time(last))
         }
         Some(last) => format!("last synchronisation {}: {}", time(last), report(&last.report)),
-        None => "not synchronised yet".to_owned(),
+        None if status.has_copy => "not synchronised yet".to_owned(),
+        None => "no copy is kept: notifications are only forwarded".to_owned(),
     });
     lines.join("\n")
 }

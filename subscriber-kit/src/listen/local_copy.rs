@@ -53,7 +53,6 @@ impl LocalCopy {
                 return Self::new(options, client, base, set, false);
             }
             let retry_in = pause.after_failure().max(error.retry_after().unwrap_or_default());
-            tracing::warn!(%error, ?retry_in, "the Source is unreachable");
             events.send(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
             tokio::time::sleep(retry_in).await;
         }

@@ -378,6 +378,8 @@ pub struct Status {
     pub is_running: bool,
     /// Whether the copy in whose directory this state is is being synchronised now.
     pub is_synchronising: bool,
+    /// Whether it is that of a copy. Otherwise its notifications are only forwarded.
+    pub has_copy: bool,
     /// Its subscriptions.
     pub subscriptions: Vec<Subscription>,
     /// Its last synchronisation.
@@ -400,8 +402,9 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     let subscriptions = state_file.subscriptions.iter().map(Record::summary).collect();
     let single_run = single_run.map(|record| record.last);
     let last_sync = state_file.last_sync.into_iter().chain(single_run).max_by_key(|last| last.at_unix_millis);
+    let has_copy = state_file.source.is_some() || last_sync.is_some();
     let (is_running, is_synchronising) = (is_in_use(folder)?, is_being_synchronised(folder)?);
-    Ok(Some(Status { is_running, is_synchronising, subscriptions, last_sync }))
+    Ok(Some(Status { is_running, is_synchronising, has_copy, subscriptions, last_sync }))
 }
 
 /// Saves for [`status`] what a single synchronisation did, or why it failed as a whole. Does not lock the state, which a running

@@ -195,23 +195,25 @@ pub(super) async fn keep_at_some_hub(
 /// Unsubscribes. Gives up after a few tries; then the lease runs out.
 pub(crate) async fn end_subscription(subscriber: Subscriber, id: SubscriptionId) {
     let mut pauses = subscriber.pauses();
+    let topic = subscriber.subscriptions().get(&id).map(|one| one.topic);
+    let topic = topic.as_ref().map_or("", TopicUrl::as_str);
     for _ in 0..UNSUBSCRIBE_TRIES {
         match subscriber.unsubscribe(&id).await {
             Ok(()) => {
-                tracing::info!("unsubscribed");
+                tracing::info!(topic, "unsubscribed");
                 return;
             }
             Err(error) if error.is_transient() => {
-                tracing::warn!(%error, "cannot unsubscribe; trying again");
+                tracing::warn!(topic, %error, "cannot unsubscribe; trying again");
                 tokio::time::sleep(pauses.after_failure()).await;
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot unsubscribe; the lease will run out");
+                tracing::warn!(topic, %error, "cannot unsubscribe; the lease will run out");
                 return;
             }
         }
     }
-    tracing::warn!("cannot unsubscribe, since the hub does not answer; the lease will run out");
+    tracing::warn!(topic, "cannot unsubscribe, since the hub does not answer; the lease will run out");
 }
 
 #[cfg(test)]

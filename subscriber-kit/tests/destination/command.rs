@@ -9,7 +9,7 @@ use crate::support::{Hub, PATIENCE, Source, document, entry, expected, files, ok
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_resync-destination"));
     command.args(arguments).kill_on_drop(true);
     command
@@ -603,6 +603,8 @@ async fn w009_what_a_killed_process_left_behind_is_unsubscribed_on_request() {
     let arguments = ["unsubscribe", "--into", into, "--listen", &address];
     let (ended, left) = tokio::join!(run(&arguments), hub.accept(600));
     assert_eq!((code(&ended), stdout(&ended)), (0, "unsubscribed\n"), "{ended:?}");
+    let logged = String::from_utf8_lossy(&ended.stderr);
+    assert!(logged.contains(&format!("unsubscribed topic={:?}", before.topic)), "{logged}");
     assert_eq!((&left.topic, &left.path), (&before.topic, &before.path));
     assert_eq!(first_subscription(into).await["phase"], "ended");
 }
@@ -645,6 +647,9 @@ async fn a_notification_of_more_than_a_mebibyte_is_taken_where_that_is_allowed()
     let _forwarding = Listening::start_with(&arguments, "127.0.0.1:0");
     let at = hub.accept(600).await;
     assert_eq!(at.deliver("a.1", &"x".repeat(3 << 19)).await.status(), 204);
+    let status = run(&["status", "--state", state]).await;
+    let last = stdout(&status).lines().next_back();
+    assert_eq!(last, Some("no copy is kept: notifications are only forwarded"), "{status:?}");
 }
 
 /// As `status` tells of it.

@@ -1,8 +1,11 @@
 //! What the program says, where, and how often.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use crate::command::{code, run, stdout};
-use crate::support::Source;
+use std::process::Stdio;
+
+use crate::command::{code, command, run, stdout};
+use crate::support::{PATIENCE, Source};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// A Source of so many resources.
 async fn source(count: usize) -> Source {
@@ -37,4 +40,45 @@ async fn a_quiet_run_says_only_what_is_not_in_step() {
         assert!(said.starts_with(&format!("resync-destination: {verdict}")), "{command}: {said}");
         assert!(said.contains(&format!("  {missing}: {cause}")), "{command}: {said}");
     }
+}
+
+#[tokio::test]
+async fn why_listening_ends_is_said_once() {
+    let (one, other) = (source(1).await, source(1).await);
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name).display().to_string());
+    let alone = run(&["listen", &one.url("/"), "--into", &first, "--listen", "127.0.0.1:0"]).await;
+    let reason = |source: &Source| {
+        format!("the set {} has no notification channel with a hub", source.url("/capabilitylist.xml"))
+    };
+    let said = String::from_utf8([alone.stdout.clone(), alone.stderr.clone()].concat()).unwrap();
+    assert_eq!((code(&alone), said.matches(&reason(&one)).count()), (1, 1), "{said}");
+    assert!(said.contains(&format!("resync-destination: {}", reason(&one))), "{said}");
+
+    let urls = [one.url("/"), other.url("/")];
+    let line = ["listen", &urls[0], &urls[1], "--into", &first, "--into", &second, "--listen", "127.0.0.1:0"];
+    let both = run(&line).await;
+    let said = String::from_utf8([both.stdout.clone(), both.stderr.clone()].concat()).unwrap();
+    for (source, directory) in [(&one, &first), (&other, &second)] {
+        assert_eq!(said.matches(&reason(source)).count(), 1, "{said}");
+        assert!(said.contains(&format!("{directory}: stopped: {}", reason(source))), "{said}");
+    }
+    assert!(code(&both) == 1 && said.contains("resync-destination: all copies have stopped"), "{said}");
+}
+
+#[tokio::test]
+async fn a_source_that_is_away_is_told_of_once() {
+    let url = format!("http://{}/", resync_harness::free_address());
+    let directory = tempfile::tempdir().unwrap();
+    let into = directory.path().to_str().unwrap();
+    let mut listening = command(&["listen", &url, "--into", into, "--listen", "127.0.0.1:0"]);
+    let mut listening = listening.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(listening.stdout.take().unwrap()).lines();
+    let told = async {
+        while !lines.next_line().await.unwrap().expect("it runs").starts_with("not in step: cannot reach ") {}
+    };
+    tokio::time::timeout(PATIENCE, told).await.expect("it is told in time");
+    listening.kill().await.unwrap();
+    let logged = String::from_utf8(listening.wait_with_output().await.unwrap().stderr).unwrap();
+    assert!(!logged.contains(&url), "{logged}");
 }
