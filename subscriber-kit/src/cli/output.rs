@@ -276,7 +276,7 @@ pub(crate) fn report(report: &Report) -> String {
     } else {
         String::new()
     };
-    let all = counted(*resources, "resource", "resources");
+    let all = counted(report.in_copy.unwrap_or(*resources), "resource", "resources");
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {all} {done}")
@@ -451,6 +451,16 @@ mod tests {
         full.failed = 103;
         full.failures = (0..FAILURES_KEPT).map(|_| finding()).collect();
         assert!(report(&full).contains("\n  and 3 more"));
+    }
+
+    #[test]
+    fn a_report_of_changes_says_what_changed_and_how_many_resources_there_are() {
+        let mut changes = Report::default();
+        (changes.method, changes.in_copy) = (Method::Incremental, Some(30));
+        (changes.resources, changes.updated) = (1, 1);
+        assert_eq!(report(&changes), "in step: 30 resources (0 created, 1 updated, 0 deleted)");
+        changes.failed = 1;
+        assert!(report(&changes).starts_with("not in step: 1 of 30 resources failed "));
     }
 
     #[test]

@@ -49,6 +49,7 @@ impl Run<'_> {
             Consistency::Gap(_) => point.is_some(),
             Consistency::Mixed(_) | Consistency::Undated(_) => false,
         };
+        report.in_copy = Some(report.resources);
         report.unproven = consistency.reason();
         report.reached = point.as_ref().map(Point::reached);
         report.retry_in = self.retry_in(&run_outcome);
@@ -59,7 +60,9 @@ impl Run<'_> {
                 Some(HandledSnapshot { scope, validators, digest, report, is_without_point, names_versions });
         }
         let copy_state = point.and_then(|point| run_outcome.copy_state_after_baseline(&self.scope, point));
-        let copy_state = copy_state.map(|copy_state| copy_state.with_gaps(report.unproven.clone(), gaps));
+        let copy_state = copy_state.map(|copy_state| {
+            copy_state.with_gaps(report.unproven.clone(), gaps).with_resources(report.in_copy)
+        });
         report.is_remembered = copy_state.is_some();
         self.save(run_outcome.changed, Some(updates), copy_state, self.saved.as_ref()).await?;
         Ok(report)

@@ -53,14 +53,16 @@ impl Run<'_> {
         let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
         self.record_origin().await?;
         let (mut report, mut run_outcome) = self.handle(collector, &retry_lines, &paused).await?;
+        report.in_copy = copy_state.resources.map(|before| run_outcome.count_after(before));
         report.unproven = continuity.unproven.clone().or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());
         report.retry_in = self.retry_in(&run_outcome);
         report.gaps = Box::new(gaps.with(&continuity, now));
         report.deletion_skipped = report.unproven.clone().filter(|_| self.options.delete);
         let reason = report.unproven.clone();
-        let next =
-            run_outcome.copy_state(&self.scope, point).map(|next| next.with_gaps(reason, *report.gaps));
+        let next = run_outcome
+            .copy_state(&self.scope, point)
+            .map(|next| next.with_gaps(reason, *report.gaps).with_resources(report.in_copy));
         report.is_remembered = next.is_some();
         self.save(run_outcome.changed, None, next, Some(copy_state)).await?;
         Ok(Some(report))
@@ -84,6 +86,7 @@ impl Run<'_> {
         };
         let mut run_outcome =
             RunOutcome::after(retry_lines.iter().filter(is_last_word).map(|(retry, _)| *retry));
+        run_outcome.count_no_more(retry_lines.iter().map(|(retry, _)| *retry).chain(paused.iter().copied()));
         for retry in paused {
             if !path(retry).is_some_and(|path| file_map.knows(&path)) {
                 report.postponed(&self.options.progress, &retry.line.loc, &retry.cause);

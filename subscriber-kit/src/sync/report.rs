@@ -46,6 +46,9 @@ pub struct Report {
     pub method: Method,
     /// How many resources the Source lists; for an incremental run, how many were created or updated.
     pub resources: u64,
+    /// How many resources there are after the run, if that is known. Those that failed count.
+    #[serde(default)]
+    pub in_copy: Option<u64>,
     /// Files that were not there.
     pub created: u64,
     /// Files that were replaced.
@@ -205,6 +208,7 @@ impl Report {
         self.failures.truncate(FAILURES_KEPT);
         Self {
             resources: self.resources.saturating_sub(count) + next.resources,
+            in_copy: next.in_copy,
             created: self.created + next.created,
             updated: self.updated + next.updated,
             deleted: self.deleted + next.deleted,

@@ -82,6 +82,26 @@ async fn rs191_rs193_only_what_changed_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_report_of_changes_says_how_many_resources_there_are() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b/c", Some("1")), ("d", Some("1"))]).await;
+    mirror.site.tell(&[("a", Some("2")), ("new", Some("1")), ("newer", Some("1")), ("d", None)]);
+    for _ in ["with changes", "without"] {
+        assert_eq!(mirror.follows().await.in_copy, Some(4));
+    }
+    // One that fails counts once.
+    mirror.site.tell(&[("late", Some("1"))]);
+    let page = mirror.site.source.page("/late");
+    mirror.site.source.raw("/late", status("503 Service Unavailable", ""));
+    for _ in ["it is new", "it is known"] {
+        let report = mirror.run(Depth::Changes).await;
+        assert_eq!((report.failed, report.in_copy), (1, Some(5)));
+    }
+    mirror.site.source.raw("/late", page);
+    assert_eq!(mirror.follows().await.in_copy, Some(5));
+    assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(5));
+}
+
+#[tokio::test]
 async fn rs196_a_baseline_goes_on_from_its_list_to_what_the_source_is_now() {
     let mut mirror = Mirror::of(3, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]).await;
     for round in ["2", "3", "4"] {

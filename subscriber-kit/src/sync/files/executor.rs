@@ -22,7 +22,7 @@ use crate::sync::reading::lists::Lists;
 use crate::sync::reading::packages::Packages;
 use crate::sync::reading::path::relative_path;
 use crate::sync::reading::plan::{Line, Plan, Planned};
-use crate::sync::report::{Outcome, Report};
+use crate::sync::report::{Method, Outcome, Report};
 use crate::sync::run::Run;
 use crate::sync::saved::cache::{CacheUpdates, CachedFile, FileCache, Scope};
 use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
@@ -59,6 +59,10 @@ pub(crate) struct RunOutcome {
     has_overflowed: bool,
     /// Whether a retry of these may succeed.
     lost_retryable: bool,
+    /// The URIs of resources that failed in earlier runs, which have counted them.
+    counted: HashSet<String>,
+    /// How many more resources there are than before.
+    growth: i64,
 }
 
 impl RunOutcome {
@@ -68,6 +72,24 @@ impl RunOutcome {
             times_missing: again.map(|retry| (retry.line.loc.clone(), retry.times_missing)).collect(),
             ..Self::default()
         }
+    }
+
+    /// Resources that failed in earlier runs.
+    pub(crate) fn count_no_more<'u>(&mut self, failed: impl Iterator<Item = &'u Retry>) {
+        self.counted = failed.map(|retry| retry.line.loc.clone()).collect();
+    }
+
+    /// How many resources there are, if there were `before`.
+    pub(crate) fn count_after(&self, before: u64) -> u64 {
+        before.saturating_add_signed(self.growth)
+    }
+
+    fn came(&mut self, loc: &str) {
+        self.growth += i64::from(!self.counted.contains(loc));
+    }
+
+    fn went(&mut self, loc: &str, was_there: bool) {
+        self.growth -= i64::from(was_there || self.counted.contains(loc));
     }
 
     pub(crate) fn failed(&mut self, line: &Line, error: &ResourceError) {
@@ -222,6 +244,9 @@ impl<'s> Executor<'s> {
             let (target, path) = (self.target.clone(), relative.clone());
             let removes = self.options.delete && !self.options.dry_run;
             let was_there = blocking(move || delete::one(&target, &path, removes)).await;
+            if let Ok(was_there) = was_there {
+                run_outcome.went(&line.loc, was_there);
+            }
             match (was_there, self.options.delete) {
                 (Ok(true), true) => {
                     report.count(&self.options.progress, &line.loc, Ok(Outcome::Deleted));
@@ -327,6 +352,12 @@ impl<'s> Executor<'s> {
         self.options.progress.one_done();
         if let Err(error) = &result {
             run_outcome.failed(&line, error);
+            let is_there =
+                |relative: &PathBuf| self.target.directory.join(relative).symlink_metadata().is_ok();
+            // A baseline counts all.
+            if report.method == Method::Incremental && !relative.as_ref().is_some_and(is_there) {
+                run_outcome.came(&line.loc);
+            }
         }
         let outcome = result.map(|FileResult { outcome, known, hashed }| {
             let is_filled = relative.as_ref().is_some_and(|relative| self.filled.contains_key(relative));
@@ -342,6 +373,9 @@ impl<'s> Executor<'s> {
             }
             outcome
         });
+        if matches!(outcome, Ok(Outcome::Created)) {
+            run_outcome.came(&line.loc);
+        }
         report.count(&self.options.progress, &line.loc, outcome);
     }
 

@@ -83,6 +83,9 @@ pub(crate) struct CopyState {
     pub(crate) unproven: Option<String>,
     /// All gaps so far, also those that a newer list has closed.
     pub(crate) gaps: GapHistory,
+    /// How many resources there are, also those that failed; `None` if no run counted them.
+    #[serde(default)]
+    pub(crate) resources: Option<u64>,
     /// Changes from notifications that are later than the point.
     #[serde(default, skip_serializing_if = "NotifiedChanges::is_empty")]
     pub(crate) notified: NotifiedChanges,
@@ -91,7 +94,7 @@ pub(crate) struct CopyState {
 impl CopyState {
     pub(crate) fn new(scope: Scope, point: Point, retries: Vec<Retry>) -> Self {
         let (unproven, gaps, notified) = (None, GapHistory::default(), NotifiedChanges::default());
-        Self { format: FORMAT, scope, point, retries, unproven, gaps, notified }
+        Self { format: FORMAT, scope, point, retries, unproven, gaps, resources: None, notified }
     }
 
     /// Replaces the changes from notifications.
@@ -112,6 +115,11 @@ impl CopyState {
     /// Replaces what is known of gaps.
     pub(crate) fn with_gaps(self, unproven: Option<String>, gaps: GapHistory) -> Self {
         Self { unproven, gaps, ..self }
+    }
+
+    /// Replaces the number of resources.
+    pub(crate) fn with_resources(self, resources: Option<u64>) -> Self {
+        Self { resources, ..self }
     }
 
     /// Loads what an earlier run with the same settings saved; `None` if that cannot be read.
