@@ -1,13 +1,11 @@
 //! Executes the plan of a run: each resource is compared, and fetched if it differs; finished files are put in place in batches.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use resync_core::datetime::DateTime;
 use url::Url;
 
 use super::batch::{self, FinishedFile, Written, place_all};
@@ -16,7 +14,7 @@ use super::download::{Transfer, blocking};
 use super::dump::Filled;
 use super::local::{self, FileState};
 use super::place::Placer;
-use crate::sync::reading::changes::Point;
+use super::run_outcome::RunOutcome;
 use crate::sync::reading::file_map::FileMap;
 use crate::sync::reading::lists::Lists;
 use crate::sync::reading::packages::Packages;
@@ -24,8 +22,7 @@ use crate::sync::reading::path::relative_path;
 use crate::sync::reading::plan::{Line, Plan, Planned};
 use crate::sync::report::{Method, Outcome, Report};
 use crate::sync::run::Run;
-use crate::sync::saved::cache::{CacheUpdates, CachedFile, FileCache, Scope};
-use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
+use crate::sync::saved::cache::{CacheUpdates, CachedFile, FileCache};
 use crate::sync::saved::earlier_files::EarlierFiles;
 use crate::sync::{Authority, ResourceError, SyncError, SyncOptions, Target};
 
@@ -44,92 +41,6 @@ pub(crate) struct Executor<'s> {
     pub(crate) unpacked: Mutex<HashMap<u32, Result<FileResult, ResourceError>>>,
     pub(crate) packages: tokio::sync::Mutex<Packages>,
     pub(crate) patched: AtomicU64,
-}
-
-/// What a run leaves for the next.
-#[derive(Default)]
-pub(crate) struct RunOutcome {
-    /// The folders that were changed.
-    pub(crate) changed: HashSet<PathBuf>,
-    /// Failed resources to try again, up to a limit.
-    retries: Vec<Retry>,
-    /// How often in a row resources were missing before, by their URIs.
-    times_missing: HashMap<String, u32>,
-    /// Whether more failed than that.
-    has_overflowed: bool,
-    /// Whether a retry of these may succeed.
-    lost_retryable: bool,
-    /// The URIs of resources that failed in earlier runs, which have counted them.
-    counted: HashSet<String>,
-    /// How many more resources there are than before.
-    growth: i64,
-}
-
-impl RunOutcome {
-    /// For a run that tries these `again`.
-    pub(crate) fn after<'u>(again: impl Iterator<Item = &'u Retry>) -> Self {
-        Self {
-            times_missing: again.map(|retry| (retry.line.loc.clone(), retry.times_missing)).collect(),
-            ..Self::default()
-        }
-    }
-
-    /// Resources that failed in earlier runs.
-    pub(crate) fn count_no_more<'u>(&mut self, failed: impl Iterator<Item = &'u Retry>) {
-        self.counted = failed.map(|retry| retry.line.loc.clone()).collect();
-    }
-
-    /// How many resources there are, if there were `before`.
-    pub(crate) fn count_after(&self, before: u64) -> u64 {
-        before.saturating_add_signed(self.growth)
-    }
-
-    fn came(&mut self, loc: &str) {
-        self.growth += i64::from(!self.counted.contains(loc));
-    }
-
-    fn went(&mut self, loc: &str, was_there: bool) {
-        self.growth -= i64::from(was_there || self.counted.contains(loc));
-    }
-
-    pub(crate) fn failed(&mut self, line: &Line, error: &ResourceError) {
-        if !error.is_for_later() {
-            return;
-        }
-        if self.retries.len() < MAX_RETRIES {
-            let times_missing = self.times_missing.get(&line.loc).copied().unwrap_or(0);
-            self.retries.push(Retry::new(line.clone().for_later(), error, times_missing, DateTime::now()));
-        } else {
-            self.has_overflowed = true;
-            self.lost_retryable |= error.retry_may_help();
-        }
-    }
-
-    /// Keeps a resource that this run does not request.
-    pub(crate) fn postpone(&mut self, retry: &Retry) {
-        self.retries.push(retry.clone());
-    }
-
-    /// When a later run should request missing resources again, of those that it requests.
-    pub(crate) fn retry_in(&self, is_requested: impl Fn(&Line) -> bool) -> Option<Duration> {
-        let now = DateTime::now();
-        let not_there =
-            self.retries.iter().filter(|retry| retry.times_missing > 0 && is_requested(&retry.line));
-        not_there.map(|retry| retry.pause_at(now)).min()
-    }
-
-    /// The state after an incremental run; `None` if too many resources failed, so that the changes must be read again.
-    pub(crate) fn copy_state(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
-        let retries = std::mem::take(&mut self.retries);
-        (!self.has_overflowed).then(|| CopyState::new(scope.clone(), point, retries))
-    }
-
-    /// The state after a baseline. Failures that only a new list can resolve may exceed the limit, since that list names all of
-    /// them.
-    pub(crate) fn copy_state_after_baseline(&mut self, scope: &Scope, point: Point) -> Option<CopyState> {
-        self.has_overflowed = self.lost_retryable;
-        self.copy_state(scope, point)
-    }
 }
 
 /// The result of one line of the plan.

@@ -11,4 +11,5 @@ pub(crate) mod folder;
 pub(crate) mod local;
 pub(crate) mod patch;
 pub(crate) mod place;
+pub(crate) mod run_outcome;
 pub(crate) mod unpack;
