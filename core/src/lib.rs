@@ -8,6 +8,7 @@
 //! * [`rules`]: what a conforming document must satisfy, one named violation per rule;
 //! * [`lint`]: a whole site checked, document by document and against each other;
 //! * [`build`]: from an inventory of resources to lists, dumps, archives and their indexes;
+//! * [`misplaced`]: where a document is whose site is served elsewhere than its documents say;
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
 //! * [`durable`]: files that no reader and no crash sees half of;
@@ -55,6 +56,7 @@ pub mod document;
 pub mod durable;
 pub mod lint;
 pub mod lock;
+pub mod misplaced;
 mod model;
 pub mod package;
 pub mod rules;

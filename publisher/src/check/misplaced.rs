@@ -5,6 +5,7 @@
 use resync_core::{
     document::{Capability, Root},
     lint::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer},
+    misplaced::{Bases, places},
     xml::Reader,
 };
 use url::Url;
@@ -13,8 +14,6 @@ use crate::site::SOURCE_DESCRIPTION_PATH;
 
 /// How many missing documents are looked for, before one is found.
 const MISSING: usize = 3;
-/// How many places of a missing document are tried.
-const PLACES: usize = 12;
 
 /// Ends a check at once whose documents or resources are not where the documents say.
 pub(super) struct Misplaced<'a, F> {
@@ -65,15 +64,14 @@ impl<'a, F: Fetch> Misplaced<'a, F> {
             return Some(format!("{url} is no ResourceSync document; the Source Description is {found}"));
         };
         let found = self.first(places(&start, url))?;
-        let (served, named) = bases(&found, url);
+        let Bases { served, named } = Bases::of(&found, url);
         Some(format!(
             "the site is at {served}, but its documents name {named}, where {url} is missing; build it with the base URL {served}, or serve it at {named}"
         ))
     }
 
     fn first(&mut self, urls: Vec<Url>) -> Option<Url> {
-        let mut urls = urls.into_iter().take(PLACES);
-        urls.find(|url| self.fetch.get(url.as_str()).is_ok_and(|found| is_document(&found)))
+        urls.into_iter().find(|url| self.fetch.get(url.as_str()).is_ok_and(|found| is_document(&found)))
     }
 
     /// Whether none of a few resources of a Resource List is there.
@@ -156,30 +154,6 @@ fn is_document(found: &Fetched) -> bool {
 fn source_descriptions(url: &Url) -> Vec<Url> {
     let known = [format!("./{SOURCE_DESCRIPTION_PATH}"), format!("/{SOURCE_DESCRIPTION_PATH}")];
     known.iter().filter_map(|path| url.join(path).ok()).filter(|place| place != url).collect()
-}
-
-/// Where a linked document may be whose site is where the first document is: in its folder, or in the one above, such as that of `.well-known`.
-fn places(start: &Url, link: &Url) -> Vec<Url> {
-    let segments = segments(link);
-    let ends: Vec<_> = (0..segments.len()).rev().map(|first| segments[first..].join("/")).collect();
-    let places = [".", ".."].iter().flat_map(|folder| ends.iter().map(move |end| format!("{folder}/{end}")));
-    places.filter_map(|place| start.join(&place).ok()).filter(|place| place != link).collect()
-}
-
-/// Both URLs without the end that they share.
-fn bases(one: &Url, other: &Url) -> (String, String) {
-    let (of_one, of_other) = (segments(one), segments(other));
-    let shared =
-        of_one.iter().rev().zip(of_other.iter().rev()).take_while(|(one, other)| one == other).count();
-    let base = |url: &Url, segments: &[&str]| {
-        let folder = segments[..segments.len() - shared].iter().map(|segment| format!("{segment}/"));
-        format!("{}/{}", url.origin().ascii_serialization(), folder.collect::<String>())
-    };
-    (base(one, &of_one), base(other, &of_other))
-}
-
-fn segments(url: &Url) -> Vec<&str> {
-    url.path_segments().map_or(Vec::new(), Iterator::collect)
 }
 
 #[cfg(test)]

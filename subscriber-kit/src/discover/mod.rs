@@ -7,6 +7,7 @@
 
 mod hints;
 mod measure;
+mod misplaced;
 mod saved;
 mod source;
 mod topic;
@@ -199,7 +200,7 @@ impl Search<'_> {
             Ok(_) | Err(_) => {
                 let mut source = Source::empty(requested.clone());
                 self.read_sets(&mut source, linked).await;
-                source.if_readable().map(Some)
+                self.with_sets(source).await.map(Some)
             }
         }
     }
@@ -273,7 +274,7 @@ impl Search<'_> {
             lists = document.locations();
         }
         self.read_sets(&mut source, lists).await;
-        source.if_readable()
+        self.with_sets(source).await
     }
 
     /// A given Resource List is used itself; its Capability List only names the channels.
@@ -297,7 +298,7 @@ impl Search<'_> {
         };
         let mut source = Source::empty(document.url);
         self.read_sets(&mut source, vec![up]).await;
-        source.if_readable().map(Some)
+        self.with_sets(source).await.map(Some)
     }
 
     async fn read_sets(&mut self, source: &mut Source, lists: Vec<Url>) {
@@ -335,13 +336,6 @@ impl Source {
         let mut source = Self::empty(found_at.expect("a set has a Capability List or a Resource List"));
         source.sets.push(set);
         source
-    }
-
-    fn if_readable(self) -> Result<Self, DiscoverError> {
-        if self.sets.is_empty() {
-            return Err(DiscoverError::NoReadableSet { sets: self.unreadable });
-        }
-        Ok(self)
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Unreadable {
     pub reason: String,
     /// Whether a retry may succeed.
     pub retry_may_help: bool,
+    /// Whether the server has nothing at its URL.
+    pub(super) is_absent: bool,
 }
 
 /// Why discovery failed.
@@ -177,12 +179,13 @@ impl DiscoverError {
 
 impl Unreadable {
     pub(super) fn new(url: &Url, reason: impl Into<String>) -> Self {
-        Self { url: url.clone(), reason: reason.into(), retry_may_help: false }
+        Self { url: url.clone(), reason: reason.into(), retry_may_help: false, is_absent: false }
     }
 
     /// Of a request that failed.
     pub(super) fn away(url: &Url, error: &FetchError) -> Self {
-        Self { retry_may_help: error.is_transient(), ..Self::new(url, error.to_string()) }
+        let is_absent = matches!(error, FetchError::Status { status: 404 | 410, .. });
+        Self { retry_may_help: error.is_transient(), is_absent, ..Self::new(url, error.to_string()) }
     }
 }
 

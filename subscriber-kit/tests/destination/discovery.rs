@@ -84,6 +84,22 @@ async fn rs164_with_nothing_else_a_sitemap_is_used() {
 }
 
 #[tokio::test]
+async fn of_a_site_that_is_served_elsewhere_than_its_documents_say_both_places_are_named() {
+    let source = announced().await;
+    for path in ["/.well-known/resourcesync", "/capabilitylist.xml"] {
+        source.raw(&format!("/site{path}"), source.page(path));
+        source.remove(path);
+    }
+    let (served, named) = (source.url("/site/"), source.url("/"));
+    let said = discover(&client(), &served).await.unwrap_err().to_string();
+    let place = format!("the site is at {served}, but its documents name {named}:");
+    assert!(said.contains("/capabilitylist.xml answers 404") && said.contains(&place), "{said}");
+    source.remove("/site/capabilitylist.xml");
+    let said = discover(&client(), &served).await.unwrap_err().to_string();
+    assert!(said.contains("/capabilitylist.xml answers 404") && !said.contains("the site is"), "{said}");
+}
+
+#[tokio::test]
 async fn when_nothing_is_found_every_place_is_named() {
     let source = Source::start().await;
     let error = discover(&client(), &source.url("/")).await.unwrap_err();

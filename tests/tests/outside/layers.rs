@@ -56,8 +56,20 @@ const HUB: Layers = Layers {
 const CORE: Layers = Layers {
     folder: "core",
     rooms: &[
-        "lint", "build", "package", "xml", "document", "rules", "model", "durable", "lock", "websub",
-        "digest", "datetime", "address",
+        "lint",
+        "build",
+        "package",
+        "xml",
+        "document",
+        "rules",
+        "model",
+        "durable",
+        "lock",
+        "websub",
+        "digest",
+        "datetime",
+        "address",
+        "misplaced",
     ],
     upward: &[],
 };
