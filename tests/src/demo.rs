@@ -183,7 +183,7 @@ impl Destination {
             while let Some((at, event)) = self.events.recv().await {
                 match event {
                     ListenEvent::Notified => heard = at,
-                    ListenEvent::Synchronised(report) => return Ok((heard, report)),
+                    ListenEvent::Synchronised(report) => return Ok((heard, *report)),
                     ListenEvent::SyncFailed { cause, .. } => return Err(cause.into()),
                     _ => {}
                 }

@@ -126,13 +126,14 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             if is_listed && !copy.json {
                 // Each has its line already.
                 report.failures.clear();
+                report.causes.clear();
             }
             match (copy.json, is_listed) {
                 // One of several lines.
                 (true, true) => answer(serde_json::to_string(&report)?),
                 (true, false) => answer(pretty(&serde_json::to_value(&report)?)),
                 (false, _) => {
-                    say_outcome(format_args!("{would}{}", output::report(&report)), report.in_step())
+                    say_outcome(format_args!("{would}{}", output::report(&report)), report.in_step());
                 }
             }
             let is_refused = dry_run && options.delete && report.earlier_files > 0;

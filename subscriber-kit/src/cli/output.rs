@@ -17,10 +17,14 @@ use resync_subscriber_kit::forward::ForwardEvent;
 use resync_subscriber_kit::listen::ListenEvent;
 use resync_subscriber_kit::state::{LastSync, Phase, Status, Subscription};
 use resync_subscriber_kit::sync::{
-    AuditReport, FAILURES_KEPT, Gap, GapHistory, Method, Outcome, Report, ResourceEvent, Verdict,
+    AuditReport, Cause, FAILURES_KEPT, Failure, Gap, GapHistory, Method, Outcome, Report, ResourceEvent,
+    Verdict,
 };
 use serde_json::{Value, json};
 use url::Url;
+
+/// How many failures of one cause have a line each.
+const FEW: u64 = 3;
 
 /// The sizes of a Source's documents, by their URLs.
 #[derive(Default)]
@@ -285,8 +289,7 @@ pub(crate) fn report(report: &Report) -> String {
     } else {
         format!("not in step: {failed} of {all} failed{stuck} {done}")
     }];
-    lines.extend(report.failures.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
-    lines.extend(more(report.failures.len(), failed + not_deleted));
+    lines.extend(failures(&report.failures, &report.causes, failed + not_deleted));
     let deleted = match report.method {
         Method::Baseline => "nothing was deleted",
         Method::Incremental => "nothing was deleted except listed deletions",
@@ -305,7 +308,24 @@ pub(crate) fn needs_adoption(count: u64) -> String {
     )
 }
 
-/// How many failures are not listed.
+/// A line for each failure, but one for many of the same cause.
+fn failures(failures: &[Failure], causes: &[Cause], all: u64) -> Vec<String> {
+    let common: Vec<&Cause> = causes.iter().filter(|cause| cause.count > FEW).collect();
+    let is_alone = |failure: &&Failure| common.iter().all(|one| one.cause != failure.cause);
+    let alone: Vec<&Failure> = failures.iter().filter(is_alone).collect();
+    let mut named = alone.len() as u64;
+    let mut lines = Vec::new();
+    for Cause { cause, count, loc } in common {
+        named += count;
+        lines.push(format!("  {}, such as {loc}: {cause}", counted(*count, "resource", "resources")));
+    }
+    lines.extend(alone.iter().map(|failure| format!("  {}: {}", failure.loc, failure.cause)));
+    let rest = all.saturating_sub(named);
+    lines.extend((failures.len() >= FAILURES_KEPT && rest > 0).then(|| format!("  and {rest} more")));
+    lines
+}
+
+/// How many surplus files are not listed.
 fn more(named: usize, all: u64) -> Option<String> {
     let rest = all.saturating_sub(named as u64);
     (named >= FAILURES_KEPT && rest > 0).then(|| format!("  and {rest} more"))
@@ -334,8 +354,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
         counted(*resources, "resource", "resources"),
         counted(*extra, "extra file", "extra files"),
     )];
-    lines.extend(report.findings.iter().map(|finding| format!("  {}: {}", finding.loc, finding.cause)));
-    lines.extend(more(report.findings.len(), missing + report.different + failed));
+    lines.extend(failures(&report.findings, &report.causes, missing + report.different + failed));
     lines.extend(report.extra_files.iter().map(|file| format!("  extra file {file}")));
     lines.extend(more(report.extra_files.len(), *extra));
     let earlier = Some(report.earlier_files).filter(|count| *count > 0);
@@ -433,8 +452,6 @@ fn subscription_json(subscription: &Subscription, is_running: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use resync_subscriber_kit::sync::Failure;
-
     use super::*;
 
     #[test]

@@ -35,7 +35,7 @@ pub enum ListenEvent {
         from: DateTime,
     },
     /// A synchronisation ended.
-    Synchronised(Report),
+    Synchronised(Box<Report>),
     /// The hook succeeded for a notification.
     HookDone,
     /// The hook failed; it is run for the same notification again before any other.
@@ -87,7 +87,7 @@ impl fmt::Display for ListenEvent {
                 write!(f, "notifications from {known_until} to {from} are missing; reading the lists")
             }
             Self::Synchronised(report) => {
-                let Report { created, updated, deleted, failed, .. } = report;
+                let Report { created, updated, deleted, failed, .. } = &**report;
                 let verdict = if report.in_step() { "in step" } else { "not in step" };
                 write!(
                     f,

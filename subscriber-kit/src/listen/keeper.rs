@@ -325,7 +325,7 @@ impl Keeper {
                 self.handled(report.retry_may_help).await;
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
-                self.events.send(ListenEvent::Synchronised(report));
+                self.events.send(ListenEvent::Synchronised(Box::new(report)));
             }
             // The notifications stay in `handled` for the next try.
             Err(error) => {

@@ -263,6 +263,6 @@ impl Kept {
     async fn keep(self, events: &Events) -> Result<(), ListenError> {
         let Self { options, subscriber, deliveries } = self;
         let copy = LocalCopy::find_with_retries(&options, &subscriber, events).await?;
-        Keeper::new(copy, &options, &subscriber, events)?.run(deliveries).await
+        Box::pin(Keeper::new(copy, &options, &subscriber, events)?.run(deliveries)).await
     }
 }

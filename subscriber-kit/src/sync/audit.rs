@@ -7,7 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
-use super::report::{FAILURES_KEPT, Failure, Report, add_failure};
+use super::report::{Cause, FAILURES_KEPT, Failure, Report, add_cause, add_failure};
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
 use crate::sync::files::delete::{self, Surplus};
@@ -60,6 +60,9 @@ pub struct AuditReport {
     pub failed: u64,
     /// The URIs of missing and different resources and why others failed, at most the first hundred.
     pub findings: Vec<Failure>,
+    /// Why others failed, by causes, of which the first hundred are kept.
+    #[serde(default)]
+    pub causes: Vec<Cause>,
     /// Surplus files, at most the first hundred.
     pub extra_files: Vec<String>,
     /// Those of the surplus and different files that were here before the copy: `sync` leaves them alone until they are
@@ -107,8 +110,10 @@ impl AuditReport {
                 add_failure(&mut self.findings, loc, "corrupt");
             }
             Err(error) => {
+                let cause = error.to_string();
                 self.failed += 1;
-                add_failure(&mut self.findings, loc, &error.to_string());
+                add_failure(&mut self.findings, loc, &cause);
+                add_cause(&mut self.causes, loc, &cause);
             }
         }
     }
@@ -138,8 +143,8 @@ pub async fn audit(
     let lists = Lists::new(client, offer, target, options, Staging::Temporary)?;
     let snapshot = Box::pin(lists.read_anew()).await?;
     let Collected { file_map, plan, report, .. } = snapshot.collected;
-    let Report { resources, failed, failures, .. } = report;
-    let mut report = AuditReport { resources, failed, findings: failures, ..AuditReport::default() };
+    let Report { resources, failed, failures, causes, .. } = report;
+    let mut report = AuditReport { resources, failed, findings: failures, causes, ..AuditReport::default() };
     report.unproven = snapshot.consistency.reason();
     let peeking = target.clone();
     let choices = options.clone();

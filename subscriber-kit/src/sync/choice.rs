@@ -132,7 +132,7 @@ impl Run<'_> {
                 }
                 let reached = saved.as_ref().map(|saved| saved.point.reached());
                 let in_copy = saved.as_ref().and_then(|saved| saved.resources).or(handled.report.in_copy);
-                return Ok(Report { reached, in_copy, ..handled.report.clone().repeated() });
+                return Ok(Report { in_copy, reached, ..handled.report.clone().repeated() });
             }
             // Cannot happen: without an earlier list, none counts as unchanged.
             (None, None, None) => return Ok(Report::default()),

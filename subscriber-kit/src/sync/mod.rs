@@ -70,7 +70,7 @@ pub use reading::filter::Filter;
 pub use reading::gaps::{Gap, GapHistory};
 pub(crate) use reading::notified::is_beyond_clock_skew;
 pub use reading::path::PathError;
-pub use report::{FAILURES_KEPT, Failure, Method, Outcome, Report};
+pub use report::{Cause, FAILURES_KEPT, Failure, Method, Outcome, Report};
 pub(crate) use saved::copied_source::CopiedSource;
 pub(crate) use saved::earlier_files::{is_copy, refuse_foreign_folder};
 

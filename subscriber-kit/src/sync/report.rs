@@ -28,6 +28,17 @@ pub struct Failure {
     pub cause: String,
 }
 
+/// A cause, and how many resources are not in step because of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// In a sentence, as in [`Failure`].
+    pub cause: String,
+    /// How many there are.
+    pub count: u64,
+    /// The URI of the first.
+    pub loc: String,
+}
+
 /// What a synchronisation went by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -83,6 +94,9 @@ pub struct Report {
     pub bytes_hashed: u64,
     /// The failures, at most the first hundred.
     pub failures: Vec<Failure>,
+    /// All failures by their causes, of which the first hundred are kept.
+    #[serde(default)]
+    pub causes: Vec<Cause>,
     /// Whether the failures that a retry may resolve are saved for the next incremental run.
     #[serde(skip)]
     pub(crate) is_remembered: bool,
@@ -194,9 +208,13 @@ impl Report {
 
     fn name(&mut self, to: &Progress, loc: &str, cause: &str) {
         // The URI stands before it already.
-        let cause = cause.strip_prefix(loc).map_or(cause, str::trim_start);
-        add_failure(&mut self.failures, loc, cause);
-        to.report(loc, Err(cause));
+        let cause = match cause.strip_prefix(loc) {
+            Some(rest) => rest.trim_start().to_owned(),
+            None => cause.replace(&format!(" {loc} "), " it "),
+        };
+        add_failure(&mut self.failures, loc, &cause);
+        add_cause(&mut self.causes, loc, &cause);
+        to.report(loc, Err(&cause));
     }
 
     /// The findings of two runs, of which the second handled the `retries` of the first.
@@ -206,6 +224,10 @@ impl Report {
         self.failures.retain(|failure| !retries.iter().any(|retry| retry.line.loc == failure.loc));
         self.failures.extend(next.failures);
         self.failures.truncate(FAILURES_KEPT);
+        self.causes.clear();
+        for Failure { loc, cause } in &self.failures {
+            add_cause(&mut self.causes, loc, cause);
+        }
         Self {
             resources: self.resources.saturating_sub(count) + next.resources,
             in_copy: next.in_copy,
@@ -242,6 +264,16 @@ impl Report {
 pub(crate) fn add_failure(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
     if failures.len() < FAILURES_KEPT {
         failures.push(Failure { loc: shortened(loc), cause: shortened(cause) });
+    }
+}
+
+/// Counts a failure by its cause, up to a limit.
+pub(crate) fn add_cause(causes: &mut Vec<Cause>, loc: &str, cause: &str) {
+    let cause = shortened(cause);
+    if let Some(known) = causes.iter_mut().find(|known| known.cause == cause) {
+        known.count += 1;
+    } else if causes.len() < FAILURES_KEPT {
+        causes.push(Cause { cause, count: 1, loc: shortened(loc) });
     }
 }
 

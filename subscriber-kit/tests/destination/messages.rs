@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use crate::command::{code, command, run, stdout};
-use crate::support::{PATIENCE, Source};
+use crate::support::{PATIENCE, Source, entry};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// A Source of so many resources.
@@ -81,4 +81,44 @@ async fn a_source_that_is_away_is_told_of_once() {
     listening.kill().await.unwrap();
     let logged = String::from_utf8(listening.wait_with_output().await.unwrap().stderr).unwrap();
     assert!(!logged.contains(&url), "{logged}");
+}
+
+#[tokio::test]
+async fn many_resources_that_fail_for_one_cause_are_one_line_with_an_example() {
+    let outcome = async |count: usize, flags: &[&str]| {
+        let source = source(count).await;
+        for number in (0..count).filter(|_| flags.is_empty()) {
+            source.remove(&format!("/{number}"));
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+        let sync = run(&[&["sync", &url, into][..], flags].concat()).await;
+        assert_eq!(code(&sync), 1);
+        let lines = stdout(&sync).lines().map(|line| line.replace(&source.url(""), "SOURCE"));
+        lines.collect::<Vec<_>>()
+    };
+    for count in [4, 150] {
+        let lines = outcome(count, &[]).await;
+        let [_, line] = lines.as_slice() else { panic!("{lines:?}") };
+        let such_as = format!("  {count} resources, such as SOURCE/");
+        assert!(line.starts_with(&such_as) && line.ends_with(": answers 404"), "{line}");
+    }
+    assert_eq!(outcome(3, &[]).await.len(), 1 + 3, "each of a few has its line");
+    let lines = outcome(16, &["--base-url", "http://source.example/elsewhere/"]).await;
+    let [_, line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(line.starts_with("  16 resources, such as SOURCE/0: it is not below "), "{line}");
+}
+
+#[tokio::test]
+async fn a_resource_that_cannot_be_reached_is_named_once() {
+    let source = Source::start().await;
+    source.announce(None);
+    let away = format!("http://{}/a", resync_harness::free_address());
+    source.resource_list("/resourcelist.xml", &[entry(&away, r#"length="1""#)]);
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    let sync = run(&["sync", &url, into, "--any-origin", "--retries", "0"]).await;
+    let told = stdout(&sync);
+    assert!(told.contains(&format!("  {away}: cannot reach it (")), "{told}");
+    assert_eq!((code(&sync), told.matches(&away).count()), (1, 1), "{told}");
 }

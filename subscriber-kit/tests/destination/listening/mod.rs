@@ -53,7 +53,7 @@ impl Destination {
     async fn synchronised(&mut self) -> Report {
         loop {
             if let ListenEvent::Synchronised(report) = self.event().await {
-                return report;
+                return *report;
             }
         }
     }
