@@ -191,8 +191,9 @@ impl Unreadable {
 
 fn list(places: &[Unreadable]) -> String {
     places.iter().fold(String::new(), |mut text, place| {
+        let reason = place.reason.strip_prefix(place.url.as_str()).map_or(&*place.reason, str::trim_start);
         // Writing to a String cannot fail.
-        let _ = write!(text, "\n  {}: {}", place.url, place.reason);
+        let _ = write!(text, "\n  {}: {reason}", place.url);
         text
     })
 }

@@ -93,10 +93,10 @@ async fn of_a_site_that_is_served_elsewhere_than_its_documents_say_both_places_a
     let (served, named) = (source.url("/site/"), source.url("/"));
     let said = discover(&client(), &served).await.unwrap_err().to_string();
     let place = format!("the site is at {served}, but its documents name {named}:");
-    assert!(said.contains("/capabilitylist.xml answers 404") && said.contains(&place), "{said}");
+    assert!(said.contains("/capabilitylist.xml: answers 404") && said.contains(&place), "{said}");
     source.remove("/site/capabilitylist.xml");
     let said = discover(&client(), &served).await.unwrap_err().to_string();
-    assert!(said.contains("/capabilitylist.xml answers 404") && !said.contains("the site is"), "{said}");
+    assert!(said.contains("/capabilitylist.xml: answers 404") && !said.contains("the site is"), "{said}");
 }
 
 #[tokio::test]
