@@ -728,10 +728,10 @@ fn a_terminal_gets_progress_and_colour_unless_no_color_says_otherwise() {
     let arguments = ["check", text(&out)];
     let seen = on_terminal(&arguments, &[]);
     assert!(
-        seen.contains("\x1b[33mwarning RS-061 ShapeAdvised\x1b[0m") && seen.contains("1 checked, now "),
+        seen.contains("\x1b[33mwarning RS-061 ShapeAdvised\x1b[0m") && seen.contains("checking documents ["),
         "{seen:?}"
     );
-    assert!(seen.contains("/s, ") && seen.contains(" left"), "rate and time left: {seen:?}");
+    assert!(seen.contains(" documents/s, ") && seen.contains(" left, …"), "rate and time left: {seen:?}");
     let plain = on_terminal(&arguments, &[("NO_COLOR", "1")]);
     assert!(plain.contains(": warning RS-061 ShapeAdvised: ") && !plain.contains("\x1b[33m"), "{plain:?}");
     assert!(!run(&arguments).out.contains('\x1b'));
