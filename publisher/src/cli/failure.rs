@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
 use resync_core::build::BuildError;
-use resync_publisher::{Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
+use resync_publisher::{Action, Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ impl Failure {
             Self::NoSite | Self::NotAsked(..) => USAGE,
             Self::Url(_)
             | Self::Config(
-                ConfigError::Io { action: "read", .. }
+                ConfigError::Io { action: Action::Read, .. }
                 | ConfigError::Syntax { .. }
                 | ConfigError::Problems { .. },
             )
@@ -98,13 +98,13 @@ impl Failure {
     }
 
     fn is_of_writing(&self) -> bool {
-        matches!(
-            self,
-            Self::Publisher(
-                Error::File { action: "write" | "remove" | "lock" | "make the folder of", .. }
-                    | Error::Lists(BuildError::Write { .. } | BuildError::Scratch { .. })
-            )
-        )
+        match self {
+            Self::Publisher(Error::File { action, .. }) => action.is_writing(),
+            Self::Publisher(Error::Lists(error)) => {
+                matches!(error, BuildError::Write { .. } | BuildError::Scratch { .. })
+            }
+            _ => false,
+        }
     }
 }
 
@@ -127,8 +127,12 @@ mod tests {
             failure.to_string()
         };
         let named = |path: PathBuf| format!("`{}`", path.display());
-        assert!(says("read").contains(&named(site.join("x"))), "{}", says("read"));
-        assert!(says("write").contains(&named(dry_run.inside(&site.join("x")))), "{}", says("write"));
+        assert!(says(Action::Read).contains(&named(site.join("x"))), "{}", says(Action::Read));
+        assert!(
+            says(Action::Write).contains(&named(dry_run.inside(&site.join("x")))),
+            "{}",
+            says(Action::Write)
+        );
         let failure = Failure::from(Error::NotBuilt { out: dry_run.inside(&site) }).tried_in(&dry_run);
         assert!(failure.to_string().contains(&named(site.clone())), "{failure}");
     }
