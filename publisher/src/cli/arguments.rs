@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
+    fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -269,6 +270,7 @@ impl BuildArgs {
 
     /// The settings of the flags, over those of the last build.
     fn settings(&self, out: &Path) -> Result<SetSettings, Failure> {
+        self.directory.as_deref().map_or(Ok(()), check_collection)?;
         let stored = State::load_if_built(out)?.map(|state| state.settings);
         let known = stored.is_some();
         let settings = match (stored, &self.directory, &self.base_url) {
@@ -299,6 +301,17 @@ impl BuildArgs {
         let mut hubs = self.hub.iter();
         hubs.try_fold(settings, |settings, hub| HubUrl::parse(hub).map(|hub| settings.hub(hub)))
     }
+}
+
+/// Refuses a folder that the command line names and that is not there. One that a configuration names may be mounted later.
+fn check_collection(collection: &Path) -> Result<(), Failure> {
+    let reason = match fs::metadata(collection) {
+        Ok(found) if !found.is_dir() => io::ErrorKind::NotADirectory.into(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+        // What else may be wrong with it, the build says.
+        _ => return Ok(()),
+    };
+    Err(Failure::NoCollection { path: collection.to_owned(), reason })
 }
 
 #[derive(Debug, Args)]

@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     Url(#[from] UrlError),
     #[error(transparent)]
     Publisher(#[from] Error),
+    #[error("cannot open the collection `{}`: {reason}; name a folder that is there", path.display())]
+    NoCollection { path: PathBuf, reason: io::Error },
     #[error("cannot remove this set, which the configuration no longer lists: {0}")]
     Retire(Arc<Error>),
     #[error("cannot listen on {0}: {1}")]
@@ -70,6 +72,7 @@ impl Failure {
                 | ConfigError::Syntax { .. }
                 | ConfigError::Problems { .. },
             )
+            | Self::NoCollection { .. }
             | Self::Log(_)
             | Self::BareToken(_)
             | Self::StrangeHub { .. }
