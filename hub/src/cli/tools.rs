@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use resync_common::output::Table;
+use resync_common::output::{Table, warn};
 use resync_common::values::number;
 use resync_common::words::counted;
 use resync_hub::config::{self, DEFAULT_TOML};
@@ -136,6 +136,11 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
                 complain("the keys for secrets are passed to the service only, and were not checked");
             }
             config.exposed().iter().for_each(complain);
+            if let Some(url) = config.example_url() {
+                warn(format_args!(
+                    "public_url is still {url}, a name for examples: write the URL by which the world reaches the hub"
+                ));
+            }
             say("the configuration is fine");
         }
     }
