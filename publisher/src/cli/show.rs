@@ -106,8 +106,8 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<(), Failure> {
             sets => print_json(&sets.iter().map(|set| json!(set)).chain(failed).collect::<Vec<_>>())?,
         }
     } else if !built.is_empty() {
-        let place_of_hubs = arguments.out.place_of_hubs();
-        let texts: Vec<_> = built.iter().map(|status| text::status(status, &place_of_hubs)).collect();
+        let hints = arguments.out.hints();
+        let texts: Vec<_> = built.iter().map(|status| text::status(status, &hints)).collect();
         answer(texts.join("\n\n"));
     }
     sets::outcome(failed, outs.len(), "cannot be read")
