@@ -53,6 +53,9 @@ pub(crate) enum Failure {
     /// Each has been printed.
     #[error("rules are broken")]
     Rules,
+    /// What hinders it has been printed.
+    #[error("nothing could be read, so no rule was checked")]
+    Unread,
     #[error("the check could not be completed: {0}")]
     EndedEarly(String),
     /// A failure of a dry run, with the paths of the site.
