@@ -50,6 +50,8 @@ use crate::topics::{
 const IDLE_PER_HOST: usize = 2;
 /// The most connections of deliveries, however many files may be open: idle ones take memory on both sides.
 const CONNECTIONS: usize = 32_768;
+/// How the address of the operator's listener is chosen.
+const ADMIN_LISTEN: &str = "[admin] listen, or the variable RESYNC_HUB_ADMIN_LISTEN";
 /// Bytes of bodies that the operator's listener holds in memory at once.
 const OPERATORS_BODIES: u64 = 8 * 1024 * 1024;
 
@@ -154,7 +156,7 @@ impl Hub {
         let OwnFiles { authority, token, audit, tickets, addresses } = OwnFiles::open(config)?;
         let Inherited { sockets: Sockets { public: socket, admin: admin_socket }, log } = inherited;
         let (listener, public_address) = listen(socket, config.listen, "--listen")?;
-        let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, "[admin] listen")?;
+        let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, ADMIN_LISTEN)?;
         let url: Arc<str> = hub_url(config, public_address).into();
 
         let guard = guard(&config.egress)?;
@@ -645,14 +647,29 @@ mod tests {
     use super::*;
     use crate::config;
 
+    const FREE: &str = "127.0.0.1:0";
+
+    fn config(folder: &Path, admin: &str) -> Config {
+        let data_dir = folder.display().to_string();
+        let flags =
+            vec![("listen", FREE.to_owned()), ("admin.listen", admin.to_owned()), ("data_dir", data_dir)];
+        config::load(None, [], &flags).unwrap().into_dev().unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn where_the_operators_address_is_taken_both_ways_to_choose_another_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = std::net::TcpListener::bind(FREE).unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let said = Hub::start(&config(folder.path(), &address)).await.unwrap_err().to_string();
+        assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
+        assert!(said.contains("[admin] listen") && said.contains("RESYNC_HUB_ADMIN_LISTEN"), "{said}");
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_parts_of_a_hub_answer_until_it_stops() {
         let folder = tempfile::tempdir().unwrap();
-        let free = || "127.0.0.1:0".to_owned();
-        let data_dir = folder.path().display().to_string();
-        let flags = vec![("listen", free()), ("admin.listen", free()), ("data_dir", data_dir)];
-        let config = config::load(None, [], &flags).unwrap().into_dev().unwrap();
-        let hub = Hub::start(&config).await.unwrap();
+        let hub = Hub::start(&config(folder.path(), FREE)).await.unwrap();
         hub.store.answers().await.unwrap();
         let delivery = hub.delivery.operator();
         delivery.answers().await.unwrap();

@@ -1,11 +1,53 @@
 //! Why the publisher could not do what it was asked to do.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
 use resync_core::{build, rules::Violations};
+
+/// What was tried with a file or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Read it.
+    Read,
+    /// Write it, or into it.
+    Write,
+    /// Remove it.
+    Remove,
+    /// Lock it.
+    Lock,
+    /// Make the folder in which it lies.
+    MakeFolder,
+    /// Open the folder of the resources.
+    OpenCollection,
+    /// Link it for a dry run.
+    PrepareDryRun,
+}
+
+impl Action {
+    /// Whether it changes what is on the disk.
+    #[must_use]
+    pub const fn is_writing(self) -> bool {
+        matches!(self, Self::Write | Self::Remove | Self::Lock | Self::MakeFolder)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Remove => "remove",
+            Self::Lock => "lock",
+            Self::MakeFolder => "make the folder of",
+            Self::OpenCollection => "open the collection",
+            Self::PrepareDryRun => "prepare a dry run of",
+        })
+    }
+}
 
 /// Why a site could not be built, served or checked, or its hubs not be notified. The site stays as it was, or the next build completes it.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +57,7 @@ pub enum Error {
     #[error("cannot {action} `{}`: {source}", path.display())]
     File {
         /// What was tried.
-        action: &'static str,
+        action: Action,
         /// The file or folder.
         path: PathBuf,
         /// The reason.
@@ -187,7 +229,7 @@ pub enum Error {
 
 impl Error {
     /// Makes an error of what the operating system says of a file.
-    pub(crate) fn cannot(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn cannot(action: Action, path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::File { action, path: path.to_owned(), source }
     }
 }

@@ -60,7 +60,7 @@ pub mod state;
 pub mod status;
 pub mod watch;
 
-pub use error::Error;
+pub use error::{Action, Error};
 #[doc(hidden)]
 pub use helpers::blocking;
 pub use inventory::Changes;

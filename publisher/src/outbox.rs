@@ -22,7 +22,7 @@ use resync_core::{
 };
 
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     inventory::MOST_BYTES,
     settings::HubUrl,
@@ -128,7 +128,7 @@ impl<'a> Outbox<'a> {
         let last = self.filled.last + 1;
         let path = path(self.out, last);
         let bytes = xml::write(&self.notification(until, changes).build()?);
-        files::replace(&path, &bytes).map_err(Error::cannot("write", &path))?;
+        files::replace(&path, &bytes).map_err(Error::cannot(Action::Write, &path))?;
         self.filled = Filled { last, bytes: self.filled.bytes + bytes.len() as u64 };
         self.from = until;
         Ok(())

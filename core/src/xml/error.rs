@@ -52,6 +52,12 @@ pub enum ReadError {
         /// Where it starts.
         position: Position,
     },
+    /// A page for browsers.
+    #[error("this is an HTML page, as its document type at {position} says; give a ResourceSync document")]
+    Html {
+        /// Where its document type stands.
+        position: Position,
+    },
     /// An entity that XML does not define by itself (RS-051).
     #[error("the entity &{name}; at {position} is not defined; write the character itself or as &#...;")]
     Entity {
@@ -62,8 +68,9 @@ pub enum ReadError {
     },
     /// A root element other than `urlset` and `sitemapindex` of the sitemap namespace (RS-002).
     #[error(
-        "the root element at {position} is {name:?} in namespace {namespace:?}; a ResourceSync document is a urlset or \
-         sitemapindex in http://www.sitemaps.org/schemas/sitemap/0.9"
+        "the root element at {position} is {name:?} in namespace {namespace:?}{}; a ResourceSync document is a urlset or \
+         sitemapindex in http://www.sitemaps.org/schemas/sitemap/0.9",
+        said_of_html(name)
     )]
     UnknownRoot {
         /// Where it starts.
@@ -110,6 +117,26 @@ pub enum ReadError {
     Io(#[source] io::Error),
 }
 
+impl ReadError {
+    /// Whether this is a page for browsers, which servers often send where a document is missing.
+    pub fn is_html(&self) -> bool {
+        match self {
+            Self::Html { .. } => true,
+            Self::UnknownRoot { name, .. } => is_html(name),
+            _ => false,
+        }
+    }
+}
+
+/// Whether this is the name of HTML, as a document type or as a root element.
+pub(super) fn is_html(name: &str) -> bool {
+    name.eq_ignore_ascii_case("html")
+}
+
+fn said_of_html(name: &str) -> &'static str {
+    if is_html(name) { ", so this is an HTML page" } else { "" }
+}
+
 /// What is wrong with a token, before its position is known.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -123,6 +150,7 @@ pub(super) enum Fault {
     Unclosed(usize),
     UnknownRoot { name: String, namespace: String },
     Dtd,
+    Html,
     Encoding(String),
     Limit(Limit),
     Gzip(String),
@@ -145,6 +173,7 @@ impl Fault {
                 return ReadError::UnknownRoot { position, name, namespace };
             }
             Self::Dtd => return ReadError::Dtd { position },
+            Self::Html => return ReadError::Html { position },
             Self::Encoding(found) => return ReadError::Encoding { found },
             Self::Limit(limit) => return ReadError::Limit { limit, max: limit.max(limits), position },
             Self::Gzip(reason) => return ReadError::Gzip { reason },

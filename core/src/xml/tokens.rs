@@ -11,7 +11,7 @@ use quick_xml::events::{BytesDecl, BytesPI, BytesStart, Event};
 
 use super::attribute::{NAME, NO_QUOTES, NO_VALUE, RawAttribute, attribute, up_to};
 use super::characters::{is_name, is_plain_text, is_plain_value, referenced, unescape_text, unescape_value};
-use super::error::Fault;
+use super::error::{Fault, is_html};
 use super::input::{Input, is_whitespace};
 use super::namespaces::{Namespace, Namespaces};
 use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, Options, Position, ReadError};
@@ -198,7 +198,10 @@ impl<R: BufRead> Tokens<R> {
             Event::Comment(_) => return Ok(Token::Aside),
             Event::Decl(declaration) => return self.check_declaration(declaration),
             Event::PI(instruction) => return check_instruction(instruction),
-            Event::DocType(_) => return Err(Fault::Dtd),
+            Event::DocType(declared) => {
+                let name = declared.split_ascii_whitespace().next().unwrap_or_default();
+                return Err(if is_html(name) { Fault::Html } else { Fault::Dtd });
+            }
             Event::Eof => return self.end(),
         }
         Ok(Token::Text)
@@ -460,12 +463,29 @@ mod tests {
 
     #[test]
     fn rs051_every_document_type_is_refused_by_name_whole_or_not() {
-        for declaration in ["<!DOCTYPE u>", "<!DOCTYPE u [<!ENTITY a 'x'>", "<!DOCTYPE>", "<!doctype html>"] {
+        for declaration in ["<!DOCTYPE u>", "<!DOCTYPE u [<!ENTITY a 'x'>", "<!DOCTYPE>", "<!doctype htm>"] {
             let document = format!("\n{declaration}{OPEN}</urlset>");
             match tokens(&document) {
                 Err(ReadError::Dtd { position }) => assert_eq!(position, Position { line: 2, column: 1 }),
                 other => panic!("{declaration}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_page_for_browsers_is_said_to_be_one() {
+        for page in [
+            "<!doctype html><p>",
+            "<!DOCTYPE HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>",
+            "<html>",
+            "<HTML lang='en'/>",
+        ] {
+            let error = tokens(page).unwrap_err();
+            assert!(error.is_html() && error.to_string().contains("this is an HTML page"), "{page}: {error}");
+        }
+        for other in ["<!DOCTYPE u>", "<feed/>", "<p>"] {
+            let error = tokens(other).unwrap_err();
+            assert!(!error.is_html() && !error.to_string().contains("HTML"), "{other}: {error}");
         }
     }
 

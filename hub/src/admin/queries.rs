@@ -36,6 +36,7 @@ pub struct PageRequest {
     /// What the page before said in `next`.
     pub after: Option<String>,
     /// The number of entries: 100 by default, at most 1,000.
+    #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }
 

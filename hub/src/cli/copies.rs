@@ -16,7 +16,7 @@ use tempfile::Builder;
 use super::ask::Admin;
 use super::owner::{is_ours, is_ours_or_is_passed_on};
 use super::reach::{AdminAddress, RunningHub, operator};
-use super::tools::WhichHub;
+use super::which::WhichHub;
 use super::{Failure, complain, say};
 
 /// How long a running hub may be silent in the middle of a backup.

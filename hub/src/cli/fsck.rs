@@ -1,13 +1,15 @@
 //! `resync-hub fsck`: checks the store of a stopped hub, and repairs it.
 
 use clap::Args;
+use resync_common::output::note;
 use resync_hub::admin::{Audit, By, counted};
 use resync_hub::config::Config;
 use resync_hub::store::{self, Findings, RepairStep, Repaired};
 use serde_json::{Value, json};
 
 use super::owner::is_ours;
-use super::{Failure, answer, say, tools::WhichHub};
+use super::which::WhichHub;
+use super::{Failure, answer, say};
 
 /// Faults that are written out; there may be one for each record.
 const SHOWN: usize = 100;
@@ -31,6 +33,7 @@ pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     is_ours(&config)?;
     let keys = store::Keyring::of(&config.secrets).map_err(Failure::new)?;
     let (steps, left, advice) = if command.repair {
+        note(format_args!("repairing the store in {}", config.data_dir.display()));
         let Repaired { steps, left } = repair(&config, &keys)?;
         (steps, left, "this cannot be repaired: restore a backup")
     } else {

@@ -16,6 +16,7 @@ mod steer;
 mod systemd;
 mod tokens;
 mod tools;
+mod which;
 
 use std::env;
 use std::ffi::OsString;
@@ -89,6 +90,7 @@ impl Command {
         !matches!(
             self,
             Self::Serve(_)
+                | Self::Token(_)
                 | Self::Backup(_)
                 | Self::Restore(_)
                 | Self::Fsck(_)

@@ -14,7 +14,7 @@ use url::Url;
 use super::Failure;
 use super::ask::{Admin, Tls, Token};
 use super::owner::refused;
-use super::tools::WhichHub;
+use super::which::WhichHub;
 
 /// How long a healthy hub may take to answer, and to do something, be it for all subscriptions of a large topic.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

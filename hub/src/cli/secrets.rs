@@ -34,7 +34,12 @@ pub(super) enum Secrets {
 pub(super) fn run(command: Secrets) -> Result<(), Failure> {
     match command {
         Secrets::NewKey => say(Keyring::generate()),
-        Secrets::Rotate { hub } => say(rotate(&hub.hub.load()?, hub.admin.as_ref())?),
+        Secrets::Rotate { hub } => {
+            let config = hub.hub.load()?;
+            let told = rotate(&config, hub.admin.as_ref())?;
+            let place = hub.admin.map_or_else(|| config.data_dir.display().to_string(), |at| at.to_string());
+            say(format_args!("{place}: {told}"));
+        }
     }
     Ok(())
 }

@@ -102,15 +102,16 @@ fn next_steps(url: &str) -> String {
         "
 Try it, each in a terminal of its own:
 
-  # 1. a Source: make documents for a folder and serve them
-  cargo run --release --bin resync-source -- build docs --base-url http://127.0.0.1:8090/ --out demo/site --hub {url}
-  cargo run --release --bin resync-source -- serve --out demo/site --listen 127.0.0.1:8090
+  # 1. a Source: describe a folder, here docs, notify the hub, and serve the files
+  resync-source init docs --base-url http://127.0.0.1:8090/ --hub {url}
+  resync-source publish
+  resync-source serve --listen 127.0.0.1:8090
 
   # 2. a Destination: subscribe and keep a copy in step
-  cargo run --release --bin resync-destination -- listen http://127.0.0.1:8090/ --into demo/copy
+  resync-destination listen http://127.0.0.1:8090/ --into copy
 
-  # 3. change something in docs/, then tell the hub
-  cargo run --release --bin resync-source -- publish --out demo/site
+  # 3. change something in docs, then notify the hub
+  resync-source publish
 
 Or by hand, as any WebSub publisher would:
 

@@ -95,7 +95,7 @@ struct Filter {
 
 pub(super) fn drain(command: Drain) -> Result<(), Failure> {
     let Drain { end, wait, timeout, admin } = command;
-    let json = admin.json;
+    let (json, admin) = (admin.json, admin.named()?);
     let mut body = admin.clone().ask(if end { "DELETE" } else { "POST" }, "/api/v1/drain", "")?;
     let mut state = understand::<DrainState>(&body)?;
     let mut over = false;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::Subcommand;
-use resync_common::output::Table;
+use resync_common::output::{Table, note};
 use resync_hub::admin::{Audit, By};
 use resync_hub::config::Config;
 use resync_hub::topics::{NewToken, TokenInfo, Tokens, TokensError};
@@ -15,7 +15,7 @@ use url::form_urlencoded::byte_serialize;
 use super::owner::{is_ours, refused};
 use super::reach::{AdminAddress, RunningHub, order};
 use super::tools::understand;
-use super::{Failure, say};
+use super::{Failure, answer, say};
 
 /// Where the admin API has them.
 const TOKENS: &str = "/api/v1/tokens";
@@ -53,11 +53,16 @@ pub(super) enum Token {
 
 pub(super) fn run(command: Token) -> Result<(), Failure> {
     match command {
-        Token::Add { name, topic_prefixes, hub } => say(Whose::of(&hub)?.add(&name, topic_prefixes)?),
+        Token::Add { name, topic_prefixes, hub } => {
+            let (token, place) = Whose::of(&hub)?.add(&name, topic_prefixes)?;
+            answer(token);
+            // Standard output has nothing but the token.
+            note(format_args!("{name} is added {place}"));
+        }
         Token::List { json, hub } => show(&Whose::of(&hub)?.list()?, json)?,
         Token::Revoke { name, hub } => {
-            Whose::of(&hub)?.revoke(&name)?;
-            say(format_args!("{name} is revoked"));
+            let place = Whose::of(&hub)?.revoke(&name)?;
+            say(format_args!("{name} is revoked {place}"));
         }
     }
     Ok(())
@@ -74,18 +79,19 @@ impl<'a> Whose<'a> {
         Ok(Self { config: hub.hub.load()?, at: hub.admin.as_ref() })
     }
 
-    fn add(&self, name: &str, topic_prefixes: Vec<String>) -> Result<String, Failure> {
+    /// The token, and where it was added.
+    fn add(&self, name: &str, topic_prefixes: Vec<String>) -> Result<(String, String), Failure> {
         match self.of_running()? {
             Ok(_) => {
                 let wish = json!({ "name": name, "topic_prefixes": topic_prefixes }).to_string();
                 let Made { token } = understand(&self.order("POST", TOKENS, &wish)?)?;
-                Ok(token)
+                Ok((token, self.by_hub()))
             }
             Err(away) => {
                 let what = format!("{name} for {}", topic_prefixes.join(" "));
                 let add = |file: &Path| Tokens::add(file, name, topic_prefixes);
                 let NewToken(token) = in_files(&self.config, away, "token add", &what, add)?;
-                Ok(token)
+                Ok((token, self.by_files()))
             }
         }
     }
@@ -105,16 +111,29 @@ impl<'a> Whose<'a> {
         })
     }
 
-    fn revoke(&self, name: &str) -> Result<(), Failure> {
+    /// Where it was revoked.
+    fn revoke(&self, name: &str) -> Result<String, Failure> {
         match self.of_running()? {
             Ok(_) => {
                 let part = byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20");
-                self.order("DELETE", &format!("{TOKENS}/{part}"), "").map(drop)
+                self.order("DELETE", &format!("{TOKENS}/{part}"), "").map(|_| self.by_hub())
             }
             Err(away) => {
-                in_files(&self.config, away, "token revoke", name, |file| Tokens::revoke(file, name))
+                in_files(&self.config, away, "token revoke", name, |file| Tokens::revoke(file, name))?;
+                Ok(self.by_files())
             }
         }
+    }
+
+    fn by_hub(&self) -> String {
+        self.at.map_or_else(
+            || format!("in {}, by the hub that runs there", self.config.data_dir.display()),
+            |at| format!("by the hub at {at}"),
+        )
+    }
+
+    fn by_files(&self) -> String {
+        format!("in the files of {}, where no hub answers", self.config.data_dir.display())
     }
 
     /// The tokens as the running hub tells them; where none answers that knows the operator's token of these files, why not.
@@ -165,7 +184,7 @@ struct Line {
 
 fn show(tokens: &[Line], json: bool) -> Result<(), Failure> {
     if json {
-        say(serde_json::to_string(tokens).map_err(Failure::new)?);
+        answer(serde_json::to_string(tokens).map_err(Failure::new)?);
         return Ok(());
     }
     let mut table = Table::new(["NAME", "MADE", "LAST USED", "TOPICS"]);

@@ -1,37 +1,23 @@
 //! The small tools: topics, subscriptions, the configuration, the health check.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use resync_common::output::Table;
+use resync_common::output::{Table, warn};
 use resync_common::values::number;
 use resync_common::words::counted;
-use resync_hub::config::{self, Config, ConfigError, DEFAULT_TOML};
+use resync_hub::config::{self, DEFAULT_TOML};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use super::owner::AS_ROOT;
 use super::reach::{RunningHub, anybody, operator};
-use super::{Failure, Settings, answer, complain, say, variables};
+use super::which::{file_in_force, unread};
+use super::{Failure, answer, complain, say, variables};
 
 /// Entries of one page.
 const PAGE: usize = 1_000;
-/// The configuration of a hub that is installed as a service.
-const INSTALLED: &str = "/etc/resync-hub/hub.toml";
-
-/// Which hub's files are meant.
-#[derive(Args, Clone, Debug)]
-pub(super) struct WhichHub {
-    /// Configuration file (TOML); /etc/resync-hub/hub.toml if it is there and neither this nor the data folder is said
-    #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG", global = true)]
-    config: Option<PathBuf>,
-    /// The hub's data folder
-    #[arg(long, value_name = "DIR", global = true)]
-    data_dir: Option<String>,
-}
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
@@ -118,19 +104,11 @@ pub(super) struct Healthcheck {
     hub: RunningHub,
 }
 
-impl WhichHub {
-    pub(super) fn load(&self) -> Result<Config, Failure> {
-        let config = in_force(self.config.clone(), self.data_dir.is_some());
-        let settings = Settings { config, data_dir: self.data_dir.clone(), ..Settings::default() };
-        settings.load().map_err(unread)
-    }
-}
-
 impl CheckArgs {
     /// Names the file in use. On standard error, since what is printed is itself a configuration.
     fn file(self) -> Option<PathBuf> {
         let is_named = self.config.is_some();
-        let file = in_force(self.config, false);
+        let file = file_in_force(self.config);
         complain(match &file {
             None => "no configuration file is used".to_owned(),
             Some(file) if is_named => format!("the configuration file is {}", file.display()),
@@ -142,27 +120,6 @@ impl CheckArgs {
             }
         });
         file
-    }
-}
-
-/// The configuration file that is meant.
-fn in_force(named: Option<PathBuf>, data_dir_is_said: bool) -> Option<PathBuf> {
-    let is_said = data_dir_is_said || env::var_os("RESYNC_HUB_DATA_DIR").is_some();
-    named.or_else(|| installed(Path::new(INSTALLED), is_said))
-}
-
-/// The hub that a machine runs is meant, where it runs one and nothing else is said.
-fn installed(file: &Path, is_said: bool) -> Option<PathBuf> {
-    // One that may not be looked for is there.
-    (!is_said && file.try_exists().unwrap_or(true)).then(|| file.to_owned())
-}
-
-fn unread(error: ConfigError) -> Failure {
-    match error {
-        ConfigError::File { path, reason } if path == Path::new(INSTALLED) => {
-            ConfigError::File { path, reason: format!("{reason}; {AS_ROOT}") }.into()
-        }
-        error => error.into(),
     }
 }
 
@@ -179,6 +136,11 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
                 complain("the keys for secrets are passed to the service only, and were not checked");
             }
             config.exposed().iter().for_each(complain);
+            if let Some(url) = config.example_url() {
+                warn(format_args!(
+                    "public_url is still {url}, a name for examples: write the URL by which the world reaches the hub"
+                ));
+            }
             say("the configuration is fine");
         }
     }
@@ -271,6 +233,12 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
 }
 
 impl AdminApi {
+    /// The same hub, whatever hubs stop or start while it is asked several times.
+    pub(super) fn named(self) -> Result<Self, Failure> {
+        let Self { json, hub: RunningHub { hub, admin } } = self;
+        Ok(Self { json, hub: RunningHub { hub: hub.named()?, admin } })
+    }
+
     /// Every entry of a list, page by page.
     fn all(self, path: &str) -> Result<Vec<Value>, Failure> {
         let admin = operator(&self.hub.hub.load()?, self.hub.admin.as_ref())?;
@@ -371,21 +339,4 @@ pub(super) fn healthcheck(check: Healthcheck) -> Result<(), Failure> {
     }
     say(said?);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn the_installed_hub_is_meant_where_there_is_one_and_nothing_else_is_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("hub.toml");
-        assert_eq!(installed(&file, false), None);
-        fs::write(&file, "").unwrap();
-        assert_eq!(installed(&file, false), Some(file.clone()));
-        assert_eq!(installed(&file, true), None);
-    }
 }

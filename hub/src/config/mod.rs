@@ -1,6 +1,7 @@
 //! Configuration. The commented default file is compiled in as the default. All errors are reported, each with its remedy.
 
 mod contradictions;
+mod example;
 mod exposed;
 mod layers;
 mod prefixes;

@@ -34,6 +34,8 @@ const FORM_LIMIT: usize = 64 * 1024;
 const FORMS_AT_ONCE: usize = 4;
 /// A turn ends after so long although the form is not stored yet, so that forms do not wait for each other at a slow disk.
 const TURN: Duration = Duration::from_millis(3);
+/// A hint for those who take another URL of the hub for the one to write to.
+const WHERE: &str = ": the hub's endpoint is /websub/";
 /// A note for a client that sends a secret to a hub without TLS (D-06).
 const OVERHEARD: &str = "\nnote: this hub is reached by plain http; others may read hub.secret on its way";
 /// `Retry-After` while too many requests wait for verification.
@@ -106,8 +108,8 @@ pub fn public(state: Arc<EndpointState>, own: SelfService) -> Router {
         .route("/websub/notifications.xml", get(catch_up::read))
         .route("/websub/notifications/{id}", get(notifications::status))
         .route("/", get(|state: State<Arc<EndpointState>>| async move { about(&state.hub_url) }))
-        .method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
-        .fallback(|| async { text(StatusCode::NOT_FOUND, "no such path: the hub's endpoint is /websub/") })
+        .method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD", WHERE) })
+        .fallback(|| async { text(StatusCode::NOT_FOUND, format_args!("no such path{WHERE}")) })
         .with_state(state)
         .merge(self_service::routes(own))
 }
@@ -121,7 +123,7 @@ async fn endpoint(
         // In a box: on its way through the router a handler's future is copied several times, whatever it holds room for.
         Method::POST => Box::pin(post(state, client, request)).await,
         Method::GET | Method::HEAD => about(&state.hub_url),
-        _ => method_not_allowed("GET, HEAD, POST"),
+        _ => method_not_allowed("GET, HEAD, POST", ""),
     }
 }
 

@@ -20,9 +20,10 @@ pub(super) fn text(status: StatusCode, text: impl std::fmt::Display) -> Response
     (status, headers, format!("{text}\n")).into_response()
 }
 
-/// 405 with what is allowed.
-pub(super) fn method_not_allowed(allowed: &'static str) -> Response {
-    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format_args!("only {allowed} can be used here"));
+/// 405 with what is allowed, and what else may help.
+pub(super) fn method_not_allowed(allowed: &'static str, hint: &str) -> Response {
+    let mut response =
+        text(StatusCode::METHOD_NOT_ALLOWED, format_args!("only {allowed} can be used here{hint}"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

@@ -11,7 +11,7 @@ use resync_core::{
     xml::MAX_BYTES,
 };
 
-use crate::error::Error;
+use crate::error::{Action, Error};
 
 /// The media type that a web server is to give a document (RS-052).
 const CONTENT_TYPE: &str = "application/xml";
@@ -31,7 +31,7 @@ impl Fetch for Paths {
 
 /// Refuses what cannot be a document before anything is checked.
 pub(super) fn probe(path: &Path) -> Result<(), Error> {
-    let failed = Error::cannot("read", path);
+    let failed = Error::cannot(Action::Read, path);
     if !fs::metadata(path).map_err(&failed)?.is_file() {
         let reason = no_file().to_string();
         return Err(Error::NoDocument { path: path.to_owned(), reason });

@@ -3,7 +3,7 @@
 use resync_core::{
     document::Root,
     lint::{Checked, Report, Stopped},
-    rules::{Severity, Violation},
+    rules::{Rule, Severity, Violation},
 };
 use serde::Serialize;
 
@@ -28,8 +28,19 @@ pub struct Findings {
     pub ended_early: Option<String>,
     /// How many documents nothing links to.
     pub unreached: usize,
+    /// The URLs that were to be checked and have no document; their Source Descriptions were checked instead.
+    pub pages: Vec<Page>,
     /// Every document, in the order of the check.
     pub documents: Vec<DocumentFindings>,
+}
+
+/// A URL without a document, such as the base URL of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Page {
+    /// The URL.
+    pub url: String,
+    /// The URL of the Source Description that was checked instead.
+    pub source_description: String,
 }
 
 /// What was found in one document.
@@ -81,7 +92,7 @@ pub struct Finding {
 }
 
 impl Findings {
-    pub(super) fn new(report: Report, limits: &Options) -> Self {
+    pub(super) fn new(report: Report, pages: Vec<Page>, limits: &Options) -> Self {
         let ended_early = reason(&report, limits);
         Self {
             conforming: report.is_conforming() && ended_early.is_none(),
@@ -92,8 +103,18 @@ impl Findings {
             rules_not_judged: report.unjudged().iter().map(ToString::to_string).collect(),
             ended_early,
             unreached: report.documents.iter().filter(|document| document.is_unreached).count(),
+            pages,
             documents: report.documents.into_iter().map(DocumentFindings::new).collect(),
         }
+    }
+
+    /// Whether nothing could be fetched that was to be checked, so that no rule was.
+    pub fn is_unread(&self) -> bool {
+        let is_unreachable = |finding: &Finding| finding.rule == Rule::Unreachable.name();
+        let is_unread = |document: &DocumentFindings| {
+            document.kind.is_none() && document.violations.iter().all(is_unreachable)
+        };
+        self.errors > 0 && self.documents.iter().all(is_unread)
     }
 }
 

@@ -15,7 +15,11 @@ use url::Url;
 use walkdir::{DirEntry, WalkDir};
 
 use super::file::{open, read, served};
-use crate::{error::Error, helpers::url_path, settings::BaseUrl};
+use crate::{
+    error::{Action, Error},
+    helpers::url_path,
+    settings::BaseUrl,
+};
 
 /// How many entries of a Source Description are compared with the files of the folder.
 const TRIED: usize = 1_000;
@@ -66,7 +70,7 @@ fn cannot_read(path: &Path, error: &io::Error) -> FetchFailure {
 
 /// The URL of a folder, by the first entry of its Source Description whose path ends like that of a file there.
 pub(super) fn base_url(root: &Path, source_description: &Path) -> Result<BaseUrl, Error> {
-    let file = File::open(source_description).map_err(Error::cannot("read", source_description))?;
+    let file = File::open(source_description).map_err(Error::cannot(Action::Read, source_description))?;
     let entries = Reader::new(BufReader::new(file)).ok().into_iter().flatten().take(TRIED);
     entries
         .map_while(Result::ok)
@@ -108,7 +112,7 @@ pub(super) fn documents(root: &Path, wanted: Wanted) -> Result<Vec<PathBuf>, Err
     for entry in WalkDir::new(root).sort_by_file_name().into_iter().filter_entry(|entry| !is_hidden(entry)) {
         let entry = entry.map_err(|error| {
             let path = error.path().unwrap_or(root).to_owned();
-            Error::File { action: "read", path, source: error.into() }
+            Error::File { action: Action::Read, path, source: error.into() }
         })?;
         if entry.path().is_file() && is_document(entry.path(), wanted) {
             found.push(entry.into_path());

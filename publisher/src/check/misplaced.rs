@@ -1,6 +1,7 @@
 //! Documents or resources that are served elsewhere than the documents say: one cause, which is named instead of everything that follows from it.
 //!
 //! Where the first document is found and the next is not, that is looked for beside the first. Of the first Resource List that has a few resources, a few of them are asked for.
+//! A base URL or a page leads to the Source Description of its site.
 
 use resync_core::{
     document::{Capability, Root},
@@ -24,11 +25,26 @@ pub(super) struct Misplaced<'a, F> {
     searches: usize,
     /// Whether resources are still to be asked for.
     asks: bool,
+    /// What a URL has answered before it was asked for.
+    answered: Option<(String, Result<Fetched, FetchFailure>)>,
 }
 
 impl<'a, F: Fetch> Misplaced<'a, F> {
     pub(super) fn new(fetch: &'a mut F) -> Self {
-        Self { fetch, start: None, searches: MISSING, asks: true }
+        Self { fetch, start: None, searches: MISSING, asks: true, answered: None }
+    }
+
+    /// The Source Description of the site, if this URL is its base URL or a page of it.
+    pub(super) fn description_instead_of(&mut self, url: &Url) -> Option<Url> {
+        let answer = self.fetch.get(url.as_str());
+        if is_page(url, &answer) {
+            if let Some(found) = self.first(source_descriptions(url)) {
+                return Some(found);
+            }
+            self.searches = 0;
+        }
+        self.answered = Some((url.to_string(), answer));
+        None
     }
 
     /// Why the check ends with this answer.
@@ -109,7 +125,8 @@ impl<'a, F: Fetch> Misplaced<'a, F> {
 
 impl<F: Fetch> Fetch for Misplaced<'_, F> {
     fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
-        let answer = self.fetch.get(url);
+        let answered = self.answered.take_if(|(asked, _)| asked.as_str() == url);
+        let answer = answered.map_or_else(|| self.fetch.get(url), |(_, answer)| answer);
         self.reason(url, &answer).map_or(answer, |reason| Err(FetchFailure::last(reason)))
     }
 
@@ -143,7 +160,26 @@ fn sample(urls: &[String]) -> Option<[&str; 3]> {
 
 /// Whether nothing is there.
 fn is_absent(failure: &FetchFailure) -> bool {
-    ["404 ", "410 "].iter().any(|status| failure.to_string().starts_with(status))
+    matches!(status(failure), Some(404 | 410))
+}
+
+/// What a server answered that gives nothing.
+fn status(failure: &FetchFailure) -> Option<u16> {
+    let reason = failure.to_string();
+    let (code, _) = reason.split_once(' ')?;
+    code.parse().ok().filter(|code| (100..1_000).contains(code))
+}
+
+/// Whether no document can be meant: a page for browsers, nothing at all, or a folder with something else. A damaged document is one.
+fn is_page(url: &Url, answer: &Result<Fetched, FetchFailure>) -> bool {
+    let is_folder = url.path().ends_with('/');
+    match answer {
+        Ok(found) => {
+            let read = Reader::new(found.bytes.as_slice());
+            read.is_err_and(|error| is_folder || error.is_html())
+        }
+        Err(failure) => is_absent(failure) || (is_folder && status(failure).is_some()),
+    }
 }
 
 fn is_document(found: &Fetched) -> bool {
@@ -271,6 +307,38 @@ mod tests {
             let mut one = Web(BTreeSet::from([there]));
             assert_eq!(Misplaced::new(&mut one).without_resources(&list(10)), None, "{there}");
         }
+    }
+
+    #[test]
+    fn a_page_leads_to_the_source_description_and_a_damaged_document_does_not() {
+        let url = Url::parse("http://h/x").unwrap();
+        let folder = Url::parse("http://h/x/").unwrap();
+        let sent = |text: &str| {
+            Ok(Fetched { bytes: text.into(), content_type: None, last_url: "http://h/x".to_owned() })
+        };
+        let refused = |status: &str| Err(FetchFailure::new(status));
+        assert!(is_page(&url, &sent("<!doctype html><p>")) && is_page(&url, &sent("<html>")));
+        assert!(is_page(&url, &refused("404 Not Found")) && is_page(&folder, &refused("403 Forbidden")));
+        assert!(is_page(&folder, &sent("{}")) && is_page(&folder, &sent("")));
+        assert!(!is_page(&url, &sent("<urlset")) && !is_page(&url, &sent("{}")));
+        assert!(!is_page(&url, &refused("403 Forbidden")));
+        assert!(!is_page(&folder, &refused("cannot connect")));
+        let document = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>"#;
+        assert!(!is_page(&folder, &sent(document)));
+    }
+
+    #[test]
+    fn what_a_url_has_answered_is_not_asked_for_again() {
+        let description = "http://h/x/.well-known/resourcesync";
+        let page = Url::parse("http://h/x/").unwrap();
+        let mut web = Web([description].into());
+        let found = Misplaced::new(&mut web).description_instead_of(&page);
+        assert_eq!(found.as_ref().map(Url::as_str), Some(description));
+        let mut misplaced = Misplaced::new(&mut web);
+        assert_eq!(misplaced.description_instead_of(&Url::parse(description).unwrap()), None);
+        misplaced.fetch.0.clear();
+        misplaced.get(description).unwrap();
+        misplaced.get(description).unwrap_err();
     }
 
     #[test]

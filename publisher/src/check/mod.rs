@@ -50,7 +50,7 @@ use crate::{
     state::State,
 };
 
-pub use findings::{DocumentFindings, Finding, Findings};
+pub use findings::{DocumentFindings, Finding, Findings, Page};
 
 /// What is to be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,12 +126,11 @@ pub async fn check(
 ) -> Result<Findings, Error> {
     let (targets, options, limits) = (targets.to_owned(), options.clone(), options.clone());
     let runtime = tokio::runtime::Handle::current();
-    let working =
-        tokio::task::spawn_blocking(move || Run { options, runtime, progress, documents: 0 }.all(&targets))
-            .await;
+    let run = Run { options, runtime, progress, documents: 0, pages: Vec::new() };
+    let working = tokio::task::spawn_blocking(move || run.all(&targets)).await;
     working
         .unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
-        .map(|report| Findings::new(report, &limits))
+        .map(|(report, pages)| Findings::new(report, pages, &limits))
 }
 
 struct Run<P> {
@@ -140,10 +139,11 @@ struct Run<P> {
     progress: P,
     /// How many have been requested.
     documents: usize,
+    pages: Vec<Page>,
 }
 
 impl<P: FnMut(Progress<'_>)> Run<P> {
-    fn all(mut self, targets: &[Target]) -> Result<Report, Error> {
+    fn all(mut self, targets: &[Target]) -> Result<(Report, Vec<Page>), Error> {
         let mut whole = Report::default();
         let mut files = Vec::new();
         for target in targets {
@@ -160,7 +160,7 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
         }
         let alone = self.alone(&files, self.check().in_order());
         join(&mut whole, alone);
-        Ok(whole)
+        Ok((whole, self.pages))
     }
 
     fn check(&self) -> Check {
@@ -169,7 +169,16 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
 
     fn web(&mut self, url: &Url) -> Result<Report, Error> {
         let mut web = web::Web::new(self.runtime.clone(), self.options.deadline, self.options.packages)?;
-        Ok(self.check().run(&mut self.reporting(&mut Misplaced::new(&mut web)), url.as_str()))
+        let mut site = Misplaced::new(&mut web);
+        let start = match site.description_instead_of(url) {
+            Some(description) => {
+                let (url, source_description) = (url.to_string(), description.to_string());
+                self.pages.push(Page { url, source_description });
+                description
+            }
+            None => url.clone(),
+        };
+        Ok(self.check().run(&mut self.reporting(&mut site), start.as_str()))
     }
 
     fn folder(&mut self, path: &Path) -> Result<Report, Error> {

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
+    fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -134,10 +135,17 @@ impl OutArgs {
         self.config.clone().unwrap_or_else(|| config::FILE.into())
     }
 
-    /// Where to add a hub: in the configuration, or by a flag if there is none.
-    pub(crate) fn place_of_hubs(&self) -> String {
+    /// What to type and where to edit, for this site.
+    pub(crate) fn hints(&self) -> Hints {
         let is_configured = self.config.is_some() || self.out.is_none();
-        place_of_hubs(is_configured.then(|| self.file()).as_deref())
+        self.hints_with(place_of_hubs(is_configured.then(|| self.file()).as_deref()))
+    }
+
+    /// The same where hubs are named elsewhere.
+    pub(crate) fn hints_with(&self, place_of_hubs: String) -> Hints {
+        let named = [("--config", &self.config), ("--out", &self.out)].into_iter();
+        let named = named.filter_map(|(flag, path)| Some(format!(" {flag} {}", path.as_ref()?.display())));
+        Hints { place_of_hubs, site: named.collect() }
     }
 
     /// The folder of the site.
@@ -152,6 +160,22 @@ impl OutArgs {
     /// The folders of the sets that have been built, at least one.
     pub(crate) fn outs(&self) -> Result<Vec<PathBuf>, Failure> {
         outs_of(&self.out()?)
+    }
+}
+
+/// What a message says that tells somebody what to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Hints {
+    /// Where to add a hub: in the configuration, or by a flag if there is none.
+    pub(crate) place_of_hubs: String,
+    /// The flags that name the site, each behind a space.
+    site: String,
+}
+
+impl Hints {
+    /// What to type: `notify` with these flags.
+    pub(crate) fn notify(&self, flags: &str) -> String {
+        format!("`resync-source notify{}{flags}`", self.site)
     }
 }
 
@@ -231,7 +255,13 @@ impl BuildArgs {
         let contradiction = self.contradiction(&config)?;
         let sets = config.sets.into_iter().map(|(out, settings)| {
             let settings = self.override_in(settings)?;
-            Ok((out, SetSettings { settings, hubs_from_last_build: false, hash_from_last_build: false }))
+            let set_settings = SetSettings {
+                settings,
+                hubs_from_last_build: false,
+                hash_from_last_build: false,
+                replaced_hubs: Vec::new(),
+            };
+            Ok((out, set_settings))
         });
         Ok(BuildRequest {
             out: config.out,
@@ -269,8 +299,10 @@ impl BuildArgs {
 
     /// The settings of the flags, over those of the last build.
     fn settings(&self, out: &Path) -> Result<SetSettings, Failure> {
+        self.directory.as_deref().map_or(Ok(()), check_collection)?;
         let stored = State::load_if_built(out)?.map(|state| state.settings);
         let known = stored.is_some();
+        let known_hubs = stored.as_ref().map_or(Vec::new(), |settings| settings.hubs.clone());
         let settings = match (stored, &self.directory, &self.base_url) {
             (Some(stored), Some(directory), Some(base)) => {
                 Settings { directory: directory.clone(), base_url: BaseUrl::parse(base)?, ..stored }
@@ -280,8 +312,11 @@ impl BuildArgs {
             (None, ..) => return Err(Error::NotBuilt { out: out.to_owned() }.into()),
         };
         let settings = self.override_in(settings)?;
+        let replaced_hubs =
+            if self.hub.is_empty() { Vec::new() } else { without(known_hubs, &settings.hubs) };
         Ok(SetSettings {
             settings,
+            replaced_hubs,
             hubs_from_last_build: known && self.keeps_hubs(),
             hash_from_last_build: known && self.hash.is_empty(),
         })
@@ -299,6 +334,24 @@ impl BuildArgs {
         let mut hubs = self.hub.iter();
         hubs.try_fold(settings, |settings, hub| HubUrl::parse(hub).map(|hub| settings.hub(hub)))
     }
+}
+
+/// Without the hubs that are named, be it with or without the final slash.
+fn without(mut hubs: Vec<HubUrl>, named: &[HubUrl]) -> Vec<HubUrl> {
+    let without_slash = |hub: &HubUrl| hub.as_str().trim_end_matches('/').to_owned();
+    hubs.retain(|hub| !named.iter().any(|named| without_slash(named) == without_slash(hub)));
+    hubs
+}
+
+/// Refuses a folder that the command line names and that is not there. One that a configuration names may be mounted later.
+fn check_collection(collection: &Path) -> Result<(), Failure> {
+    let reason = match fs::metadata(collection) {
+        Ok(found) if !found.is_dir() => io::ErrorKind::NotADirectory.into(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+        // What else may be wrong with it, the build says.
+        _ => return Ok(()),
+    };
+    Err(Failure::NoCollection { path: collection.to_owned(), reason })
 }
 
 #[derive(Debug, Args)]

@@ -25,7 +25,9 @@ use super::{
     Failure,
     arguments::{BuildArgs, TokenArgs, outs_of},
     failed_set, json,
-    notify::{NotifyReport, drop_hubs, has_hub_to_notify, notify_all, warn_of_hubs_on_hold},
+    notify::{
+        NotifyReport, drop_hubs, has_hub_to_notify, notify_all, warn_of_hubs_on_hold, warn_of_replaced_hubs,
+    },
     print_json,
     progress::Bar,
     request::{BuildRequest, SetSettings},
@@ -219,7 +221,8 @@ pub(super) async fn all(
     if let Some(contradiction) = &build_request.contradiction {
         warn(contradiction);
     }
-    let (site, place_of_hubs) = (build_request.configured_site(), build_request.place_of_hubs());
+    let site = build_request.configured_site();
+    let hints = arguments.out.hints_with(build_request.place_of_hubs());
     let BuildRequest { out, sets, drops, dry_run, .. } = build_request;
     let are_several = sets.len() > 1;
     let mut report = BuildReport { dry_run: dry_run.clone(), ..BuildReport::default() };
@@ -256,7 +259,10 @@ pub(super) async fn all(
         let name = report.name_of_folder(&out);
         report.add_unbuilt(out, Some(&name), Failure::Retire(error));
     }
-    warn_of_hubs_on_hold(&set_folders(&out)?, &drops, &place_of_hubs);
+    warn_of_hubs_on_hold(&set_folders(&out)?, &drops, &hints);
+    for (out, set_settings) in &report.built {
+        warn_of_replaced_hubs(out, &set_settings.replaced_hubs);
+    }
     Ok(report)
 }
 

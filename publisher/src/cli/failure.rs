@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
 use resync_core::build::BuildError;
-use resync_publisher::{Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
+use resync_publisher::{Action, Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     Url(#[from] UrlError),
     #[error(transparent)]
     Publisher(#[from] Error),
+    #[error("cannot open the collection `{}`: {reason}; name a folder that is there", path.display())]
+    NoCollection { path: PathBuf, reason: io::Error },
     #[error("cannot remove this set, which the configuration no longer lists: {0}")]
     Retire(Arc<Error>),
     #[error("cannot listen on {0}: {1}")]
@@ -51,6 +53,9 @@ pub(crate) enum Failure {
     /// Each has been printed.
     #[error("rules are broken")]
     Rules,
+    /// What hinders it has been printed.
+    #[error("nothing could be read, so no rule was checked")]
+    Unread,
     #[error("the check could not be completed: {0}")]
     EndedEarly(String),
     /// A failure of a dry run, with the paths of the site.
@@ -66,10 +71,11 @@ impl Failure {
             Self::NoSite | Self::NotAsked(..) => USAGE,
             Self::Url(_)
             | Self::Config(
-                ConfigError::Io { action: "read", .. }
+                ConfigError::Io { action: Action::Read, .. }
                 | ConfigError::Syntax { .. }
                 | ConfigError::Problems { .. },
             )
+            | Self::NoCollection { .. }
             | Self::Log(_)
             | Self::BareToken(_)
             | Self::StrangeHub { .. }
@@ -98,13 +104,13 @@ impl Failure {
     }
 
     fn is_of_writing(&self) -> bool {
-        matches!(
-            self,
-            Self::Publisher(
-                Error::File { action: "write" | "remove" | "lock" | "make the folder of", .. }
-                    | Error::Lists(BuildError::Write { .. } | BuildError::Scratch { .. })
-            )
-        )
+        match self {
+            Self::Publisher(Error::File { action, .. }) => action.is_writing(),
+            Self::Publisher(Error::Lists(error)) => {
+                matches!(error, BuildError::Write { .. } | BuildError::Scratch { .. })
+            }
+            _ => false,
+        }
     }
 }
 
@@ -127,8 +133,12 @@ mod tests {
             failure.to_string()
         };
         let named = |path: PathBuf| format!("`{}`", path.display());
-        assert!(says("read").contains(&named(site.join("x"))), "{}", says("read"));
-        assert!(says("write").contains(&named(dry_run.inside(&site.join("x")))), "{}", says("write"));
+        assert!(says(Action::Read).contains(&named(site.join("x"))), "{}", says(Action::Read));
+        assert!(
+            says(Action::Write).contains(&named(dry_run.inside(&site.join("x")))),
+            "{}",
+            says(Action::Write)
+        );
         let failure = Failure::from(Error::NotBuilt { out: dry_run.inside(&site) }).tried_in(&dry_run);
         assert!(failure.to_string().contains(&named(site.clone())), "{failure}");
     }

@@ -78,7 +78,9 @@ impl<'a> Text<'a> {
                 )
             }
             (errors, warnings, _) => {
-                let verdict = if errors > 0 {
+                let verdict = if ended_early.is_none() && self.findings.is_unread() {
+                    self.paint(Colour::Red, "nothing could be read")
+                } else if errors > 0 {
                     self.paint(Colour::Red, "not conforming")
                 } else {
                     self.paint(Colour::Yellow, "not completed")
@@ -91,7 +93,8 @@ impl<'a> Text<'a> {
             (*unreached > 0).then(|| format!("nothing links to {}", count(*unreached as u64, "document"))),
             (links > 0).then(|| format!("{} not followed", count(links as u64, "link"))),
             (packages > 0).then(|| format!("{} not examined", count(packages as u64, "package"))),
-            ended_early.as_ref().map(|reason| format!("ended early: {}", escaped(reason))),
+            // The failure of the command says why.
+            ended_early.is_some().then(|| "ended early".to_owned()),
             (!unjudged.is_empty()).then(|| {
                 format!("{} not judged everywhere (--json names them)", count(unjudged.len() as u64, "rule"))
             }),
@@ -134,7 +137,19 @@ mod tests {
             rules_not_judged: Vec::new(),
             ended_early: None,
             unreached: 0,
-            documents: Vec::new(),
+            pages: Vec::new(),
+            documents: vec![DocumentFindings {
+                url: "http://h/".to_owned(),
+                linked_from: None,
+                reached: true,
+                kind: Some("Resource List".to_owned()),
+                capability: None,
+                index: false,
+                errors: 0,
+                warnings: 0,
+                violations_omitted: 0,
+                violations: Vec::new(),
+            }],
         }
     }
 
@@ -146,9 +161,12 @@ mod tests {
     #[test]
     fn the_verdict_is_one_line_whatever_was_found() {
         let text = |findings: &Findings| Text::new(findings, false).to_string();
-        assert_eq!(text(&findings(0, 0)), "0 documents: conforming");
-        assert_eq!(text(&findings(0, 1)), "0 documents: conforming, with 1 warning");
-        assert_eq!(text(&findings(1, 0)), "0 documents: not conforming, 1 error, 0 warnings");
+        assert_eq!(text(&findings(0, 0)), "1 document: conforming");
+        assert_eq!(text(&findings(0, 1)), "1 document: conforming, with 1 warning");
+        assert_eq!(text(&findings(1, 0)), "1 document: not conforming, 1 error, 0 warnings");
+        let mut unread = findings(1, 0);
+        unread.documents[0].kind = None;
+        assert_eq!(text(&unread), "1 document: nothing could be read, 1 error, 0 warnings");
         let early = Findings {
             links_not_followed: 2,
             packages_not_examined: 1,
@@ -159,9 +177,9 @@ mod tests {
         };
         assert_eq!(
             text(&early),
-            "0 documents: not completed, 0 errors, 0 warnings; nothing links to 1 document; 2 links not followed; \
-             1 package not examined; ended early: time is up; 1 rule not judged everywhere (--json names them)"
+            "1 document: not completed, 0 errors, 0 warnings; nothing links to 1 document; 2 links not followed; \
+             1 package not examined; ended early; 1 rule not judged everywhere (--json names them)"
         );
-        assert_eq!(Text::new(&findings(0, 0), true).to_string(), "0 documents: \x1b[32mconforming\x1b[0m");
+        assert_eq!(Text::new(&findings(0, 0), true).to_string(), "1 document: \x1b[32mconforming\x1b[0m");
     }
 }

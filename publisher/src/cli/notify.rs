@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Failure,
-    arguments::{NotifyArgs, TokenArgs},
+    arguments::{Hints, NotifyArgs, TokenArgs},
     failed_set, json, print_json, sets, text, tokens,
 };
 
@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: &NotifyArgs) -> Result<(), Failure> {
     if dropped.as_ref().is_err_and(|failure| !matches!(failure, Failure::Sets { .. })) {
         return dropped;
     }
-    warn_of_hubs_on_hold(&outs, drops, &arguments.out.place_of_hubs());
+    warn_of_hubs_on_hold(&outs, drops, &arguments.out.hints());
     let (statuses, failed) = sets::each(&outs, status);
     if !drops.is_empty() && failed.is_empty() && !statuses.iter().any(has_hub_to_notify) {
         if arguments.out.json {
@@ -113,14 +113,24 @@ pub(super) fn has_hub_to_notify(status: &Status) -> bool {
 }
 
 /// Says which hubs are no longer named, and not dropped either.
-pub(super) fn warn_of_hubs_on_hold(outs: &[PathBuf], drops: &[HubUrl], place_of_hubs: &str) {
+pub(super) fn warn_of_hubs_on_hold(outs: &[PathBuf], drops: &[HubUrl], hints: &Hints) {
     let is_dropped = |hub: &HubStatus| drops.iter().any(|drop| drop.as_str() == hub.url);
     for out in outs {
         let hubs = status(out).map_or(Vec::new(), |status| status.hubs);
         for hub in hubs.iter().filter(|hub| hub.on_hold && !is_dropped(hub)) {
-            let line = format!("{}: {}", hub.url, text::on_hold(hub, place_of_hubs));
+            let line = format!("{}: {}", hub.url, text::on_hold(hub, hints));
             warn(text::of_set(sets::name_in(outs, out).as_deref(), &line));
         }
+    }
+}
+
+/// Says of which of these hubs, which flags have replaced, nothing is left.
+pub(super) fn warn_of_replaced_hubs(out: &Path, replaced: &[HubUrl]) {
+    let known = status(out).map_or(Vec::new(), |status| status.hubs);
+    for hub in replaced.iter().filter(|hub| known.iter().all(|known| known.url != hub.as_str())) {
+        warn(format_args!(
+            "{hub}: no longer a hub of this site, and never notified; name it again with --hub if it should be"
+        ));
     }
 }
 

@@ -32,10 +32,7 @@ impl Bar {
         if !self.0.is_hidden() {
             let done = u64::try_from(documents.saturating_sub(1)).unwrap_or(u64::MAX);
             let all = Some(u64::try_from(known).unwrap_or(u64::MAX));
-            self.0.show(
-                Step { what: "checking documents", done, all },
-                format_args!("{documents} checked, now {}", end_of(url)),
-            );
+            self.0.show(Step { what: "checking documents", done, all }, end_of(url));
         }
     }
 }
@@ -50,8 +47,8 @@ fn name(work: Work) -> &'static str {
     }
 }
 
-/// The message must leave room for the bar.
-const WIDTH: usize = 30;
+/// The message stands behind the bar.
+const WIDTH: usize = 20;
 
 /// The end of a URL tells more than its beginning.
 fn end_of(url: &str) -> String {
@@ -67,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_message_keeps_the_end_of_a_url_and_nothing_that_steers_a_terminal() {
-        assert_eq!(end_of("https://example.org/a\x1b[2J"), "https://example.org/a[2J");
+        assert_eq!(end_of("https://h/a\x1b[2J"), "https://h/a[2J");
         let long = end_of(&format!("https://example.org/{}/end.xml", "x".repeat(200)));
         assert!(long.starts_with('…') && long.ends_with("x/end.xml") && long.chars().count() == WIDTH + 1);
     }

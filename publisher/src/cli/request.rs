@@ -14,6 +14,8 @@ pub(crate) struct SetSettings {
     pub(crate) hubs_from_last_build: bool,
     /// The hash algorithms are those of the last build.
     pub(crate) hash_from_last_build: bool,
+    /// The hubs of the last build in whose place flags name others.
+    pub(crate) replaced_hubs: Vec<HubUrl>,
 }
 
 /// What a command builds. The configuration is read once, at its begin.

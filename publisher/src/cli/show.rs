@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use resync_common::{
-    output::{answer, say, takes_colour, warn},
+    output::{answer, note, say, takes_colour, warn},
     signals,
 };
 use resync_publisher::{BaseUrl, check, serve, status as status_of};
@@ -83,14 +83,20 @@ pub(super) async fn check(arguments: &CheckArgs) -> Result<(), Failure> {
     let bar = Bar::new();
     let checking = check::check(&targets, &options, move |progress| bar.show_check(progress)).await;
     let findings = checking?;
+    for check::Page { url, source_description } in &findings.pages {
+        note(format_args!(
+            "{url} is no ResourceSync document; its site is checked from {source_description} on"
+        ));
+    }
     if arguments.out.json {
         print_json(&findings)?;
     } else {
         say(Text::new(&findings, takes_colour(&io::stdout())));
     }
-    match findings.ended_early {
-        Some(reason) => Err(Failure::EndedEarly(reason)),
+    match &findings.ended_early {
+        Some(reason) => Err(Failure::EndedEarly(reason.clone())),
         None if findings.conforming => Ok(()),
+        None if findings.is_unread() => Err(Failure::Unread),
         None => Err(Failure::Rules),
     }
 }
@@ -106,8 +112,8 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<(), Failure> {
             sets => print_json(&sets.iter().map(|set| json!(set)).chain(failed).collect::<Vec<_>>())?,
         }
     } else if !built.is_empty() {
-        let place_of_hubs = arguments.out.place_of_hubs();
-        let texts: Vec<_> = built.iter().map(|status| text::status(status, &place_of_hubs)).collect();
+        let hints = arguments.out.hints();
+        let texts: Vec<_> = built.iter().map(|status| text::status(status, &hints)).collect();
         answer(texts.join("\n\n"));
     }
     sets::outcome(failed, outs.len(), "cannot be read")

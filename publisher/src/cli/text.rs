@@ -15,7 +15,7 @@ use resync_publisher::{
     watch::Report,
 };
 
-use super::request::SetSettings;
+use super::{arguments::Hints, request::SetSettings};
 
 /// "12 resources, 47.1 KiB → Resource List written", and the settings of the last build that still apply.
 pub(super) fn built(built: &Built, set_settings: &SetSettings, is_dry: bool) -> String {
@@ -145,7 +145,7 @@ fn changed(Changes { created, updated, deleted }: Changes) -> String {
 
 /// Settings of the last build that differ from those of a new site.
 fn inherited(set_settings: &SetSettings) -> String {
-    let SetSettings { settings, hubs_from_last_build, hash_from_last_build } = set_settings;
+    let SetSettings { settings, hubs_from_last_build, hash_from_last_build, .. } = set_settings;
     let mut flags = Vec::new();
     if *hash_from_last_build && settings.hash != [Algorithm::Sha256] {
         flags.extend(settings.hash.iter().map(|algorithm| format!("--hash {algorithm}")));
@@ -244,7 +244,7 @@ pub(super) fn reports(hubs: &[HubReport]) -> String {
 }
 
 /// The status of a site, and where to add a hub if it has none.
-pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
+pub(super) fn status(status: &Status, hints: &Hints) -> String {
     let mut text = String::new();
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         // Writing to a String cannot fail.
@@ -259,11 +259,11 @@ pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
         line(format_args!("  {what:<21} {}  changed {}", document.url, document.changed));
     }
     if status.hubs.is_empty() {
-        line(format_args!("no hub, so no channel; add one {place_of_hubs}"));
+        line(format_args!("no hub, so no channel; add one {}", hints.place_of_hubs));
     }
     for hub in &status.hubs {
         let left = if hub.leaving { ", no longer a hub of this site" } else { "" };
-        line(format_args!("hub {}{left}: {}", hub.url, hub_status(hub, place_of_hubs)));
+        line(format_args!("hub {}{left}: {}", hub.url, hub_status(hub, hints)));
         if let Some(trouble) = &hub.trouble {
             if !hub.on_hold {
                 line(format_args!("  since {}: {}", trouble.since, trouble.reason));
@@ -284,20 +284,21 @@ pub(super) fn status(status: &Status, place_of_hubs: &str) -> String {
 }
 
 /// What a hub on hold is, what waits for it, and what to do.
-pub(super) fn on_hold(hub: &HubStatus, place_of_hubs: &str) -> String {
+pub(super) fn on_hold(hub: &HubStatus, hints: &Hints) -> String {
     let waiting = match hub.waiting {
         0 => "its subscribers were not told that".to_owned(),
         number => format!("{} kept for it", count(number, "Change Notification")),
     };
     format!(
-        "on hold, since it is no longer named; {waiting}. Name it again {place_of_hubs}, or leave it with `resync-source notify --drop-hub {}`",
-        hub.url
+        "on hold, since it is no longer named; {waiting}. Name it again {}, or leave it with {}",
+        hints.place_of_hubs,
+        hints.notify(&format!(" --drop-hub {}", hub.url))
     )
 }
 
-fn hub_status(hub: &HubStatus, place_of_hubs: &str) -> String {
+fn hub_status(hub: &HubStatus, hints: &Hints) -> String {
     if hub.on_hold {
-        return on_hold(hub, place_of_hubs);
+        return on_hold(hub, hints);
     }
     let last = match (&hub.notified_at, hub.answer) {
         (Some(at), Some(answer)) => format!("last notified {at} ({answer})"),
@@ -312,12 +313,11 @@ fn hub_status(hub: &HubStatus, place_of_hubs: &str) -> String {
     // The trouble is shown with advice.
     let refused = hub.trouble.as_ref().map(|trouble| trouble.refused);
     let advice = match refused {
-        None => "; run `resync-source notify`".to_owned(),
+        None => format!("; run {}", hints.notify("")),
         Some(None) => String::new(),
         Some(Some(number)) => {
-            format!(
-                "; it refuses Change Notification {number}; skip it with `resync-source notify --skip {number}`"
-            )
+            let skip = hints.notify(&format!(" --skip {number}"));
+            format!("; it refuses Change Notification {number}; skip it with {skip}")
         }
     };
     if waiting.is_empty() {

@@ -12,7 +12,10 @@ use std::{
 use toml::Value;
 
 use self::{reader::Reader, section::Section};
-use crate::settings::{BaseUrl, HubUrl, Settings};
+use crate::{
+    error::Action,
+    settings::{BaseUrl, HubUrl, Settings},
+};
 
 /// The default name of the file.
 pub const FILE: &str = "source.toml";
@@ -40,7 +43,7 @@ pub enum ConfigError {
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// What was tried.
-        action: &'static str,
+        action: Action,
         /// The file.
         path: PathBuf,
         /// The reason.
@@ -74,7 +77,7 @@ impl Config {
     /// Reads a file. Relative paths in it start from its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Io {
-            action: "read",
+            action: Action::Read,
             path: path.to_owned(),
             source,
         })?;
@@ -123,7 +126,7 @@ pub fn write_new(
         .replace("{hubs}", &format!("[{}]", hubs.join(", ")));
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => ConfigError::Exists { path: path.to_owned() },
-        _ => ConfigError::Io { action: "write", path: path.to_owned(), source },
+        _ => ConfigError::Io { action: Action::Write, path: path.to_owned(), source },
     };
     let mut file = fs::File::create_new(path).map_err(failed)?;
     io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)

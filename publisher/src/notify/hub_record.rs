@@ -6,7 +6,7 @@ use resync_core::{datetime::DateTime, document::Capability};
 
 use super::{HubUpdate, LEAVING, Outcome, Posted};
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     outbox,
     settings::HubUrl,
@@ -56,7 +56,7 @@ pub(super) fn settle(
             record.last = Some(Acknowledgement { at: DateTime::now(), status: *status, key });
             if is_newest(&state, update) {
                 let path = state::notification_path(out);
-                files::replace(&path, &message.body).map_err(Error::cannot("write", &path))?;
+                files::replace(&path, &message.body).map_err(Error::cannot(Action::Write, &path))?;
                 state.notified_on = Some(message.topic.clone());
             }
             false
@@ -125,7 +125,7 @@ fn save_and_sweep(mut lock: Lock, mut state: State) -> Result<(), Error> {
             swept.record(&mut state);
         }
         state.save(&lock)?;
-        if swept.map_err(Error::cannot("write", &out))?.is_complete {
+        if swept.map_err(Error::cannot(Action::Write, &out))?.is_complete {
             return Ok(());
         }
         drop(lock);
@@ -150,7 +150,7 @@ pub(super) fn record_sent(
     // Readers of the topic get the newest one, which another hub may have accepted long ago.
     if state.hubs.values().all(|record| record.sent <= number) {
         let path = state::change_notification_path(out);
-        files::replace(&path, body).map_err(Error::cannot("write", &path))?;
+        files::replace(&path, body).map_err(Error::cannot(Action::Write, &path))?;
         state.changes_on = Some(change_topic);
     }
     state.save(&lock)

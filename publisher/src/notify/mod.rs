@@ -22,7 +22,7 @@ use self::{
     message::Message,
 };
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::blocking::unblocked,
     outbox,
     publish::{describe_again, is_in_place, restamp},
@@ -263,7 +263,7 @@ impl HubUpdate {
                     (posted.missing, posted.reached) = (posted.missing + 1, number);
                     continue;
                 }
-                read => read.map_err(Error::cannot("read", &path))?,
+                read => read.map_err(Error::cannot(Action::Read, &path))?,
             };
             let message = Message::of_changes(&self.change_topic, &self.change_links, number, body.clone());
             match post::post(client, &self.hub, self.authorization.clone(), message).await {

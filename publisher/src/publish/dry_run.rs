@@ -10,7 +10,11 @@ use tempfile::TempDir;
 use walkdir::WalkDir;
 
 use super::OWN_FOLDERS;
-use crate::{error::Error, helpers::files, state};
+use crate::{
+    error::{Action, Error},
+    helpers::files,
+    state,
+};
 
 /// The versions of JSON files, into which a build writes, are not linked: no patches are made.
 const NOT_LINKED: &str = "versions";
@@ -27,7 +31,7 @@ pub struct DryRun {
 impl DryRun {
     /// A site like the one in `out`, if there is one.
     pub fn of(out: &Path) -> Result<Self, Error> {
-        let cannot = Error::cannot("prepare a dry run of", out);
+        let cannot = Error::cannot(Action::PrepareDryRun, out);
         let original = std::path::absolute(out).map_err(&cannot)?;
         let folder = tempfile::tempdir().map_err(&cannot)?;
         let dry_run = Self { named: out.to_owned(), original, folder };
@@ -78,7 +82,7 @@ impl DryRun {
             } else {
                 std::path::absolute(&path).and_then(|path| link(&path, &there))
             };
-            done.map_err(Error::cannot("prepare a dry run of", &path))?;
+            done.map_err(Error::cannot(Action::PrepareDryRun, &path))?;
         }
         Ok(())
     }
@@ -91,7 +95,7 @@ fn broken_link(folder: &Path, error: walkdir::Error) -> Result<PathBuf, Error> {
     if error.kind() == io::ErrorKind::NotFound && path.is_symlink() {
         return Ok(path);
     }
-    Err(Error::cannot("prepare a dry run of", &path)(error))
+    Err(Error::cannot(Action::PrepareDryRun, &path)(error))
 }
 
 #[cfg(unix)]

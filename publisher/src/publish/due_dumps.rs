@@ -13,7 +13,7 @@ use super::{
     dumps::DumpTask, plan::Plan, planning::elapsed,
 };
 use crate::{
-    error::Error,
+    error::{Action, Error},
     state::{DumpLock, Part, State},
 };
 
@@ -152,7 +152,7 @@ impl<'a> DueDumps<'a> {
 
     /// Makes a dump if it is still due; returns what was written, or `None` if the dump waits for the next build.
     fn dump(&self, what: Dump) -> Result<Option<Vec<Written>>, Error> {
-        let lock = DumpLock::try_acquire(self.out).map_err(Error::cannot("write", self.out))?;
+        let lock = DumpLock::try_acquire(self.out).map_err(Error::cannot(Action::Write, self.out))?;
         let Some(lock) = lock else {
             tracing::info!("another process is making a dump of this site");
             return Ok(Some(Vec::new()));

@@ -29,7 +29,7 @@ use super::{
     staging::Staging,
 };
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     inventory::{Linker, PATCH_FOLDER, StoredInventory, collection},
     site::{DOCUMENT_FOLDER, Site},
@@ -233,12 +233,12 @@ fn announce(what: Dump, out: &Path, before: &State, staging: &mut Staging) -> Re
 /// Marks that a Change Dump is being published, so that a check knows why its index may be late. It needs no plan: an interrupted one is made anew.
 fn mark_under_way(out: &Path) -> Result<(), Error> {
     let path = mark(out);
-    files::replace(&path, b"").map_err(Error::cannot("write", &path))
+    files::replace(&path, b"").map_err(Error::cannot(Action::Write, &path))
 }
 
 fn complete(out: &Path) -> Result<(), Error> {
     let path = mark(out);
-    files::remove(&path).map_err(Error::cannot("write", &path))
+    files::remove(&path).map_err(Error::cannot(Action::Write, &path))
 }
 
 /// Whether a Change Dump is being published, or was interrupted.

@@ -52,7 +52,7 @@ use self::{
     planning::{Run, complete, is_outdated},
 };
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     inventory::{Before, Changes, Scope, Snapshot, TakeSnapshot, collection},
     settings::Settings,
@@ -215,7 +215,7 @@ impl<'a> Build<'a> {
     pub fn run(self) -> Result<Built, Error> {
         let Self { settings, out, scope, dry_run, options } = self;
         let directory = settings.directory.canonicalize();
-        let directory = directory.map_err(Error::cannot("open the collection", &settings.directory))?;
+        let directory = directory.map_err(Error::cannot(Action::OpenCollection, &settings.directory))?;
         let folders = NewFolders::make(settings, out);
         let lock = Lock::acquire(out)?;
         options.claim.map_or(Ok(()), Claim::check)?;
@@ -347,7 +347,7 @@ pub(crate) fn describe_again(lock: &Lock, state: State) -> Result<State, Error> 
 }
 
 fn refuse_own_documents(directory: &Path, out: &Path) -> Result<(), Error> {
-    let inside = out.canonicalize().map_err(Error::cannot("open the collection", out))?;
+    let inside = out.canonicalize().map_err(Error::cannot(Action::OpenCollection, out))?;
     let own = OWN_FOLDERS.map(|folder| inside.join(folder));
     if own.iter().any(|folder| directory.starts_with(folder)) {
         return Err(Error::CollectionInSite { path: directory.to_owned(), out: out.to_owned() });

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::retire::{self, RetireFailure};
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     state::{FOLDER, lock_configuration},
 };
@@ -56,7 +56,8 @@ pub fn claim(
     staying: &[PathBuf],
     takes_over: bool,
 ) -> Result<Claim, Error> {
-    let configuration = std::path::absolute(configuration).map_err(Error::cannot("read", configuration))?;
+    let configuration =
+        std::path::absolute(configuration).map_err(Error::cannot(Action::Read, configuration))?;
     let ownership = lock_configuration(out)?;
     let before = Record::read(out)?;
     let sets = staying.iter().map(|set| Exact::of(set.strip_prefix(out).unwrap_or(set).as_os_str()));
@@ -110,12 +111,12 @@ impl Record {
         let bytes = files::read_if_there(&path);
         let record =
             bytes.and_then(|bytes| Ok(bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose()?));
-        record.map_err(Error::cannot("read", &path))
+        record.map_err(Error::cannot(Action::Read, &path))
     }
 
     fn write(&self, out: &Path) -> Result<(), Error> {
         let path = Self::path(out);
-        files::replace_json(&path, self).map_err(Error::cannot("write", &path))
+        files::replace_json(&path, self).map_err(Error::cannot(Action::Write, &path))
     }
 }
 

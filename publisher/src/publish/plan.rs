@@ -8,7 +8,7 @@ use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::{
         files,
         serde_text::{text, text_option},
@@ -67,7 +67,7 @@ impl Plan {
     /// The plan of an interrupted run.
     pub(super) fn load(out: &Path) -> Result<Option<Self>, Error> {
         let path = path(out);
-        let Some(bytes) = files::read_if_there(&path).map_err(Error::cannot("read", &path))? else {
+        let Some(bytes) = files::read_if_there(&path).map_err(Error::cannot(Action::Read, &path))? else {
             return Ok(None);
         };
         match serde_json::from_slice::<Self>(&bytes) {
@@ -84,14 +84,14 @@ impl Plan {
 
     pub(super) fn save(&self, lock: &Lock) -> Result<(), Error> {
         let path = path(lock.out());
-        files::replace_json(&path, self).map_err(Error::cannot("write", &path))
+        files::replace_json(&path, self).map_err(Error::cannot(Action::Write, &path))
     }
 
     /// The run is complete. A crash may bring the plan back: the state has the run, so nothing is done again. It cannot once the next
     /// inventory has its name, which such a plan would take for its own (`inventory::Writing::publish`).
     pub(super) fn remove(lock: &Lock) -> Result<(), Error> {
         let path = path(lock.out());
-        files::remove_unsynced(&path).map_err(Error::cannot("remove", &path))
+        files::remove_unsynced(&path).map_err(Error::cannot(Action::Remove, &path))
     }
 }
 

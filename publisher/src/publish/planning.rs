@@ -12,7 +12,7 @@ use super::{
     plan::Plan,
 };
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     inventory::{self, Before, Changes, Snapshot, StoredInventory},
     settings::{Rules, Settings},
@@ -80,7 +80,7 @@ impl Run {
     ) -> Result<Built, Error> {
         let plan = self.decide(&snapshot);
         let Self { lock, series, folders, changes, mut written, .. } = self;
-        folders.sync_all().map_err(Error::cannot("write", lock.out()))?;
+        folders.sync_all().map_err(Error::cannot(Action::Write, lock.out()))?;
         let list_is_due = !plan.lists_resources
             && series.as_ref().is_some_and(|series| is_outdated_by(series, &plan.settings, &snapshot));
         if plan.lists_resources || plan.changes.total() > 0 || inventory::is_whole(lock.out()) {
@@ -175,7 +175,7 @@ pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), Error> {
 /// nothing again, so these are synced before its plan goes.
 fn keep_what_is_done(out: &Path) -> Result<(), Error> {
     for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
-        files::if_there(durable::sync_folder(&folder)).map_err(Error::cannot("write", &folder))?;
+        files::if_there(durable::sync_folder(&folder)).map_err(Error::cannot(Action::Write, &folder))?;
     }
     Ok(())
 }
@@ -217,7 +217,7 @@ pub(super) fn elapsed(from: DateTime, now: DateTime) -> Duration {
 
 fn sweep(out: &Path) -> Result<(), Error> {
     for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
-        durable::sweep(&folder).map_err(Error::cannot("write", &folder))?;
+        durable::sweep(&folder).map_err(Error::cannot(Action::Write, &folder))?;
     }
-    dump_staging::sweep(out).map_err(Error::cannot("write", &out.join(DOCUMENT_FOLDER)))
+    dump_staging::sweep(out).map_err(Error::cannot(Action::Write, &out.join(DOCUMENT_FOLDER)))
 }

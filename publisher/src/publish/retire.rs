@@ -11,7 +11,7 @@ use resync_core::{datetime::DateTime, document::Capability};
 
 use super::plan::Plan;
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     site::DOCUMENT_FOLDER,
     state::{FOLDER, Lock, State, set_folders},
@@ -112,5 +112,5 @@ fn retired(mut state: State) -> State {
 }
 
 fn remove(folder: &Path) -> Result<(), Error> {
-    files::remove_folder(folder).map_err(Error::cannot("write", folder))
+    files::remove_folder(folder).map_err(Error::cannot(Action::Write, folder))
 }

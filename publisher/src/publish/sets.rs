@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs::File, io::BufReader, path::Path};
 use resync_core::{document::Relation, xml::Reader};
 
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     settings::{Root, SetName, Settings},
     site::{Location, Site},
@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn described(settings: &Settings, out: &Path) -> Result<Sets, Error> {
     let mut sets = Sets::from([described_set(settings)]);
     let (Some(root), Some(above)) = (&settings.root, out.parent()) else { return Ok(sets) };
-    for other in files::folders_in(above).map_err(Error::cannot("read", above))? {
+    for other in files::folders_in(above).map_err(Error::cannot(Action::Read, above))? {
         let is_other = other.file_name() != out.file_name();
         sets.extend(match State::load(&other) {
             Ok(State { retired: Some(_), .. }) => None,

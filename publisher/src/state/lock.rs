@@ -23,7 +23,10 @@ use resync_core::{
 };
 
 use super::FOLDER;
-use crate::{error::Error, settings::HubUrl};
+use crate::{
+    error::{Action, Error},
+    settings::HubUrl,
+};
 
 /// After this time a warning says who holds the lock.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -95,14 +98,14 @@ pub(crate) fn is_lock(path: &Path) -> bool {
 
 fn hold(out: &Path, name: &str, doing: &str) -> Result<FileLock, Error> {
     let path = out.join(FOLDER).join(name);
-    make_folder(&out.join(FOLDER)).map_err(Error::cannot("make the folder of", &path))?;
+    make_folder(&out.join(FOLDER)).map_err(Error::cannot(Action::MakeFolder, &path))?;
     let warn = || tracing::warn!(out = %out.display(), "waiting for {}, which {doing}", holder(&path));
     let lock = match FileLock::try_acquire(&path) {
         Ok(None) => wait(&path, PATIENCE, warn),
         Ok(Some(lock)) => Ok(lock),
         Err(error) => Err(error),
     };
-    Ok(signed(lock.map_err(Error::cannot("lock", &path))?, &path))
+    Ok(signed(lock.map_err(Error::cannot(Action::Lock, &path))?, &path))
 }
 
 /// Writes into a lock's file who holds it. The lock is held even if that fails.

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::lock::{DumpLock, Lock, is_lock, lock_configuration, lock_description, lock_hub};
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::{
         files,
         serde_text::{capability_token, text, text_option},
@@ -293,14 +293,14 @@ impl State {
     /// Reads the state of the site in `out`, if one was ever built there.
     pub fn load_if_built(out: &Path) -> Result<Option<Self>, Error> {
         let path = path(out);
-        let bytes = files::read_if_there(&path).map_err(Error::cannot("read", &path))?;
+        let bytes = files::read_if_there(&path).map_err(Error::cannot(Action::Read, &path))?;
         bytes.map(|bytes| parse(&bytes, path)).transpose()
     }
 
     /// Replaces the state.
     pub(crate) fn save(&self, lock: &Lock) -> Result<(), Error> {
         let path = path(lock.out());
-        files::replace_json(&path, self).map_err(Error::cannot("write", &path))
+        files::replace_json(&path, self).map_err(Error::cannot(Action::Write, &path))
     }
 
     /// The hubs that may have to be notified: those of the settings in their order, then former ones.
@@ -335,7 +335,7 @@ impl State {
 /// The folders under which the sets of the site in `out` have their documents and state: `out` itself, or one for each set, in the order of their names.
 /// Empty before the first build.
 pub fn set_folders(out: &Path) -> Result<Vec<PathBuf>, Error> {
-    let folders = files::folders_in(out).map_err(Error::cannot("read", out))?;
+    let folders = files::folders_in(out).map_err(Error::cannot(Action::Read, out))?;
     let all = std::iter::once(out.to_owned()).chain(folders);
     Ok(all.filter(|folder| path(folder).is_file()).collect())
 }

@@ -183,9 +183,13 @@ fn bad_input_is_named_with_what_to_do_and_the_right_exit_code() {
     place.build(&["--hub", "mailto:hub@example.org"]).failed_with(64, "http:// or https://");
     place.build(&["--hash", "crc32"]).failed_with(2, "crc32");
     place.build(&["--colour"]).failed_with(2, "--colour");
-    let missing = place.collection().join("missing");
-    run(&["build", text(&missing), "--base-url", BASE, "--out", text(&place.out())])
-        .failed_with(1, "cannot open the collection");
+    place.put("a file", "x");
+    for (name, why) in [("missing", "No such file"), ("a file", "not a directory")] {
+        let folder = place.collection().join(name);
+        let run = run(&["build", text(&folder), "--base-url", BASE, "--out", text(&place.out())]);
+        let run = run.failed_with(64, "cannot open the collection");
+        assert!(run.err.contains(why), "{}", run.err);
+    }
     assert!(!place.out().exists(), "nothing was written");
     for verb in ["notify", "serve", "status"] {
         run(&[verb, "--out", text(&place.out())]).failed_with(1, "run `resync-source build` first");

@@ -512,9 +512,49 @@ fn a_site_that_is_served_under_another_url_than_it_says_is_one_finding() {
         assert!(start != DESCRIPTION || run.err.contains(&cause), "{}", run.err);
         assert_eq!(run.out.matches(" Unreachable").count(), 0, "{}", run.out);
     }
-    let of_page =
-        format!("{served} is no ResourceSync document; the Source Description is {served}{DESCRIPTION}");
-    run(&["check", &served]).failed_with(1, &of_page);
+    let of_page = run(&["check", &served]).failed_with(1, &cause);
+    assert!(of_page.err.contains(&format!("{served} is no ResourceSync document; ")), "{}", of_page.err);
+}
+
+#[test]
+fn a_base_url_or_a_page_is_checked_by_the_source_description_of_its_site() {
+    let (web, place) = (Web::start(), Place::new());
+    web.publish(&place, XML);
+    let (base, description) = (web.url(""), web.url(DESCRIPTION));
+    let html: (&str, &[u8]) = ("200 OK\r\nContent-Type: text/html", b"<!doctype html><p>A library");
+    for (path, head, body) in [
+        ("", "404 Not Found", &b""[..]),
+        ("", "403 Forbidden", &b""[..]),
+        ("", html.0, html.1),
+        ("about.html", html.0, html.1),
+    ] {
+        web.gives(path, head, body);
+        let page = web.url(path);
+        let run = run(&["check", &page]).succeeded();
+        let told = format!("{page} is no ResourceSync document; its site is checked from {description} on\n");
+        assert!(run.err.ends_with(&told), "{}", run.err);
+        assert!(run.out.contains("5 documents: conforming"), "{}", run.out);
+    }
+    let json = json(&base, &[]);
+    assert_eq!(json["pages"], serde_json::json!([{ "url": base, "source_description": description }]));
+    assert_eq!(json["documents"][0]["url"], description);
+
+    web.gives("damaged.xml", XML, SITEMAP.trim_end_matches("/>").as_bytes());
+    run(&["check", &web.url("damaged.xml")])
+        .failed_with(1, &format!("is no ResourceSync document; the Source Description is {description}"));
+}
+
+#[test]
+fn a_page_without_a_site_is_said_to_be_html_and_a_server_that_is_away_breaks_no_rule() {
+    let web = Web::start();
+    web.gives("", "200 OK\r\nContent-Type: text/html", b"<!doctype html><p>A library");
+    let page = run(&["check", &web.url("")]).failed_with(1, "rules are broken");
+    assert!(page.out.contains("this is an HTML page") && !page.out.contains("DOCTYPE"), "{}", page.out);
+
+    let away = format!("http://{}/", resync_harness::free_address());
+    let run = run(&["check", &away]).failed_with(1, "nothing could be read, so no rule was checked");
+    assert!(run.out.contains("1 document: nothing could be read, 1 error"), "{}", run.out);
+    assert!(!run.out.contains("not conforming") && !run.err.contains("broken"), "{}", run.err);
 }
 
 #[test]
@@ -546,7 +586,7 @@ fn a_redirect_is_followed_but_not_in_circles() {
     assert_eq!(errors(&json(&web.url("moved"), &[])), []);
 
     web.gives("circle", "302 Found\r\nLocation: /circle", b"");
-    let run = run(&["check", &web.url("circle")]).failed_with(1, "rules are broken");
+    let run = run(&["check", &web.url("circle")]).failed_with(1, "nothing could be read");
     assert!(run.out.contains("too many redirects"), "{}", run.out);
 }
 
@@ -554,7 +594,7 @@ fn a_redirect_is_followed_but_not_in_circles() {
 fn rs042_no_more_is_taken_than_a_document_can_have() {
     let web = Web::start();
     web.gives("endless", XML, &vec![b' '; usize::try_from(MAX_BYTES).unwrap() + 1]);
-    let run = run(&["check", &web.url("endless")]).failed_with(1, "rules are broken");
+    let run = run(&["check", &web.url("endless")]).failed_with(1, "nothing could be read");
     assert!(run.out.contains("it is longer than 52428800 bytes"), "{}", run.out);
 }
 
@@ -602,11 +642,10 @@ fn a_check_ends_at_its_deadline_with_what_it_has() {
     web.hangs(LIST);
     let arguments = ["check", &web.url(DESCRIPTION), "--deadline", "400ms"];
     let ended = run(&arguments).failed_with(1, "the check could not be completed: it took longer than 400ms");
-    assert!(
-        ended.out.contains("2 documents: not completed, 0 errors, ") && ended.out.contains("--deadline"),
-        "{}",
-        ended.out
-    );
+    assert!(ended.err.contains("--deadline"), "{}", ended.err);
+    let verdict = ended.out.lines().last().unwrap();
+    assert!(verdict.starts_with("2 documents: not completed, 0 errors, "), "{verdict}");
+    assert!(verdict.contains("; ended early; "), "the failure alone says why: {verdict}");
 }
 
 #[test]
@@ -690,7 +729,7 @@ fn the_json_has_the_documented_keys() {
     let json = json(text(&site().out()), &[]);
     assert_eq!(
         keys(&json),
-        "conforming documents ended_early errors links_not_followed packages_not_examined rules_not_judged unreached warnings"
+        "conforming documents ended_early errors links_not_followed packages_not_examined pages rules_not_judged unreached warnings"
     );
     let document = &json["documents"][0];
     assert_eq!(
@@ -728,10 +767,10 @@ fn a_terminal_gets_progress_and_colour_unless_no_color_says_otherwise() {
     let arguments = ["check", text(&out)];
     let seen = on_terminal(&arguments, &[]);
     assert!(
-        seen.contains("\x1b[33mwarning RS-061 ShapeAdvised\x1b[0m") && seen.contains("1 checked, now "),
+        seen.contains("\x1b[33mwarning RS-061 ShapeAdvised\x1b[0m") && seen.contains("checking documents ["),
         "{seen:?}"
     );
-    assert!(seen.contains("/s, ") && seen.contains(" left"), "rate and time left: {seen:?}");
+    assert!(seen.contains(" documents/s, ") && seen.contains(" left, …"), "rate and time left: {seen:?}");
     let plain = on_terminal(&arguments, &[("NO_COLOR", "1")]);
     assert!(plain.contains(": warning RS-061 ShapeAdvised: ") && !plain.contains("\x1b[33m"), "{plain:?}");
     assert!(!run(&arguments).out.contains('\x1b'));

@@ -90,7 +90,7 @@ fn what_waits_for_a_hub_survives_a_mistyped_flag_and_comes_when_the_hub_is_named
     let lists = [Capability::ResourceList, Capability::ChangeList, Capability::CapabilityList];
     assert_eq!(told(&right.next()), lists.map(|list| (Change::Updated, list)));
     // Whether anybody listens at the other one cannot be known.
-    let drop = format!("`resync-source notify --drop-hub {WRONG}`");
+    let drop = format!("`resync-source notify --config {} --drop-hub {WRONG}`", config.display());
     assert!(run.err.contains(&drop) && !run.err.contains("contradict"), "{}", run.err);
     let run = crate::support::run(&["notify", "--config", text(&config), "--drop-hub", WRONG]).succeeded();
     assert!(run.err.contains(&format!("dropped {WRONG}, and 2 waiting Change Notifications")), "{}", run.err);
@@ -165,6 +165,17 @@ fn without_any_hub_what_changes_is_kept_too() {
 
 fn run_notify(config: &std::path::Path) -> Run {
     run(&["notify", "--config", text(config)])
+}
+
+#[test]
+fn a_hub_that_a_flag_replaces_before_it_was_ever_notified_does_not_go_in_silence() {
+    let place = Place::new();
+    let build = |hub: &str| place.build(&["--hub", hub]).succeeded().err;
+    assert_eq!(build(WRONG), "");
+    assert_eq!(build(WRONG.trim_end_matches('/')), "", "it stays the same hub");
+    let said = build("http://other.example/");
+    assert!(said.contains(&format!("warning: {}: no longer a hub", WRONG.trim_end_matches('/'))), "{said}");
+    assert_eq!(build("http://other.example/"), "");
 }
 
 #[test]

@@ -290,11 +290,17 @@ fn is_told(place: &Place, witness: &Witness, rules: &str) {
     );
     let mut copy = BTreeSet::new();
     for entry in &told {
-        match entry.change().unwrap() {
-            Change::Deleted => assert!(copy.remove(&entry.loc), "{} was told before", entry.loc),
-            Change::Created => assert!(copy.insert(entry.loc.clone()), "{} is new", entry.loc),
-            Change::Updated => assert!(copy.contains(&entry.loc), "{} was told before", entry.loc),
-        }
+        let (change, loc) = (entry.change().unwrap(), &entry.loc);
+        let is_next = match change {
+            Change::Deleted => copy.remove(loc),
+            Change::Created => copy.insert(loc.clone()),
+            Change::Updated => copy.contains(loc),
+        };
+        let cause = match change {
+            Change::Created => "its creation was told before",
+            _ => "its creation was never told, or its deletion was told before",
+        };
+        assert!(is_next, "{loc} is told to be {}: {cause}", change.token());
     }
     // What was told last of a file is what it is now.
     let newest: BTreeMap<_, _> = told.iter().map(|entry| (entry.loc.clone(), entry)).collect();

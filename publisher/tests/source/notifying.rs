@@ -247,7 +247,8 @@ fn a_change_notification_that_a_hub_refuses_for_good_is_named_and_can_be_left_ou
         hub.next_of_any();
     }
     let status = run(&["status", "--out", text(&out)]).succeeded();
-    assert!(status.out.contains("`resync-source notify --skip 1`"), "{}", status.out);
+    let advice = format!("`resync-source notify --out {} --skip 1`", text(&out));
+    assert!(status.out.contains(&advice), "{}", status.out);
     hub.answers(ACCEPTED);
     let skip = |number: &str| run(&["notify", "--out", text(&out), "--skip", number]);
     skip("2").failed_with(1, "no hub has refused Change Notification 2");

@@ -287,7 +287,7 @@ async fn the_command_line_lets_the_running_hub_make_and_revoke_tokens_and_writes
     let add = ["add", name, "--topic-prefix", "http://example.com/"];
     let (made, said) = token(&add).await;
     assert!(made, "{said}");
-    let shown = said.trim();
+    let shown = said.lines().next().unwrap();
     assert_eq!(post_with(&hub, shown).await, 202);
     let (again, said) = token(&add).await;
     assert!(!again && said.contains("already"), "{said}");

@@ -117,7 +117,7 @@ async fn w195_no_secret_or_token_is_logged_at_any_level_and_no_callback_above_de
     let add = ["token", "add", "library", "--topic-prefix", "http://source.example/", "--data-dir", &shown];
     let (success, said) = command(&add, &HashMap::new()).await;
     assert!(success, "{said}");
-    let token = said.trim().to_owned();
+    let token = said.lines().find(|line| line.starts_with("rsh_")).unwrap().to_owned();
 
     let destination = Receiver::start().await;
     let callback = destination.url(CAPABILITY);

@@ -53,7 +53,8 @@ async fn two_hubs_on_one_machine_are_never_taken_for_each_other() {
     let ((first, address), (_second, elsewhere)) = (hub(&one).await, hub(&other).await);
     for (data, name) in [(&one, "library"), (&other, "archive")] {
         let add = ["token", "add", name, "--topic-prefix", "https://source.example/"];
-        assert!(says(data, &add).await.0);
+        let (well, said) = says(data, &add).await;
+        assert!(well && said.contains(&format!("{name} is added in {}", data.display())), "{said}");
         for command in [&["topics"][..], &["deliveries", "hosts"], &["log-level"], &["healthcheck"]] {
             let (well, said) = says(data, command).await;
             assert!(well, "{command:?}: {said}");
@@ -82,6 +83,9 @@ async fn two_hubs_on_one_machine_are_never_taken_for_each_other() {
     }
     let (well, said) = says(&one, &["token", "list"]).await;
     assert!(well && said.contains("library"), "its files say it: {said}");
+    let (well, said) = says(&one, &["token", "revoke", "library"]).await;
+    let place = format!("library is revoked in the files of {}", one.display());
+    assert!(well && said.contains(&place), "{said}");
     assert_eq!(*seen.lock().unwrap(), "", "nobody is asked where it was");
 
     let (_again, _) = hub(&one).await;

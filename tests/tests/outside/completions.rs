@@ -11,7 +11,8 @@ use resync_harness::binary;
 use tempfile::tempdir;
 
 /// What stands before the cursor, and what may follow.
-const LINES: [(&str, &[&str]); 8] = [
+const LINES: [(&str, &[&str]); 9] = [
+    ("resync-hub completions ", &["bash", "elvish", "fish", "powershell", "zsh"]),
     ("resync-hub token ", &["add", "list", "revoke"]),
     ("resync-hub deliveries la", &["laggards"]),
     ("resync-hub log-level --j", &["--json"]),
@@ -117,11 +118,35 @@ fn zsh_completes_commands_below_commands_and_values_of_flags() {
 fn fish_completes_commands_below_commands_and_values_of_flags() {
     let folder = tempdir().unwrap();
     written(folder.path(), "fish", str::to_owned);
-    hold("fish", |line| {
-        let script = format!("source $argv[1]; complete -C '{line}'");
-        let mut command = Command::new("fish");
-        command.args(["--no-config", "-c", &script]).arg(folder.path().join(program(line)));
-        command.env("HOME", folder.path());
-        command
-    });
+    hold("fish", |line| fish(folder.path(), line));
+}
+
+fn fish(folder: &Path, line: &str) -> Command {
+    let script = format!("source $argv[1]; complete -C '{line}'");
+    let mut command = Command::new("fish");
+    command.args(["--no-config", "-c", &script]).arg(folder.join(program(line)));
+    command.env("HOME", folder).current_dir(folder);
+    command
+}
+
+#[test]
+fn fish_completes_paths_where_a_path_is_meant_and_nowhere_else() {
+    let folder = tempdir().unwrap();
+    written(folder.path(), "fish", str::to_owned);
+    fs::create_dir(folder.path().join("papers")).unwrap();
+    let completed = |line: &str| {
+        let output = fish(folder.path(), line).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for line in ["resync-hub token revoke ", "resync-hub topics ", "resync-source init --base-url "] {
+        assert_eq!(completed(line), "", "{line}");
+    }
+    for line in ["resync-source build ", "resync-source init --out ", "resync-hub man "] {
+        let said = completed(line);
+        assert!(said.contains("papers/") && !said.contains("resync-hub"), "{line}: {said}");
+    }
+    for line in ["resync-source check ", "resync-hub restore ", "resync-hub topics --config "] {
+        let said = completed(line);
+        assert!(said.contains("papers/") && said.contains("resync-hub"), "{line}: {said}");
+    }
 }

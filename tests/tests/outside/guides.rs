@@ -236,13 +236,20 @@ async fn every_command_of_the_first_page_does_what_it_says_for_each_role() {
     let mut reader = Reader::new(folder.path());
     // What the page leaves at its default.
     let hub = guide.split("listening on http://").nth(1).unwrap().split('\n').next().unwrap().to_owned();
-    reader.environment.insert("RESYNC_HUB_LISTEN".to_owned(), hub);
+    reader.environment.insert("RESYNC_HUB_LISTEN".to_owned(), hub.clone());
     for name in ["RESYNC_HUB_ADMIN_LISTEN", "RESYNC_DESTINATION_LISTEN"] {
         reader.environment.insert(name.to_owned(), free_address().to_string());
     }
     assert_eq!(steps(&guide).len(), 8);
     assert_eq!(guide.lines().filter(|line| line.starts_with("$ ")).count(), 8, "every one is followed");
     reader.follow(&guide).await;
+    let said = reader.running[0].said();
+    let commands = said.lines().filter_map(|line| line.strip_prefix("  resync-"));
+    let commands: Vec<_> = commands.map(|rest| rest.replace(&hub, "127.0.0.1:8080")).collect();
+    assert_eq!(commands.len(), 5, "a hub to try out says how to go on: {said}");
+    for rest in commands {
+        assert!(first.contains(&format!("$ resync-{rest}\n")), "the page has no resync-{rest}");
+    }
 }
 
 #[tokio::test]

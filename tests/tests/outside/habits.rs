@@ -436,6 +436,9 @@ fn progress_has_no_bar_before_its_end_is_known() {
     let build = "resync-source build papers --base-url http://source.example/ --out site";
     let shown = on_a_terminal(build, folder.path());
     assert!(shown.contains("300 resources, 1.2 MiB") && !shown.contains("0/0"), "{shown}");
+    let shown = on_a_terminal("resync-source check site", folder.path());
+    let is_early = ["0/1", " 0/s", "[]"].iter().any(|early| shown.contains(early));
+    assert!(shown.contains("checking documents, ") && !is_early, "{shown}");
 }
 
 #[test]

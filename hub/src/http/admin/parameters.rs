@@ -58,10 +58,20 @@ pub(super) fn misunderstood(why: &str) -> String {
     let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(why);
     let name = why.split(':').next().unwrap_or_default();
     let mut named = operations().flat_map(|(_, operation)| of_query(operation)).filter(|(of, _)| *of == name);
-    let example = named.find_map(|(_, one)| one.get("example"));
-    let Some(example) = example else { return format!("the query cannot be used: {why}") };
+    let example = named.find_map(|(_, one)| Some((one.get("example")?, numbers(&one["schema"]))));
+    let Some((example, numbers)) = example else { return format!("the query cannot be used: {why}") };
     let example = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
-    format!("{why}: write for example {name}={example}")
+    match numbers {
+        Some(numbers) => format!("{name}: write {numbers}, for example {name}={example}"),
+        None => format!("{why}: write for example {name}={example}"),
+    }
+}
+
+/// Which numbers a parameter takes, if it takes numbers.
+fn numbers(schema: &Value) -> Option<String> {
+    let least = schema["minimum"].as_f64()?;
+    let most = schema["maximum"].as_f64();
+    Some(most.map_or("a whole number".to_owned(), |most| format!("a number from {least} to {most}")))
 }
 
 /// What is wrong with a body that has a field which this type does not know.
@@ -102,7 +112,9 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_comes_with_an_example() {
         let said = misunderstood("Failed to deserialize query string: limit: invalid digit found in string");
-        assert_eq!(said, "limit: invalid digit found in string: write for example limit=100");
+        assert_eq!(said, "limit: write a number from 1 to 1000, for example limit=100");
+        let said = misunderstood("subscription: invalid digit found in string");
+        assert_eq!(said, "subscription: write a whole number, for example subscription=7");
         assert_eq!(misunderstood("nonsense"), "the query cannot be used: nonsense");
     }
 }

@@ -34,7 +34,7 @@ use super::{
     staging::Staging,
 };
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     inventory::{self, Linker, PATCH_FOLDER},
     settings::Settings,
@@ -154,7 +154,7 @@ pub(super) fn describe(lock: &Lock, before: State) -> Result<(State, Vec<Written
 /// The state has the run: removes what was stored for the case of a crash.
 fn discard_plan(lock: &Lock) -> Result<(), Error> {
     let out = lock.out();
-    inventory::advance(out).map_err(Error::cannot("write", out))?;
+    inventory::advance(out).map_err(Error::cannot(Action::Write, out))?;
     Plan::remove(lock)
 }
 
@@ -419,7 +419,7 @@ impl<'a> Execution<'a> {
         let removed = entries.and_then(|entries| {
             entries.into_iter().flatten().try_for_each(|entry| files::remove(&entry?.path()))
         });
-        removed.map_err(Error::cannot("write", &folder))
+        removed.map_err(Error::cannot(Action::Write, &folder))
     }
 }
 

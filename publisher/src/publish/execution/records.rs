@@ -15,7 +15,7 @@ use resync_core::{
 
 use super::Execution;
 use crate::{
-    error::Error,
+    error::{Action, Error},
     helpers::files,
     publish::{Written, documents::Composed},
     site::{DOCUMENT_FOLDER, Location},
@@ -36,7 +36,7 @@ impl Execution<'_> {
         let path = self.out.join(&location.path);
         let content = match self.digests.get(&path) {
             Some(digest) => *digest,
-            None => digest_of(&path).map_err(Error::cannot("read", &path))?,
+            None => digest_of(&path).map_err(Error::cannot(Action::Read, &path))?,
         };
         self.add_written(location, capability, part, content);
         Ok(())
@@ -52,7 +52,7 @@ impl Execution<'_> {
             return Ok(());
         }
         let path = self.out.join(&location.path);
-        files::replace(&path, bytes).map_err(Error::cannot("write", &path))?;
+        files::replace(&path, bytes).map_err(Error::cannot(Action::Write, &path))?;
         self.add_written(location.clone(), capability.clone(), Part::Whole, content);
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Execution<'_> {
 /// Whether a document that cannot be read is missing, or is not such a document; other errors may pass.
 pub(super) fn is_lasting(error: &Error) -> bool {
     let io = match error {
-        Error::File { action: "read", source, .. } => source,
+        Error::File { action: Action::Read, source, .. } => source,
         Error::Lists(build::BuildError::Published { source: ReadError::Io(io), .. }) => io,
         Error::Lists(build::BuildError::Published { .. }) => return true,
         _ => return false,
