@@ -35,7 +35,8 @@ impl DumpStaging {
     pub(super) fn open(out: &Path, _: &DumpLock) -> Result<Self, BuildError> {
         let documents = out.join(DOCUMENT_FOLDER);
         let folder = documents.join(FOLDER);
-        files::remove_folder(&folder)?;
+        files::remove_folder(&folder)
+            .map_err(|source| BuildError::Folder { folder: folder.clone(), source })?;
         let made = FolderSink::open(&folder)?;
         Ok(Self { folder, made, published: FolderSink::read(documents), steps: Vec::new() })
     }
@@ -64,7 +65,11 @@ impl DumpStaging {
                 }
             }
         }
-        if are_durable { Ok(()) } else { Ok(staging.sync()?) }
+        if are_durable {
+            return Ok(());
+        }
+        let documents = self.folder.parent().unwrap_or(&self.folder).to_owned();
+        staging.sync().map_err(|source| BuildError::Folder { folder: documents, source })
     }
 }
 
