@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use resync_core::durable::folder_of;
 use resync_core::lock::FileLock;
+use serde::Serialize;
 use tempfile::{NamedTempFile, TempDir};
 use walkdir::WalkDir;
 
@@ -80,6 +82,17 @@ impl CopyFolder {
     /// A new file, to be renamed to its place once it is complete.
     pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
         unfinished_in(&self.work)
+    }
+
+    /// Replaces a file of the state by this value as JSON. It is durable when this returns.
+    pub(crate) fn replace_json(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
+        let mut file = self.unfinished()?;
+        serde_json::to_writer(&mut file, value)?;
+        file.flush()?;
+        self.sync_file(file.as_file())?;
+        let replaced = self.file(name);
+        file.persist(&replaced).map_err(|error| error.error)?;
+        self.sync_folders(&HashSet::from([folder_of(&replaced).to_owned()]))
     }
 
     /// An unnamed file for this run.

@@ -12,8 +12,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use resync_core::digest::Hashes;
 use serde::{Deserialize, Serialize};
 
+use super::state_file;
 use crate::fetch::Validators;
-use crate::state_folder::STATE_FOLDER;
 use crate::sync::Target;
 use crate::sync::files::folder::CopyFolder;
 use crate::sync::reading::path::from_bytes;
@@ -185,7 +185,7 @@ impl FileCache {
 
     /// The cache of a copy that another process may be using.
     pub(crate) fn load_unlocked(target: &Target) -> Self {
-        Self::load_from(&target.directory.join(STATE_FOLDER).join(FILE_NAME))
+        Self::load_from(&state_file(&target.directory, FILE_NAME))
     }
 
     fn load_from(path: &Path) -> Self {

@@ -1,15 +1,13 @@
 //! The set that a directory is a copy of. No run makes it a copy of another set, unless that is asked for.
 
-use std::collections::HashSet;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
-use resync_core::durable::folder_of;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::{if_there, state_file, unusable};
 use crate::discover::is_same_document;
-use crate::state_folder::STATE_FOLDER;
 use crate::sync::files::folder::CopyFolder;
 use crate::sync::{Offer, SyncError, SyncOptions};
 
@@ -38,7 +36,7 @@ impl CopiedSource {
         if options.switch_source {
             return Ok(());
         }
-        match load(&directory.join(STATE_FOLDER).join(FILE_NAME))? {
+        match load(&state_file(directory, FILE_NAME))? {
             Some(known) if !known.is(self) => Err(SyncError::OtherSource {
                 directory: directory.to_owned(),
                 known: known.name(),
@@ -51,17 +49,11 @@ impl CopiedSource {
     /// Records that the directory is a copy of it. Before the first change of the directory, so that a run that is killed leaves no
     /// files of an unknown Source.
     pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
-        let record = folder.file(FILE_NAME);
         let is_known = |known: &Self| self.documents.iter().all(|one| known.documents.contains(one));
-        if load(&record)?.as_ref().is_some_and(is_known) {
+        if load(&folder.file(FILE_NAME))?.as_ref().is_some_and(is_known) {
             return Ok(());
         }
-        let mut file = folder.unfinished()?;
-        serde_json::to_writer(&mut file, self)?;
-        file.flush()?;
-        folder.sync_file(file.as_file())?;
-        file.persist(&record).map_err(|error| error.error)?;
-        folder.sync_folders(&HashSet::from([folder_of(&record).to_owned()]))
+        folder.replace_json(FILE_NAME, self)
     }
 
     fn is(&self, other: &Self) -> bool {
@@ -76,17 +68,10 @@ impl CopiedSource {
 
 /// What is recorded; `None` without a record.
 fn load(record: &Path) -> io::Result<Option<CopiedSource>> {
-    let bytes = match std::fs::read(record) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        read => read?,
-    };
-    let unusable =
-        |why: &dyn std::fmt::Display| io::Error::other(format!("{}: {why}; move it away", record.display()));
-    let known: CopiedSource = serde_json::from_slice(&bytes).map_err(|error| unusable(&error))?;
+    let Some(bytes) = if_there(std::fs::read(record))? else { return Ok(None) };
+    let known: CopiedSource = serde_json::from_slice(&bytes).map_err(|error| unusable(record, error))?;
     if known.format != FORMAT {
-        return Err(unusable(&"it has another format"));
+        return Err(unusable(record, "it has another format"));
     }
     Ok(Some(known))
 }
@@ -144,7 +129,7 @@ mod tests {
     #[test]
     fn a_record_that_cannot_be_read_is_named_and_not_taken_for_none() {
         let copy = tempfile::tempdir().unwrap();
-        let record = copy.path().join(STATE_FOLDER).join(FILE_NAME);
+        let record = state_file(copy.path(), FILE_NAME);
         std::fs::create_dir(record.parent().unwrap()).unwrap();
         for text in ["", "{\"format\":2,\"documents\":[]}"] {
             std::fs::write(&record, text).unwrap();

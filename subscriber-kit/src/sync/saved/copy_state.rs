@@ -3,12 +3,10 @@
 //! It is a file apart from the digests of the files, so that a run with one change reads and writes little. It is written after
 //! the files are durable. Without it, the next run is a baseline.
 
-use std::collections::HashSet;
-use std::io::{self, Write as _};
+use std::io;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
-use resync_core::durable::folder_of;
 use serde::{Deserialize, Serialize};
 
 use super::cache::Scope;
@@ -130,14 +128,8 @@ impl CopyState {
     }
 
     pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
-        let mut file = folder.unfinished()?;
-        serde_json::to_writer(&mut file, self)?;
-        file.flush()?;
-        folder.sync_file(file.as_file())?;
-        let saved = folder.file(FILE_NAME);
-        file.persist(&saved).map_err(|error| error.error)?;
-        // Changes from notifications may be known from here alone.
-        folder.sync_folders(&HashSet::from([folder_of(&saved).to_owned()]))
+        // Durably: changes from notifications may be known from here alone.
+        folder.replace_json(FILE_NAME, self)
     }
 }
 

@@ -13,8 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::cache::{self, path_of, text_of, write_line};
-use super::copy_state;
-use crate::state_folder::STATE_FOLDER;
+use super::{copy_state, if_there, state_file, unusable};
 use crate::sync::files::delete::{Folder, local_files};
 use crate::sync::files::folder::CopyFolder;
 use crate::sync::{SyncError, SyncOptions};
@@ -137,10 +136,6 @@ pub(crate) fn is_copy(directory: &Path) -> bool {
     has_other_state(directory) || !matches!(saved(directory), Ok(None))
 }
 
-fn state_file(directory: &Path, name: &str) -> PathBuf {
-    directory.join(STATE_FOLDER).join(name)
-}
-
 /// A copy from before there was this record.
 fn has_other_state(directory: &Path) -> bool {
     [cache::FILE_NAME, copy_state::FILE_NAME].iter().any(|name| state_file(directory, name).exists())
@@ -149,22 +144,15 @@ fn has_other_state(directory: &Path) -> bool {
 /// What is recorded; `None` without a record.
 fn saved(directory: &Path) -> io::Result<Option<BTreeSet<PathBuf>>> {
     let path = state_file(directory, FILE_NAME);
-    let file = match File::open(&path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        opened => opened?,
-    };
-    let unusable =
-        |why: &dyn std::fmt::Display| io::Error::other(format!("{}: {why}; move it away", path.display()));
+    let Some(file) = if_there(File::open(&path))? else { return Ok(None) };
     let mut lines = BufReader::new(file).lines();
     let head = lines.next().unwrap_or_else(|| Ok(String::new()))?;
-    let head: Head = serde_json::from_str(&head).map_err(|error| unusable(&error))?;
+    let head: Head = serde_json::from_str(&head).map_err(|error| unusable(&path, error))?;
     if head.format != FORMAT {
-        return Err(unusable(&"it has another format"));
+        return Err(unusable(&path, "it has another format"));
     }
     let read = |line: io::Result<String>| {
-        let text: String = serde_json::from_str(&line?).map_err(|error| unusable(&error))?;
+        let text: String = serde_json::from_str(&line?).map_err(|error| unusable(&path, error))?;
         path_of(&text)
     };
     lines.map(read).collect::<io::Result<_>>().map(Some)
