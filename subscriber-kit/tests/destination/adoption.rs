@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crate::support::copy::{Copy, counts};
-use crate::support::{Hub, PATIENCE, Source, client, expected, files, on_this_machine};
-use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen};
+use crate::support::{Hub, PATIENCE, Source, client, expected, files, on_this_machine, reports};
+use resync_subscriber_kit::listen::{ListenError, ListenOptions, listen};
 use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncError, SyncOptions, Target, synchronise};
 use url::Url;
 
@@ -141,12 +141,7 @@ async fn who_listens_with_adopt_at_every_start_adopts_only_what_is_no_copy_yet()
         let mut options = ListenOptions::new(source.url("/"), folder.path());
         options.service.client = on_this_machine();
         options.sync.adopt = true;
-        let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
-        let tell = move |event| {
-            if let ListenEvent::Synchronised(report) = event {
-                drop(sender.send(report));
-            }
-        };
+        let (tell, mut reports) = reports();
         let listening = tokio::spawn(listen(options, tell, std::future::pending()));
         hub.accept(600).await;
         let report = tokio::time::timeout(PATIENCE, reports.recv()).await.unwrap().unwrap();

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use crate::command::{code, run, stdout};
-use crate::support::{Hub, PATIENCE, Source, expected, files, on_this_machine};
-use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen};
+use crate::support::{Hub, PATIENCE, Source, expected, files, on_this_machine, reports};
+use resync_subscriber_kit::listen::{ListenError, ListenOptions, listen};
 use resync_subscriber_kit::sync::SyncError;
 
 /// A Source of one resource.
@@ -86,12 +86,7 @@ async fn listening_goes_on_with_the_copy_of_a_source_that_has_moved_if_that_is_a
     assert!(refused.is_configuration());
 
     options.sync.switch_source = true;
-    let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
-    let tell = move |event| {
-        if let ListenEvent::Synchronised(report) = event {
-            drop(sender.send(report));
-        }
-    };
+    let (tell, mut reports) = reports();
     let listening = tokio::spawn(listen(options, tell, std::future::pending()));
     hub.accept(600).await;
     let report = tokio::time::timeout(PATIENCE, reports.recv()).await.unwrap().unwrap();

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use resync_core::digest::{Algorithm, Digest};
 use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
+use resync_subscriber_kit::listen::ListenEvent;
+use resync_subscriber_kit::sync::Report;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
@@ -431,6 +433,18 @@ impl Subscribed {
 }
 
 /// A client that loses patience as fast as tests do.
+/// What `listen` tells its events to, and the reports among them.
+pub(crate) fn reports() -> (impl Fn(ListenEvent) + Send + Sync + 'static, mpsc::UnboundedReceiver<Box<Report>>)
+{
+    let (sender, reports) = mpsc::unbounded_channel();
+    let tell = move |event| {
+        if let ListenEvent::Synchronised(report) = event {
+            drop(sender.send(report));
+        }
+    };
+    (tell, reports)
+}
+
 pub(crate) fn client() -> Client {
     Client::new(ClientOptions { idle_timeout: Duration::from_secs(5), ..on_this_machine() }).unwrap()
 }
