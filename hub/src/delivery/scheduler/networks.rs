@@ -13,7 +13,7 @@ use ipnet::IpNet;
 
 use super::clock::millis;
 use super::lanes::Lane;
-use super::slowness::{LONG, micros};
+use super::slowness::{LONG, micros, smoothed};
 use crate::egress::network;
 
 /// One network has at most so small a part of all permits while others wait.
@@ -141,8 +141,7 @@ impl Networks {
     pub(super) fn answered(&self, network: &Network, took: Duration, now: Instant) {
         network.moved.store(millis(self.0.begun, now), Ordering::Relaxed);
         let known = network.response_time.load(Ordering::Relaxed);
-        let smoothed = (known - known / SMOOTH).saturating_add(micros(took) / SMOOTH);
-        network.response_time.store(smoothed, Ordering::Relaxed);
+        network.response_time.store(smoothed(known, micros(took), SMOOTH), Ordering::Relaxed);
     }
 
     /// Whether its hosts themselves, and not a busy worker, let their requests wait: these take long, or none has ended for as long.

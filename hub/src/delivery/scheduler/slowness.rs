@@ -40,7 +40,7 @@ impl ResponseTime {
         let took = micros(took);
         self.micros = match self.micros {
             0 => took,
-            known => (known - known / SMOOTH).saturating_add(took / SMOOTH).max(1),
+            known => smoothed(known, took, SMOOTH).max(1),
         };
         self.was_above = self.is_above(bound);
     }
@@ -104,6 +104,11 @@ impl Peers {
     pub(super) fn bound_while_scarce(&self, now: Instant) -> Option<u32> {
         (self.0.scarce_until.load(Ordering::Relaxed) > millis(self.0.begun, now)).then(|| self.bound())
     }
+}
+
+/// What is known, after a new answer that counts for one part in `parts`.
+pub(super) fn smoothed(known: u32, took: u32, parts: u32) -> u32 {
+    (known - known / parts).saturating_add(took / parts)
 }
 
 /// In microseconds, and never none.

@@ -3,7 +3,7 @@
 use crate::delivery::scheduler::{Counts, Scheduler};
 use crate::store::{Epoch, Shard};
 
-/// Who delivers for a shard: the one who took it over under its newest epoch.
+/// A shard as it was taken over once: who did so last, with the newest epoch, delivers for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ownership {
     pub(crate) shard: Shard,
@@ -86,10 +86,10 @@ impl Shards {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use super::super::testing::settings;
     use super::*;
-    use crate::delivery::scheduler::{BreakerPolicy, Clock, Limits, Now, RetryPolicy, WorkerState};
+    use crate::delivery::Settings;
+    use crate::delivery::scheduler::{Clock, Limits, Now, WorkerState};
     use crate::store::ShardState;
 
     fn ownership(shard: u16, epoch: u64) -> Ownership {
@@ -98,15 +98,9 @@ mod tests {
 
     /// A shard that nobody subscribes to.
     fn owned(of: Ownership) -> Owned {
-        let (now, minute) = (Now::read(), Duration::from_secs(60));
-        let limits = Limits {
-            per_host: 1,
-            window: 1,
-            retry: RetryPolicy { trouble: vec![minute], refused: vec![minute], gone_confirm_after: minute },
-            breaker: BreakerPolicy { failures: 5, open: minute, open_max: minute },
-            steps: 1,
-            worker: WorkerState::new(1, 1, now.monotonic),
-        };
+        let (now, Settings { per_host, retry, breaker, .. }) = (Now::read(), settings());
+        let worker = WorkerState::new(1, per_host, now.monotonic);
+        let limits = Limits { per_host, window: 1, retry, breaker, steps: 1, worker };
         let clock = Clock::new(now, None);
         Owned::new(of, Scheduler::new(of.shard, limits, ShardState::default(), clock, now))
     }

@@ -767,9 +767,9 @@ fn run(seed: u64) -> Seen {
     // What had failed and was never owed anything since is remembered until something succeeds.
     (1..=TOPICS).for_each(|topic| world.publish_to(TopicId(topic)));
     world.run_dry();
+    world.save();
     // The last look of a sweep may have had no permit, since other shards had them all.
     for _ in 0..50 {
-        world.save();
         world.send();
         world.checkpoint();
         world.save();
