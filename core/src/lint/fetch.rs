@@ -77,19 +77,30 @@ pub struct TopicAnswer {
 #[error("{reason}")]
 pub struct FetchFailure {
     reason: String,
+    status: Option<u16>,
     is_last: bool,
 }
 
 impl FetchFailure {
-    /// A failure with its reason, such as `404 Not Found`.
+    /// A failure with its reason.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), is_last: false }
+        Self { reason: reason.into(), status: None, is_last: false }
+    }
+
+    /// The answer of a server that gives nothing: its status, and the reason for a person, such as `404 Not Found`.
+    pub fn answered(status: u16, reason: impl Into<String>) -> Self {
+        Self { status: Some(status), ..Self::new(reason) }
     }
 
     /// Nothing more is fetched, whatever is asked for, since time is up for instance: the check ends with what it has
     /// ([`Stopped::Fetch`](super::Stopped::Fetch)).
     pub fn last(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), is_last: true }
+        Self { is_last: true, ..Self::new(reason) }
+    }
+
+    /// The HTTP status, if a server answered.
+    pub fn status(&self) -> Option<u16> {
+        self.status
     }
 
     pub(super) fn is_last(&self) -> bool {

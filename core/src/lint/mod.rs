@@ -19,7 +19,7 @@
 //!
 //! impl Fetch for Site {
 //!     fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
-//!         let bytes = self.0.get(url).ok_or_else(|| FetchFailure::new("404 Not Found"))?;
+//!         let bytes = self.0.get(url).ok_or_else(|| FetchFailure::new("there is no such document"))?;
 //!         Ok(Fetched {
 //!             bytes: bytes.clone(),
 //!             content_type: Some("application/xml".to_owned()),

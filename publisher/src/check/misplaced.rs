@@ -160,14 +160,7 @@ fn sample(urls: &[String]) -> Option<[&str; 3]> {
 
 /// Whether nothing is there.
 fn is_absent(failure: &FetchFailure) -> bool {
-    matches!(status(failure), Some(404 | 410))
-}
-
-/// What a server answered that gives nothing.
-fn status(failure: &FetchFailure) -> Option<u16> {
-    let reason = failure.to_string();
-    let (code, _) = reason.split_once(' ')?;
-    code.parse().ok().filter(|code| (100..1_000).contains(code))
+    matches!(failure.status(), Some(404 | 410))
 }
 
 /// Whether no document can be meant: a page for browsers, nothing at all, or a folder with something else. A damaged document is one.
@@ -178,7 +171,7 @@ fn is_page(url: &Url, answer: &Result<Fetched, FetchFailure>) -> bool {
             let read = Reader::new(found.bytes.as_slice());
             read.is_err_and(|error| is_folder || error.is_html())
         }
-        Err(failure) => is_absent(failure) || (is_folder && status(failure).is_some()),
+        Err(failure) => is_absent(failure) || (is_folder && failure.status().is_some()),
     }
 }
 
@@ -198,13 +191,17 @@ mod tests {
 
     use super::*;
 
+    fn not_found() -> FetchFailure {
+        FetchFailure::answered(404, "404 Not Found")
+    }
+
     /// These URLs have documents, and answer GET only if they end with `?get`.
     struct Web(BTreeSet<&'static str>);
 
     impl Fetch for Web {
         fn get(&mut self, url: &str) -> Result<Fetched, FetchFailure> {
             if !self.0.contains(url) {
-                return Err(FetchFailure::new("404 Not Found"));
+                return Err(not_found());
             }
             let bytes = br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>"#.to_vec();
             Ok(Fetched { bytes, content_type: None, last_url: url.to_owned() })
@@ -212,7 +209,7 @@ mod tests {
 
         fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
             if method == Method::Head && url.ends_with("?get") {
-                return Err(FetchFailure::new("404 Not Found"));
+                return Err(not_found());
             }
             self.get(url).map(|_| Some(TopicAnswer::default()))
         }
@@ -316,13 +313,15 @@ mod tests {
         let sent = |text: &str| {
             Ok(Fetched { bytes: text.into(), content_type: None, last_url: "http://h/x".to_owned() })
         };
-        let refused = |status: &str| Err(FetchFailure::new(status));
+        let forbidden = Err(FetchFailure::answered(403, "403 Forbidden"));
         assert!(is_page(&url, &sent("<!doctype html><p>")) && is_page(&url, &sent("<html>")));
-        assert!(is_page(&url, &refused("404 Not Found")) && is_page(&folder, &refused("403 Forbidden")));
+        assert!(is_page(&url, &Err(not_found())) && is_page(&folder, &forbidden));
         assert!(is_page(&folder, &sent("{}")) && is_page(&folder, &sent("")));
         assert!(!is_page(&url, &sent("<urlset")) && !is_page(&url, &sent("{}")));
-        assert!(!is_page(&url, &refused("403 Forbidden")));
-        assert!(!is_page(&folder, &refused("cannot connect")));
+        assert!(!is_page(&url, &forbidden));
+        for reason in ["cannot connect", "404 Not Found, says a name server"] {
+            assert!(!is_page(&folder, &Err(FetchFailure::new(reason))), "no server has answered: {reason}");
+        }
         let document = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>"#;
         assert!(!is_page(&folder, &sent(document)));
     }

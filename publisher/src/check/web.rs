@@ -139,7 +139,7 @@ fn successful(answer: Result<Response, reqwest::Error>) -> Result<Response, Fetc
     let response = answer.map_err(failure)?;
     match response.status() {
         status if status.is_success() => Ok(response),
-        status => Err(FetchFailure::new(status.to_string())),
+        status => Err(FetchFailure::answered(status.as_u16(), status.to_string())),
     }
 }
 
