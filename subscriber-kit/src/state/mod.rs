@@ -378,7 +378,7 @@ pub struct Status {
     pub is_running: bool,
     /// Whether the copy in whose directory this state is is being synchronised now.
     pub is_synchronising: bool,
-    /// Whether it is that of a copy. Otherwise its notifications are only forwarded.
+    /// Whether it is that of a copy, or may become one. Otherwise its notifications are only forwarded.
     pub has_copy: bool,
     /// Its subscriptions.
     pub subscriptions: Vec<Subscription>,
@@ -386,13 +386,15 @@ pub struct Status {
     pub last_sync: Option<LastSync>,
 }
 
-/// Reads the state in `folder`, which a process may be using; `None` where there is none.
+/// Reads the state in `folder`, which a process may be using; `None` where there is none. A process that has only begun has saved
+/// nothing yet.
 ///
 /// # Errors
 /// [`StateError`] when there is one that cannot be read.
 pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
+    let (is_running, is_synchronising) = (is_in_use(folder)?, is_being_synchronised(folder)?);
     let (state_file, single_run) = (read(folder)?, read_sync_record(folder));
-    if state_file.is_none() && single_run.is_none() {
+    if state_file.is_none() && single_run.is_none() && !is_running && !is_synchronising {
         return Ok(None);
     }
     let mut state_file = state_file.unwrap_or_default();
@@ -402,8 +404,10 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     let subscriptions = state_file.subscriptions.iter().map(Record::summary).collect();
     let single_run = single_run.map(|record| record.last);
     let last_sync = state_file.last_sync.into_iter().chain(single_run).max_by_key(|last| last.at_unix_millis);
-    let has_copy = state_file.source.is_some() || last_sync.is_some();
-    let (is_running, is_synchronising) = (is_in_use(folder)?, is_being_synchronised(folder)?);
+    // Before the Source is found for the first time, nothing is saved by which a copy could be told.
+    let is_in_copy = folder.file_name().is_some_and(|name| name == STATE_FOLDER);
+    let may_become_copy = is_in_copy || state_file.subscriptions.is_empty();
+    let has_copy = state_file.source.is_some() || last_sync.is_some() || may_become_copy;
     Ok(Some(Status { is_running, is_synchronising, has_copy, subscriptions, last_sync }))
 }
 
@@ -557,6 +561,24 @@ mod tests {
         drop(first);
         assert!(!is_running());
         assert!(Subscriptions::open(folder.path()).is_ok(), "status holds no lock");
+    }
+
+    #[tokio::test]
+    async fn what_has_only_begun_is_told_and_is_not_taken_for_a_forwarder() {
+        let copy = tempfile::tempdir().unwrap();
+        let [inside, elsewhere] = [STATE_FOLDER, "state"].map(|name| copy.path().join(name));
+        assert!(status(&inside).unwrap().is_none());
+        let has_copy = |folder: &Path| {
+            let status = status(folder).unwrap().unwrap();
+            assert!(status.is_running && !status.is_synchronising && status.last_sync.is_none());
+            status.has_copy
+        };
+        for (folder, of_subscribed) in [(&inside, true), (&elsewhere, false)] {
+            let subscriptions = Subscriptions::open(folder).unwrap();
+            assert!(has_copy(folder), "nothing is saved yet");
+            subscriptions.add(&topic(), &hub()).await.unwrap();
+            assert_eq!(has_copy(folder), of_subscribed, "{}", folder.display());
+        }
     }
 
     #[cfg(unix)]

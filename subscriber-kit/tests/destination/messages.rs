@@ -78,6 +78,8 @@ async fn a_source_that_is_away_is_told_of_once() {
         while !lines.next_line().await.unwrap().expect("it runs").starts_with("not in step: cannot reach ") {}
     };
     tokio::time::timeout(PATIENCE, told).await.expect("it is told in time");
+    let status = run(&["status", "--into", into]).await;
+    assert_eq!(stdout(&status), "running: a process uses this state\nnot synchronised yet\n", "{status:?}");
     listening.kill().await.unwrap();
     let logged = String::from_utf8(listening.wait_with_output().await.unwrap().stderr).unwrap();
     assert!(!logged.contains(&url), "{logged}");
