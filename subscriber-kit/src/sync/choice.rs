@@ -15,6 +15,7 @@ use crate::sync::reading::changes::{GapPolicy, Point};
 use crate::sync::reading::lists::LastSeen;
 use crate::sync::saved::cache::FileCache;
 use crate::sync::saved::copy_state::CopyState;
+
 /// How much a synchronisation compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {

@@ -87,8 +87,7 @@ impl CopyFolder {
     /// Replaces a file of the state by this value as JSON. It is durable when this returns.
     pub(crate) fn replace_json(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
         let mut file = self.unfinished()?;
-        serde_json::to_writer(&mut file, value)?;
-        file.flush()?;
+        file.write_all(&serde_json::to_vec(value)?)?;
         self.sync_file(file.as_file())?;
         let replaced = self.file(name);
         file.persist(&replaced).map_err(|error| error.error)?;

@@ -432,7 +432,6 @@ impl Subscribed {
     }
 }
 
-/// A client that loses patience as fast as tests do.
 /// What `listen` tells its events to, and the reports among them.
 pub(crate) fn reports() -> (impl Fn(ListenEvent) + Send + Sync + 'static, mpsc::UnboundedReceiver<Box<Report>>)
 {
@@ -445,6 +444,7 @@ pub(crate) fn reports() -> (impl Fn(ListenEvent) + Send + Sync + 'static, mpsc::
     (tell, reports)
 }
 
+/// A client that loses patience as fast as tests do.
 pub(crate) fn client() -> Client {
     Client::new(ClientOptions { idle_timeout: Duration::from_secs(5), ..on_this_machine() }).unwrap()
 }
