@@ -103,7 +103,8 @@ impl DestinationBuilder {
         self
     }
 
-    /// How to synchronise. Replaces all of these options, so it comes before [`delete`](Self::delete) and [`adopt`](Self::adopt).
+    /// How to synchronise. Replaces all of these options, so it comes before [`delete`](Self::delete), [`adopt`](Self::adopt)
+    /// and [`switch_source`](Self::switch_source).
     pub fn sync(mut self, options: SyncOptions) -> Self {
         self.options.sync = options;
         self
@@ -119,6 +120,13 @@ impl DestinationBuilder {
     /// state yet.
     pub fn adopt(mut self, adopt: bool) -> Self {
         self.options.sync.adopt = adopt;
+        self
+    }
+
+    /// Whether to go on with the copy of another Source, see [`SyncOptions::switch_source`]. It is for one start: later ones follow the
+    /// new Source anyway.
+    pub fn switch_source(mut self, switch: bool) -> Self {
+        self.options.sync.switch_source = switch;
         self
     }
 
