@@ -57,7 +57,8 @@ pub struct Report {
     pub method: Method,
     /// How many resources the Source lists; for an incremental run, how many were created or updated.
     pub resources: u64,
-    /// How many resources there are after the run, if that is known. Those that failed count.
+    /// How many resources there are after the run, if that is known. Those that failed count; in an incremental run only if a later
+    /// run tries them again.
     #[serde(default)]
     pub in_copy: Option<u64>,
     /// Files that were not there.

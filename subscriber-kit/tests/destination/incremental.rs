@@ -99,6 +99,14 @@ async fn a_report_of_changes_says_how_many_resources_there_are() {
     mirror.site.source.raw("/late", page);
     assert_eq!(mirror.follows().await.in_copy, Some(5));
     assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(5));
+    // One that no later run tries again does not count anew with each of its changes.
+    mirror.options.max_resource_bytes = 3;
+    for body in ["1234", "12345"] {
+        mirror.site.tell(&[("large", Some(body))]);
+        let report = mirror.run(Depth::Changes).await;
+        assert_eq!((report.failed, report.in_copy), (1, Some(5)), "{report:?}");
+    }
+    assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(6));
 }
 
 #[tokio::test]

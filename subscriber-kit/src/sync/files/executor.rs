@@ -265,8 +265,11 @@ impl<'s> Executor<'s> {
             run_outcome.failed(&line, error);
             let is_there =
                 |relative: &PathBuf| self.target.directory.join(relative).symlink_metadata().is_ok();
-            // A baseline counts all.
-            if report.method == Method::Incremental && !relative.as_ref().is_some_and(is_there) {
+            // A baseline counts all. What no later run tries again would count anew with each of its changes.
+            if report.method == Method::Incremental
+                && error.is_for_later()
+                && !relative.as_ref().is_some_and(is_there)
+            {
                 run_outcome.came(&line.loc);
             }
         }
