@@ -257,7 +257,7 @@ pub(crate) fn outcome(event: ResourceEvent<'_>) -> Option<String> {
     match event.outcome {
         Ok(Outcome::Unchanged) => None,
         Ok(outcome) => Some(format!("{} {uri}", outcome.name())),
-        Err(cause) => Some(format!("failed {uri}: {cause}")),
+        Err(failure) => Some(format!("failed {uri}: {}", failure.cause)),
     }
 }
 
@@ -267,7 +267,9 @@ pub(crate) fn outcome_json(event: ResourceEvent<'_>) -> Option<String> {
     let object = match event.outcome {
         Ok(Outcome::Unchanged) => return None,
         Ok(outcome) => json!({ "outcome": outcome.name(), "uri": uri }),
-        Err(cause) => json!({ "outcome": "failed", "uri": uri, "cause": cause }),
+        Err(Failure { kind, status, cause, .. }) => {
+            json!({ "outcome": "failed", "uri": uri, "kind": kind, "status": status, "cause": cause })
+        }
     };
     Some(object.to_string())
 }
@@ -311,11 +313,11 @@ pub(crate) fn needs_adoption(count: u64) -> String {
 /// A line for each failure, but one for many of the same cause.
 fn failures(failures: &[Failure], causes: &[Cause], all: u64) -> Vec<String> {
     let common: Vec<&Cause> = causes.iter().filter(|cause| cause.count > FEW).collect();
-    let is_alone = |failure: &&Failure| common.iter().all(|one| one.cause != failure.cause);
+    let is_alone = |failure: &&Failure| !common.iter().any(|cause| cause.explains(failure));
     let alone: Vec<&Failure> = failures.iter().filter(is_alone).collect();
     let mut named = alone.len() as u64;
     let mut lines = Vec::new();
-    for Cause { cause, count, loc } in common {
+    for Cause { cause, count, loc, .. } in common {
         named += count;
         lines.push(format!("  {}, such as {loc}: {cause}", counted(*count, "resource", "resources")));
     }
@@ -452,11 +454,15 @@ fn subscription_json(subscription: &Subscription, is_running: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use resync_subscriber_kit::sync::FailureKind;
+
     use super::*;
 
     #[test]
     fn what_a_report_has_no_room_for_is_told_by_its_number() {
-        let finding = || Failure { loc: "http://source.example/a".to_owned(), cause: "missing".to_owned() };
+        let (kind, status) = (FailureKind::Missing, None);
+        let (loc, cause) = ("http://source.example/a".to_owned(), "missing".to_owned());
+        let finding = || Failure { loc: loc.clone(), kind, status, cause: cause.clone() };
         let object = |missing: u64, named: usize| {
             let findings = (0..named).map(|_| finding()).collect();
             let extra_files = (0..named).map(|number| number.to_string()).collect();

@@ -160,7 +160,7 @@ impl Search<'_> {
         let found = match self.client.document(url).await {
             Ok(fetched) => self.follow(url, fetched).await?,
             Err(error @ FetchError::Status { .. }) if !error.is_transient() => {
-                self.tried.push(Unreadable::new(url, error.to_string()));
+                self.tried.push(Unreadable::away(url, &error));
                 None
             }
             Err(error) => return Err(error.into()),

@@ -184,16 +184,15 @@ impl Unreadable {
 
     /// Of a request that failed.
     pub(super) fn away(url: &Url, error: &FetchError) -> Self {
-        let is_absent = matches!(error, FetchError::Status { status: 404 | 410, .. });
-        Self { retry_may_help: error.is_transient(), is_absent, ..Self::new(url, error.to_string()) }
+        let is_absent = matches!(error.status(), Some(404 | 410));
+        Self { retry_may_help: error.is_transient(), is_absent, ..Self::new(url, error.about(url.as_str())) }
     }
 }
 
 fn list(places: &[Unreadable]) -> String {
     places.iter().fold(String::new(), |mut text, place| {
-        let reason = place.reason.strip_prefix(place.url.as_str()).map_or(&*place.reason, str::trim_start);
         // Writing to a String cannot fail.
-        let _ = write!(text, "\n  {}: {reason}", place.url);
+        let _ = write!(text, "\n  {}: {}", place.url, place.reason);
         text
     })
 }

@@ -1,5 +1,7 @@
 //! Why a request had no usable answer, and whether a retry may help.
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use resync_common::client::root_cause;
@@ -11,18 +13,13 @@ use super::address_policy::refused;
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Why a request had no usable answer.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 pub enum FetchError {
     /// The TLS settings or the client itself could not be set up.
-    #[error("cannot set up the HTTP client: {0}")]
     Setup(String),
     /// Only `http` and `https` are supported.
-    #[error("{0} is not an http or https URL")]
     Scheme(String),
     /// The address is not public, and such addresses are not allowed.
-    #[error(
-        "{url} has the address {address}, which is not a public address; if you trust this Source, allow it with --any-address"
-    )]
     NotPublic {
         /// The requested URL.
         url: Url,
@@ -30,9 +27,6 @@ pub enum FetchError {
         address: String,
     },
     /// The name has both public and other addresses, so it may lead into the user's network.
-    #[error(
-        "{url} is refused: DNS gives the public address {public} and also {private}, which may lead into your own network. Remove one from DNS, or, if you trust this Source, allow it with --any-address"
-    )]
     MixedAddresses {
         /// The requested URL.
         url: Box<Url>,
@@ -42,9 +36,6 @@ pub enum FetchError {
         private: String,
     },
     /// The name moved between the public network and the user's, as in DNS rebinding.
-    #[error(
-        "{url} is refused: DNS now gives {address}, but it was {before} at first (DNS rebinding?); restart this process if the move is intended"
-    )]
     DnsRebinding {
         /// The requested URL.
         url: Box<Url>,
@@ -54,7 +45,6 @@ pub enum FetchError {
         before: &'static str,
     },
     /// There was no answer: name resolution, connection, TLS or a broken exchange.
-    #[error("cannot reach {url} ({reason}); check the URL and the server")]
     Network {
         /// The requested URL.
         url: Url,
@@ -62,13 +52,11 @@ pub enum FetchError {
         reason: String,
     },
     /// The server was too slow.
-    #[error("{url} did not answer in time; try again later or increase the timeout")]
     Timeout {
         /// The requested URL.
         url: Url,
     },
     /// The body arrived too slowly.
-    #[error("{url} sends less than {min} bytes per second; try again later or lower --min-rate")]
     TooSlow {
         /// The requested URL.
         url: Url,
@@ -76,9 +64,6 @@ pub enum FetchError {
         min: u64,
     },
     /// More redirects than allowed, a loop for instance.
-    #[error(
-        "{url} redirects more than {max} times, at last to {last}; the redirects form a loop or a chain that is too long"
-    )]
     TooManyRedirects {
         /// The requested URL.
         url: Url,
@@ -88,7 +73,6 @@ pub enum FetchError {
         max: usize,
     },
     /// A redirect without a usable `Location`.
-    #[error("{url} redirects with {status} but its Location is missing or unusable")]
     BadRedirect {
         /// The redirecting URL.
         url: Url,
@@ -96,7 +80,6 @@ pub enum FetchError {
         status: u16,
     },
     /// A resource redirects to another origin (RS-200).
-    #[error("{url} redirects to another origin, {target}; if you trust it, allow it with --origin")]
     ForeignRedirect {
         /// The redirecting URL.
         url: Url,
@@ -104,7 +87,6 @@ pub enum FetchError {
         target: Box<Url>,
     },
     /// An answer other than 200.
-    #[error("{url} answers {status}")]
     Status {
         /// The requested URL.
         url: Url,
@@ -114,7 +96,6 @@ pub enum FetchError {
         retry_after: Option<Duration>,
     },
     /// The host asked for a pause, so no request was sent.
-    #[error("{url} was not requested: its host asked for a pause (Retry-After), {} s remain", left.as_secs() + 1)]
     HostPaused {
         /// The wanted URL.
         url: Url,
@@ -122,7 +103,6 @@ pub enum FetchError {
         left: Duration,
     },
     /// The body is larger than allowed.
-    #[error("{url} is larger than {max} bytes")]
     TooLarge {
         /// The requested URL.
         url: Url,
@@ -130,7 +110,6 @@ pub enum FetchError {
         max: u64,
     },
     /// The body ended before it was complete.
-    #[error("the transfer of {url} was cut off ({reason})")]
     CutOff {
         /// The requested URL.
         url: Url,
@@ -138,7 +117,6 @@ pub enum FetchError {
         reason: String,
     },
     /// The disk has not enough space for a document.
-    #[error("{url} has {needed} bytes, but the disk has only {free} bytes left; free some space")]
     NoSpace {
         /// The requested URL.
         url: Url,
@@ -148,7 +126,6 @@ pub enum FetchError {
         free: u64,
     },
     /// A document could not be written to a temporary file.
-    #[error("cannot write a temporary file for {url}: {reason}")]
     Spool {
         /// The requested URL.
         url: Url,
@@ -157,7 +134,124 @@ pub enum FetchError {
     },
 }
 
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.say(f, false)
+    }
+}
+
+impl Error for FetchError {}
+
+/// An error for who has just read its URL.
+struct WithoutUrl<'e>(&'e FetchError);
+
+impl fmt::Display for WithoutUrl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.say(f, true)
+    }
+}
+
 impl FetchError {
+    /// The sentence for who has just read the URL `known`: if it is about that, without it.
+    pub(crate) fn about(&self, known: &str) -> String {
+        match Url::parse(known) {
+            Ok(known) if self.url() == Some(&known) => WithoutUrl(self).to_string(),
+            _ => self.to_string(),
+        }
+    }
+
+    /// What the server answered, if not a success.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// What was requested.
+    fn url(&self) -> Option<&Url> {
+        match self {
+            Self::Setup(_) | Self::Scheme(_) => None,
+            Self::MixedAddresses { url, .. } | Self::DnsRebinding { url, .. } => Some(url),
+            Self::NotPublic { url, .. }
+            | Self::Network { url, .. }
+            | Self::Timeout { url }
+            | Self::TooSlow { url, .. }
+            | Self::TooManyRedirects { url, .. }
+            | Self::BadRedirect { url, .. }
+            | Self::ForeignRedirect { url, .. }
+            | Self::Status { url, .. }
+            | Self::HostPaused { url, .. }
+            | Self::TooLarge { url, .. }
+            | Self::CutOff { url, .. }
+            | Self::NoSpace { url, .. }
+            | Self::Spool { url, .. } => Some(url),
+        }
+    }
+
+    fn say(&self, f: &mut fmt::Formatter<'_>, is_known: bool) -> fmt::Result {
+        // At the begin of a sentence, and within one.
+        let (begin, it) = match self.url() {
+            Some(url) if !is_known => (format!("{url} "), url.to_string()),
+            _ => (String::new(), "it".to_owned()),
+        };
+        match self {
+            Self::Setup(reason) => write!(f, "cannot set up the HTTP client: {reason}"),
+            Self::Scheme(url) => write!(f, "{url} is not an http or https URL"),
+            Self::NotPublic { address, .. } => write!(
+                f,
+                "{begin}has the address {address}, which is not a public address; if you trust this Source, allow \
+                 it with --any-address"
+            ),
+            Self::MixedAddresses { public, private, .. } => write!(
+                f,
+                "{begin}is refused: DNS gives the public address {public} and also {private}, which may lead into \
+                 your own network. Remove one from DNS, or, if you trust this Source, allow it with --any-address"
+            ),
+            Self::DnsRebinding { address, before, .. } => write!(
+                f,
+                "{begin}is refused: DNS now gives {address}, but it was {before} at first (DNS rebinding?); restart \
+                 this process if the move is intended"
+            ),
+            Self::Network { reason, .. } => {
+                write!(f, "cannot reach {it} ({reason}); check the URL and the server")
+            }
+            Self::Timeout { .. } => {
+                write!(f, "{begin}did not answer in time; try again later or increase the timeout")
+            }
+            Self::TooSlow { min, .. } => write!(
+                f,
+                "{begin}sends less than {min} bytes per second; try again later or lower --min-rate"
+            ),
+            Self::TooManyRedirects { last, max, .. } => write!(
+                f,
+                "{begin}redirects more than {max} times, at last to {last}; the redirects form a loop or a chain \
+                 that is too long"
+            ),
+            Self::BadRedirect { status, .. } => {
+                write!(f, "{begin}redirects with {status} but its Location is missing or unusable")
+            }
+            Self::ForeignRedirect { target, .. } => write!(
+                f,
+                "{begin}redirects to another origin, {target}; if you trust it, allow it with --origin"
+            ),
+            Self::Status { status, .. } => write!(f, "{begin}answers {status}"),
+            Self::HostPaused { left, .. } => write!(
+                f,
+                "{begin}was not requested: its host asked for a pause (Retry-After), {} s remain",
+                left.as_secs() + 1
+            ),
+            Self::TooLarge { max, .. } => write!(f, "{begin}is larger than {max} bytes"),
+            Self::CutOff { reason, .. } => write!(f, "the transfer of {it} was cut off ({reason})"),
+            Self::NoSpace { needed, free, .. } => write!(
+                f,
+                "{begin}has {needed} bytes, but the disk has only {free} bytes left; free some space"
+            ),
+            Self::Spool { reason, .. } => write!(f, "cannot write a temporary file for {it}: {reason}"),
+        }
+    }
+
     /// Whether the same request may succeed a little later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
@@ -226,5 +320,49 @@ impl FetchError {
             return Self::Timeout { url: url.clone() };
         }
         Self::CutOff { url: url.clone(), reason: root_cause(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_url_once_and_not_to_who_has_just_read_it() {
+        let url = || Url::parse("http://a.example/x").unwrap();
+        let (text, address) = (|| "refused".to_owned(), || "10.0.0.1".to_owned());
+        let target = || Box::new(Url::parse("http://b.example/").unwrap());
+        let left = Duration::from_secs(9);
+        for error in [
+            FetchError::NotPublic { url: url(), address: address() },
+            FetchError::MixedAddresses {
+                url: url().into(),
+                public: "1.1.1.1".to_owned(),
+                private: address(),
+            },
+            FetchError::DnsRebinding { url: url().into(), address: address(), before: "public" },
+            FetchError::Network { url: url(), reason: text() },
+            FetchError::Timeout { url: url() },
+            FetchError::TooSlow { url: url(), min: 1 },
+            FetchError::TooManyRedirects { url: url(), last: target(), max: 5 },
+            FetchError::BadRedirect { url: url(), status: 302 },
+            FetchError::ForeignRedirect { url: url(), target: target() },
+            FetchError::of_status(&url(), 404),
+            FetchError::HostPaused { url: url(), left },
+            FetchError::TooLarge { url: url(), max: 1 },
+            FetchError::CutOff { url: url(), reason: text() },
+            FetchError::NoSpace { url: url(), needed: 2, free: 1 },
+            FetchError::Spool { url: url(), reason: text() },
+        ] {
+            let (whole, known) = (error.to_string(), error.about("HTTP://a.example/x"));
+            assert_eq!(whole.matches(url().as_str()).count(), 1, "{whole}");
+            assert!(!known.contains(url().as_str()) && !known.starts_with(' '), "{known}");
+            assert!(known.len() > 8, "{known}");
+            assert_eq!(error.about("http://b.example/x"), whole, "that is another one");
+        }
+        let known = |error: FetchError| error.about(url().as_str());
+        assert_eq!(known(FetchError::of_status(&url(), 404)), "answers 404");
+        let away = known(FetchError::Network { url: url(), reason: text() });
+        assert_eq!(away, "cannot reach it (refused); check the URL and the server");
     }
 }

@@ -7,7 +7,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
-use super::report::{Cause, FAILURES_KEPT, Failure, Report, add_cause, add_failure};
+use super::failure::{Cause, FAILURES_KEPT, Failure, FailureKind, add, keep};
+use super::report::Report;
 use super::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
 use crate::sync::files::delete::{self, Surplus};
@@ -97,25 +98,27 @@ impl AuditReport {
             Ok(Finding::Unverifiable) => self.unverifiable += 1,
             Ok(Finding::Missing) => {
                 self.missing += 1;
-                add_failure(&mut self.findings, loc, "missing");
+                self.find(loc, FailureKind::Missing, "missing");
             }
             Ok(Finding::Stale) => {
                 self.different += 1;
                 self.stale += 1;
-                add_failure(&mut self.findings, loc, "stale");
+                self.find(loc, FailureKind::Stale, "stale");
             }
             Ok(Finding::Corrupt) => {
                 self.different += 1;
                 self.corrupt += 1;
-                add_failure(&mut self.findings, loc, "corrupt");
+                self.find(loc, FailureKind::Corrupt, "corrupt");
             }
             Err(error) => {
-                let cause = error.to_string();
                 self.failed += 1;
-                add_failure(&mut self.findings, loc, &cause);
-                add_cause(&mut self.causes, loc, &cause);
+                add(&mut self.findings, &mut self.causes, Failure::of(loc, &error));
             }
         }
+    }
+
+    fn find(&mut self, loc: &str, kind: FailureKind, what: &str) {
+        keep(&mut self.findings, Failure::new(loc, kind, what));
     }
 }
 

@@ -8,6 +8,7 @@ use resync_core::xml::ReadError;
 use url::Url;
 
 use super::ResourceError;
+use super::failure::Failure;
 use crate::fetch::FetchError;
 
 /// Why a synchronisation or audit could not be done at all; the local copy keeps all it has.
@@ -51,7 +52,7 @@ pub enum SyncError {
         media_type: String,
     },
     /// A package that the run cannot do without cannot be fetched.
-    #[error("cannot fetch the package {url}: {source}")]
+    #[error("cannot fetch the package {url}: {}", Failure::of(url.as_str(), source).cause)]
     PackageFetch {
         /// The package.
         url: Url,

@@ -90,7 +90,7 @@ impl Run<'_> {
         run_outcome.count_no_more(retry_lines.iter().map(|(retry, _)| *retry).chain(paused.iter().copied()));
         for retry in paused {
             if !path(retry).is_some_and(|path| file_map.knows(&path)) {
-                report.postponed(&self.options.progress, &retry.line.loc, &retry.cause);
+                report.postponed(&self.options.progress, retry);
                 run_outcome.postpone(retry);
             }
         }

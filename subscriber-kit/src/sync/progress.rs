@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::failure::Failure;
 use super::report::Outcome;
 
 /// The outcome of one resource; for a dry run, the one to expect (RS-202).
@@ -12,7 +13,7 @@ pub struct ResourceEvent<'e> {
     /// Its URI; the path of a file without one.
     pub uri: &'e str,
     /// The outcome, or why it is not in step.
-    pub outcome: Result<Outcome, &'e str>,
+    pub outcome: Result<Outcome, &'e Failure>,
 }
 
 /// Counters of the run that its [`SyncOptions`](super::SyncOptions) were given to. Clones show the same.
@@ -57,7 +58,7 @@ impl Progress {
         self.counters.bytes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn report(&self, uri: &str, outcome: Result<Outcome, &str>) {
+    pub(super) fn report(&self, uri: &str, outcome: Result<Outcome, &Failure>) {
         if let Ok(outcome) = outcome {
             tracing::debug!(uri, ?outcome, "handled a resource");
         }

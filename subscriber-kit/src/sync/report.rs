@@ -7,37 +7,11 @@ use resync_core::rules::Violation;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::ResourceError;
+use super::failure::{Cause, FAILURES_KEPT, Failure, FailureKind, add, joined};
 use super::progress::Progress;
-use super::{ResourceError, SyncError};
 use crate::sync::reading::gaps::GapHistory;
 use crate::sync::saved::copy_state::Retry;
-
-/// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
-/// [reported](super::Progress::with_listener).
-pub const FAILURES_KEPT: usize = 100;
-
-/// How many bytes of a URI or a cause they spell out: more than a path may have, so that only nonsense is cut.
-const MAX_TEXT: usize = 16 * 1024;
-
-/// One resource that is not in step, and why.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Failure {
-    /// Its URI as the list writes it.
-    pub loc: String,
-    /// Why, in a sentence.
-    pub cause: String,
-}
-
-/// A cause, and how many resources are not in step because of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cause {
-    /// In a sentence, as in [`Failure`].
-    pub cause: String,
-    /// How many there are.
-    pub count: u64,
-    /// The URI of the first.
-    pub loc: String,
-}
 
 /// What a synchronisation went by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,7 +137,7 @@ impl Report {
                 self.failed += 1;
                 self.retry_may_help |= error.retry_may_help();
                 self.mismatched |= error.is_mismatch();
-                return self.name(to, loc, &error.to_string());
+                return self.name(to, loc, Failure::of(loc, &error));
             }
         };
         let counter = match outcome {
@@ -178,10 +152,12 @@ impl Report {
     }
 
     /// Reports a missing resource that this run does not request again.
-    pub(crate) fn postponed(&mut self, to: &Progress, loc: &str, cause: &str) {
+    pub(crate) fn postponed(&mut self, to: &Progress, retry: &Retry) {
         self.resources += 1;
         self.failed += 1;
-        self.name(to, loc, &format!("{cause}; a later run requests it again"));
+        let mut failure = retry.failure();
+        failure.cause.push_str("; a later run requests it again");
+        self.name(to, &retry.line.loc, failure);
     }
 
     /// Reports a file that cannot be removed.
@@ -189,7 +165,7 @@ impl Report {
         tracing::debug!(%loc, %error, "cannot remove a file");
         self.not_deleted += 1;
         self.retry_may_help |= error.retry_may_help();
-        self.name(to, loc, &error.to_string());
+        self.name(to, loc, Failure::of(loc, error));
     }
 
     /// Counts the entries of a list that cannot be understood (RS-050).
@@ -197,25 +173,20 @@ impl Report {
         self.failed += u64::try_from(entries).unwrap_or(u64::MAX);
         if entries > 0 {
             let cause = format!("cannot understand {entries} entries of this list; {first}");
-            self.name(to, list.as_str(), &cause);
+            self.name(to, list.as_str(), Failure::new(list.as_str(), FailureKind::Unreadable, &cause));
         }
     }
 
-    /// Counts a package whose resources are not known.
-    pub(crate) fn not_read(&mut self, to: &Progress, package: &Url, why: &SyncError) {
+    /// Counts a package of a type that cannot be read, so that its resources are not known.
+    pub(crate) fn not_read(&mut self, to: &Progress, package: &Url, media_type: &str) {
         self.failed += 1;
-        self.name(to, package.as_str(), &why.to_string());
+        let cause = format!("its type is {media_type}, and only ZIP packages are supported");
+        self.name(to, package.as_str(), Failure::new(package.as_str(), FailureKind::PackageFormat, &cause));
     }
 
-    fn name(&mut self, to: &Progress, loc: &str, cause: &str) {
-        // The URI stands before it already.
-        let cause = match cause.strip_prefix(loc) {
-            Some(rest) => rest.trim_start().to_owned(),
-            None => cause.replace(&format!(" {loc} "), " it "),
-        };
-        add_failure(&mut self.failures, loc, &cause);
-        add_cause(&mut self.causes, loc, &cause);
-        to.report(loc, Err(&cause));
+    fn name(&mut self, to: &Progress, loc: &str, failure: Failure) {
+        to.report(loc, Err(&failure));
+        add(&mut self.failures, &mut self.causes, failure);
     }
 
     /// The findings of two runs, of which the second handled the `retries` of the first.
@@ -225,10 +196,8 @@ impl Report {
         self.failures.retain(|failure| !retries.iter().any(|retry| retry.line.loc == failure.loc));
         self.failures.extend(next.failures);
         self.failures.truncate(FAILURES_KEPT);
-        self.causes.clear();
-        for Failure { loc, cause } in &self.failures {
-            add_cause(&mut self.causes, loc, cause);
-        }
+        let again = retries.iter().map(Retry::failure);
+        self.causes = joined(self.causes, again, next.causes, &self.failures);
         Self {
             resources: self.resources.saturating_sub(count) + next.resources,
             in_copy: next.in_copy,
@@ -259,30 +228,4 @@ impl Report {
         let (patched, bytes_fetched, bytes_hashed) = (0, 0, 0);
         Self { created, updated, deleted, kept, unchanged, patched, bytes_fetched, bytes_hashed, ..self }
     }
-}
-
-/// Adds a failure, up to the limit.
-pub(crate) fn add_failure(failures: &mut Vec<Failure>, loc: &str, cause: &str) {
-    if failures.len() < FAILURES_KEPT {
-        failures.push(Failure { loc: shortened(loc), cause: shortened(cause) });
-    }
-}
-
-/// Counts a failure by its cause, up to a limit.
-pub(crate) fn add_cause(causes: &mut Vec<Cause>, loc: &str, cause: &str) {
-    let cause = shortened(cause);
-    if let Some(known) = causes.iter_mut().find(|known| known.cause == cause) {
-        known.count += 1;
-    } else if causes.len() < FAILURES_KEPT {
-        causes.push(Cause { cause, count: 1, loc: shortened(loc) });
-    }
-}
-
-/// A text of the Source, cut to a sensible length.
-pub(crate) fn shortened(text: &str) -> String {
-    if text.len() <= MAX_TEXT {
-        return text.to_owned();
-    }
-    let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    format!("{}…", &text[..end])
 }

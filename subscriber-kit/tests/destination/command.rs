@@ -199,7 +199,8 @@ async fn rs202_each_outcome_is_an_object_a_line_and_the_report_is_the_last() {
     assert_eq!(*created, format!(r#"{{"outcome":"created","uri":"{}"}}"#, source.url("/b/c")));
     let failed: serde_json::Value = serde_json::from_str(failed).unwrap();
     assert_eq!((&failed["outcome"], &failed["uri"]), (&"failed".into(), &source.url("/a").into()));
-    assert!(failed["cause"].as_str().unwrap().contains("404"), "{failed}");
+    assert_eq!((&failed["kind"], &failed["status"]), (&"status".into(), &404.into()));
+    assert_eq!(failed["cause"], "answers 404");
     let report: serde_json::Value = serde_json::from_str(report).unwrap();
     assert_eq!((&report["created"], &report["failed"]), (&1.into(), &1.into()));
     assert_eq!(code(&output), 1);

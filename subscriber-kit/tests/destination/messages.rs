@@ -112,6 +112,27 @@ async fn many_resources_that_fail_for_one_cause_are_one_line_with_an_example() {
 }
 
 #[tokio::test]
+async fn resources_that_are_not_as_listed_are_one_cause_although_each_has_a_hash_of_its_own() {
+    let source = source(5).await;
+    for (number, body) in "abcde".bytes().enumerate() {
+        source.put(&format!("/{number}"), &[body]);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    let sync = run(&["sync", &url, into]).await;
+    let told: Vec<_> = stdout(&sync).lines().collect();
+    let [_, line] = told.as_slice() else { panic!("{told:?}") };
+    assert!(line.starts_with(&format!("  5 resources, such as {url}")), "{line}");
+    assert!(line.contains(": the list says sha-256:"), "{line}");
+
+    let sync = run(&["sync", &url, into, "--json"]).await;
+    let report: serde_json::Value = serde_json::from_slice(&sync.stdout).unwrap();
+    let [cause] = report["causes"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    assert_eq!((cause["kind"].as_str(), cause["count"].as_u64()), (Some("mismatch"), Some(5)));
+    assert!(cause["status"].is_null(), "{report}");
+}
+
+#[tokio::test]
 async fn a_resource_that_cannot_be_reached_is_named_once() {
     let source = Source::start().await;
     source.announce(None);

@@ -193,10 +193,10 @@ impl Collector {
         self.report.unreadable(&self.progress, list, unreadable, first);
     }
 
-    /// A package whose content is unknown counts as a failed resource.
-    pub(crate) fn cannot_read(&mut self, package: &Url, why: &SyncError) {
-        tracing::warn!(%package, error = %why, "cannot read the content of a package");
-        self.report.not_read(&self.progress, package, why);
+    /// A package of a type that cannot be read counts as a failed resource.
+    pub(crate) fn cannot_read(&mut self, package: &Url, media_type: &str) {
+        tracing::warn!(%package, media_type, "cannot read a package of this type");
+        self.report.not_read(&self.progress, package, media_type);
     }
 
     pub(crate) fn take(&mut self, entry: Entry, url: Result<Url, url::ParseError>) -> Result<(), SyncError> {

@@ -11,7 +11,7 @@ use url::Url;
 use super::packages::ListedPackage;
 use crate::fetch::led_to;
 use crate::sync::SyncError;
-use crate::sync::report::shortened;
+use crate::sync::failure::shortened;
 
 /// Reads the entries of a document.
 pub(crate) type Entries<'f> = Reader<BufReader<&'f File>>;

@@ -260,8 +260,8 @@ impl Lists<'_> {
     ) -> Result<(Collector, Option<DateTime>), SyncError> {
         let (manifest, file) = match self.manifest(listed).await {
             Ok(read) => read,
-            Err(error @ SyncError::PackageFormat { .. }) => {
-                collector.cannot_read(&listed.url, &error);
+            Err(SyncError::PackageFormat { media_type, .. }) => {
+                collector.cannot_read(&listed.url, &media_type);
                 return Ok((collector, listed.at));
             }
             Err(error) => return Err(error),

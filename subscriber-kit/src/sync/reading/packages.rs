@@ -21,7 +21,7 @@ use crate::sync::files::content::{Content, Space};
 use crate::sync::files::download::{Received, blocking};
 use crate::sync::files::folder::{CopyFolder, Staging};
 use crate::sync::files::local::Facts;
-use crate::sync::report::shortened;
+use crate::sync::failure::shortened;
 use crate::sync::{ResourceError, SyncError};
 
 /// Media types of ZIP files; the last is a generic one.

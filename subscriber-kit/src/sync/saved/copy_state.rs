@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cache::Scope;
 use crate::sync::ResourceError;
+use crate::sync::failure::{Failure, FailureKind};
 use crate::sync::files::folder::CopyFolder;
 use crate::sync::reading::changes::Point;
 use crate::sync::reading::gaps::GapHistory;
@@ -36,7 +37,11 @@ pub(crate) struct Retry {
     #[serde(flatten)]
     pub(crate) line: Line,
     /// Why it failed, for reports of runs that skip it.
-    pub(crate) cause: String,
+    cause: String,
+    #[serde(default)]
+    kind: FailureKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
     /// How often in a row it was missing at the Source.
     pub(crate) times_missing: u32,
     /// When it is requested again, in Unix milliseconds.
@@ -53,7 +58,13 @@ impl Retry {
             factor.map_or(LONGEST_PAUSE, |factor| FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE))
         });
         let paused_until_unix_millis = pause.map(|pause| now.unix_millis().saturating_add(pause));
-        Self { line, cause: error.to_string(), times_missing, paused_until_unix_millis }
+        let Failure { kind, status, cause, .. } = Failure::of(&line.loc, error);
+        Self { line, cause, kind, status, times_missing, paused_until_unix_millis }
+    }
+
+    /// Why it failed.
+    pub(crate) fn failure(&self) -> Failure {
+        Failure { status: self.status, ..Failure::new(&self.line.loc, self.kind, &self.cause) }
     }
 
     /// How long it is not requested yet. A clock that was set back does not prolong the pause.
