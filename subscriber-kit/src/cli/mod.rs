@@ -128,19 +128,21 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 report.failures.clear();
                 report.causes.clear();
             }
+            let is_refused = dry_run && options.delete && report.earlier_files > 0;
+            let is_good = report.in_step() && !is_refused;
             match (copy.json, is_listed) {
                 // One of several lines.
                 (true, true) => answer(serde_json::to_string(&report)?),
                 (true, false) => answer(pretty(&serde_json::to_value(&report)?)),
                 (false, _) => {
-                    say_outcome(format_args!("{would}{}", output::report(&report)), report.in_step());
+                    let mut told = format!("{would}{}", output::report(&report));
+                    if is_refused {
+                        told += &output::needs_adoption(report.earlier_files);
+                    }
+                    say_outcome(told, is_good);
                 }
             }
-            let is_refused = dry_run && options.delete && report.earlier_files > 0;
-            if is_refused && !copy.json {
-                say_outcome(output::needs_adoption(report.earlier_files), false);
-            }
-            Ok(verdict(report.in_step() && !is_refused))
+            Ok(verdict(is_good))
         }
         Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(
             "{} is not a directory; nothing was copied there yet",

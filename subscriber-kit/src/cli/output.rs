@@ -302,11 +302,11 @@ pub(crate) fn report(report: &Report) -> String {
     lines.join("\n")
 }
 
-/// After a dry run with `--delete`.
+/// Behind the report of a dry run with `--delete`.
 pub(crate) fn needs_adoption(count: u64) -> String {
     let files = if count == 1 { "1 file was" } else { &format!("{count} files were") };
     format!(
-        "  {files} here before the copy, so without --dry-run this needs --adopt; without it, nothing is done"
+        "\n  {files} here before the copy, so without --dry-run this needs --adopt; without it, nothing is done"
     )
 }
 

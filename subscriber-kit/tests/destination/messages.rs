@@ -43,6 +43,18 @@ async fn a_quiet_run_says_only_what_is_not_in_step() {
 }
 
 #[tokio::test]
+async fn a_quiet_dry_run_says_in_one_message_what_it_needs() {
+    let source = source(1).await;
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("mine"), "").unwrap();
+    let (url, into) = (source.url("/"), directory.path().to_str().unwrap());
+    let dry = run(&["sync", &url, into, "--delete", "--dry-run", "-q"]).await;
+    let said = String::from_utf8(dry.stderr.clone()).unwrap();
+    assert_eq!((code(&dry), said.matches("resync-destination: ").count()), (1, 1), "{said}");
+    assert!(said.contains("\n  1 file was here before the copy, "), "{said}");
+}
+
+#[tokio::test]
 async fn why_listening_ends_is_said_once() {
     let (one, other) = (source(1).await, source(1).await);
     let folder = tempfile::tempdir().unwrap();
