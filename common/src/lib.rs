@@ -14,7 +14,7 @@
 //! * `server`: a small HTTP/1 server with bounded connections (feature `server`);
 //! * [`space`]: how much room a disk has;
 //! * `values`: values of flags (feature `cli`);
-//! * [`words`]: numbers, sizes and lengths of time in words.
+//! * [`words`]: numbers, sizes and lengths of time in words, and words of a command line.
 #![deny(missing_docs)]
 
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! Numbers, sizes and lengths of time in words: the same ones in every program.
+//! Numbers, sizes and lengths of time in words, and words of a command line: the same ones in every program.
 
 use std::fmt;
 use std::time::Duration;
@@ -58,6 +58,21 @@ impl fmt::Display for Lasting {
     }
 }
 
+/// A word of a command line that somebody is told to type: quoted where a shell would understand it otherwise.
+///
+/// ```
+/// use resync_common::words::quoted;
+///
+/// assert_eq!(quoted("/srv/a hub"), "'/srv/a hub'");
+/// ```
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +95,14 @@ mod tests {
     fn one_is_told_otherwise_than_many() {
         let told = |count: usize| counted(count, "host", "hosts");
         assert_eq!([told(0), told(1), told(21)], ["0 hosts", "1 host", "21 hosts"]);
+    }
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_understand_them_otherwise() {
+        assert_eq!(quoted("--data-dir=/srv/hub"), "--data-dir=/srv/hub");
+        assert_eq!(quoted("https://hub.example/?a=b&c"), "'https://hub.example/?a=b&c'");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use resync_common::words::quoted;
 use resync_hub::config::Config;
 use resync_hub::store;
 
@@ -69,15 +70,6 @@ fn state(folder: &Path) -> Option<String> {
     parts.next().is_none().then_some(name)
 }
 
-/// Quoted for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 /// A file of the hub that cannot be used.
 pub(super) fn refused(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
@@ -105,13 +97,5 @@ mod tests {
         let with_keys = prefix(Some("our-hub"), 61_000, Some("keys"));
         assert_eq!(with_keys, without_keys + " -p LoadCredential=keys:/etc/our-hub/keys");
         assert_eq!(prefix(None, 61_000, Some("keys")), "sudo -u '#61000'");
-    }
-
-    #[test]
-    fn words_are_quoted_where_a_shell_would_understand_them_otherwise() {
-        assert_eq!(quoted("--data-dir=/srv/hub"), "--data-dir=/srv/hub");
-        assert_eq!(quoted("two words"), "'two words'");
-        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(quoted(""), "''");
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use resync_common::signals;
+use resync_common::words::quoted;
 use resync_hub::config::{Config, PublishPolicy};
 use resync_hub::{Hub, Inherited, Sockets};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -91,7 +92,7 @@ fn greet(hub: &Hub, config: &Config, dev: bool) {
         say("\nA Source needs a token to post notifications:");
         say(format_args!(
             "  resync-hub token add my-library --topic-prefix https://source.example/ --data-dir {}",
-            config.data_dir.display()
+            quoted(&config.data_dir.to_string_lossy())
         ));
     }
 }

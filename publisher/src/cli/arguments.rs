@@ -17,6 +17,7 @@ use resync_common::{
     completions::{Completions, Man},
     habits::{GLOBAL, habitual, parse},
     values::{address, duration, duration_or_zero, number, size},
+    words::quoted,
 };
 use resync_core::{
     digest::Algorithm,
@@ -144,7 +145,8 @@ impl OutArgs {
     /// The same where hubs are named elsewhere.
     pub(crate) fn hints_with(&self, place_of_hubs: String) -> Hints {
         let named = [("--config", &self.config), ("--out", &self.out)].into_iter();
-        let named = named.filter_map(|(flag, path)| Some(format!(" {flag} {}", path.as_ref()?.display())));
+        let typed = |path: &PathBuf| quoted(&path.to_string_lossy());
+        let named = named.filter_map(|(flag, path)| Some(format!(" {flag} {}", path.as_ref().map(typed)?)));
         Hints { place_of_hubs, site: named.collect() }
     }
 
@@ -482,6 +484,15 @@ mod tests {
     #[test]
     fn the_help_is_complete_and_its_examples_are_command_lines() {
         assert_eq!(wrong_help(&command(), &HELP), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_to_be_typed_can_be_pasted_into_a_shell() {
+        let site = OutArgs { out: None, config: Some("our site/source.toml".into()), json: false };
+        assert_eq!(
+            site.hints().notify(" --skip 1"),
+            "`resync-source notify --config 'our site/source.toml' --skip 1`"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use resync_common::{
     output,
-    words::{Size, counted},
+    words::{Size, counted, quoted},
 };
 use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
@@ -292,7 +292,7 @@ pub(super) fn on_hold(hub: &HubStatus, hints: &Hints) -> String {
     format!(
         "on hold, since it is no longer named; {waiting}. Name it again {}, or leave it with {}",
         hints.place_of_hubs,
-        hints.notify(&format!(" --drop-hub {}", hub.url))
+        hints.notify(&format!(" --drop-hub {}", quoted(&hub.url)))
     )
 }
 
