@@ -179,10 +179,23 @@ fn is_document(found: &Fetched) -> bool {
     Reader::new(found.bytes.as_slice()).is_ok()
 }
 
-/// Where the Source Description of a site may be whose base URL, or a page, is given.
+/// Where the Source Description of a site may be whose base URL, perhaps without its final slash, or a page is given: in its own
+/// folder, before that of the host.
 fn source_descriptions(url: &Url) -> Vec<Url> {
-    let known = [format!("./{SOURCE_DESCRIPTION_PATH}"), format!("/{SOURCE_DESCRIPTION_PATH}")];
-    known.iter().filter_map(|path| url.join(path).ok()).filter(|place| place != url).collect()
+    let mut folder = url.clone();
+    let name = url.path().rsplit('/').next().unwrap_or_default();
+    if !name.is_empty() && !name.contains('.') {
+        folder.set_path(&format!("{}/", url.path()));
+    }
+    let below = format!("./{SOURCE_DESCRIPTION_PATH}");
+    let known = [folder.join(&below), url.join(&below), url.join(&format!("/{SOURCE_DESCRIPTION_PATH}"))];
+    let mut places = Vec::new();
+    for place in known.into_iter().flatten() {
+        if place != *url && !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
 }
 
 #[cfg(test)]
@@ -324,6 +337,20 @@ mod tests {
         }
         let document = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"/>"#;
         assert!(!is_page(&folder, &sent(document)));
+    }
+
+    #[test]
+    fn a_base_url_without_its_final_slash_leads_to_its_own_site_before_that_of_the_host() {
+        let (own, of_host) = ("http://h/x/.well-known/resourcesync", "http://h/.well-known/resourcesync");
+        let found = |documents: &[&'static str], page: &str| {
+            let mut web = Web(documents.iter().copied().collect());
+            Misplaced::new(&mut web).description_instead_of(&Url::parse(page).unwrap()).map(String::from)
+        };
+        for page in ["http://h/x", "http://h/x/", "http://h/x/about.html"] {
+            assert_eq!(found(&[own, of_host], page).as_deref(), Some(own), "{page}");
+            assert_eq!(found(&[of_host], page).as_deref(), Some(of_host), "{page}");
+            assert_eq!(found(&[], page), None, "{page}");
+        }
     }
 
     #[test]
