@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use resync_core::datetime::DateTime;
+use resync_core::websub::TopicUrl;
 use tokio::sync::watch;
 use tokio::time::interval;
 use tracing::{error, info, warn};
@@ -17,6 +18,8 @@ use crate::store::{ClockJump, Shares, Store, StoreError, Uptime};
 
 /// How often the log is trimmed. Each time the store also saves that the hub is up.
 const EVERY: Duration = UPTIME_SAVED_EVERY;
+/// Topics that are read at once.
+const READ_AT_ONCE: usize = 1_000;
 
 /// Trims the log again and again until `stop` turns true.
 pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut stop: watch::Receiver<bool>) {
@@ -87,17 +90,19 @@ async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreErro
 
 /// When the newest notification came in: the hub was up then.
 async fn newest(store: &dyn Store) -> Result<Option<SystemTime>, StoreError> {
-    let mut newest = None;
-    for topic in store.topics().await? {
-        let last = match store.notification_from(topic.id, topic.newest()).await {
-            Err(StoreError::Damaged { .. }) => None,
-            last => last?,
-        };
-        if let Some(last) = last {
-            newest = newest.max(Some(last.received_at.to_system_time()));
+    let (mut newest, mut after) = (None, None::<TopicUrl>);
+    loop {
+        let topics = store.topics(after.as_ref(), READ_AT_ONCE).await?;
+        let Some(last) = topics.last() else { return Ok(newest) };
+        after = Some(last.url.clone());
+        for topic in topics {
+            let last = match store.notification_from(topic.id, topic.newest()).await {
+                Err(StoreError::Damaged { .. }) => None,
+                last => last?,
+            };
+            newest = newest.max(last.map(|last| last.received_at.to_system_time()));
         }
     }
-    Ok(newest)
 }
 
 /// The age of notifications, without clock jumps.
@@ -311,7 +316,7 @@ mod tests {
         start(begin + 80 * HOUR).await;
         post(begin + 81 * HOUR).await;
         start(begin + 81 * HOUR).await;
-        let topics = store.topics().await.unwrap();
+        let topics = store.topics(None, usize::MAX).await.unwrap();
         assert_eq!(topics[0].first, Offset(1), "nobody could be served for most of the time");
     }
 

@@ -22,8 +22,13 @@ impl Log for Embedded {
         Ok(topics.id(url).and_then(|id| topics.get(id)).map(|state| state.topic.clone()))
     }
 
-    async fn topics(&self) -> Result<Vec<Topic>> {
-        Ok(self.shared.topics().iter().map(|state| state.topic.clone()).collect())
+    async fn topics(&self, after: Option<&TopicUrl>, limit: usize) -> Result<Vec<Topic>> {
+        Ok(self.shared.topics().page(after, limit).cloned().collect())
+    }
+
+    async fn topics_of(&self, ids: &[TopicId]) -> Result<Vec<Topic>> {
+        let topics = self.shared.topics();
+        Ok(ids.iter().filter_map(|id| topics.get(*id)).map(|state| state.topic.clone()).collect())
     }
 
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
