@@ -162,18 +162,14 @@ impl AdminService {
         request: &PageRequest,
         look_at: usize,
     ) -> Result<(Vec<SubscriptionSummary>, Option<String>, Option<usize>), Failed> {
-        let (callback, text) = (Arc::<str>::from(text), text.to_ascii_lowercase());
-        let topics = self.store.topics().await?.into_iter();
-        let topics = topics.filter(|topic| topic.url.as_str().to_ascii_lowercase().contains(&text));
-        let topics = Arc::new(topics.map(|topic| topic.id).collect());
+        let (callback, part) = (Arc::<str>::from(text), Arc::<str>::from(text.to_ascii_lowercase()));
         let (from, mut after) =
             request.place(parse_slot)?.map_or((0, None), |(shard, place)| (shard.0, Some(place)));
         let (mut found, mut looked_at) = (Vec::new(), 0);
         for shard in (from..self.store.shards()).map(Shard) {
             let search = Search {
-                origin: text.as_str().into(),
+                part: Arc::clone(&part),
                 callback: Arc::clone(&callback),
-                topics: Arc::clone(&topics),
                 most: request.limit() - found.len(),
                 look_at: look_at - looked_at,
             };
