@@ -396,7 +396,11 @@ impl Model {
     }
 
     async fn compare_logs(&self, store: &dyn Store) {
-        assert_eq!(store.topics(None, usize::MAX).await.unwrap().len(), self.topics.len());
+        let listed = store.topics(None, usize::MAX).await.unwrap();
+        let urls = listed.iter().map(|topic| topic.url.clone());
+        assert!(urls.eq(self.topics.keys().map(|number| topic_of(*number))), "{listed:?}");
+        let ids: Vec<_> = listed.iter().map(|topic| topic.id).collect();
+        assert_eq!(store.topics_of(&ids).await.unwrap(), listed);
         for (number, log) in &self.topics {
             let topic = store.topic(&topic_of(*number)).await.unwrap().unwrap();
             let first = log.held.first_key_value().map_or(log.head + 1, |(first, _)| *first);
