@@ -1,6 +1,8 @@
 //! Denials: what they end, and that they are told until they are told (W-098, W-102).
 
-use super::{Place, activate, ask_to_subscribe, at, callback, on_every_engine, subscribe, told, topic};
+use super::{
+    Place, activate, ask_to_subscribe, at, callback, on_every_engine, subscribe, told, topic, untold, waiting,
+};
 use crate::store::{Activation, DenialScope, NewDenial, StoreEvent};
 
 on_every_engine!(
@@ -28,11 +30,11 @@ async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
     assert!(store.find_subscription(&topic("t"), &callback("~d")).await.unwrap().is_none());
     drop(events);
     let store = place.reopen(store);
-    assert_eq!(store.denials().await.unwrap(), std::slice::from_ref(&denied));
+    assert_eq!(untold(&*store).await, std::slice::from_ref(&denied));
     assert!(store.load_shard(shard).await.unwrap().slots.is_empty());
     store.remove_denial(&denied).await.unwrap();
     let store = place.reopen(store);
-    assert!(store.denials().await.unwrap().is_empty());
+    assert!(untold(&*store).await.is_empty());
 }
 
 async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
@@ -40,7 +42,7 @@ async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
     let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     let denied = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     assert_eq!(denied.ended, None);
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
     assert!(matches!(activate(&*store, &renewal, at(0)).await, Activation::Superseded));
 }
 
@@ -49,9 +51,9 @@ async fn only_the_newest_request_of_a_pair_can_be_denied(place: Place) {
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
     assert!(store.deny(denial("d", DenialScope::Request(older.id))).await.unwrap().is_none());
-    assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
+    assert_eq!(waiting(&*store).await, std::slice::from_ref(&newer));
     assert!(store.deny(denial("d", DenialScope::Request(newer.id))).await.unwrap().is_some());
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
 }
 
 async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
@@ -61,8 +63,8 @@ async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
     let mut events = store.watch();
     assert!(store.deny(denial("d", DenialScope::Request(renewal.id))).await.unwrap().is_none());
     assert!(told(&mut events).is_empty());
-    assert!(store.requests().await.unwrap().is_empty());
-    assert!(store.denials().await.unwrap().is_empty(), "it is not told what is not so");
+    assert!(waiting(&*store).await.is_empty());
+    assert!(untold(&*store).await.is_empty(), "it is not told what is not so");
     drop(events);
     let store = place.reopen(store);
     let still = store.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
@@ -77,18 +79,18 @@ async fn d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_n
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
     assert!(store.deny(denial("d", DenialScope::Confirmed(older.id))).await.unwrap().is_none());
-    assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
+    assert_eq!(waiting(&*store).await, std::slice::from_ref(&newer));
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_some());
     let denied = store.deny(denial("d", DenialScope::Confirmed(newer.id))).await.unwrap().unwrap();
     assert!(denied.ended.is_some());
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
 }
 
 async fn where_there_is_nothing_there_is_nothing_to_deny(place: Place) {
     let store = place.open();
     assert!(store.deny(denial("d", DenialScope::Everything)).await.unwrap().is_none());
-    assert!(store.denials().await.unwrap().is_empty(), "nobody is told who never asked (B-33)");
+    assert!(untold(&*store).await.is_empty(), "nobody is told who never asked (B-33)");
 }
 
 async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
@@ -98,5 +100,5 @@ async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
     subscribe(&*store, &topic("t"), &callback("d")).await;
     let newer = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     store.remove_denial(&older).await.unwrap();
-    assert_eq!(store.denials().await.unwrap(), [newer]);
+    assert_eq!(untold(&*store).await, [newer]);
 }

@@ -382,10 +382,10 @@ impl Model {
         self.compare_logs(store).await;
         let mut waiting: Vec<_> = self.waiting.values().cloned().collect();
         waiting.sort_by_key(|request| request.id);
-        assert_eq!(store.requests().await.unwrap(), waiting);
+        assert_eq!(store.requests(&store.all_shards()).await.unwrap(), waiting);
         let mut pings: Vec<_> = self.pings.values().cloned().collect();
         pings.sort_by_key(|ping| ping.id);
-        assert_eq!(store.pings().await.unwrap(), pings);
+        assert_eq!(store.pings(&store.all_shards()).await.unwrap(), pings);
         for pair in (0..TOPICS).flat_map(|topic| (0..CALLBACKS).map(move |callback| (topic, callback))) {
             let found = store.find_subscription(&topic_of(pair.0), &callback_of(pair.1)).await.unwrap();
             assert_eq!(found.as_ref(), self.subscriptions.get(&pair).map(|(subscription, _)| subscription));

@@ -682,7 +682,11 @@ async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
         let store =
             Embedded::over(Box::new(engine.clone()), both.clone(), None, DiskReserve::new(|| None, 0))
                 .unwrap();
-        assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "after {survived} commits");
+        assert_eq!(
+            store.requests(&store.all_shards()).await.unwrap().len(),
+            super::RESEALED + 10,
+            "after {survived} commits"
+        );
         store.rotate_secrets(both.clone()).await.unwrap();
         drop(store);
         let store = Embedded::over(
@@ -692,7 +696,11 @@ async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
             DiskReserve::new(|| None, 0),
         )
         .unwrap();
-        assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "{broken:?}");
+        assert_eq!(
+            store.requests(&store.all_shards()).await.unwrap().len(),
+            super::RESEALED + 10,
+            "{broken:?}"
+        );
     }
 }
 
