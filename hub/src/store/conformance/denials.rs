@@ -1,9 +1,10 @@
 //! Denials: what they end, and that they are told until they are told (W-098, W-102).
 
 use super::{
-    Place, activate, ask_to_subscribe, at, callback, on_every_engine, subscribe, told, topic, untold, waiting,
+    Place, activate, ask_to_subscribe, at, callback, on_every_engine, owned_by_hubs, subscribe, told, topic,
+    untold, waiting,
 };
-use crate::store::{Activation, DenialScope, NewDenial, StoreEvent};
+use crate::store::{Activation, DenialScope, NewDenial, Shard, StoreEvent, SubscriptionKey};
 
 on_every_engine!(
     a_denial_ends_the_subscription_and_waits_to_be_told,
@@ -13,6 +14,7 @@ on_every_engine!(
     d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_no_newer_request,
     where_there_is_nothing_there_is_nothing_to_deny,
     a_newer_denial_of_a_pair_replaces_the_older_one,
+    denials_are_listed_by_the_shards_of_their_callbacks,
 );
 
 fn denial(name: &str, scope: DenialScope) -> NewDenial {
@@ -101,4 +103,24 @@ async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
     let newer = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     store.remove_denial(&older).await.unwrap();
     assert_eq!(untold(&*store).await, [newer]);
+}
+
+async fn denials_are_listed_by_the_shards_of_their_callbacks(place: Place) {
+    let store = place.open();
+    let mut all = Vec::new();
+    for number in 0..60 {
+        let callback = format!("https://d{}.example/{number}", number % 30).parse().unwrap();
+        ask_to_subscribe(&*store, &topic("t"), &callback, "s").await;
+        let denied = NewDenial { callback, ..denial("", DenialScope::Everything) };
+        all.extend(store.deny(denied).await.unwrap());
+    }
+    let store = place.reopen(store);
+    for of in owned_by_hubs(&*store) {
+        let is_here = |callback| of.contains(&Shard::of(callback, store.shards()));
+        let wanted: Vec<_> = all.iter().filter(|denial| is_here(&denial.callback)).cloned().collect();
+        let pairs: Vec<_> =
+            wanted.iter().map(|denial| SubscriptionKey::of(&denial.topic, &denial.callback)).collect();
+        assert_eq!(store.denials(&of).await.unwrap(), wanted, "{of:?}");
+        assert_eq!(store.denied(&of).await.unwrap(), pairs, "{of:?}");
+    }
 }

@@ -178,6 +178,14 @@ async fn ask_to_subscribe(
     ask(store, topic, callback, Intent::Subscribe { lease: Some(60), secret: Some(secret(key)) }).await
 }
 
+/// What a hub may own: nothing, every second shard, the others, all, and each alone.
+fn owned_by_hubs(store: &dyn Store) -> Vec<Vec<Shard>> {
+    let all = store.all_shards();
+    let (odd, even): (Vec<_>, Vec<_>) = all.iter().copied().partition(|shard| shard.0 % 2 == 1);
+    let each = all.iter().map(|shard| vec![*shard]);
+    [Vec::new(), odd, even, all.clone()].into_iter().chain(each).collect()
+}
+
 /// All requests that wait, the oldest first.
 async fn waiting(store: &dyn Store) -> Vec<PendingRequest> {
     store.requests(&store.all_shards()).await.unwrap()

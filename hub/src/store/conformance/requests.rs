@@ -1,12 +1,12 @@
 //! What was acknowledged and still has to be done: pings and requests.
 
-use resync_core::websub::VerifyToken;
+use resync_core::websub::{TopicUrl, VerifyToken};
 
 use super::{
-    Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine, pinged,
-    secret, topic, waiting,
+    Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine,
+    owned_by_hubs, pinged, secret, topic, waiting,
 };
-use crate::store::{Activation, DenialScope, Intent, NewDenial, NewRequest, Ping};
+use crate::store::{Activation, DenialScope, Intent, NewDenial, NewRequest, Ping, Shard};
 use crate::trace_context::TraceContext;
 
 on_every_engine!(
@@ -22,6 +22,8 @@ on_every_engine!(
     a_removed_request_changes_nothing,
     requests_of_other_clients_for_a_pair_wait_beside_each_other,
     a_denied_pair_forgets_what_everybody_asked_for_it,
+    requests_are_listed_by_the_shards_of_their_callbacks,
+    pings_are_listed_by_the_shards_of_their_topics_origins,
 );
 
 async fn pings_wait_until_they_are_removed(place: Place) {
@@ -182,4 +184,44 @@ async fn a_denied_pair_forgets_what_everybody_asked_for_it(place: Place) {
     assert!(store.deny(denial(DenialScope::Everything)).await.unwrap().is_some());
     let store = place.reopen(store);
     assert!(waiting(&*store).await.is_empty());
+}
+
+async fn requests_are_listed_by_the_shards_of_their_callbacks(place: Place) {
+    let store = place.open();
+    let mut all = Vec::new();
+    for number in 0..60 {
+        let callback = format!("https://d{}.example/{number}", number % 30).parse().unwrap();
+        all.push(ask(&*store, &topic("t"), &callback, Intent::Unsubscribe).await);
+    }
+    let store = place.reopen(store);
+    for of in owned_by_hubs(&*store) {
+        let is_here = |callback| of.contains(&Shard::of(callback, store.shards()));
+        let wanted: Vec<_> = all.iter().filter(|request| is_here(&request.callback)).cloned().collect();
+        let ids: Vec<_> = wanted.iter().map(|request| request.id).collect();
+        assert_eq!(store.requests(&of).await.unwrap(), wanted, "{of:?}");
+        assert_eq!(store.request_ids(&of).await.unwrap(), ids, "{of:?}");
+    }
+}
+
+async fn pings_are_listed_by_the_shards_of_their_topics_origins(place: Place) {
+    let store = place.open();
+    let topic = |text: String| -> TopicUrl { text.parse().unwrap() };
+    let mut all = Vec::new();
+    for number in 0..60 {
+        let topic = topic(format!("https://s{}.example/{number}", number % 30));
+        all.push(store.put_ping(topic, None).await.unwrap());
+    }
+    let store = place.reopen(store);
+    let shard = |topic: &TopicUrl| Shard::that_fetches(topic, store.shards());
+    for of in owned_by_hubs(&*store) {
+        let wanted: Vec<_> = all.iter().filter(|ping| of.contains(&shard(&ping.topic))).cloned().collect();
+        assert_eq!(store.pings(&of).await.unwrap(), wanted, "{of:?}");
+    }
+    for number in 0..30 {
+        let one = topic(format!("https://s{number}.example/a"));
+        let other = topic(format!("HTTPS://S{number}.example:443/b?c"));
+        assert_eq!(shard(&one), shard(&other), "one origin has one owner");
+        let callback = one.as_str().parse().unwrap();
+        assert_eq!(shard(&one), Shard::of(&callback, store.shards()), "also where it is a callback's");
+    }
 }
