@@ -131,7 +131,7 @@ impl AdminService {
             Some((shard, place)) => (shard.0, Some(place)),
             None => (0, None),
         };
-        let (limit, now) = (request.limit(), DateTime::now());
+        let (limit, now) = (request.limit(), self.store.now());
         let mut found = Vec::new();
         for shard in (from..self.store.shards()).map(Shard) {
             loop {
@@ -189,7 +189,7 @@ impl AdminService {
         let ids = found.iter().map(|one| (one.topic, one.id)).collect();
         let progress = self.operator.progress_of(ids).await?;
         let urls = self.topic_urls(found.iter().map(|one| one.topic).collect()).await?;
-        let now = DateTime::now();
+        let now = self.store.now();
         let standing = |one: &SubscriptionSummary| match progress.get(&one.id) {
             Some(Progress { cursor, head, failing_since, paused, .. }) if one.lease_end > now => {
                 Standing::of(*cursor, *head, *failing_since, *paused)

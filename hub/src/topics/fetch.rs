@@ -12,7 +12,6 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -429,7 +428,7 @@ impl Fetcher {
             idempotency_key: None,
             interval: None,
             validators: Some(validators),
-            received_at: DateTime::now(),
+            received_at: self.store.now(),
             trace: None,
         })
     }

@@ -30,21 +30,22 @@ pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut s
             _ = ticks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => break,
         }
-        if let Err(error) = trim(store.as_ref(), &config, &mut known, clocks()).await {
+        if let Err(error) = trim(store.as_ref(), &config, &mut known, clocks(store.as_ref())).await {
             error!(%error, "log not trimmed; trying again in a minute");
         }
     }
     // Without it, the next start reads this from the store.
     let Some(age) = &mut known else { return };
-    let (wall, monotonic) = clocks();
+    let (wall, monotonic) = clocks(store.as_ref());
     age.look(wall, monotonic);
     if let Err(error) = store.put_uptime(age.uptime()).await {
         error!(%error, "time of the stop not saved: the next start may count a few minutes as a clock jump");
     }
 }
 
-fn clocks() -> (SystemTime, Instant) {
-    (SystemTime::now(), Instant::now())
+/// What notifications are marked with, and what measures how much time has passed.
+fn clocks(store: &dyn Store) -> (SystemTime, Instant) {
+    (store.now().to_system_time(), Instant::now())
 }
 
 async fn trim(

@@ -162,7 +162,7 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(group.keeps_laggard(shard, topic, id));
         let lease_end = DateTime::from_system_time(verified.asked_at().to_system_time() + verified.lease());
-        group.end(shard, epoch, topic, id, Ended::Gone { lease_end }).unwrap();
+        group.end(shard, epoch, topic, id, Ended::Gone { lease_end }, DateTime::now()).unwrap();
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(!group.keeps_laggard(shard, topic, id));
     });

@@ -11,8 +11,8 @@ use super::super::key;
 use super::super::writer::Kind;
 use super::super::{Embedded, IDLE, SLICE, STRANGE_BYTES};
 use crate::store::{
-    Appended, Chain, Log, NewNotification, Notification, Offset, Payer, Result, Shares, Topic, TopicId,
-    Trimmed, Uptime,
+    Appended, Chain, Clock, Log, NewNotification, Notification, Offset, Payer, Result, Shares, Topic,
+    TopicId, Trimmed, Uptime,
 };
 
 #[async_trait]
@@ -78,7 +78,7 @@ impl Log for Embedded {
     async fn trim(&self, older_than: DateTime, shares: Shares) -> Result<Trimmed> {
         let trimmed = self.remove_slices(move |t, aim| t.trim(older_than, shares, aim, SLICE)).await?;
         self.in_slices(move |t, from| t.forget_gaps(older_than, from, SLICE)).await?;
-        let now = DateTime::now();
+        let now = self.now();
         self.in_slices(move |t, from| t.forget_idempotency(now, from, SLICE)).await?;
         for topics in self.shared.idle().chunks(IDLE).map(<[TopicId]>::to_vec) {
             self.try_change(move |t| t.forget_topics(&topics, SLICE)).await?;
