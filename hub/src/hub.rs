@@ -363,12 +363,14 @@ impl Parts<'_> {
         let verification =
             Verification::new(Arc::clone(store), clients, leases, breaker.clone(), policy, bounds, limited);
         let (deny, pending) = mpsc::unbounded_channel();
-        queue(&deny, store.denied().await?.into_iter().map(PendingDenial::Recovered));
+        // The only hub owns every shard.
+        let owned = store.all_shards();
+        queue(&deny, store.denied(&owned).await?.into_iter().map(PendingDenial::Recovered));
         tasks.spawn(verification.denial_notifier().run(pending, stopped.clone()));
         let denials = Denials::new(Arc::clone(store), Arc::new(operator), deny);
         let (sender, receiver) = mpsc::unbounded_channel();
         // Unfinished requests are read before new ones can come in, so that nothing is verified twice.
-        queue(&sender, store.request_ids().await?.into_iter().map(|id| verification.recovered(id)));
+        queue(&sender, store.request_ids(&owned).await?.into_iter().map(|id| verification.recovered(id)));
         let (meters, waiting) = (verification.meters(), verification.waiting());
         tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
         let requests = Requests::new(Arc::clone(store), guard.clone(), breaker, bounds, sender, waiting);
@@ -389,7 +391,7 @@ impl Parts<'_> {
         let fetching = Fetcher::new(log, client, budget, hub_url, fan_out, limited, tracer);
         // The receiver always takes at once: what waits is one task per topic with subscriptions.
         let (sender, receiver) = mpsc::unbounded_channel();
-        queue(&sender, store.pings().await?.into_iter().map(AcceptedPing::recovered));
+        queue(&sender, store.pings(&store.all_shards()).await?.into_iter().map(AcceptedPing::recovered));
         tasks.spawn(fetching.run(receiver, stopped.clone()));
         Ok(Pings::new(Arc::clone(store), sender))
     }

@@ -128,8 +128,10 @@ impl AdminService {
         let draining = self.drain.is_on();
         // In the order of processing, so that what moves on meanwhile is counted in one of them.
         let under_way = self.drain.under_way();
-        let (to_fetch, to_verify) = (self.store.pings().await?.len(), self.store.request_ids().await?.len());
-        let to_notify = self.store.denied().await?.len();
+        let all = self.store.all_shards();
+        let to_fetch = self.store.pings(&all).await?.len();
+        let to_verify = self.store.request_ids(&all).await?.len();
+        let to_notify = self.store.denied(&all).await?.len();
         let Owed { in_turn, behind: laggards, paused } = self.operator.owed().await?;
         let nothing_left = [under_way, to_fetch, to_verify, to_notify, in_turn, laggards] == [0; 6];
         let owed =
@@ -186,6 +188,6 @@ mod tests {
         while drain.under_way() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(store.pings().await.unwrap().len(), 1);
+        assert_eq!(store.pings(&store.all_shards()).await.unwrap().len(), 1);
     }
 }

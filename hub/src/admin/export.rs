@@ -163,8 +163,9 @@ impl AdminService {
         for record in &found {
             subscriptions.push(self.exported_subscription(shard, record, laggards, &gaps).await?);
         }
-        let requests = self.store.requests().await?;
-        let denials = self.store.denials().await?;
+        // Those of a callback are in its shard.
+        let requests = self.store.requests(&[shard]).await?;
+        let denials = self.store.denials(&[shard]).await?;
         Ok(Export {
             at: DateTime::now().to_string(),
             subscriptions,

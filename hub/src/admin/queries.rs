@@ -104,18 +104,11 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn topics(&self, request: &PageRequest) -> Result<Page<Topic>, Failed> {
-        let after = request.place(|after| String::from_utf8(hex::decode(after).ok()?).ok())?;
-        let mut topics = self.store.topics().await?;
-        if let Some(after) = after {
-            topics.retain(|topic| topic.url.as_str() > after.as_str());
-        }
-        let (limit, found) = (request.limit(), topics.len());
-        let by_url = |one: &store::Topic, other: &store::Topic| one.url.as_str().cmp(other.url.as_str());
-        if found > limit {
-            topics.select_nth_unstable_by(limit - 1, by_url);
-            topics.truncate(limit);
-        }
-        topics.sort_unstable_by(by_url);
+        let (after, limit) = (request.place(parse_url)?, request.limit());
+        // One more than wanted, to know whether there is another page.
+        let mut topics = self.store.topics(after.as_ref(), limit + 1).await?;
+        let found = topics.len();
+        topics.truncate(limit);
         let next = topics.last().filter(|_| found > limit).map(|last| hex::encode(last.url.as_str()));
         let paused: HashSet<_> = self.store.paused().await?.into_iter().collect();
         let mut items = Vec::with_capacity(topics.len());
@@ -177,7 +170,7 @@ impl AdminService {
         let (slots, next) = self.walk(of.as_ref().map(|topic| topic.id), request).await?;
         let urls = match of {
             Some(topic) => HashMap::from([(topic.id, topic.url)]),
-            None => self.topic_urls().await?,
+            None => self.topic_urls(slots.iter().map(|(_, slot)| slot.topic).collect()).await?,
         };
         let url = |slot: &SubscriptionSummary| urls.get(&slot.topic).map_or("", TopicUrl::as_str);
         Ok(Page { items: slots.iter().map(|(_, slot)| Subscription::new(slot, url(slot))).collect(), next })
@@ -291,9 +284,8 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn paused(&self) -> Result<Vec<Paused>, Failed> {
-        let paused: HashSet<_> = self.store.paused().await?.into_iter().collect();
-        let topics = self.store.topics().await?.into_iter().filter(|topic| paused.contains(&topic.id));
-        Ok(topics.map(|topic| Paused(topic.url.as_str().to_owned())).collect())
+        let topics = self.store.topics_of(&self.store.paused().await?).await?;
+        Ok(topics.iter().map(|topic| Paused(topic.url.as_str().to_owned())).collect())
     }
 
     /// The publishers' tokens.
@@ -318,8 +310,7 @@ impl AdminService {
     }
 
     pub(super) async fn topic_by_id(&self, id: TopicId) -> Result<store::Topic, Failed> {
-        let topics = self.store.topics().await?;
-        topics.into_iter().find(|topic| topic.id == id).ok_or(Failed::Unknown("topic"))
+        self.store.topics_of(&[id]).await?.pop().ok_or(Failed::Unknown("topic"))
     }
 
     pub(super) async fn record(
@@ -343,6 +334,11 @@ impl AdminService {
 pub(super) fn parse_topic(id: &str) -> Result<TopicId, Failed> {
     let digits = (id.len() == 16).then(|| u64::from_str_radix(id, 16).ok()).flatten();
     digits.map(TopicId).ok_or(Failed::Unknown("topic"))
+}
+
+/// A URL in the `next` of a page.
+pub(super) fn parse_url(hex: &str) -> Option<TopicUrl> {
+    TopicUrl::parse(&String::from_utf8(hex::decode(hex).ok()?).ok()?).ok()
 }
 
 pub(super) fn place_of(shard: Shard, slot: &SubscriptionSummary) -> String {

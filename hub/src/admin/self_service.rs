@@ -204,7 +204,7 @@ impl AdminService {
         let notes = self.notes.of(page.subscription);
         let failure = last_failure(&detail, notes.first());
         let (grade, standing) = standing(&detail, failure.is_some());
-        let advice = advice(&detail, failure);
+        let advice = advice(&detail, failure, self.store.now());
         let attempts = notes.into_iter().map(OwnAttempt::from).collect();
         Ok(Some(OwnView { detail, attempts, grade, standing, advice }))
     }
@@ -220,7 +220,7 @@ impl AdminService {
         secret: &str,
     ) -> Result<Option<PageId>, Failed> {
         let found = self.store.find_subscription(topic, callback).await?;
-        let found = found.filter(|found| found.lease_end > DateTime::now());
+        let found = found.filter(|found| found.lease_end > self.store.now());
         let kept = found.as_ref().and_then(|found| found.secret.as_ref());
         // As long for a subscription that is not there, so that the time of the answer does not tell.
         let expected = Sha256::digest(kept.map_or(&[][..], |kept| kept.as_bytes()));
@@ -300,7 +300,7 @@ fn standing(detail: &SubscriptionDetail, fails: bool) -> (Grade, String) {
     (grade, words.to_owned())
 }
 
-fn advice(detail: &SubscriptionDetail, failure: Option<AttemptOutcome>) -> Vec<String> {
+fn advice(detail: &SubscriptionDetail, failure: Option<AttemptOutcome>, now: DateTime) -> Vec<String> {
     let mut advice = Vec::new();
     let mut say = |words: &str| advice.push(words.to_owned());
     let is_late = detail.behind > 0;
@@ -330,15 +330,15 @@ fn advice(detail: &SubscriptionDetail, failure: Option<AttemptOutcome>) -> Vec<S
             "The callback answered 2xx to everything. If nothing arrived, look behind it: a proxy, a queue or a login page may have answered instead."
         });
     }
-    if let Some(left) = left_of(&detail.subscription.lease_end).filter(|left| *left < SOON) {
+    if let Some(left) = left_of(&detail.subscription.lease_end, now).filter(|left| *left < SOON) {
         say(&format!("The lease ends in {}: renew it by subscribing again.", Lasting(left)));
     }
     advice
 }
 
-fn left_of(end: &str) -> Option<Duration> {
+fn left_of(end: &str, now: DateTime) -> Option<Duration> {
     let end: DateTime = end.parse().ok()?;
-    end.to_system_time().duration_since(DateTime::now().to_system_time()).ok()
+    end.to_system_time().duration_since(now.to_system_time()).ok()
 }
 
 /// What the owner of a callback can do about this.

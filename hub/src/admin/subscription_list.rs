@@ -1,7 +1,7 @@
 //! The subscriptions with what an operator asks about them first: whether their deliveries arrive. A hub may have a million: lists and
 //! searches look at a bounded number, and go on where they stopped.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use resync_core::datetime::DateTime;
@@ -131,7 +131,7 @@ impl AdminService {
             Some((shard, place)) => (shard.0, Some(place)),
             None => (0, None),
         };
-        let (limit, now) = (request.limit(), DateTime::now());
+        let (limit, now) = (request.limit(), self.store.now());
         let mut found = Vec::new();
         for shard in (from..self.store.shards()).map(Shard) {
             loop {
@@ -162,18 +162,14 @@ impl AdminService {
         request: &PageRequest,
         look_at: usize,
     ) -> Result<(Vec<SubscriptionSummary>, Option<String>, Option<usize>), Failed> {
-        let (callback, text) = (Arc::<str>::from(text), text.to_ascii_lowercase());
-        let topics = self.store.topics().await?.into_iter();
-        let topics = topics.filter(|topic| topic.url.as_str().to_ascii_lowercase().contains(&text));
-        let topics = Arc::new(topics.map(|topic| topic.id).collect());
+        let (callback, part) = (Arc::<str>::from(text), Arc::<str>::from(text.to_ascii_lowercase()));
         let (from, mut after) =
             request.place(parse_slot)?.map_or((0, None), |(shard, place)| (shard.0, Some(place)));
         let (mut found, mut looked_at) = (Vec::new(), 0);
         for shard in (from..self.store.shards()).map(Shard) {
             let search = Search {
-                origin: text.as_str().into(),
+                part: Arc::clone(&part),
                 callback: Arc::clone(&callback),
-                topics: Arc::clone(&topics),
                 most: request.limit() - found.len(),
                 look_at: look_at - looked_at,
             };
@@ -191,8 +187,9 @@ impl AdminService {
 
     async fn rows(&self, found: Vec<SubscriptionSummary>) -> Result<Vec<SubscriptionRow>, Failed> {
         let ids = found.iter().map(|one| (one.topic, one.id)).collect();
-        let (progress, urls) = (self.operator.progress_of(ids).await?, self.topic_urls().await?);
-        let now = DateTime::now();
+        let progress = self.operator.progress_of(ids).await?;
+        let urls = self.topic_urls(found.iter().map(|one| one.topic).collect()).await?;
+        let now = self.store.now();
         let standing = |one: &SubscriptionSummary| match progress.get(&one.id) {
             Some(Progress { cursor, head, failing_since, paused, .. }) if one.lease_end > now => {
                 Standing::of(*cursor, *head, *failing_since, *paused)
@@ -219,7 +216,7 @@ impl AdminService {
         let late = self.operator.laggards(after, ROWS).await?;
         let next = late.last().filter(|_| late.len() == ROWS);
         let next = next.map(|late| format!("{:016x}.{}", late.topic.0, late.subscription.0));
-        let urls = self.topic_urls().await?;
+        let urls = self.topic_urls(late.iter().map(|one| one.topic).collect()).await?;
         let row = |one: LaggardProgress| SubscriptionRow {
             id: one.subscription.0,
             topic_id: topic_id(one.topic),
@@ -231,9 +228,13 @@ impl AdminService {
         Ok(SubscriptionPage { rows: late.into_iter().map(row).collect(), next, stopped_after: None })
     }
 
-    /// The URLs of all topics. To be asked after the subscriptions: a topic is there before these are.
-    pub(super) async fn topic_urls(&self) -> Result<HashMap<TopicId, TopicUrl>, Failed> {
-        Ok(self.store.topics().await?.into_iter().map(|topic| (topic.id, topic.url)).collect())
+    /// The URLs of these topics.
+    pub(super) async fn topic_urls(
+        &self,
+        of: BTreeSet<TopicId>,
+    ) -> Result<HashMap<TopicId, TopicUrl>, Failed> {
+        let topics = self.store.topics_of(&Vec::from_iter(of)).await?;
+        Ok(topics.into_iter().map(|topic| (topic.id, topic.url)).collect())
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) async fn doubt_at_start(store: &dyn Store) -> Result<Option<Instant>,
     let until = match store.uptime().await {
         Ok(Some(uptime)) => scheduler::doubt_at_start(&uptime, now),
         // A store that is new has nobody whose lease could end.
-        Ok(None) if store.topics().await?.is_empty() => None,
+        Ok(None) if store.topics(None, 1).await?.is_empty() => None,
         Ok(None) | Err(StoreError::Damaged { .. }) => Some(scheduler::doubt(now)),
         Err(error) => return Err(error),
     };

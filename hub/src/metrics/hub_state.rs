@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -14,13 +14,13 @@ use resync_common::space::Space;
 use super::{count, write, write_kinds};
 use crate::admin::Drain;
 use crate::delivery::Counters;
-use crate::store::Admin;
+use crate::store::Store;
 
 /// Where these metrics are read.
 #[derive(Debug)]
 pub struct HubState {
     /// The store.
-    pub store: Arc<dyn Admin>,
+    pub store: Arc<dyn Store>,
     /// What delivery counts.
     pub counters: Arc<Counters>,
     /// Whether the hub is drained.
@@ -32,8 +32,8 @@ pub struct HubState {
 impl Collector for HubState {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let (usage, totals) = (self.store.usage(), self.counters.totals());
-        let oldest =
-            usage.oldest.and_then(|oldest| SystemTime::now().duration_since(oldest.to_system_time()).ok());
+        let now = self.store.now().to_system_time();
+        let oldest = usage.oldest.and_then(|oldest| now.duration_since(oldest.to_system_time()).ok());
         let gauges = [
             (
                 "ready",

@@ -30,7 +30,7 @@ pub use error::StoreError;
 pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
-pub use parts::{Admin, Fetches, Log, Progress, Requests, Subscriptions};
+pub use parts::{Admin, Clock, Fetches, Log, Progress, Requests, Subscriptions};
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
     ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent, Interval,
@@ -52,6 +52,6 @@ pub const MARK: &str = "engine";
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// Everything that the hub needs of its storage.
-pub trait Store: Log + Fetches + Requests + Subscriptions + Progress + Admin {}
+pub trait Store: Log + Fetches + Requests + Subscriptions + Progress + Admin + Clock {}
 
-impl<S: Log + Fetches + Requests + Subscriptions + Progress + Admin> Store for S {}
+impl<S: Log + Fetches + Requests + Subscriptions + Progress + Admin + Clock> Store for S {}

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use resync_core::address::customer;
-use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe, VerifyToken};
 use tokio::sync::mpsc;
 
@@ -161,7 +160,7 @@ impl Requests {
         let host = callback.url().host_str().unwrap_or_default();
         let permit = self.waiting.try_acquire(who.client(), host).ok_or(NotAccepted::Busy)?;
         let client = who.client.map(customer);
-        let received_at = DateTime::now();
+        let received_at = self.store.now();
         let request = NewRequest { topic, callback, intent, verify_token, received_at, client };
         let request = self.store.put_request(request).await?;
         // At shutdown nobody receives any more; the request is durable and waits for the next start.

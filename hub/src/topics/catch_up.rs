@@ -135,7 +135,7 @@ impl CatchUp {
             .and_then(|text| SubscriptionKey::parse(&text))
             .ok_or(CatchUpError::NoProof)?;
         let in_force = self.store.subscription_of(key).await?.filter(|subscription| {
-            subscription.topic_url == *topic && subscription.lease_end > DateTime::now()
+            subscription.topic_url == *topic && subscription.lease_end > self.store.now()
         });
         let secret = in_force.and_then(|subscription| subscription.secret).ok_or(CatchUpError::NoProof)?;
         // A form may write the = of the signature as %3D.

@@ -12,7 +12,6 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -429,7 +428,7 @@ impl Fetcher {
             idempotency_key: None,
             interval: None,
             validators: Some(validators),
-            received_at: DateTime::now(),
+            received_at: self.store.now(),
             trace: None,
         })
     }
@@ -529,7 +528,7 @@ mod tests {
             (0..1_000).map(|number| format!("http://source.example/{number}").parse().unwrap()).collect();
         let client = Client { network: None, class: ClientClass::Stranger };
         pings.accept_all(topics.clone(), client, None).await.unwrap();
-        assert_eq!(store.pings().await.unwrap().len(), topics.len());
+        assert_eq!(store.pings(&store.all_shards()).await.unwrap().len(), topics.len());
         let woken = iter::from_fn(|| pinged.try_recv().ok()).map(|one| one.ping.topic.to_string());
         assert_eq!(woken.collect::<HashSet<_>>(), topics.iter().map(ToString::to_string).collect());
         assert!(syncs(&*store) < 100, "{} syncs", syncs(&*store));

@@ -198,7 +198,8 @@ impl Intake {
         body: Bytes,
         span: &OpenSpan,
     ) -> Result<NotificationId, Refused> {
-        let notification = NewNotification { trace: span.context(), ..check(announced, body)? };
+        let notification =
+            NewNotification { trace: span.context(), ..check(announced, body, self.store.now())? };
         let topic = notification.topic.clone();
         let bytes = notification.weight();
         let append = span.child("append", SpanKind::Internal);
@@ -225,13 +226,13 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-fn check(announced: PostHeader, body: Bytes) -> Result<NewNotification, Refused> {
+fn check(announced: PostHeader, body: Bytes, received_at: DateTime) -> Result<NewNotification, Refused> {
     let PostHeader { topic, links, content_type, essence, idempotency_key } = announced;
     if body.is_empty() {
         return Err(Refused::Empty);
     }
     let interval = if is_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
-    let (kind, received_at, trace) = (ContentKind::Posted, DateTime::now(), None);
+    let (kind, trace) = (ContentKind::Posted, None);
     Ok(NewNotification {
         topic,
         content_type,
@@ -352,7 +353,7 @@ mod tests {
         if let Some(value) = link {
             headers.insert(LINK, value.parse().unwrap());
         }
-        check(PostHeader::read(&headers)?, Bytes::copy_from_slice(body.as_bytes()))
+        check(PostHeader::read(&headers)?, Bytes::copy_from_slice(body.as_bytes()), DateTime::now())
     }
 
     #[test]

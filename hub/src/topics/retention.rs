@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use resync_core::datetime::DateTime;
+use resync_core::websub::TopicUrl;
 use tokio::sync::watch;
 use tokio::time::interval;
 use tracing::{error, info, warn};
@@ -17,6 +18,8 @@ use crate::store::{ClockJump, Shares, Store, StoreError, Uptime};
 
 /// How often the log is trimmed. Each time the store also saves that the hub is up.
 const EVERY: Duration = UPTIME_SAVED_EVERY;
+/// Topics that are read at once.
+const READ_AT_ONCE: usize = 1_000;
 
 /// Trims the log again and again until `stop` turns true.
 pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut stop: watch::Receiver<bool>) {
@@ -27,21 +30,22 @@ pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut s
             _ = ticks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => break,
         }
-        if let Err(error) = trim(store.as_ref(), &config, &mut known, clocks()).await {
+        if let Err(error) = trim(store.as_ref(), &config, &mut known, clocks(store.as_ref())).await {
             error!(%error, "log not trimmed; trying again in a minute");
         }
     }
     // Without it, the next start reads this from the store.
     let Some(age) = &mut known else { return };
-    let (wall, monotonic) = clocks();
+    let (wall, monotonic) = clocks(store.as_ref());
     age.look(wall, monotonic);
     if let Err(error) = store.put_uptime(age.uptime()).await {
         error!(%error, "time of the stop not saved: the next start may count a few minutes as a clock jump");
     }
 }
 
-fn clocks() -> (SystemTime, Instant) {
-    (SystemTime::now(), Instant::now())
+/// What notifications are marked with, and what measures how much time has passed.
+fn clocks(store: &dyn Store) -> (SystemTime, Instant) {
+    (store.now().to_system_time(), Instant::now())
 }
 
 async fn trim(
@@ -87,17 +91,19 @@ async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreErro
 
 /// When the newest notification came in: the hub was up then.
 async fn newest(store: &dyn Store) -> Result<Option<SystemTime>, StoreError> {
-    let mut newest = None;
-    for topic in store.topics().await? {
-        let last = match store.notification_from(topic.id, topic.newest()).await {
-            Err(StoreError::Damaged { .. }) => None,
-            last => last?,
-        };
-        if let Some(last) = last {
-            newest = newest.max(Some(last.received_at.to_system_time()));
+    let (mut newest, mut after) = (None, None::<TopicUrl>);
+    loop {
+        let topics = store.topics(after.as_ref(), READ_AT_ONCE).await?;
+        let Some(last) = topics.last() else { return Ok(newest) };
+        after = Some(last.url.clone());
+        for topic in topics {
+            let last = match store.notification_from(topic.id, topic.newest()).await {
+                Err(StoreError::Damaged { .. }) => None,
+                last => last?,
+            };
+            newest = newest.max(last.map(|last| last.received_at.to_system_time()));
         }
     }
-    Ok(newest)
 }
 
 /// The age of notifications, without clock jumps.
@@ -311,7 +317,7 @@ mod tests {
         start(begin + 80 * HOUR).await;
         post(begin + 81 * HOUR).await;
         start(begin + 81 * HOUR).await;
-        let topics = store.topics().await.unwrap();
+        let topics = store.topics(None, usize::MAX).await.unwrap();
         assert_eq!(topics[0].first, Offset(1), "nobody could be served for most of the time");
     }
 

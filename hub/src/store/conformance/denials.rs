@@ -1,7 +1,10 @@
 //! Denials: what they end, and that they are told until they are told (W-098, W-102).
 
-use super::{Place, activate, ask_to_subscribe, at, callback, on_every_engine, subscribe, told, topic};
-use crate::store::{Activation, DenialScope, NewDenial, StoreEvent};
+use super::{
+    Place, activate, ask_to_subscribe, at, callback, on_every_engine, owned_by_hubs, subscribe, told, topic,
+    untold, waiting,
+};
+use crate::store::{Activation, DenialScope, NewDenial, Shard, StoreEvent, SubscriptionKey};
 
 on_every_engine!(
     a_denial_ends_the_subscription_and_waits_to_be_told,
@@ -11,6 +14,7 @@ on_every_engine!(
     d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_no_newer_request,
     where_there_is_nothing_there_is_nothing_to_deny,
     a_newer_denial_of_a_pair_replaces_the_older_one,
+    denials_are_listed_by_the_shards_of_their_callbacks,
 );
 
 fn denial(name: &str, scope: DenialScope) -> NewDenial {
@@ -28,11 +32,11 @@ async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
     assert!(store.find_subscription(&topic("t"), &callback("~d")).await.unwrap().is_none());
     drop(events);
     let store = place.reopen(store);
-    assert_eq!(store.denials().await.unwrap(), std::slice::from_ref(&denied));
+    assert_eq!(untold(&*store).await, std::slice::from_ref(&denied));
     assert!(store.load_shard(shard).await.unwrap().slots.is_empty());
     store.remove_denial(&denied).await.unwrap();
     let store = place.reopen(store);
-    assert!(store.denials().await.unwrap().is_empty());
+    assert!(untold(&*store).await.is_empty());
 }
 
 async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
@@ -40,7 +44,7 @@ async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
     let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     let denied = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     assert_eq!(denied.ended, None);
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
     assert!(matches!(activate(&*store, &renewal, at(0)).await, Activation::Superseded));
 }
 
@@ -49,9 +53,9 @@ async fn only_the_newest_request_of_a_pair_can_be_denied(place: Place) {
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
     assert!(store.deny(denial("d", DenialScope::Request(older.id))).await.unwrap().is_none());
-    assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
+    assert_eq!(waiting(&*store).await, std::slice::from_ref(&newer));
     assert!(store.deny(denial("d", DenialScope::Request(newer.id))).await.unwrap().is_some());
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
 }
 
 async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
@@ -61,8 +65,8 @@ async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
     let mut events = store.watch();
     assert!(store.deny(denial("d", DenialScope::Request(renewal.id))).await.unwrap().is_none());
     assert!(told(&mut events).is_empty());
-    assert!(store.requests().await.unwrap().is_empty());
-    assert!(store.denials().await.unwrap().is_empty(), "it is not told what is not so");
+    assert!(waiting(&*store).await.is_empty());
+    assert!(untold(&*store).await.is_empty(), "it is not told what is not so");
     drop(events);
     let store = place.reopen(store);
     let still = store.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
@@ -77,18 +81,18 @@ async fn d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_n
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
     assert!(store.deny(denial("d", DenialScope::Confirmed(older.id))).await.unwrap().is_none());
-    assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
+    assert_eq!(waiting(&*store).await, std::slice::from_ref(&newer));
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_some());
     let denied = store.deny(denial("d", DenialScope::Confirmed(newer.id))).await.unwrap().unwrap();
     assert!(denied.ended.is_some());
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
 }
 
 async fn where_there_is_nothing_there_is_nothing_to_deny(place: Place) {
     let store = place.open();
     assert!(store.deny(denial("d", DenialScope::Everything)).await.unwrap().is_none());
-    assert!(store.denials().await.unwrap().is_empty(), "nobody is told who never asked (B-33)");
+    assert!(untold(&*store).await.is_empty(), "nobody is told who never asked (B-33)");
 }
 
 async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
@@ -98,5 +102,25 @@ async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
     subscribe(&*store, &topic("t"), &callback("d")).await;
     let newer = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     store.remove_denial(&older).await.unwrap();
-    assert_eq!(store.denials().await.unwrap(), [newer]);
+    assert_eq!(untold(&*store).await, [newer]);
+}
+
+async fn denials_are_listed_by_the_shards_of_their_callbacks(place: Place) {
+    let store = place.open();
+    let mut all = Vec::new();
+    for number in 0..60 {
+        let callback = format!("https://d{}.example/{number}", number % 30).parse().unwrap();
+        ask_to_subscribe(&*store, &topic("t"), &callback, "s").await;
+        let denied = NewDenial { callback, ..denial("", DenialScope::Everything) };
+        all.extend(store.deny(denied).await.unwrap());
+    }
+    let store = place.reopen(store);
+    for of in owned_by_hubs(&*store) {
+        let is_here = |callback| of.contains(&Shard::of(callback, store.shards()));
+        let wanted: Vec<_> = all.iter().filter(|denial| is_here(&denial.callback)).cloned().collect();
+        let pairs: Vec<_> =
+            wanted.iter().map(|denial| SubscriptionKey::of(&denial.topic, &denial.callback)).collect();
+        assert_eq!(store.denials(&of).await.unwrap(), wanted, "{of:?}");
+        assert_eq!(store.denied(&of).await.unwrap(), pairs, "{of:?}");
+    }
 }

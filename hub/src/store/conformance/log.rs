@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use resync_core::websub::TopicUrl;
 
 use super::{
     DAY, Place, append, at, callback, is_new, named, on_every_engine, posted, read, subscribe, the, told,
     topic, within,
 };
 use crate::store::{
-    Chain, ChainBreak, ContentKind, Interval, NewNotification, NotificationLinks, Offset, StoreEvent,
-    TopicId, Validators,
+    Chain, ChainBreak, ContentKind, Interval, NewNotification, NotificationLinks, Offset, Store, StoreEvent,
+    Topic, TopicId, Validators,
 };
 use crate::trace_context::TraceContext;
 
@@ -24,6 +25,9 @@ on_every_engine!(
     the_time_of_a_notification_is_read_without_its_body,
     a_topic_is_the_same_under_percent_encoded_unreserved_characters_w073,
     topics_have_random_identities,
+    topics_are_listed_in_pages_in_the_order_of_their_urls,
+    a_list_goes_on_after_a_topic_that_was_forgotten_meanwhile,
+    topics_are_found_by_their_identities_in_the_order_in_which_they_are_asked_for,
     fetched_versions_move_the_latest_offset,
     concurrent_appends_get_dense_offsets_and_are_all_durable,
     events_are_told_in_the_order_of_the_log_to_everybody,
@@ -100,7 +104,7 @@ async fn a_topic_is_the_same_under_percent_encoded_unreserved_characters_w073(pl
     append(&*store, posted(&topic("%7Et"), "2")).await;
     let store = place.reopen(store);
     append(&*store, posted(&topic("%7et"), "3")).await;
-    let topics = store.topics().await.unwrap();
+    let topics = store.topics(None, usize::MAX).await.unwrap();
     assert_eq!(topics.len(), 1);
     assert_eq!(topics[0].url.as_str(), "https://source.example/~t");
     assert_eq!(topics[0].head, Offset(3));
@@ -118,6 +122,76 @@ async fn topics_have_random_identities(place: Place) {
     let other = Place::new(place.engine);
     let (id, _) = append(&*other.open(), posted(&topic("0"), "x")).await;
     assert!(!seen.contains(&id));
+}
+
+/// All topics, in pages of so many.
+async fn listed(store: &dyn Store, limit: usize) -> Vec<Topic> {
+    let (mut all, mut after) = (Vec::new(), None::<TopicUrl>);
+    loop {
+        let page = store.topics(after.as_ref(), limit).await.unwrap();
+        assert!(page.len() <= limit);
+        let Some(last) = page.last() else { return all };
+        after = Some(last.url.clone());
+        all.extend(page);
+    }
+}
+
+async fn topics_are_listed_in_pages_in_the_order_of_their_urls(place: Place) {
+    let mut store = place.open();
+    assert_eq!(listed(&*store, 1).await, []);
+    // As they are compared (W-073), not as they are written.
+    let written =
+        ["http://a.example/z", "http://a.example/%7E", "HTTP://b.example:80/1", "http://b.example/2"];
+    for number in [2, 0, 3, 1] {
+        append(&*store, posted(&written[number].parse().unwrap(), "x")).await;
+    }
+    for _ in 0..2 {
+        for limit in [1, 2, 3, 4, 5, usize::MAX] {
+            let all = listed(&*store, limit).await;
+            assert_eq!(all.iter().map(|topic| topic.url.as_str()).collect::<Vec<_>>(), written);
+            assert!(all.iter().all(|topic| topic.head == Offset(1)));
+        }
+        assert_eq!(store.topics(None, 0).await.unwrap(), []);
+        let nowhere = store.topics(Some(&topic("nowhere")), usize::MAX).await.unwrap();
+        assert_eq!(nowhere, [], "they all stand before it");
+        store = place.reopen(store);
+    }
+}
+
+async fn a_list_goes_on_after_a_topic_that_was_forgotten_meanwhile(place: Place) {
+    let store = place.open();
+    for (second, name) in [(1, "b"), (9, "a"), (9, "c")] {
+        append(&*store, NewNotification { received_at: at(second), ..posted(&topic(name), "x") }).await;
+    }
+    let page = store.topics(None, 2).await.unwrap();
+    assert_eq!(page.iter().map(|topic| &topic.url).collect::<Vec<_>>(), [&topic("a"), &topic("b")]);
+    store.trim(at(5), within(u64::MAX)).await.unwrap();
+    assert_eq!(store.topic(&topic("b")).await.unwrap(), None);
+    let rest = store.topics(Some(&page[1].url), 2).await.unwrap();
+    assert_eq!(rest, [the(&*store, &topic("c")).await]);
+    // It comes back as another one, in its place.
+    append(&*store, posted(&topic("%62"), "x")).await;
+    let again = listed(&*store, 1).await;
+    assert_eq!(
+        again.iter().map(|topic| &topic.url).collect::<Vec<_>>(),
+        ["a", "b", "c"].map(topic).each_ref()
+    );
+    assert_ne!(again[1].id, page[1].id);
+}
+
+async fn topics_are_found_by_their_identities_in_the_order_in_which_they_are_asked_for(place: Place) {
+    let store = place.open();
+    for name in ["a", "b", "c"] {
+        append(&*store, posted(&topic(name), "x")).await;
+    }
+    subscribe(&*store, &topic("d"), &callback("d")).await;
+    let store = place.reopen(store);
+    let [a, c, d] =
+        [the(&*store, &topic("a")).await, the(&*store, &topic("c")).await, the(&*store, &topic("d")).await];
+    let asked = [d.id, TopicId(7), a.id, c.id];
+    assert_eq!(store.topics_of(&asked).await.unwrap(), [d, a, c]);
+    assert_eq!(store.topics_of(&[]).await.unwrap(), []);
+    assert_eq!(store.topics_of(&[TopicId(7)]).await.unwrap(), []);
 }
 
 async fn fetched_versions_move_the_latest_offset(place: Place) {
@@ -212,7 +286,7 @@ async fn a_very_long_idempotency_key_is_taken(place: Place) {
     assert!(!is_new(store.append(named(posted(&topic("t"), "x"), &key, at(1)), DAY).await.unwrap()));
 }
 
-fn change_notification(url: &resync_core::websub::TopicUrl, from: i64, until: i64) -> NewNotification {
+fn change_notification(url: &TopicUrl, from: i64, until: i64) -> NewNotification {
     let interval = Some(Interval { from: at(from), until: at(until) });
     NewNotification { interval, ..posted(url, format!("{from} to {until}")) }
 }

@@ -22,9 +22,9 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 use tempfile::TempDir;
 
 use super::{
-    Activation, Appended, ContentKind, Ended, Engine, Epoch, Failing, FailureClass, Intent, Keyring, Laggard,
-    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Shard,
-    Shares, Store, StoreEvent, Subscription, Topic, TopicId,
+    Activation, Appended, ContentKind, Denial, Ended, Engine, Epoch, Failing, FailureClass, Intent, Keyring,
+    Laggard, NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest,
+    Ping, Shard, Shares, Store, StoreEvent, Subscription, Topic, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -176,6 +176,29 @@ async fn ask_to_subscribe(
     key: &str,
 ) -> PendingRequest {
     ask(store, topic, callback, Intent::Subscribe { lease: Some(60), secret: Some(secret(key)) }).await
+}
+
+/// What a hub may own: nothing, every second shard, the others, all, and each alone.
+fn owned_by_hubs(store: &dyn Store) -> Vec<Vec<Shard>> {
+    let all = store.all_shards();
+    let (odd, even): (Vec<_>, Vec<_>) = all.iter().copied().partition(|shard| shard.0 % 2 == 1);
+    let each = all.iter().map(|shard| vec![*shard]);
+    [Vec::new(), odd, even, all.clone()].into_iter().chain(each).collect()
+}
+
+/// All requests that wait, the oldest first.
+async fn waiting(store: &dyn Store) -> Vec<PendingRequest> {
+    store.requests(&store.all_shards()).await.unwrap()
+}
+
+/// All denials of which callbacks are to be informed, the oldest first.
+async fn untold(store: &dyn Store) -> Vec<Denial> {
+    store.denials(&store.all_shards()).await.unwrap()
+}
+
+/// All pings that wait, the oldest first.
+async fn pinged(store: &dyn Store) -> Vec<Ping> {
+    store.pings(&store.all_shards()).await.unwrap()
 }
 
 async fn activate(store: &dyn Store, request: &PendingRequest, asked_at: DateTime) -> Activation {

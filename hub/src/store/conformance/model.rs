@@ -382,10 +382,10 @@ impl Model {
         self.compare_logs(store).await;
         let mut waiting: Vec<_> = self.waiting.values().cloned().collect();
         waiting.sort_by_key(|request| request.id);
-        assert_eq!(store.requests().await.unwrap(), waiting);
+        assert_eq!(store.requests(&store.all_shards()).await.unwrap(), waiting);
         let mut pings: Vec<_> = self.pings.values().cloned().collect();
         pings.sort_by_key(|ping| ping.id);
-        assert_eq!(store.pings().await.unwrap(), pings);
+        assert_eq!(store.pings(&store.all_shards()).await.unwrap(), pings);
         for pair in (0..TOPICS).flat_map(|topic| (0..CALLBACKS).map(move |callback| (topic, callback))) {
             let found = store.find_subscription(&topic_of(pair.0), &callback_of(pair.1)).await.unwrap();
             assert_eq!(found.as_ref(), self.subscriptions.get(&pair).map(|(subscription, _)| subscription));
@@ -396,7 +396,11 @@ impl Model {
     }
 
     async fn compare_logs(&self, store: &dyn Store) {
-        assert_eq!(store.topics().await.unwrap().len(), self.topics.len());
+        let listed = store.topics(None, usize::MAX).await.unwrap();
+        let urls = listed.iter().map(|topic| topic.url.clone());
+        assert!(urls.eq(self.topics.keys().map(|number| topic_of(*number))), "{listed:?}");
+        let ids: Vec<_> = listed.iter().map(|topic| topic.id).collect();
+        assert_eq!(store.topics_of(&ids).await.unwrap(), listed);
         for (number, log) in &self.topics {
             let topic = store.topic(&topic_of(*number)).await.unwrap().unwrap();
             let first = log.held.first_key_value().map_or(log.head + 1, |(first, _)| *first);

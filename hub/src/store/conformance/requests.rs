@@ -1,12 +1,12 @@
 //! What was acknowledged and still has to be done: pings and requests.
 
-use resync_core::websub::VerifyToken;
+use resync_core::websub::{TopicUrl, VerifyToken};
 
 use super::{
-    Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine, secret,
-    topic,
+    Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine,
+    owned_by_hubs, pinged, secret, topic, waiting,
 };
-use crate::store::{Activation, DenialScope, Intent, NewDenial, NewRequest, Ping};
+use crate::store::{Activation, DenialScope, Intent, NewDenial, NewRequest, Ping, Shard};
 use crate::trace_context::TraceContext;
 
 on_every_engine!(
@@ -22,6 +22,8 @@ on_every_engine!(
     a_removed_request_changes_nothing,
     requests_of_other_clients_for_a_pair_wait_beside_each_other,
     a_denied_pair_forgets_what_everybody_asked_for_it,
+    requests_are_listed_by_the_shards_of_their_callbacks,
+    pings_are_listed_by_the_shards_of_their_topics_origins,
 );
 
 async fn pings_wait_until_they_are_removed(place: Place) {
@@ -31,11 +33,11 @@ async fn pings_wait_until_they_are_removed(place: Place) {
     let a = store.put_ping(topic("a"), trace).await.unwrap();
     assert!(trace.is_some() && a.trace == trace);
     let store = place.reopen(store);
-    assert_eq!(store.pings().await.unwrap(), [b.clone(), a.clone()]);
+    assert_eq!(pinged(&*store).await, [b.clone(), a.clone()]);
     store.remove_ping(&a).await.unwrap();
     store.remove_ping(&a).await.unwrap();
     let store = place.reopen(store);
-    assert_eq!(store.pings().await.unwrap(), [b]);
+    assert_eq!(pinged(&*store).await, [b]);
 }
 
 async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
@@ -45,7 +47,7 @@ async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
         let ping = store.put_ping(topic("t"), put).await.unwrap();
         assert_eq!(ping.trace, put);
         store = place.reopen(store);
-        assert_eq!(store.pings().await.unwrap(), [Ping { trace: kept, ..ping }]);
+        assert_eq!(pinged(&*store).await, [Ping { trace: kept, ..ping }]);
     }
 }
 
@@ -56,9 +58,9 @@ async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {
     let newer = store.put_ping(topic("%7Et"), None).await.unwrap();
     assert!(older.id < newer.id);
     store.remove_ping(&older).await.unwrap();
-    assert_eq!(store.pings().await.unwrap(), std::slice::from_ref(&newer));
+    assert_eq!(pinged(&*store).await, std::slice::from_ref(&newer));
     store.remove_ping(&newer).await.unwrap();
-    assert!(store.pings().await.unwrap().is_empty());
+    assert!(pinged(&*store).await.is_empty());
 }
 
 async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
@@ -82,7 +84,7 @@ async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
         requests.push(store.put_request(new).await.unwrap());
     }
     let store = place.reopen(store);
-    let waiting = store.requests().await.unwrap();
+    let waiting = waiting(&*store).await;
     assert_eq!(waiting, requests);
     assert_eq!(waiting[0].callback.as_str(), "https://destination.example/%7E0");
 }
@@ -94,7 +96,7 @@ async fn a_newer_request_replaces_the_older_one_of_its_pair_d17(place: Place) {
     let other = ask_to_subscribe(&*store, &topic("t"), &callback("e"), "other").await;
     assert!(older.id < newer.id);
     let store = place.reopen(store);
-    assert_eq!(store.requests().await.unwrap(), [newer, other]);
+    assert_eq!(waiting(&*store).await, [newer, other]);
 }
 
 async fn removing_a_replaced_request_leaves_the_newer_one(place: Place) {
@@ -102,10 +104,10 @@ async fn removing_a_replaced_request_leaves_the_newer_one(place: Place) {
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
     store.remove_request(&older).await.unwrap();
-    assert_eq!(store.requests().await.unwrap(), std::slice::from_ref(&newer));
+    assert_eq!(waiting(&*store).await, std::slice::from_ref(&newer));
     store.remove_request(&newer).await.unwrap();
     let store = place.reopen(store);
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
 }
 
 async fn request_identities_are_never_given_twice(place: Place) {
@@ -123,9 +125,9 @@ async fn a_request_is_gone_once_it_was_applied(place: Place) {
     assert!(matches!(activate(&*store, &request, at(0)).await, Activation::Done));
     let goodbye = ask(&*store, &topic("t"), &callback("d"), Intent::Unsubscribe).await;
     assert!(matches!(deactivate(&*store, &goodbye).await, Activation::Done));
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
     let store = place.reopen(store);
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
 }
 
 async fn a_replaced_request_changes_nothing_even_after_the_newer_one_was_applied_d17(place: Place) {
@@ -157,7 +159,7 @@ async fn requests_of_other_clients_for_a_pair_wait_beside_each_other(place: Plac
     let others = ask_from(&*store, stranger, &topic, &callback, Intent::Unsubscribe).await;
     let newer = ask_from(&*store, subscriber, &topic, &callback, subscribe("newer")).await;
     let store = place.reopen(store);
-    assert_eq!(store.requests().await.unwrap(), [others.clone(), newer.clone()]);
+    assert_eq!(waiting(&*store).await, [others.clone(), newer.clone()]);
     assert_eq!(store.request(older.id).await.unwrap(), None, "it was replaced by its own client");
     assert_eq!(store.request(newer.id).await.unwrap().as_ref(), Some(&newer));
     store.remove_request(&others).await.unwrap();
@@ -178,8 +180,48 @@ async fn a_denied_pair_forgets_what_everybody_asked_for_it(place: Place) {
     let denial =
         |scope| NewDenial { topic: topic.clone(), callback: callback.clone(), reason: String::new(), scope };
     assert!(store.deny(denial(DenialScope::Request(one.id))).await.unwrap().is_some());
-    assert_eq!(store.requests().await.unwrap().len(), 2, "those of others wait");
+    assert_eq!(waiting(&*store).await.len(), 2, "those of others wait");
     assert!(store.deny(denial(DenialScope::Everything)).await.unwrap().is_some());
     let store = place.reopen(store);
-    assert!(store.requests().await.unwrap().is_empty());
+    assert!(waiting(&*store).await.is_empty());
+}
+
+async fn requests_are_listed_by_the_shards_of_their_callbacks(place: Place) {
+    let store = place.open();
+    let mut all = Vec::new();
+    for number in 0..60 {
+        let callback = format!("https://d{}.example/{number}", number % 30).parse().unwrap();
+        all.push(ask(&*store, &topic("t"), &callback, Intent::Unsubscribe).await);
+    }
+    let store = place.reopen(store);
+    for of in owned_by_hubs(&*store) {
+        let is_here = |callback| of.contains(&Shard::of(callback, store.shards()));
+        let wanted: Vec<_> = all.iter().filter(|request| is_here(&request.callback)).cloned().collect();
+        let ids: Vec<_> = wanted.iter().map(|request| request.id).collect();
+        assert_eq!(store.requests(&of).await.unwrap(), wanted, "{of:?}");
+        assert_eq!(store.request_ids(&of).await.unwrap(), ids, "{of:?}");
+    }
+}
+
+async fn pings_are_listed_by_the_shards_of_their_topics_origins(place: Place) {
+    let store = place.open();
+    let topic = |text: String| -> TopicUrl { text.parse().unwrap() };
+    let mut all = Vec::new();
+    for number in 0..60 {
+        let topic = topic(format!("https://s{}.example/{number}", number % 30));
+        all.push(store.put_ping(topic, None).await.unwrap());
+    }
+    let store = place.reopen(store);
+    let shard = |topic: &TopicUrl| Shard::that_fetches(topic, store.shards());
+    for of in owned_by_hubs(&*store) {
+        let wanted: Vec<_> = all.iter().filter(|ping| of.contains(&shard(&ping.topic))).cloned().collect();
+        assert_eq!(store.pings(&of).await.unwrap(), wanted, "{of:?}");
+    }
+    for number in 0..30 {
+        let one = topic(format!("https://s{number}.example/a"));
+        let other = topic(format!("HTTPS://S{number}.example:443/b?c"));
+        assert_eq!(shard(&one), shard(&other), "one origin has one owner");
+        let callback = one.as_str().parse().unwrap();
+        assert_eq!(shard(&one), Shard::of(&callback, store.shards()), "also where it is a callback's");
+    }
 }

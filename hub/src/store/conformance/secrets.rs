@@ -31,7 +31,7 @@ async fn fill(store: &dyn Store) {
 
 async fn secrets(store: &dyn Store) -> Vec<Option<Secret>> {
     let active = store.find_subscription(&topic("t"), &callback("active")).await.unwrap().unwrap();
-    let waiting = store.requests().await.unwrap().remove(0);
+    let waiting = waiting(store).await.remove(0);
     let Intent::Subscribe { secret, .. } = waiting.intent else { panic!("it is no request to subscribe") };
     vec![active.secret.clone(), secret]
 }

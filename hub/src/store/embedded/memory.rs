@@ -2,8 +2,9 @@
 //!
 //! Both hold exactly what is durable: they change after a commit has succeeded and never before.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use resync_core::websub::TopicUrl;
 
@@ -13,7 +14,9 @@ use super::engine::{Engine, Keys, Space};
 use super::key::{self, Pair, pair};
 use super::layout::{Counters, Encryption, Floor, Foundation, TopicState};
 use crate::store::keyring::Keyring;
-use crate::store::{Epoch, Payer, PendingRequest, RequestId, Result, Shard, SubscriptionCounts, TopicId};
+use crate::store::{
+    Epoch, Payer, PendingRequest, RequestId, Result, Shard, SubscriptionCounts, Topic, TopicId,
+};
 
 /// Every topic, and what clients have the hub keep.
 #[derive(Debug, Default)]
@@ -21,6 +24,8 @@ pub(super) struct Topics {
     by_id: HashMap<TopicId, TopicState>,
     /// By their keys; each shares its URL with the topic.
     by_key: HashMap<TopicUrl, TopicId>,
+    /// The same URLs in their order, for whoever reads page by page. Finding one in here would take longer than in the map above.
+    in_order: BTreeSet<TopicUrl>,
     log_bytes: LogBytes,
     pub(super) accounts: Accounts,
 }
@@ -70,6 +75,7 @@ impl Topics {
             *known = state;
         } else {
             self.by_key.insert(state.topic.url.clone(), state.topic.id);
+            self.in_order.insert(state.topic.url.clone());
             self.by_id.insert(state.topic.id, state);
         }
     }
@@ -80,6 +86,7 @@ impl Topics {
         // The URL may be another topic's already, which came after this one.
         if self.id(&topic.url) == Some(id) {
             self.by_key.remove(&topic.url);
+            self.in_order.remove(&topic.url);
         }
     }
 
@@ -108,6 +115,13 @@ impl Topics {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &TopicState> {
         self.by_id.values()
+    }
+
+    /// At most `limit` topics in the order of their URLs, beginning after this one.
+    pub(super) fn page(&self, after: Option<&TopicUrl>, limit: usize) -> impl Iterator<Item = &Topic> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let urls = self.in_order.range::<TopicUrl, _>((from, Bound::Unbounded));
+        urls.filter_map(|url| self.get(self.id(url)?)).map(|state| &state.topic).take(limit)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -11,13 +11,20 @@ impl Shared {
     /// Searches a range of subscriptions.
     pub(super) fn search(&self, range: &Keys, search: &Search) -> Result<SearchResult> {
         let (keys, mut result) = (self.keys(), SearchResult::default());
+        let mut last = None;
         for record in self.engine.scan(Space::Subscriptions, range) {
             let (key, value) = record?;
             let (summary, callback) =
                 codec::open_beginning(&keys, Space::Subscriptions, &key, &value, with_callback)?;
             let place = (summary.topic, summary.id);
-            let is_sought = search.topics.contains(&summary.topic)
-                || summary.origin.contains(&*search.origin)
+            // The subscriptions of a topic stand together.
+            let is_of_sought = match last {
+                Some((topic, is_sought)) if topic == summary.topic => is_sought,
+                _ => self.is_part_of_url(summary.topic, &search.part),
+            };
+            last = Some((summary.topic, is_of_sought));
+            let is_sought = is_of_sought
+                || summary.origin.contains(&*search.part)
                 || callback == search.callback.as_bytes();
             result.looked_at += 1;
             if is_sought {
@@ -29,6 +36,12 @@ impl Shared {
             }
         }
         Ok(result)
+    }
+
+    /// Whether the URL of this topic has this part, but for upper case.
+    fn is_part_of_url(&self, topic: TopicId, part: &str) -> bool {
+        let topics = self.topics();
+        topics.get(topic).is_some_and(|state| state.topic.url.as_str().to_ascii_lowercase().contains(part))
     }
 
     /// How many subscriptions each of these topics has.

@@ -231,7 +231,7 @@ impl Shared {
     }
 
     /// Every record of a range.
-    pub(super) fn list<R: Record>(&self, keys: &Keys) -> impl Iterator<Item = Result<R>> {
+    pub(super) fn list<'s, R: Record>(&'s self, keys: &Keys) -> impl Iterator<Item = Result<R>> + use<'s, R> {
         let keyring = self.keys();
         self.engine.scan(R::SPACE, keys).map(move |record| {
             let (key, value) = record?;

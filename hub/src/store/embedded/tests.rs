@@ -162,7 +162,7 @@ fn a_subscription_that_ended_in_the_group_gets_no_laggard() {
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(group.keeps_laggard(shard, topic, id));
         let lease_end = DateTime::from_system_time(verified.asked_at().to_system_time() + verified.lease());
-        group.end(shard, epoch, topic, id, Ended::Gone { lease_end }).unwrap();
+        group.end(shard, epoch, topic, id, Ended::Gone { lease_end }, DateTime::now()).unwrap();
         group.checkpoint(shard, epoch, &progress, 1).unwrap();
         assert!(!group.keeps_laggard(shard, topic, id));
     });
@@ -473,7 +473,7 @@ async fn a_topic_is_forgotten_only_with_the_last_of_what_was_skipped_of_it() {
     for (left, topics) in [(1, 1), (0, 0)] {
         store.trim(DateTime::now(), Shares::of(u64::MAX)).await.unwrap();
         assert_eq!(engine.scan(Space::Skips, &Keys::all()).count(), left);
-        assert_eq!(store.topics().await.unwrap().len(), topics);
+        assert_eq!(store.topics(None, usize::MAX).await.unwrap().len(), topics);
     }
 }
 
@@ -604,7 +604,7 @@ async fn retention_goes_on_over_a_notification_that_cannot_be_read() {
             .trim(DateTime::from_unix_millis(i64::from(u32::MAX) * 1000).unwrap(), Shares::of(u64::MAX))
             .await;
         assert_eq!(trimmed.unwrap().notifications, 4);
-        assert!(store.topics().await.unwrap().iter().all(|topic| topic.first == topic.head));
+        assert!(store.topics(None, usize::MAX).await.unwrap().iter().all(|topic| topic.first == topic.head));
         let other = NewNotification { topic: other, ..posted(vec![2; 9], None) };
         assert_eq!(store.usage().log_bytes, posted(vec![1; 70_000], None).weight() + other.weight());
         drop(store);
@@ -682,7 +682,11 @@ async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
         let store =
             Embedded::over(Box::new(engine.clone()), both.clone(), None, DiskReserve::new(|| None, 0))
                 .unwrap();
-        assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "after {survived} commits");
+        assert_eq!(
+            store.requests(&store.all_shards()).await.unwrap().len(),
+            super::RESEALED + 10,
+            "after {survived} commits"
+        );
         store.rotate_secrets(both.clone()).await.unwrap();
         drop(store);
         let store = Embedded::over(
@@ -692,7 +696,11 @@ async fn a_rotation_that_breaks_off_anywhere_is_finished_by_the_next_one() {
             DiskReserve::new(|| None, 0),
         )
         .unwrap();
-        assert_eq!(store.requests().await.unwrap().len(), super::RESEALED + 10, "{broken:?}");
+        assert_eq!(
+            store.requests(&store.all_shards()).await.unwrap().len(),
+            super::RESEALED + 10,
+            "{broken:?}"
+        );
     }
 }
 

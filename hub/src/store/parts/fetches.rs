@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use resync_core::websub::TopicUrl;
 
-use crate::store::{Offset, Ping, Result, TopicId, Validators};
+use crate::store::{Offset, Ping, Result, Shard, TopicId, Validators};
 use crate::trace_context::TraceContext;
 
 /// Pings that were acknowledged and not yet acted on, and what fetches need to ask only for what is new.
@@ -22,6 +22,7 @@ pub trait Fetches: std::fmt::Debug + Send + Sync + 'static {
     /// Removes a ping that was served. One that was replaced meanwhile stays.
     async fn remove_ping(&self, ping: &Ping) -> Result<()>;
 
-    /// All that wait; read at start.
-    async fn pings(&self) -> Result<Vec<Ping>>;
+    /// All that wait in these shards, the oldest first; read by who has just become their owner. A ping belongs to the shard of its
+    /// topic's origin ([`Shard::that_fetches`]).
+    async fn pings(&self, of: &[Shard]) -> Result<Vec<Ping>>;
 }

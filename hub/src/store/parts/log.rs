@@ -17,8 +17,13 @@ pub trait Log: std::fmt::Debug + Send + Sync + 'static {
     /// The topic with this URL, if anybody published to it or subscribed and retention has left anything of that.
     async fn topic(&self, url: &TopicUrl) -> Result<Option<Topic>>;
 
-    /// Every topic with the bounds of its log.
-    async fn topics(&self) -> Result<Vec<Topic>>;
+    /// At most `limit` topics with the bounds of their logs, in the order of their URLs ([`TopicUrl`] has it by its key), beginning
+    /// after this one, whether that is still there or not. There may be a million: whoever looks at all of them does so page by page.
+    /// A topic that is made or forgotten meanwhile may be on a page or not.
+    async fn topics(&self, after: Option<&TopicUrl>, limit: usize) -> Result<Vec<Topic>>;
+
+    /// Those of these topics that there are, in this order.
+    async fn topics_of(&self, ids: &[TopicId]) -> Result<Vec<Topic>>;
 
     /// Appends to the topic's log, which is made if need be; returns once the record is durable.
     ///

@@ -1,6 +1,7 @@
 //! The parts of the store, one trait for each subject. Rooms may ask for the part that they use.
 
 mod admin;
+mod clock;
 mod fetches;
 mod log;
 mod progress;
@@ -8,6 +9,7 @@ mod requests;
 mod subscriptions;
 
 pub use admin::Admin;
+pub use clock::Clock;
 pub use fetches::Fetches;
 pub use log::Log;
 pub use progress::Progress;

@@ -14,6 +14,11 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
     /// How many shards the subscriptions are divided into; fixed when the store is made.
     fn shards(&self) -> u16;
 
+    /// All of them, for who owns them all or asks about everything.
+    fn all_shards(&self) -> Vec<Shard> {
+        (0..self.shards()).map(Shard).collect()
+    }
+
     /// What happens from now on, in the order in which it became durable. Each receiver gets every event.
     ///
     /// A reader that calls this before [`Progress::load_shard`] misses nothing; it may see an event that the loaded state

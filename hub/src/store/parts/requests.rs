@@ -2,9 +2,12 @@
 
 use async_trait::async_trait;
 
-use crate::store::{Denial, NewDenial, NewRequest, PendingRequest, RequestId, Result, SubscriptionKey};
+use crate::store::{
+    Denial, NewDenial, NewRequest, PendingRequest, RequestId, Result, Shard, SubscriptionKey,
+};
 
-/// What was acknowledged and is not finished: requests to be verified, and denials whose callbacks are to be informed.
+/// What was acknowledged and is not finished: requests to be verified, and denials whose callbacks are to be informed. Each belongs to the
+/// shard of its callback ([`Shard::of`]), whose owner takes it up.
 #[async_trait]
 pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     /// Remembers a request before it is acknowledged. It replaces an older one of the same client for the same topic and callback
@@ -17,11 +20,11 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     /// Removes a request that failed verification. One that was replaced meanwhile stays.
     async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
 
-    /// The identities of all that wait, oldest first; read at start.
-    async fn request_ids(&self) -> Result<Vec<RequestId>>;
+    /// The identities of all that wait in these shards, oldest first; read by who has just become their owner.
+    async fn request_ids(&self, of: &[Shard]) -> Result<Vec<RequestId>>;
 
-    /// All that wait, oldest first.
-    async fn requests(&self) -> Result<Vec<PendingRequest>>;
+    /// All that wait in these shards, oldest first.
+    async fn requests(&self, of: &[Shard]) -> Result<Vec<PendingRequest>>;
 
     /// Ends the subscription of the pair, removes its waiting requests, and stores that the callback has to be informed. `None` when
     /// there is neither, or when the denied request no longer waits: nothing was changed. Denying a request leaves a subscription in
@@ -34,9 +37,9 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     /// The denial of the pair of which the callback has to be informed.
     async fn denial(&self, key: SubscriptionKey) -> Result<Option<Denial>>;
 
-    /// The pairs of all such denials, the oldest first; read at start.
-    async fn denied(&self) -> Result<Vec<SubscriptionKey>>;
+    /// The pairs of all such denials of these shards, the oldest first; read by who has just become their owner.
+    async fn denied(&self, of: &[Shard]) -> Result<Vec<SubscriptionKey>>;
 
-    /// All such denials, the oldest first.
-    async fn denials(&self) -> Result<Vec<Denial>>;
+    /// All such denials of these shards, the oldest first.
+    async fn denials(&self, of: &[Shard]) -> Result<Vec<Denial>>;
 }

@@ -29,7 +29,7 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
     async fn deactivate(&self, verified: VerifiedUnsubscription) -> Result<Activation>;
 
     /// Ends a subscription for another reason, as the owner of its shard has found. Unknown ones are no error. One that may have been
-    /// renewed after the caller had seen its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the wall
+    /// renewed after the caller had seen its end stays: one that has [`Ended::Expired`] ends only if its lease is over by the store's
     /// clock, and one that is [`Ended::Gone`] only if its lease is the one under which it was asked last.
     ///
     /// # Errors

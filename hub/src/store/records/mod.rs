@@ -98,7 +98,8 @@ impl fmt::Display for Offset {
     }
 }
 
-/// A part of the subscriptions that one owner delivers to: a hash of the callback's origin.
+/// A part of the work that has one owner: the subscriptions that it delivers to, the requests that it verifies and the denials that it
+/// tells, by a hash of the callback's origin; the topics that it fetches after pings, by a hash of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(pub u16);
 
@@ -107,7 +108,17 @@ impl Shard {
     ///
     /// The hash is part of the data format: it must never change.
     pub fn of(callback: &CallbackUrl, shards: u16) -> Self {
-        let hash = crc32fast::hash(callback.origin().as_bytes());
+        Self::of_origin(&callback.origin(), shards)
+    }
+
+    /// The shard whose owner fetches this topic, so that all pings of a topic come together, and all topics of one origin share their
+    /// limits. Its subscriptions are in the shards of their callbacks.
+    pub fn that_fetches(topic: &TopicUrl, shards: u16) -> Self {
+        Self::of_origin(&topic.url().origin().ascii_serialization(), shards)
+    }
+
+    fn of_origin(origin: &str, shards: u16) -> Self {
+        let hash = crc32fast::hash(origin.as_bytes());
         let shard = hash % u32::from(shards.max(1));
         Self(u16::try_from(shard).expect("a remainder of a u16 is a u16"))
     }

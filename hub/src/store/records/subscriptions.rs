@@ -1,6 +1,5 @@
 //! Records of requests, denials and subscriptions: who wants what, and where it goes.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -246,12 +245,11 @@ impl SubscriptionSummary {
 /// Which subscriptions are looked for, and how far.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// Part of the origins of their callbacks, in lower case. Not of the rest: letter by letter it would give a callback away …
-    pub origin: Arc<str>,
-    /// … or a whole callback as it was written …
+    /// Part of the URLs of their topics or of the origins of their callbacks, in lower case. Not of the rest: letter by letter it would
+    /// give a callback away …
+    pub part: Arc<str>,
+    /// … or a whole callback as it was written.
     pub callback: Arc<str>,
-    /// … or they are of one of these topics.
-    pub topics: Arc<HashSet<TopicId>>,
     /// It stops when it has found so many, at least one …
     pub most: usize,
     /// … or has looked at so many.

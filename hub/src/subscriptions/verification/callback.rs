@@ -32,7 +32,7 @@ impl Verification {
             Intent::Subscribe { lease, .. } => Some(self.leases.grant(*lease)),
             Intent::Unsubscribe => None,
         };
-        let asked_at = DateTime::now();
+        let asked_at = self.store.now();
         let again = |pause, counts, permit: Permit| {
             permit.release_shared();
             Next::Again { pause, permit, counts }

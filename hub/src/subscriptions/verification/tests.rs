@@ -109,6 +109,16 @@ impl Room {
         self.verification.verify_all(asked, &self.denials).await;
     }
 
+    /// The requests that wait in the store.
+    async fn left(&self) -> Vec<PendingRequest> {
+        self.store.requests(&self.store.all_shards()).await.unwrap()
+    }
+
+    /// The denials of which callbacks are to be informed.
+    async fn denied(&self) -> Vec<Denial> {
+        self.store.denials(&self.store.all_shards()).await.unwrap()
+    }
+
     async fn is_in_force(&self, callback: &CallbackUrl) -> bool {
         self.store.find_subscription(&topic(), callback).await.unwrap().is_some()
     }
@@ -170,7 +180,7 @@ async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_f
         () = verifying => unreachable!("eight callbacks hang"),
         () = in_force => {}
     }
-    let left = room.store.requests().await.unwrap();
+    let left = room.left().await;
     assert!(
         left.iter().any(|request| request.callback == callback),
         "that of the stranger waits in its share"
@@ -187,7 +197,7 @@ async fn d17_only_the_newest_request_of_a_pair_is_asked_about_and_nothing_is_rem
     room.judge(old, 1).await;
     assert!(!room.is_in_force(&callback).await);
     room.judge(new, 1).await;
-    assert!(room.is_in_force(&callback).await && room.store.requests().await.unwrap().is_empty());
+    assert!(room.is_in_force(&callback).await && room.left().await.is_empty());
 }
 
 #[tokio::test]
@@ -206,13 +216,13 @@ async fn b33_of_requests_that_came_in_together_no_more_come_into_force_than_thei
     }
     assert!(room.is_in_force(&callbacks[0]).await && room.is_in_force(&callbacks[1]).await);
     assert!(!room.is_in_force(&callbacks[2]).await);
-    let [denial] = &room.store.denials().await.unwrap()[..] else { panic!("the third is denied") };
+    let [denial] = &room.denied().await[..] else { panic!("the third is denied") };
     assert_eq!(denial.callback, callbacks[2]);
     assert!(denial.reason.contains("2 subscriptions, which is its share"), "{}", denial.reason);
     let renewal = room.ask_from(client, &callbacks[0]).await;
     room.judge(renewal, 1).await;
-    assert!(room.is_in_force(&callbacks[0]).await && room.store.requests().await.unwrap().is_empty());
-    assert_eq!(room.store.denials().await.unwrap().len(), 1, "a renewal brings nothing new");
+    assert!(room.is_in_force(&callbacks[0]).await && room.left().await.is_empty());
+    assert_eq!(room.denied().await.len(), 1, "a renewal brings nothing new");
 }
 
 #[tokio::test]
@@ -224,7 +234,7 @@ async fn what_an_earlier_life_left_undone_is_verified_in_the_share_of_its_client
     let request = room.ask_from(client, &callback).await;
     assert_eq!(room.verification.requester(&request).await.unwrap().client, client);
     let (asking, asked) = mpsc::unbounded_channel();
-    for id in room.store.request_ids().await.unwrap() {
+    for id in room.store.request_ids(&room.store.all_shards()).await.unwrap() {
         asking.send(room.verification.recovered(id)).unwrap();
     }
     asking.send(room.verification.recovered(RequestId(u64::MAX))).unwrap();
@@ -285,7 +295,7 @@ async fn b33_what_an_earlier_life_left_and_cannot_be_read_holds_up_no_other_turn
         () = room.verification.verify_all(asked, &room.denials) => unreachable!("one waits to be read"),
         () = in_force => {}
     }
-    assert_eq!(room.store.request_ids().await.unwrap(), [left.id]);
+    assert_eq!(room.store.request_ids(&room.store.all_shards()).await.unwrap(), [left.id]);
 }
 
 /// Refuses every topic.
@@ -348,7 +358,7 @@ async fn b33_a_denial_of_a_request_that_an_earlier_life_left_untold_counts_with_
     let Room { verification, store, pending, .. } = room;
     drop(pending);
     let (deny, pending) = mpsc::unbounded_channel();
-    for key in store.denied().await.unwrap() {
+    for key in store.denied(&store.all_shards()).await.unwrap() {
         deny.send(PendingDenial::Recovered(key)).unwrap();
     }
     let (_running, stop) = watch::channel(false);
@@ -424,7 +434,7 @@ async fn w061_d17_a_renewal_that_is_refused_takes_no_newer_request_with_it() {
     assert!(room.is_in_force(&callback).await);
     room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
     room.judge(room.ask(&callback).await, 1).await;
-    assert_eq!(room.store.requests().await.unwrap().len(), 1, "the newer one waits");
+    assert_eq!(room.left().await.len(), 1, "the newer one waits");
     assert!(room.is_in_force(&callback).await, "and decides");
 }
 
@@ -440,6 +450,6 @@ async fn w062_where_a_subscription_is_in_force_the_topic_is_looked_at_for_its_su
     room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
     let request = room.ask(&elsewhere).await;
     room.judge_as(request, Requester { client: None, in_force: true, confirmed: false }).await;
-    let waits = room.store.requests().await.unwrap();
+    let waits = room.left().await;
     assert!(waits.iter().all(|request| request.intent != Intent::Unsubscribe), "nobody was asked: {waits:?}");
 }

@@ -8,7 +8,7 @@ use super::super::key;
 use super::super::layout::StoredValidators;
 use super::super::writer::Kind;
 use super::super::{Embedded, SMALL};
-use crate::store::{Fetches, Offset, Ping, Result, TopicId, Validators};
+use crate::store::{Fetches, Offset, Ping, Result, Shard, TopicId, Validators};
 use crate::trace_context::TraceContext;
 
 #[async_trait]
@@ -32,8 +32,9 @@ impl Fetches for Embedded {
         self.try_change(move |t| t.remove_ping(&ping)).await
     }
 
-    async fn pings(&self) -> Result<Vec<Ping>> {
+    async fn pings(&self, of: &[Shard]) -> Result<Vec<Ping>> {
         let mut pings: Vec<Ping> = self.read(|shared| shared.list(&Keys::all()).collect()).await?;
+        pings.retain(|ping| of.contains(&Shard::that_fetches(&ping.topic, self.shards)));
         pings.sort_by_key(|ping| ping.id);
         Ok(pings)
     }

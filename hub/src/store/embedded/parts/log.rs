@@ -11,8 +11,8 @@ use super::super::key;
 use super::super::writer::Kind;
 use super::super::{Embedded, IDLE, SLICE, STRANGE_BYTES};
 use crate::store::{
-    Appended, Chain, Log, NewNotification, Notification, Offset, Payer, Result, Shares, Topic, TopicId,
-    Trimmed, Uptime,
+    Appended, Chain, Clock, Log, NewNotification, Notification, Offset, Payer, Result, Shares, Topic,
+    TopicId, Trimmed, Uptime,
 };
 
 #[async_trait]
@@ -22,8 +22,13 @@ impl Log for Embedded {
         Ok(topics.id(url).and_then(|id| topics.get(id)).map(|state| state.topic.clone()))
     }
 
-    async fn topics(&self) -> Result<Vec<Topic>> {
-        Ok(self.shared.topics().iter().map(|state| state.topic.clone()).collect())
+    async fn topics(&self, after: Option<&TopicUrl>, limit: usize) -> Result<Vec<Topic>> {
+        Ok(self.shared.topics().page(after, limit).cloned().collect())
+    }
+
+    async fn topics_of(&self, ids: &[TopicId]) -> Result<Vec<Topic>> {
+        let topics = self.shared.topics();
+        Ok(ids.iter().filter_map(|id| topics.get(*id)).map(|state| state.topic.clone()).collect())
     }
 
     async fn append(&self, notification: NewNotification, remember: Duration) -> Result<Appended> {
@@ -73,7 +78,7 @@ impl Log for Embedded {
     async fn trim(&self, older_than: DateTime, shares: Shares) -> Result<Trimmed> {
         let trimmed = self.remove_slices(move |t, aim| t.trim(older_than, shares, aim, SLICE)).await?;
         self.in_slices(move |t, from| t.forget_gaps(older_than, from, SLICE)).await?;
-        let now = DateTime::now();
+        let now = self.now();
         self.in_slices(move |t, from| t.forget_idempotency(now, from, SLICE)).await?;
         for topics in self.shared.idle().chunks(IDLE).map(<[TopicId]>::to_vec) {
             self.try_change(move |t| t.forget_topics(&topics, SLICE)).await?;

@@ -1,6 +1,7 @@
 //! What the embedded store does for each part of the trait.
 
 mod admin;
+mod clock;
 mod fetches;
 mod log;
 mod progress;

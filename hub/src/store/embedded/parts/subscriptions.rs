@@ -12,9 +12,9 @@ use super::super::key;
 use super::super::layout::Address;
 use super::super::search::behind;
 use crate::store::{
-    Activation, CachePolicy, ClientUsage, Ended, Epoch, ReadAhead, Recipient, Result, Search, SearchResult,
-    Shard, Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId,
-    VerifiedSubscription, VerifiedUnsubscription,
+    Activation, CachePolicy, ClientUsage, Clock, Ended, Epoch, ReadAhead, Recipient, Result, Search,
+    SearchResult, Shard, Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions,
+    TopicId, VerifiedSubscription, VerifiedUnsubscription,
 };
 
 #[async_trait]
@@ -39,7 +39,8 @@ impl Subscriptions for Embedded {
         id: SubscriptionId,
         why: Ended,
     ) -> Result<()> {
-        self.try_change(move |t| t.end(shard, epoch, topic, id, why)).await
+        let now = self.now();
+        self.try_change(move |t| t.end(shard, epoch, topic, id, why, now)).await
     }
 
     async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool> {

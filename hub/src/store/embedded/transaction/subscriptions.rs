@@ -84,6 +84,7 @@ impl Transaction<'_> {
         topic: TopicId,
         id: SubscriptionId,
         why: Ended,
+        now: DateTime,
     ) -> Result<()> {
         self.check_owner(shard, epoch)?;
         let Some(subscription) = self.get::<Subscription>(&key::subscription(shard, topic, id))? else {
@@ -91,7 +92,7 @@ impl Transaction<'_> {
         };
         // It may have been renewed after the caller had seen its end.
         let is_renewed = match why {
-            Ended::Expired => subscription.lease_end > DateTime::now(),
+            Ended::Expired => subscription.lease_end > now,
             Ended::Gone { lease_end } => subscription.lease_end != lease_end,
         };
         if is_renewed {
