@@ -13,7 +13,6 @@ use crate::delivery::scheduler::{
 };
 use crate::store::{Shard, SubscriptionId, TopicId};
 use crate::subscriptions::StopDeliveries;
-use crate::topics::Subscribers;
 
 /// Delivery has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,14 +117,6 @@ impl Operator {
         Ok(self.query(Scheduler::in_force).await?.into_iter().sum())
     }
 
-    /// How many subscriptions this topic has, without looking at each: those that are over count until the store has ended them.
-    ///
-    /// # Errors
-    /// [`Stopped`]
-    pub async fn subscriptions(&self, topic: TopicId) -> Result<usize, Stopped> {
-        Ok(self.query(move |shard, _| shard.subscriptions_of(topic)).await?.into_iter().sum())
-    }
-
     /// The subscriptions in force of a topic in numbers, without looking at each.
     ///
     /// # Errors
@@ -222,14 +213,6 @@ impl StopDeliveries for Operator {
             // A worker that ends takes what was under way with it.
             let _ = cancelled.await;
         }
-    }
-}
-
-#[async_trait]
-impl Subscribers for Operator {
-    /// When delivery has stopped, so does the hub: then there are none.
-    async fn of(&self, topic: TopicId) -> usize {
-        self.subscriptions(topic).await.unwrap_or_default()
     }
 }
 
