@@ -130,7 +130,7 @@ impl AdminService {
         let under_way = self.drain.under_way();
         let (to_fetch, to_verify) = (self.store.pings().await?.len(), self.store.request_ids().await?.len());
         let to_notify = self.store.denied().await?.len();
-        let Owed { in_turn, behind: laggards, paused } = self.operator.owed().await?;
+        let Owed { in_turn, behind: laggards, paused } = self.operator.owed().await?.of_all()?;
         let nothing_left = [under_way, to_fetch, to_verify, to_notify, in_turn, laggards] == [0; 6];
         let owed =
             Remaining { under_way, to_fetch, to_verify, to_notify, in_turn, laggards, paused, nothing_left };
