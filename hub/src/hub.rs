@@ -43,7 +43,7 @@ use crate::subscriptions::{
 use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
     AcceptedPing, Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOutLimit, Fetcher,
-    Intake, LogShares, Pings, Subscribers, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
+    Intake, LogShares, Pings, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
 
 /// Connections kept for verification and topic fetches, per host.
@@ -174,7 +174,6 @@ impl Hub {
             authority: authority.clone(),
             hub_url: Arc::clone(&url),
             budget: budgets.fetches.clone(),
-            subscribers: Arc::new(delivery.operator()),
             tracer: tracer.clone(),
         };
         let pings = parts.start_fetching(fetching, &mut tasks).await?;
@@ -335,7 +334,6 @@ struct FetchingParts {
     authority: Authority,
     hub_url: Arc<str>,
     budget: BodyBudget,
-    subscribers: Arc<dyn Subscribers>,
     tracer: Tracer,
 }
 
@@ -383,11 +381,11 @@ impl Parts<'_> {
         tasks: &mut JoinSet<()>,
     ) -> Result<Pings, StoreError> {
         let Self { config, store, guard, stopped } = *self;
-        let FetchingParts { authority, hub_url, budget, subscribers, tracer } = parts;
+        let FetchingParts { authority, hub_url, budget, tracer } = parts;
         let client = topic_client(config, guard);
         let limited = config.limits.enabled;
         let log = LogShares::new(Arc::clone(store), authority, config.retention.size);
-        let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, subscribers);
+        let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, Arc::clone(store));
         let fetching = Fetcher::new(log, client, budget, hub_url, fan_out, limited, tracer);
         // The receiver always takes at once: what waits is one task per topic with subscriptions.
         let (sender, receiver) = mpsc::unbounded_channel();

@@ -319,7 +319,12 @@ impl AdminService {
     }
 
     async fn execute(self, command: Command) -> Result<Done, Failed> {
-        Ok(Done { subscriptions: self.operator.execute(&command).await? })
+        let concerned = self.operator.execute(&command).await?;
+        let here = Done { subscriptions: concerned.of_this_hub() };
+        match concerned.of_all() {
+            Ok(subscriptions) => Ok(Done { subscriptions }),
+            Err(elsewhere) => Err(Failed::DoneHere { done: here.summary(), elsewhere }),
+        }
     }
 
     async fn named<'a>(&self, target: &'a Target) -> Result<(TopicId, &'a str), Failed> {
@@ -329,7 +334,7 @@ impl AdminService {
 
     /// A subscription with its topic.
     async fn in_force(&self, id: SubscriptionId) -> Result<(TopicId, SubscriptionId), Failed> {
-        let topic = self.operator.topic_of(id).await?.ok_or(Failed::Unknown("subscription"))?;
+        let topic = self.operator.topic_of(id).await?.found()?.ok_or(Failed::Unknown("subscription"))?;
         Ok((topic, id))
     }
 
@@ -337,9 +342,8 @@ impl AdminService {
     async fn known_host(&self, origin: &str) -> Result<String, Failed> {
         let url = CallbackUrl::parse(origin)
             .map_err(|_| Failed::asked("the host is an origin like https://destination.example"))?;
-        let origin = url.origin();
-        let known = self.operator.knows_host(&origin).await?;
-        known.then_some(origin).ok_or(Failed::Unknown("host of a subscription"))
+        let known = self.operator.known_host(url.origin()).await?.found()?;
+        known.ok_or(Failed::Unknown("host of a subscription"))
     }
 
     /// Carries out a command between two lines of the audit log, and completes it even if the client hangs up.

@@ -132,7 +132,7 @@ impl AdminService {
         let to_fetch = self.store.pings(&all).await?.len();
         let to_verify = self.store.request_ids(&all).await?.len();
         let to_notify = self.store.denied(&all).await?.len();
-        let Owed { in_turn, behind: laggards, paused } = self.operator.owed().await?;
+        let Owed { in_turn, behind: laggards, paused } = self.operator.owed().await?.of_all()?;
         let nothing_left = [under_way, to_fetch, to_verify, to_notify, in_turn, laggards] == [0; 6];
         let owed =
             Remaining { under_way, to_fetch, to_verify, to_notify, in_turn, laggards, paused, nothing_left };

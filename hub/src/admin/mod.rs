@@ -48,7 +48,7 @@ pub use trends::{Sample, Sources, Trends};
 use tokio::sync::Mutex;
 
 use crate::config::SecretsConfig;
-use crate::delivery::{AttemptLog, Counters, Operator, Stopped};
+use crate::delivery::{AttemptLog, Counters, Elsewhere, Operator, Stopped};
 use crate::store::{BackupError, KeyringError, Store, StoreError};
 use crate::subscriptions::Denials;
 use crate::topics::{Tickets, TokensError};
@@ -79,6 +79,17 @@ pub enum Failed {
     /// Delivery has stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
+    /// Others deliver for what this is about, or may.
+    #[error(transparent)]
+    Elsewhere(#[from] Elsewhere),
+    /// It was done for some, and others deliver for the rest.
+    #[error("{done} here; {elsewhere}")]
+    DoneHere {
+        /// For how many.
+        done: String,
+        /// What is not done.
+        elsewhere: Elsewhere,
+    },
     /// There is no backup.
     #[error(transparent)]
     Backup(#[from] BackupError),

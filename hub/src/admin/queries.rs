@@ -63,7 +63,7 @@ impl AdminService {
         Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
             topics: self.store.usage().topics,
-            subscriptions: self.operator.in_force().await?,
+            subscriptions: self.operator.in_force().await?.of_this_hub(),
             deliveries: self.counters.totals(),
         })
     }
@@ -73,7 +73,8 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn overview(&self) -> Result<Overview, Failed> {
-        let mut hosts = self.hosts().await?;
+        let hosts = self.operator.open_hosts().await?.of_this_hub();
+        let mut hosts: Vec<_> = hosts.into_iter().map(Host::from).collect();
         hosts.sort_unstable_by_key(|host| std::cmp::Reverse(host.subscriptions_waiting));
         hosts.truncate(HOSTS_SHOWN);
         let hour = self.trends.hour();
@@ -125,7 +126,7 @@ impl AdminService {
     /// [`Failed`]
     pub async fn topic(&self, id: &str) -> Result<TopicDetail, Failed> {
         let topic = self.topic_by_id(parse_topic(id)?).await?;
-        let standing = self.operator.topic(topic.id).await?;
+        let standing = self.operator.topic(topic.id).await?.of_all()?;
         let chain = self.store.chain(topic.id).await?;
         let paused = self.store.paused().await?.contains(&topic.id);
         let tokens = Tokens::open(&self.tokens)?;
@@ -183,8 +184,8 @@ impl AdminService {
     pub async fn subscription(&self, id: u64) -> Result<SubscriptionDetail, Failed> {
         let id = SubscriptionId(id);
         let unknown = || Failed::Unknown("subscription");
-        let topic = self.operator.topic_of(id).await?.ok_or_else(unknown)?;
-        let progress = self.operator.progress(topic, id).await?.ok_or_else(unknown)?;
+        let topic = self.operator.topic_of(id).await?.found()?.ok_or_else(unknown)?;
+        let progress = self.operator.progress(topic, id).await?.found()?.ok_or_else(unknown)?;
         let (shard, found) = self.record(topic, id).await?.ok_or_else(unknown)?;
         let done = self.store.notification_from(topic, progress.cursor).await?;
         let done = done.filter(|done| done.offset == progress.cursor && done.offset > found.start);
@@ -229,7 +230,7 @@ impl AdminService {
             let NotificationId { topic, offset } = after.parse().ok()?;
             Some((TopicId(topic), SubscriptionId(offset)))
         })?;
-        let found = self.operator.laggards(after, request.limit()).await?;
+        let found = self.operator.laggards(after, request.limit()).await?.of_all()?;
         let next = found.last().filter(|_| found.len() == request.limit());
         let next = next.map(|late| format!("{:016x}.{}", late.topic.0, late.subscription.0));
         Ok(Page { items: found.into_iter().map(Laggard::from).collect(), next })
@@ -276,7 +277,8 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn hosts(&self) -> Result<Vec<Host>, Failed> {
-        Ok(self.operator.open_hosts().await?.into_iter().map(Host::from).collect())
+        let found = self.operator.open_hosts().await?.of_all()?;
+        Ok(found.into_iter().map(Host::from).collect())
     }
 
     /// Topics of which nothing is delivered for now.

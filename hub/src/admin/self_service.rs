@@ -146,7 +146,7 @@ impl AdminService {
     /// [`Failed`]
     pub async fn replace_address(&self, by: By, id: u64) -> Result<StatusPage, Failed> {
         let unknown = || Failed::Unknown("subscription");
-        let topic = self.operator.topic_of(SubscriptionId(id)).await?.ok_or_else(unknown)?;
+        let topic = self.operator.topic_of(SubscriptionId(id)).await?.found()?.ok_or_else(unknown)?;
         let (_, found) = self.record(topic, SubscriptionId(id)).await?.ok_or_else(unknown)?;
         let page = PageId::new(found.id, found.created_at);
         let replaced = |service: Self| async move {

@@ -187,7 +187,7 @@ impl AdminService {
 
     async fn rows(&self, found: Vec<SubscriptionSummary>) -> Result<Vec<SubscriptionRow>, Failed> {
         let ids = found.iter().map(|one| (one.topic, one.id)).collect();
-        let progress = self.operator.progress_of(ids).await?;
+        let progress = self.operator.progress_of(ids).await?.of_all()?;
         let urls = self.topic_urls(found.iter().map(|one| one.topic).collect()).await?;
         let now = self.store.now();
         let standing = |one: &SubscriptionSummary| match progress.get(&one.id) {
@@ -213,7 +213,7 @@ impl AdminService {
             let NotificationId { topic, offset } = after.parse().ok()?;
             Some((TopicId(topic), SubscriptionId(offset)))
         })?;
-        let late = self.operator.laggards(after, ROWS).await?;
+        let late = self.operator.laggards(after, ROWS).await?.of_all()?;
         let next = late.last().filter(|_| late.len() == ROWS);
         let next = next.map(|late| format!("{:016x}.{}", late.topic.0, late.subscription.0));
         let urls = self.topic_urls(late.iter().map(|one| one.topic).collect()).await?;

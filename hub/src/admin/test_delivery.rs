@@ -78,7 +78,7 @@ impl AdminService {
         if let Err(wait) = tests.subscriptions.admit(id, now) {
             return Ok(Tested::TooMany(wait));
         }
-        let Some(topic) = self.operator.topic_of(id).await? else { return Ok(Tested::Over) };
+        let Some(topic) = self.operator.topic_of(id).await?.found()? else { return Ok(Tested::Over) };
         let found = self.record(topic, id).await?.map(|(_, found)| found);
         let Some(found) = found.filter(|found| PageId::new(found.id, found.created_at) == page) else {
             return Ok(Tested::Over);

@@ -3,29 +3,31 @@
 //! Two modules. `scheduler` decides which request is next and what an answer means; it does no input or output. `sender` above it
 //! makes the requests and saves the progress. There is one worker per core, each with its own runtime, connections and shards. Workers
 //! share only what the store has in memory: the bounds of the logs, and notifications that were just posted or read.
+//! Shards come and go while they run (`owner`).
 
 mod clocks;
+mod owner;
 mod scheduler;
 mod sender;
 mod take_over;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+pub use self::owner::{NotTaken, Owner};
+use self::scheduler::WorkerState;
 pub use self::scheduler::{
     BreakerPolicy, Command, LaggardProgress, OpenHost, Owed, Progress, RetryPolicy, Target, TopicCounts,
     WaitsFor,
 };
-use self::scheduler::{Now, WorkerState};
 pub use self::sender::{
-    AttemptLog, AttemptOutcome, Counters, Meters, OUTCOMES, Operator, RecordedAttempt, Settings, Stopped,
-    TestDelivery, TestSender, Totals, without_known_entries,
+    AttemptLog, AttemptOutcome, Counters, Elsewhere, LetGo, Meters, OUTCOMES, OfOwned, Operator,
+    RecordedAttempt, Settings, Stopped, TestDelivery, TestSender, Totals, without_known_entries,
 };
-use self::sender::{Inputs, LargeBodies, Observers, Owned, Ownership, WorkerThread};
-use self::take_over::{doubt_at_start, take_over_all};
+use self::sender::{Inputs, LargeBodies, Observers, WorkerThread, Workers};
 use crate::egress::Guard;
 use crate::store::{Store, StoreError};
 
@@ -39,58 +41,74 @@ pub struct Delivery {
     observers: Observers,
     operator: Operator,
     tests: TestSender,
+    owner: Owner,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
 }
 
 impl Delivery {
-    /// Takes over all shards of the store and starts one worker per core.
+    /// Starts one worker per core, and takes over all shards of the store.
     ///
     /// # Errors
     /// [`StoreError`] when the state of delivery cannot be read.
     pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
+        let delivery = Self::start_workers(store, guard, settings).await?;
+        match delivery.owner.take_all().await {
+            Ok(()) => Ok(delivery),
+            Err(not_taken) => {
+                delivery.stop().await;
+                Err(match not_taken {
+                    NotTaken::Store(error) => error,
+                    NotTaken::Here(_) | NotTaken::Stopped(_) => StoreError::Read(not_taken.to_string()),
+                })
+            }
+        }
+    }
+
+    /// Starts the workers. They own no shard yet.
+    async fn start_workers(
+        store: Arc<dyn Store>,
+        guard: Guard,
+        settings: Settings,
+    ) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::new(store.shards()));
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
-        let (stop, stopped) = watch::channel(false);
         let count = worker_count(store.shards());
         // A caller waits for the answer: there are no more messages than commands, denials, fetches, pages and re-verifications under way.
         let (to_workers, messages): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
-        let operator = Operator::new(to_workers);
+        let workers = Workers::new(to_workers, store.shards());
+        let operator = Operator::new(workers.clone());
         let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone(), operator.clone());
-        let mut workers = Vec::new();
-        // Before the shards are read, so that nothing is missed.
-        let events: Vec<_> = (0..count).map(|_| store.watch()).collect();
-        let doubted_until = doubt_at_start(store.as_ref()).await?;
-        let max_in_flight = settings.max_in_flight.div_ceil(count);
-        let now = Now::read();
-        let states: Vec<_> =
-            (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now.monotonic)).collect();
+        let (max_in_flight, now) = (settings.max_in_flight.div_ceil(count), Instant::now());
+        let states = (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now)).collect();
+        let owner =
+            Owner::new(Arc::clone(&store), settings.clone(), Arc::clone(&counters), workers.clone(), states);
+        let (stop, stopped) = watch::channel(false);
+        let mut delivery = Self { counters, observers, operator, tests, owner, stop, workers: Vec::new() };
         let large = LargeBodies::default();
-        let mut by_worker = take_over_all(&store, &settings, doubted_until, &states).await?;
-        for (index, (events, messages)) in events.into_iter().zip(messages).enumerate() {
-            let owned = std::mem::take(&mut by_worker[index]);
-            for Owned { ownership: Ownership { shard, .. }, scheduler, .. } in &owned {
-                counters.set_gauges(*shard, scheduler.laggard_count(), 0);
-                counters.set_subscriptions(*shard, scheduler.in_force(now), scheduler.hosts());
-            }
+        for (index, messages) in messages.into_iter().enumerate() {
             let worker = WorkerThread {
                 store: Arc::clone(&store),
                 guard: guard.clone(),
                 settings: settings.clone(),
-                counters: Arc::clone(&counters),
-                observers: observers.clone(),
-                operator: operator.clone(),
+                counters: delivery.counters(),
+                observers: delivery.observers.clone(),
+                workers: workers.clone(),
                 large: large.clone(),
                 max_in_flight,
                 max_connections: settings.max_connections.div_ceil(count),
-                owned,
-                inputs: Inputs { events, messages, stop: stopped.clone() },
+                inputs: Inputs { events: store.watch(), messages, stop: stopped.clone() },
             };
             let worker = thread::Builder::new().name(format!("delivery-{index}")).spawn(move || worker.run());
-            workers
-                .push(worker.map_err(|error| StoreError::Read(format!("no thread for delivery: {error}")))?);
+            match worker {
+                Ok(worker) => delivery.workers.push(worker),
+                Err(error) => {
+                    delivery.stop().await;
+                    return Err(StoreError::Read(format!("no thread for delivery: {error}")));
+                }
+            }
         }
-        Ok(Self { counters, observers, operator, tests, stop, workers })
+        Ok(delivery)
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.
@@ -123,6 +141,11 @@ impl Delivery {
         self.operator.clone()
     }
 
+    /// What takes shards over and lets them go.
+    pub fn owner(&self) -> Owner {
+        self.owner.clone()
+    }
+
     /// What sends test deliveries.
     pub fn test_sender(&self) -> TestSender {
         self.tests.clone()
@@ -151,22 +174,9 @@ fn worker_count(shards: u16) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use tokio::task::yield_now;
-    use tokio::time::timeout;
-
-    use super::sender::testing::{Subscriber, settings};
+    use super::sender::testing::{Subscriber, settings, until};
     use super::*;
     use crate::store::{self, Engine, Keyring, Shard};
-
-    /// Returns once this holds.
-    async fn until(holds: impl Fn() -> bool) {
-        let waits = async {
-            while !holds() {
-                yield_now().await;
-            }
-        };
-        timeout(Duration::from_secs(60), waits).await.expect("it holds at some time");
-    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_shard_that_somebody_else_takes_over_is_sent_nothing_more_and_counts_no_more() {

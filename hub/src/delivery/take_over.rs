@@ -1,9 +1,6 @@
-//! Takes over the shards of the store at the start.
+//! Loads a shard that this hub takes over.
 
-use std::sync::Arc;
 use std::time::Instant;
-
-use futures_util::stream::{self, StreamExt};
 
 use super::scheduler::{self, Clock, Limits, Now, Scheduler, WorkerState};
 use super::sender::{Owned, Ownership, Settings};
@@ -15,8 +12,8 @@ const WINDOW: usize = 1_024;
 /// Subscriptions that a shard looks at before the other shards are asked: for some tens of microseconds.
 const STEPS: usize = 256;
 
-/// Until when no lease ends, where the wall clock cannot be believed yet.
-pub(super) async fn doubt_at_start(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
+/// Until when no lease ends in a shard that is taken over now, where the wall clock cannot be believed yet.
+pub(super) async fn doubt(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
     let now = Now::read();
     let until = match store.uptime().await {
         Ok(Some(uptime)) => scheduler::doubt_at_start(&uptime, now),
@@ -32,32 +29,9 @@ pub(super) async fn doubt_at_start(store: &dyn Store) -> Result<Option<Instant>,
     Ok(until)
 }
 
-/// By worker, what each of them owns. Shards are taken over on all cores, but not all at once: what the store hands over takes more room
-/// than what is kept of it.
-pub(super) async fn take_over_all(
-    store: &Arc<dyn Store>,
-    settings: &Settings,
-    doubted_until: Option<Instant>,
-    states: &[WorkerState],
-) -> Result<Vec<Vec<Owned>>, StoreError> {
-    let workers = states.len();
-    let mut by_worker: Vec<_> = (0..workers).map(|_| Vec::new()).collect();
-    let mut taken = stream::iter((0..store.shards()).map(Shard))
-        .map(|shard| {
-            let (store, settings) = (Arc::clone(store), settings.clone());
-            let worker = states[usize::from(shard.0) % workers].clone();
-            tokio::spawn(async move { take_over(&store, shard, &settings, doubted_until, worker).await })
-        })
-        .buffered(workers);
-    while let Some(owned) = taken.next().await {
-        let owned = owned.map_err(|error| StoreError::Read(error.to_string()))??;
-        by_worker[usize::from(owned.ownership.shard.0) % workers].push(owned);
-    }
-    Ok(by_worker)
-}
-
-async fn take_over(
-    store: &Arc<dyn Store>,
+/// Claims a shard and reads its state. `worker` is what the shards of the worker have in common that will deliver for it.
+pub(super) async fn take_over(
+    store: &dyn Store,
     shard: Shard,
     settings: &Settings,
     doubted_until: Option<Instant>,
@@ -94,11 +68,11 @@ mod tests {
     async fn the_clock_is_in_doubt_where_it_is_not_known_when_the_hub_was_up() {
         let directory = tempfile::tempdir().unwrap();
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
-        assert_eq!(doubt_at_start(store.as_ref()).await.unwrap(), None, "nobody has subscribed");
+        assert_eq!(doubt(store.as_ref()).await.unwrap(), None, "nobody has subscribed");
         let posted = store::posted(&"https://source.example/t".parse().unwrap(), "");
         store.append(posted, Duration::ZERO).await.unwrap();
-        assert!(doubt_at_start(store.as_ref()).await.unwrap().is_some(), "it may have been down for days");
+        assert!(doubt(store.as_ref()).await.unwrap().is_some(), "it may have been down for days");
         store.put_uptime(Uptime { seen: DateTime::now(), clock_jumps: Vec::new() }).await.unwrap();
-        assert_eq!(doubt_at_start(store.as_ref()).await.unwrap(), None);
+        assert_eq!(doubt(store.as_ref()).await.unwrap(), None);
     }
 }

@@ -14,7 +14,7 @@ mod wait_queue;
 
 pub use bounds::{Bounds, Counted, Exceeded, Full};
 pub use breaker::VerificationBreaker;
-pub use denial::{DenialNotifier, Denials, NewlyDenied, PendingDenial, StopDeliveries};
+pub use denial::{DenialNotifier, Denials, NewlyDenied, NotOwned, PendingDenial, StopDeliveries};
 pub use lease::LeasePolicy;
 pub use meters::VerificationMeters;
 pub use requests::{NotAccepted, Requester, Requests, ToVerify};

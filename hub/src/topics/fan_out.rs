@@ -7,13 +7,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use resync_core::websub::TopicUrl;
 
 use crate::concurrency::{Client, ClientClass};
 use crate::config::Rate;
 use crate::rate_limiter::{RateLimiter, site};
-use crate::store::TopicId;
+use crate::store::{Store, TopicId};
 
 /// Bytes are counted in units of this size.
 const UNIT: u64 = 1_024;
@@ -24,19 +23,11 @@ const TOPICS: u64 = 5;
 /// An IPv6 site may have as much sent as this number of clients, however many networks it has.
 const CLIENTS_OF_ONE_SITE: u64 = 4;
 
-/// Knows how many subscriptions topics have.
-#[async_trait]
-pub trait Subscribers: std::fmt::Debug + Send + Sync + 'static {
-    /// How many subscriptions this topic has; those that have just expired may be among them. Strangers have it asked for each ping, so it
-    /// takes no time in proportion to them.
-    async fn of(&self, topic: TopicId) -> usize;
-}
-
 /// The limits of clients and topics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct FanOutLimit {
     debts: Debts,
-    subscribers: Arc<dyn Subscribers>,
+    store: Arc<dyn Store>,
 }
 
 /// What was sent and is not paid off.
@@ -51,8 +42,8 @@ struct Debts {
 
 impl FanOutLimit {
     /// One client may have so many bytes of one topic sent per minute. With `enabled` false there is no limit.
-    pub fn new(enabled: bool, bytes_per_minute: u64, subscribers: Arc<dyn Subscribers>) -> Self {
-        Self { debts: Debts::new(enabled, bytes_per_minute), subscribers }
+    pub fn new(enabled: bool, bytes_per_minute: u64, store: Arc<dyn Store>) -> Self {
+        Self { debts: Debts::new(enabled, bytes_per_minute), store }
     }
 
     /// Whether this topic, and one of the clients that pinged it, have paid off what they had sent.
@@ -69,12 +60,13 @@ impl FanOutLimit {
     }
 
     /// Charges the clients that pinged for new content of a topic; nobody if one of them is trusted.
-    pub(super) async fn charge(&self, topic: &TopicUrl, id: TopicId, weight: u64, clients: &[Client]) {
+    pub(super) fn charge(&self, topic: &TopicUrl, id: TopicId, weight: u64, clients: &[Client]) {
         if is_known(clients) {
             return;
         }
-        let subscriptions = self.subscribers.of(id).await;
-        let sent = weight.saturating_mul(subscriptions as u64);
+        // All that the store has, whoever delivers to them; those that have just expired may be among them.
+        let subscriptions: u64 = self.store.subscribers(&[id]).iter().sum();
+        let sent = weight.saturating_mul(subscriptions);
         self.debts.charge(topic, sent, clients, Instant::now());
     }
 }

@@ -365,7 +365,7 @@ impl Fetcher {
         let appended = appended?;
         span.note("websub.notification", || appended.id().to_string());
         // Not before: what could not be stored is fetched again, and sent once.
-        self.fan_out.charge(topic, known.id, bytes, clients).await;
+        self.fan_out.charge(topic, known.id, bytes, clients);
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
         // Before the next fetch gets this permit: so the log exceeds the share at most by what is fetched at once.
         if let Err(error) = self.log.make_room().await {
@@ -471,7 +471,6 @@ mod tests {
 
     use super::*;
     use crate::config::PublishPolicy;
-    use crate::delivery::Operator;
     use crate::egress::{EgressClient, Guard};
     use crate::meters::Meters as _;
     use crate::store::{self, Engine, Keyring};
@@ -565,7 +564,7 @@ mod tests {
             TopicClient::new(client, 1_024),
             BodyBudget::new(1_000_000),
             "http://hub.example/websub/".into(),
-            FanOutLimit::new(false, 0, Arc::new(Operator::of_nobody())),
+            FanOutLimit::new(false, 0, Arc::clone(store)),
             false,
             Tracer::default(),
         )

@@ -22,7 +22,7 @@ pub use authority::{Authority, Denied, Grant, NewToken, TokenInfo, Tokens, Token
 pub use budget::{BodyBudget, BudgetExhausted, Budgets, Reservation};
 pub use catch_up::{CatchUp, CatchUpError, List, Page};
 pub use closed_hub::ClosedHub;
-pub use fan_out::{FanOutLimit, Subscribers};
+pub use fan_out::FanOutLimit;
 pub use fetch::{AcceptedPing, Fetcher, Pings};
 pub use intake::{Intake, PostHeader, Refused};
 pub use length_limits::Oversized;

@@ -199,11 +199,6 @@ impl Scheduler {
         self.hosts.find(origin).is_some()
     }
 
-    /// How many subscriptions a topic has, those that are over and not ended yet included.
-    pub(crate) fn subscriptions_of(&self, topic: TopicId) -> usize {
-        self.topics.get(&topic).map_or(0, |state| state.table.len())
-    }
-
     /// The subscriptions in force of a topic in numbers. Only those are looked at that may be over.
     pub(crate) fn topic_counts(&self, topic: TopicId, now: Now) -> TopicCounts {
         let Some(state) = self.topics.get(&topic) else { return TopicCounts::default() };

@@ -15,7 +15,8 @@ use tracing::{error, info, warn};
 use super::counters::Counters;
 use super::losses::Losses;
 use super::owned::{Owned, Ownership, Shards};
-use crate::delivery::scheduler::{Now, Scheduler};
+use super::workers::Workers;
+use crate::delivery::scheduler::Now;
 use crate::store::{Checkpoint, Ended, Skip, Store, StoreError, SubscriptionId, TopicId};
 
 /// How often progress is saved. What was delivered since the last save is delivered again after a crash; as one save may be under way
@@ -41,21 +42,40 @@ pub(super) enum Save {
     End(Ownership, TopicId, SubscriptionId, Ended),
 }
 
+impl Save {
+    fn of(&self) -> Ownership {
+        let (Self::Checkpoint(of, ..) | Self::End(of, ..)) = self;
+        *of
+    }
+}
+
 /// What came of a save.
 pub(super) type Results = Vec<(Save, Result<(), StoreError>)>;
 
-/// A command that was carried out: where to reply, and how many subscriptions it concerned.
-type Executed = (oneshot::Sender<usize>, usize);
+/// A save under way.
+struct Saving {
+    /// What is saved is of these.
+    of: Vec<Ownership>,
+    put: Pin<Box<dyn Future<Output = Results>>>,
+}
+
+/// A command that was carried out.
+struct Executed {
+    reply: oneshot::Sender<Vec<usize>>,
+    /// How many subscriptions it concerned in each shard.
+    concerned: Vec<(Ownership, usize)>,
+}
 
 /// What is not durable yet.
 pub(super) struct Checkpoints {
     store: Arc<dyn Store>,
+    workers: Workers,
     unsaved: VecDeque<Save>,
     /// Commands that were carried out, whose effect the next save will make durable …
     executed: Vec<Executed>,
     /// … and those whose effect the save under way does.
     being_saved: Vec<Executed>,
-    saving: Option<Pin<Box<dyn Future<Output = Results>>>>,
+    saving: Option<Saving>,
     losses: Losses,
     /// Answers since the last save began.
     answers: u64,
@@ -65,9 +85,11 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    /// `workers` hear of shards that somebody else has taken over.
+    pub(super) fn new(store: Arc<dyn Store>, workers: Workers) -> Self {
         Self {
             store,
+            workers,
             unsaved: VecDeque::new(),
             executed: Vec::new(),
             being_saved: Vec::new(),
@@ -85,8 +107,35 @@ impl Checkpoints {
     }
 
     /// A command was carried out: the reply is sent once that is durable.
-    pub(super) fn note_executed(&mut self, reply: oneshot::Sender<usize>, concerned: usize) {
-        self.executed.push((reply, concerned));
+    pub(super) fn note_executed(
+        &mut self,
+        reply: oneshot::Sender<Vec<usize>>,
+        concerned: Vec<(Ownership, usize)>,
+    ) {
+        self.executed.push(Executed { reply, concerned });
+    }
+
+    /// Whether the store has not taken yet what was to be saved of a shard.
+    pub(super) fn have(&self, of: Ownership) -> bool {
+        self.saving.as_ref().is_some_and(|saving| saving.of.contains(&of))
+            || self.unsaved.iter().any(|save| save.of() == of)
+    }
+
+    /// A shard was given up before all of it was saved.
+    pub(super) fn forget(&mut self, of: Ownership) {
+        self.drop_saves(of);
+        if self.saving.is_none() {
+            // What failed may have been of this shard alone: the others need not wait for it.
+            self.has_failed &= self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(..)));
+        }
+    }
+
+    /// Nothing of this shard will be saved any more: a command that was carried out there has no effect.
+    fn drop_saves(&mut self, of: Ownership) {
+        for executed in self.executed.iter_mut().chain(&mut self.being_saved) {
+            executed.concerned.retain(|(shard, _)| *shard != of);
+        }
+        self.unsaved.retain(|save| save.of() != of);
     }
 
     /// Whether a checkpoint is due before its time.
@@ -109,7 +158,7 @@ impl Checkpoints {
     pub(super) fn save(&mut self, shards: &mut Shards, counters: &Counters) {
         let pausing = self.has_failed && self.began.elapsed() < SAVE_AGAIN_AFTER;
         if self.saving.is_none() && !pausing {
-            self.start(shards.owned_mut(), counters);
+            self.start(shards, counters);
         }
     }
 
@@ -117,15 +166,15 @@ impl Checkpoints {
     pub(super) async fn save_all(&mut self, shards: &mut Shards, counters: &Counters) {
         for _ in 0..LAST_SAVES {
             if let Some(saving) = self.saving.take() {
-                let results = saving.await;
+                let results = saving.put.await;
                 self.take(results, shards, counters);
             }
             // What had failed before goes first, and alone: then one more save is to come.
             let last = self.unsaved.is_empty();
-            shards.schedulers().for_each(Scheduler::detach_all);
-            self.start(shards.owned_mut(), counters);
+            shards.with_progress().for_each(|owned| owned.scheduler.detach_all());
+            self.start(shards, counters);
             let Some(saving) = self.saving.take() else { return };
-            let results = saving.await;
+            let results = saving.put.await;
             self.take(results, shards, counters);
             if last && self.unsaved.is_empty() {
                 return;
@@ -140,7 +189,7 @@ impl Checkpoints {
     /// What came of the save under way; never returns where there is none.
     pub(super) async fn results(&mut self) -> Results {
         match &mut self.saving {
-            Some(saving) => saving.await,
+            Some(saving) => saving.put.as_mut().await,
             None => pending().await,
         }
     }
@@ -157,11 +206,13 @@ impl Checkpoints {
         for (save, result) in results {
             match result {
                 Ok(()) => self.saved(&save, shards.owned(), counters),
-                Err(StoreError::Fenced) => lose(&save, shards, counters),
+                Err(StoreError::Fenced) => self.lose(save.of(), shards, counters),
                 // Trying again mends no damage, and must not hold up everybody else.
                 Err(error @ StoreError::Damaged { .. }) if matches!(save, Save::End(..)) => {
                     error!(%error, "the end of a subscription cannot be saved and is dropped");
                 }
+                // It was given up meanwhile.
+                Err(_) if !shards.has_progress_of(save.of()) => {}
                 Err(error) => {
                     error!(%error, "progress of delivery not saved: delivery waits until it is");
                     self.has_failed |= matches!(save, Save::Checkpoint(..));
@@ -176,7 +227,7 @@ impl Checkpoints {
         }
     }
 
-    fn start(&mut self, owned: &mut [Owned], counters: &Counters) {
+    fn start(&mut self, shards: &mut Shards, counters: &Counters) {
         self.began = Instant::now();
         self.answers = 0;
         let now = Now::read();
@@ -186,7 +237,7 @@ impl Checkpoints {
         }
         let ends = self.unsaved.iter().filter(|save| matches!(save, Save::End(..))).count();
         let mut ends_left = ENDS.saturating_sub(ends);
-        for Owned { ownership, scheduler, .. } in owned.iter_mut() {
+        for Owned { ownership, scheduler, .. } in shards.with_progress() {
             // A checkpoint that failed goes first and alone: a newer one beside it might be written before it.
             let waits =
                 self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(of, _) if of == ownership));
@@ -206,12 +257,13 @@ impl Checkpoints {
             counters.add(scheduler.take_counts());
         }
         if self.unsaved.is_empty() {
-            self.all_saved(owned, counters);
+            self.all_saved(shards.owned(), counters);
         } else {
             let store = Arc::clone(&self.store);
             let saves = std::mem::take(&mut self.unsaved);
+            let of = saves.iter().map(Save::of).collect();
             let put_all = async move { join_all(saves.into_iter().map(|save| put(&store, save))).await };
-            self.saving = Some(Box::pin(put_all));
+            self.saving = Some(Saving { of, put: Box::pin(put_all) });
         }
     }
 
@@ -221,8 +273,17 @@ impl Checkpoints {
         for Owned { ownership, .. } in owned {
             counters.set_saved(ownership.shard, until);
         }
-        for (reply, concerned) in self.being_saved.drain(..) {
-            let _ = reply.send(concerned);
+        for Executed { reply, concerned } in self.being_saved.drain(..) {
+            let _ = reply.send(concerned.into_iter().map(|(_, subscriptions)| subscriptions).collect());
+        }
+    }
+
+    /// Another owner has taken the shard over: whatever is decided here counts no more.
+    fn lose(&mut self, of: Ownership, shards: &mut Shards, counters: &Counters) {
+        self.drop_saves(of);
+        if let Some(given_up) = shards.lose(of) {
+            error!(shard = of.shard.0, "this shard has a newer owner: delivery for it stops here");
+            given_up.report(counters, &self.workers);
         }
     }
 
@@ -246,16 +307,6 @@ impl Checkpoints {
                 info!(topic = format!("{:016x}", topic.0), subscription = id.0, ?why, "subscription over");
             }
         }
-    }
-}
-
-/// Another owner has taken the shard over: whatever is decided here counts no more.
-fn lose(save: &Save, shards: &mut Shards, counters: &Counters) {
-    let (Save::Checkpoint(ownership, ..) | Save::End(ownership, ..)) = save;
-    if let Some(counts) = shards.lose(*ownership) {
-        error!(shard = ownership.shard.0, "this shard has a newer owner: delivery for it stops here");
-        counters.add(counts);
-        counters.forget(ownership.shard);
     }
 }
 

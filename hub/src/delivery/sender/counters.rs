@@ -36,6 +36,12 @@ struct Gauges {
     saved: AtomicU64,
 }
 
+impl Gauges {
+    fn not_here() -> Self {
+        Self { saved: AtomicU64::new(NOT_HERE), ..Self::default() }
+    }
+}
+
 /// The totals at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Totals {
@@ -64,7 +70,7 @@ impl Counters {
             lost_to_retention: AtomicU64::new(0),
             in_flight: Default::default(),
             begun: Instant::now(),
-            shards: (0..shards).map(|_| Gauges::default()).collect(),
+            shards: (0..shards).map(|_| Gauges::not_here()).collect(),
         }
     }
 
@@ -104,14 +110,14 @@ impl Counters {
         }
     }
 
-    /// All progress of a shard until this moment is durable.
-    pub(super) fn set_saved(&self, shard: Shard, until: Instant) {
+    /// All progress of a shard until this moment is durable, as it is when the shard is taken over.
+    pub(crate) fn set_saved(&self, shard: Shard, until: Instant) {
         if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
             gauges.saved.store(millis(self.begun, until), Ordering::Relaxed);
         }
     }
 
-    /// Somebody else delivers for this shard now.
+    /// This shard is not delivered for here any more.
     pub(super) fn forget(&self, shard: Shard) {
         self.set_subscriptions(shard, 0, 0);
         self.set_gauges(shard, 0, 0);
@@ -176,7 +182,7 @@ mod tests {
     fn progress_is_as_old_as_that_of_the_shard_that_was_saved_longest_ago() {
         let counters = Counters::new(2);
         let at = |seconds| counters.begun + Duration::from_secs(seconds);
-        assert_eq!(counters.checkpoint_age(at(3)), Duration::from_secs(3), "nothing was saved yet");
+        assert_eq!(counters.checkpoint_age(at(3)), Duration::ZERO, "no shard is here yet");
         counters.set_saved(Shard(0), at(9));
         counters.set_saved(Shard(1), at(4));
         assert_eq!(counters.checkpoint_age(at(10)), Duration::from_secs(6));

@@ -5,47 +5,26 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use super::of_owned::OfOwned;
 use super::owned::Owned;
+use super::workers::{Query, Stopped, WorkerMessage, Workers};
 use crate::delivery::scheduler::{
     Command, LaggardProgress, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
 };
 use crate::store::{Shard, SubscriptionId, TopicId};
-use crate::subscriptions::StopDeliveries;
-use crate::topics::Subscribers;
-
-/// Delivery has stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("delivery has stopped")]
-pub struct Stopped;
-
-/// What a worker is asked for.
-pub(crate) enum WorkerMessage {
-    /// To be answered at once.
-    Query(Query),
-    /// To be answered with all that was durable before.
-    UpToDateQuery(Query),
-    /// To be answered once it is durable, with the number of subscriptions that it concerns.
-    Command(Command, oneshot::Sender<usize>),
-    /// To be answered once nothing is under way to this subscription, which has ended.
-    Cancel(Shard, SubscriptionId, oneshot::Sender<()>),
-    /// The address to which the name of this origin leads now was confirmed.
-    Confirmed(Arc<str>),
-}
-
-/// Looks at the shards of a worker and answers.
-type Query = Box<dyn FnOnce(&[Owned]) + Send>;
+use crate::subscriptions::{NotOwned, StopDeliveries};
 
 /// The operator's handle on the running delivery.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    workers: Arc<[mpsc::UnboundedSender<WorkerMessage>]>,
+    workers: Workers,
 }
 
 impl Operator {
-    pub(crate) fn new(workers: Vec<mpsc::UnboundedSender<WorkerMessage>>) -> Self {
-        Self { workers: workers.into() }
+    pub(crate) fn new(workers: Workers) -> Self {
+        Self { workers }
     }
 
     /// Returns when every worker has found time to answer.
@@ -59,7 +38,7 @@ impl Operator {
     /// The address to which the name of this origin leads now was confirmed: what waits for that goes out.
     pub(super) fn confirmed(&self, origin: &str) {
         let origin = Arc::<str>::from(origin);
-        for worker in self.workers.iter() {
+        for worker in self.workers.senders() {
             // A worker that has gone needs to know nothing.
             let _ = worker.send(WorkerMessage::Confirmed(Arc::clone(&origin)));
         }
@@ -73,73 +52,74 @@ impl Operator {
         &self,
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
-    ) -> Result<Vec<LaggardProgress>, Stopped> {
+    ) -> Result<OfOwned<Vec<LaggardProgress>>, Stopped> {
         let laggards = self.query(move |shard, now| shard.laggards(after, limit, now)).await?;
-        let mut found: Vec<_> = laggards.into_iter().flatten().collect();
-        found.sort_unstable_by_key(|laggard| (laggard.topic, laggard.subscription));
-        found.truncate(limit);
-        Ok(found)
+        Ok(laggards.map(|laggards| {
+            let mut found: Vec<_> = laggards.into_iter().flatten().collect();
+            found.sort_unstable_by_key(|laggard| (laggard.topic, laggard.subscription));
+            found.truncate(limit);
+            found
+        }))
     }
 
     /// The hosts whose circuit breakers are open, by their origins.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn open_hosts(&self) -> Result<Vec<OpenHost>, Stopped> {
-        let mut found: Vec<_> =
-            self.query(|shard, now| shard.open_hosts(now.monotonic)).await?.into_iter().flatten().collect();
-        found.sort_unstable_by(|one, other| one.origin.cmp(&other.origin));
-        Ok(found)
+    pub async fn open_hosts(&self) -> Result<OfOwned<Vec<OpenHost>>, Stopped> {
+        let hosts = self.query(|shard, now| shard.open_hosts(now.monotonic)).await?;
+        Ok(hosts.map(|hosts| {
+            let mut found: Vec<_> = hosts.into_iter().flatten().collect();
+            found.sort_unstable_by(|one, other| one.origin.cmp(&other.origin));
+            found
+        }))
     }
 
-    /// Whether any subscription has this origin.
+    /// The origin, if any subscription has it.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn knows_host(&self, origin: &str) -> Result<bool, Stopped> {
-        let origin = origin.to_owned();
-        let known = self.query(move |shard, _| shard.knows_host(&origin)).await?;
-        Ok(known.contains(&true))
+    pub async fn known_host(&self, origin: String) -> Result<OfOwned<Option<String>>, Stopped> {
+        let sought = origin.clone();
+        let known = self.query(move |shard, _| shard.knows_host(&sought)).await?;
+        Ok(known.map(|known| known.contains(&true).then_some(origin)))
     }
 
     /// The topic of a subscription in force.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn topic_of(&self, id: SubscriptionId) -> Result<Option<TopicId>, Stopped> {
-        Ok(self.query(move |shard, now| shard.topic_of(id, now)).await?.into_iter().flatten().next())
+    pub async fn topic_of(&self, id: SubscriptionId) -> Result<OfOwned<Option<TopicId>>, Stopped> {
+        Ok(self.query(move |shard, now| shard.topic_of(id, now)).await?.map(first))
     }
 
     /// How many subscriptions are in force, without looking at each.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn in_force(&self) -> Result<usize, Stopped> {
-        Ok(self.query(Scheduler::in_force).await?.into_iter().sum())
-    }
-
-    /// How many subscriptions this topic has, without looking at each: those that are over count until the store has ended them.
-    ///
-    /// # Errors
-    /// [`Stopped`]
-    pub async fn subscriptions(&self, topic: TopicId) -> Result<usize, Stopped> {
-        Ok(self.query(move |shard, _| shard.subscriptions_of(topic)).await?.into_iter().sum())
+    pub async fn in_force(&self) -> Result<OfOwned<usize>, Stopped> {
+        Ok(self.query(Scheduler::in_force).await?.map(|numbers| numbers.into_iter().sum()))
     }
 
     /// The subscriptions in force of a topic in numbers, without looking at each.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn topic(&self, topic: TopicId) -> Result<TopicCounts, Stopped> {
-        Ok(self.query(move |shard, now| shard.topic_counts(topic, now)).await?.into_iter().sum())
+    pub async fn topic(&self, topic: TopicId) -> Result<OfOwned<TopicCounts>, Stopped> {
+        let counts = self.query(move |shard, now| shard.topic_counts(topic, now)).await?;
+        Ok(counts.map(|counts| counts.into_iter().sum()))
     }
 
     /// How far a subscription of this topic is; `None` when it is not in force.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn progress(&self, topic: TopicId, id: SubscriptionId) -> Result<Option<Progress>, Stopped> {
-        Ok(self.query(move |shard, now| shard.progress(topic, id, now)).await?.into_iter().flatten().next())
+    pub async fn progress(
+        &self,
+        topic: TopicId,
+        id: SubscriptionId,
+    ) -> Result<OfOwned<Option<Progress>>, Stopped> {
+        Ok(self.query(move |shard, now| shard.progress(topic, id, now)).await?.map(first))
     }
 
     /// How far each of these subscriptions is that is in force.
@@ -149,12 +129,12 @@ impl Operator {
     pub async fn progress_of(
         &self,
         of: Arc<[(TopicId, SubscriptionId)]>,
-    ) -> Result<HashMap<SubscriptionId, Progress>, Stopped> {
+    ) -> Result<OfOwned<HashMap<SubscriptionId, Progress>>, Stopped> {
         let found = self.query(move |shard, now| -> Vec<_> {
             let known = of.iter().map(|(topic, id)| Some((*id, shard.progress(*topic, *id, now)?)));
             known.flatten().collect()
         });
-        Ok(found.await?.into_iter().flatten().collect())
+        Ok(found.await?.map(|found| found.into_iter().flatten().collect()))
     }
 
     /// How many subscriptions have not got everything yet that was durable before this was asked. Takes time in proportion to
@@ -162,23 +142,25 @@ impl Operator {
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn owed(&self) -> Result<Owed, Stopped> {
-        Ok(self.query_by(WorkerMessage::UpToDateQuery, Scheduler::owed).await?.into_iter().sum())
+    pub async fn owed(&self) -> Result<OfOwned<Owed>, Stopped> {
+        let owed = self.query_by(WorkerMessage::UpToDateQuery, Scheduler::owed).await?;
+        Ok(owed.map(|owed| owed.into_iter().sum()))
     }
 
-    /// Carries out a command; returns, once that is durable, how many subscriptions it concerns.
+    /// Carries out a command in the shards that this hub owns; returns, once that is durable, how many subscriptions it concerns.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn execute(&self, command: &Command) -> Result<usize, Stopped> {
-        Ok(self.ask(|reply| WorkerMessage::Command(command.clone(), reply)).await?.into_iter().sum())
+    pub async fn execute(&self, command: &Command) -> Result<OfOwned<usize>, Stopped> {
+        let concerned = self.ask(|reply| WorkerMessage::Command(command.clone(), reply)).await?;
+        Ok(concerned.map(|concerned| concerned.into_iter().sum()))
     }
 
-    /// The answers of all shards.
+    /// The answers of the shards.
     async fn query<T: Send + 'static>(
         &self,
         answer: impl Fn(&Scheduler, Now) -> T + Clone + Send + 'static,
-    ) -> Result<Vec<T>, Stopped> {
+    ) -> Result<OfOwned<Vec<T>>, Stopped> {
         self.query_by(WorkerMessage::Query, answer).await
     }
 
@@ -186,7 +168,7 @@ impl Operator {
         &self,
         message: fn(Query) -> WorkerMessage,
         answer: impl Fn(&Scheduler, Now) -> T + Clone + Send + 'static,
-    ) -> Result<Vec<T>, Stopped> {
+    ) -> Result<OfOwned<Vec<T>>, Stopped> {
         let query = move |reply: oneshot::Sender<Vec<T>>| {
             let answer = answer.clone();
             message(Box::new(move |owned: &[Owned]| {
@@ -195,13 +177,17 @@ impl Operator {
                 let _ = reply.send(owned.iter().map(|owned| answer(&owned.scheduler, now)).collect());
             }))
         };
-        Ok(self.ask(query).await?.into_iter().flatten().collect())
+        self.ask(query).await
     }
 
-    /// Asks every worker.
-    async fn ask<T>(&self, message: impl Fn(oneshot::Sender<T>) -> WorkerMessage) -> Result<Vec<T>, Stopped> {
+    /// Asks every worker, each of which answers for its shards.
+    async fn ask<T>(
+        &self,
+        message: impl Fn(oneshot::Sender<Vec<T>>) -> WorkerMessage,
+    ) -> Result<OfOwned<Vec<T>>, Stopped> {
         let sent: Result<Vec<_>, Stopped> = self
             .workers
+            .senders()
             .iter()
             .map(|worker| {
                 let (reply, answer) = oneshot::channel();
@@ -209,27 +195,28 @@ impl Operator {
                 Ok(answer)
             })
             .collect();
-        try_join_all(sent?).await.map_err(|_| Stopped)
+        let by_worker = try_join_all(sent?).await.map_err(|_| Stopped)?;
+        let answers: Vec<_> = by_worker.into_iter().flatten().collect();
+        let elsewhere = usize::from(self.workers.shards()).saturating_sub(answers.len());
+        Ok(OfOwned::new(answers, elsewhere))
     }
+}
+
+/// What one shard has found.
+fn first<T>(found: Vec<Option<T>>) -> Option<T> {
+    found.into_iter().flatten().next()
 }
 
 #[async_trait]
 impl StopDeliveries for Operator {
-    async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
-        let Some(worker) = self.workers.get(usize::from(shard.0) % self.workers.len().max(1)) else { return };
+    async fn halt(&self, shard: Shard, subscription: SubscriptionId) -> Result<(), NotOwned> {
+        let worker = self.workers.worker_of(shard)?;
         let (reply, cancelled) = oneshot::channel();
-        if worker.send(WorkerMessage::Cancel(shard, subscription, reply)).is_ok() {
-            // A worker that ends takes what was under way with it.
-            let _ = cancelled.await;
+        // A worker that has ended, or ends, takes what was under way with it.
+        match self.workers.send(worker, WorkerMessage::Cancel(shard, subscription, reply)) {
+            Ok(()) => cancelled.await.unwrap_or(Ok(())),
+            Err(Stopped) => Ok(()),
         }
-    }
-}
-
-#[async_trait]
-impl Subscribers for Operator {
-    /// When delivery has stopped, so does the hub: then there are none.
-    async fn of(&self, topic: TopicId) -> usize {
-        self.subscriptions(topic).await.unwrap_or_default()
     }
 }
 
@@ -237,6 +224,6 @@ impl Subscribers for Operator {
 impl Operator {
     /// Of a delivery that has stopped.
     pub(crate) fn of_nobody() -> Self {
-        Self::new(Vec::new())
+        Self::new(Workers::new(Vec::new(), 0))
     }
 }

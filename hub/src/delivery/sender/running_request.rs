@@ -1,4 +1,4 @@
-//! A request under way, which can be cancelled.
+//! A request under way, which can be cancelled or cut.
 
 use std::future::{Future, ready};
 use std::net::IpAddr;
@@ -35,9 +35,18 @@ impl RunningRequest {
         Self { of, attempt, sending: Box::pin(sending), waker: None }
     }
 
-    /// Drops the request, which closes its connection, or its stream where it shares one.
+    /// The subscription has ended: drops the request, which closes its connection, or its stream where it shares one.
     pub(super) fn cancel(&mut self) {
-        self.sending = Box::pin(ready((Finished::SubscriptionEnded, None)));
+        self.drop_as(Finished::SubscriptionEnded);
+    }
+
+    /// The same for one that somebody else makes again.
+    pub(super) fn cut(&mut self) {
+        self.drop_as(Finished::Postponed);
+    }
+
+    fn drop_as(&mut self, finished: Finished) {
+        self.sending = Box::pin(ready((finished, None)));
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }

@@ -8,6 +8,7 @@ use resync_core::websub::{CallbackUrl, SignatureMethod};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::config::{Prefixes, SignatureConfig};
@@ -63,9 +64,20 @@ impl Subscriber {
         self.behaviour.answers.add_permits(deliveries);
     }
 
-    /// The first line of the next request.
+    /// The first line of the next request, and behind it the identity of the notification.
     pub(crate) async fn next(&mut self) -> String {
         timeout(Duration::from_secs(60), self.log.recv()).await.expect("it comes").unwrap()
+    }
+
+    /// The offset of the next notification.
+    pub(crate) async fn notified(&mut self) -> u64 {
+        loop {
+            if let Some((_, offset)) =
+                self.next().await.split_once(" id=").and_then(|(_, id)| id.split_once('.'))
+            {
+                return offset.parse().unwrap();
+            }
+        }
     }
 
     /// The same, if it has come already.
@@ -83,13 +95,25 @@ async fn serve(mut stream: TcpStream, its: Arc<Behaviour>, seen: mpsc::Unbounded
         let asked = request.split_once("hub.challenge=").filter(|_| its.agrees.load(Ordering::Relaxed));
         let challenge = asked.map_or("", |(_, rest)| &rest[..64]);
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{challenge}", challenge.len());
+        let line = request.lines().next().unwrap_or_default();
+        let id = request.lines().find_map(|line| line.strip_prefix("webhook-id: "));
         // Before the answer, which leads to the next request. The test may be over.
-        let _ = seen.send(request.lines().next().unwrap_or_default().to_owned());
+        let _ = seen.send(id.map_or_else(|| line.to_owned(), |id| format!("{line} id={id}")));
         if request.starts_with("POST") {
             its.answers.acquire().await.unwrap().forget();
         }
         let _ = stream.write_all(answer.as_bytes()).await;
     }
+}
+
+/// Returns once this holds.
+pub(crate) async fn until(holds: impl Fn() -> bool) {
+    let waits = async {
+        while !holds() {
+            yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), waits).await.expect("it holds at some time");
 }
 
 pub(crate) fn settings() -> Settings {

@@ -8,10 +8,10 @@ use tokio::runtime;
 use super::counters::Counters;
 use super::large_bodies::LargeBodies;
 use super::operator::Operator;
-use super::owned::Owned;
 use super::send::{Observers, Sender};
 use super::settings::Settings;
 use super::worker::{Inputs, Worker};
+use super::workers::Workers;
 use crate::egress::{EgressClient, Guard};
 use crate::store::Store;
 
@@ -25,11 +25,10 @@ pub(crate) struct WorkerThread {
     pub(crate) settings: Settings,
     pub(crate) counters: Arc<Counters>,
     pub(crate) observers: Observers,
-    pub(crate) operator: Operator,
+    pub(crate) workers: Workers,
     pub(crate) large: LargeBodies,
     pub(crate) max_in_flight: usize,
     pub(crate) max_connections: usize,
-    pub(crate) owned: Vec<Owned>,
     pub(crate) inputs: Inputs,
 }
 
@@ -52,11 +51,11 @@ impl WorkerThread {
                 signature,
                 entry_diff,
                 self.observers,
-                self.operator,
+                Operator::new(self.workers.clone()),
                 self.large,
             );
             let worker =
-                Worker::new(self.store, sender, confirmed, self.counters, self.max_in_flight, self.owned);
+                Worker::new(self.store, sender, confirmed, self.counters, self.max_in_flight, self.workers);
             worker.run(self.inputs, timeout.min(GRACE)).await;
         });
     }

@@ -15,14 +15,17 @@ use tracing::warn;
 
 use super::checkpoints::{CHECKPOINT_EVERY, Checkpoints};
 use super::counters::Counters;
+use super::expected::Expected;
+use super::letting_go::{LetGo, Step};
 use super::loop_time::LoopTimer;
-use super::operator::WorkerMessage;
-use super::owned::{Owned, Shards};
+use super::owned::{Owned, Ownership, Shards};
 use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
+use super::workers::{WorkerMessage, Workers};
 use crate::delivery::scheduler::{Lane, Limiter, Now};
 use crate::egress::ConfirmedAddresses;
 use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary};
+use crate::subscriptions::NotOwned;
 
 /// How often leases that are over are looked for, and losses are logged.
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
@@ -47,11 +50,13 @@ pub(super) struct Worker {
     sender: Rc<Sender>,
     confirmed: ConfirmedAddresses,
     counters: Arc<Counters>,
+    workers: Workers,
     limiter: Limiter,
     loop_timer: LoopTimer,
     /// The requests under way as last reported.
     reported: [usize; 3],
     shards: Shards,
+    expected: Expected,
     in_flight: FuturesUnordered<RunningRequest>,
     checkpoints: Checkpoints,
     /// When the shards were offered the reserved permits last.
@@ -59,13 +64,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
+    /// One of these workers, which has no shard yet.
     pub(super) fn new(
         store: Arc<dyn Store>,
         sender: Sender,
         confirmed: ConfirmedAddresses,
         counters: Arc<Counters>,
         max_in_flight: usize,
-        owned: Vec<Owned>,
+        workers: Workers,
     ) -> Self {
         let now = std::time::Instant::now();
         Self {
@@ -75,9 +81,11 @@ impl Worker {
             limiter: Limiter::new(max_in_flight, now),
             loop_timer: LoopTimer::default(),
             reported: [0; 3],
-            shards: Shards::new(owned),
+            shards: Shards::default(),
+            expected: Expected::default(),
             in_flight: FuturesUnordered::new(),
-            checkpoints: Checkpoints::new(store),
+            checkpoints: Checkpoints::new(store, workers.clone()),
+            workers,
             spared: now,
         }
     }
@@ -110,11 +118,15 @@ impl Worker {
                 _ = counts.tick() => self.count_past_due(),
                 _ = gauges.tick() => self.count_subscriptions(),
                 () = yield_now(), if self.is_interrupted() => {}
-                _ = stop.changed() => {}
+                changed = stop.changed() => if changed.is_err() {
+                    // Whoever started the worker is gone without a word.
+                    break;
+                }
             }
             if self.checkpoints.is_due() {
                 self.save();
             }
+            self.go_on_letting_go();
         }
         self.finish(grace).await;
     }
@@ -153,6 +165,44 @@ impl Worker {
                 self.note(*shard, slot);
             }
             self.shards.schedulers().for_each(|scheduler| scheduler.apply(&event));
+            self.expected.keep(&event);
+        }
+    }
+
+    /// Takes over a shard that was expected.
+    fn take_over(&mut self, mut owned: Owned) {
+        let kept = self.expected.end(owned.ownership.shard);
+        kept.iter().for_each(|event| owned.scheduler.apply(event));
+        self.shards.take_over(owned);
+    }
+
+    /// Goes on with the shards that are let go. The timer of the checkpoints wakes the worker often enough for that.
+    fn go_on_letting_go(&mut self) {
+        for of in self.shards.leaving() {
+            match self.shards.step(of, std::time::Instant::now(), self.checkpoints.have(of)) {
+                Step::Wait => {}
+                Step::Cut => self.cut(of),
+                Step::Save => self.save(),
+                Step::GiveUp(how) => self.give_up(of, how),
+            }
+        }
+    }
+
+    /// Ends the requests of a shard: its next owner makes them again.
+    fn cut(&mut self, of: Ownership) {
+        self.in_flight.iter_mut().filter(|request| request.of == of).for_each(RunningRequest::cut);
+    }
+
+    fn give_up(&mut self, of: Ownership, how: LetGo) {
+        if how == LetGo::Unsaved {
+            warn!(
+                shard = of.shard.0,
+                "the last progress of this shard is not saved: some deliveries will be repeated"
+            );
+            self.checkpoints.forget(of);
+        }
+        if let Some(given_up) = self.shards.give_up(of, how) {
+            given_up.report(&self.counters, &self.workers);
         }
     }
 
@@ -162,24 +212,26 @@ impl Worker {
         shard: Shard,
         SubscriptionSummary { origin, address, lease_end, .. }: &SubscriptionSummary,
     ) {
-        if self.shards.owned().iter().any(|owned| owned.ownership.shard == shard) {
+        if self.shards.has(shard) || self.expected.contains(shard) {
             self.confirmed.remember(origin, *address, *lease_end);
         }
     }
 
-    /// The subscription has ended, and an event has said so by now: after this nothing is sent to it, and nothing is under way.
+    /// The subscription has ended, and an event has said so by now: after this nothing is sent to it from here, and nothing is under way.
+    /// That is the whole truth only where nobody else delivers for its shard.
     fn cancel(
         &mut self,
         shard: Shard,
         subscription: SubscriptionId,
         events: &mut mpsc::UnboundedReceiver<StoreEvent>,
-    ) {
+    ) -> Result<(), NotOwned> {
         self.catch_up(events);
         for request in &mut self.in_flight {
             if request.of.shard == shard && request.attempt.subscription == subscription {
                 request.cancel();
             }
         }
+        if self.shards.has(shard) { Ok(()) } else { Err(NotOwned(shard)) }
     }
 
     fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
@@ -191,17 +243,26 @@ impl Worker {
             }
             WorkerMessage::Command(command, reply) => {
                 let now = Now::read();
-                let shards = self.shards.schedulers();
-                let concerned = shards.map(|scheduler| scheduler.execute(&command, now)).sum();
+                let execute = |owned: &mut Owned| (owned.ownership, owned.scheduler.execute(&command, now));
+                let concerned = self.shards.owned_mut().iter_mut().map(execute).collect();
                 self.checkpoints.note_executed(reply, concerned);
             }
             WorkerMessage::Cancel(shard, subscription, reply) => {
-                self.cancel(shard, subscription, events);
                 // A caller that is gone needs no answer.
-                let _ = reply.send(());
+                let _ = reply.send(self.cancel(shard, subscription, events));
             }
             WorkerMessage::Confirmed(origin) => {
                 self.shards.schedulers().for_each(|scheduler| scheduler.release(&origin));
+            }
+            WorkerMessage::Expect(shard, reply) => {
+                self.expected.begin(shard);
+                // Who is gone has said, or will say, that the shard does not come.
+                let _ = reply.send(());
+            }
+            WorkerMessage::TakeOver(owned) => self.take_over(*owned),
+            WorkerMessage::Abandon(shard) => drop(self.expected.end(shard)),
+            WorkerMessage::LetGo(shard, reply) => {
+                self.shards.let_go(shard, std::time::Instant::now(), reply);
             }
         }
     }

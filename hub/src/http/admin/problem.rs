@@ -57,6 +57,8 @@ pub(super) fn status(failed: &Failed) -> StatusCode {
         Failed::Store(_)
         | Failed::Partly { .. }
         | Failed::Stopped(_)
+        | Failed::Elsewhere(_)
+        | Failed::DoneHere { .. }
         | Failed::Audit(_)
         | Failed::Backup(_) => StatusCode::SERVICE_UNAVAILABLE,
     }

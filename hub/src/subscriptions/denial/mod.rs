@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 pub use self::notifier::DenialNotifier;
 use crate::concurrency::Permit;
@@ -17,8 +17,16 @@ use crate::store::{Denial, NewDenial, Shard, Store, StoreError, SubscriptionId, 
 #[async_trait]
 pub trait StopDeliveries: std::fmt::Debug + Send + Sync + 'static {
     /// Returns when no delivery is under way any more to a subscription whose end is durable, and none will be.
-    async fn halt(&self, shard: Shard, subscription: SubscriptionId);
+    ///
+    /// # Errors
+    /// [`NotOwned`]: whoever delivers for the shard hears of the end as of any other, and may have something under way until then.
+    async fn halt(&self, shard: Shard, subscription: SubscriptionId) -> Result<(), NotOwned>;
 }
+
+/// This hub does not deliver for a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this hub does not deliver for shard {}", .0.0)]
+pub struct NotOwned(pub Shard);
 
 /// Denies subscriptions.
 #[derive(Clone, Debug)]
@@ -81,7 +89,7 @@ impl Denials {
     ) -> Result<bool, StoreError> {
         let ended = self.store.end_unreadable(shard, topic, id).await?;
         if ended {
-            self.halts.halt(shard, id).await;
+            self.halt(shard, id).await;
             warn!(
                 topic = format!("{:016x}", topic.0),
                 subscription = id.0,
@@ -95,7 +103,7 @@ impl Denials {
     pub(super) async fn put(&self, denial: NewDenial) -> Result<Option<Denial>, StoreError> {
         let Some(denial) = self.store.deny(denial).await? else { return Ok(None) };
         if let Some((shard, _, subscription)) = denial.ended {
-            self.halts.halt(shard, subscription).await;
+            self.halt(shard, subscription).await;
         }
         info!(
             topic = denial.topic.as_str(),
@@ -104,6 +112,14 @@ impl Denials {
             "denied"
         );
         Ok(Some(denial))
+    }
+
+    /// The subscription has ended, whatever comes of this. Where another process has taken its shard from the hub, nobody can say whether
+    /// something is still under way.
+    async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
+        if let Err(error) = self.halts.halt(shard, subscription).await {
+            error!(%error, subscription = subscription.0, "a subscription has ended, and what is under way to it was not stopped");
+        }
     }
 
     /// Has the callback notified; this counts for the client. `waiting` is kept until then.

@@ -1,0 +1,356 @@
+//! Which shards this hub owns: it takes them over and lets them go, while its workers deliver for the others.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::try_join_all;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::scheduler::{Now, WorkerState};
+use super::sender::{Counters, LetGo, Owned, Settings, Stopped, WorkerMessage, Workers};
+use super::take_over::{doubt, take_over};
+use crate::store::{Shard, Store, StoreError};
+use crate::subscriptions::NotOwned;
+
+/// Why a shard is not taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTaken {
+    /// It is here already.
+    #[error("this hub delivers for shard {} already, or is about to", .0.0)]
+    Here(Shard),
+    /// It cannot be claimed or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Delivery has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+/// Takes shards over and lets them go. Clones do the same.
+#[derive(Clone, Debug)]
+pub struct Owner(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    settings: Settings,
+    counters: Arc<Counters>,
+    workers: Workers,
+    /// By worker, what its shards have in common.
+    states: Vec<WorkerState>,
+    /// Shards are loaded on all cores, but not all at once: what the store hands over takes more room than what is kept of it.
+    loads: Semaphore,
+}
+
+impl Owner {
+    /// The owner of no shard yet. `states` has one for each of the workers.
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        settings: Settings,
+        counters: Arc<Counters>,
+        workers: Workers,
+        states: Vec<WorkerState>,
+    ) -> Self {
+        let loads = Semaphore::new(states.len());
+        Self(Arc::new(Shared { store, settings, counters, workers, states, loads }))
+    }
+
+    /// Takes a shard over from whoever owned it. When this returns, deliveries go on where they were left; where it fails, or is not waited
+    /// for, this hub does not deliver for the shard.
+    ///
+    /// # Errors
+    /// [`NotTaken`]
+    pub async fn take(&self, shard: Shard) -> Result<(), NotTaken> {
+        let expected = self.expect(shard).await?;
+        // Each time: the clock may have jumped since the start.
+        let doubted_until = doubt(self.0.store.as_ref()).await?;
+        let owned = expected.load(doubted_until).await?;
+        expected.hand_over(owned)
+    }
+
+    /// The same for all shards of the store. Nothing is delivered before all are loaded, which deliveries would hold up.
+    pub(super) async fn take_all(&self) -> Result<(), NotTaken> {
+        let shards = (0..self.0.workers.shards()).map(Shard);
+        let all = try_join_all(shards.map(|shard| self.expect(shard))).await?;
+        let doubted_until = doubt(self.0.store.as_ref()).await?;
+        let loaded = try_join_all(all.iter().map(|expected| expected.load(doubted_until))).await?;
+        all.into_iter().zip(loaded).try_for_each(|(expected, owned)| expected.hand_over(owned))
+    }
+
+    /// Lets a shard go: makes no more requests for it, waits a little for those under way, saves the progress, and only then returns. It takes
+    /// three seconds at most, and goes on also where it is not waited for.
+    ///
+    /// # Errors
+    /// [`NotOwned`]
+    pub async fn let_go(&self, shard: Shard) -> Result<LetGo, NotOwned> {
+        let worker = self.0.workers.worker_of(shard)?;
+        let (reply, outcome) = oneshot::channel();
+        let sent = self.0.workers.send(worker, WorkerMessage::LetGo(shard, reply));
+        sent.map_err(|Stopped| NotOwned(shard))?;
+        // A worker that has ended owns nothing any more.
+        outcome.await.unwrap_or(Err(NotOwned(shard)))
+    }
+
+    /// Has a worker keep for this shard what happens from now on.
+    async fn expect(&self, shard: Shard) -> Result<Expected, NotTaken> {
+        let worker = self.0.workers.assign(shard).ok_or(NotTaken::Here(shard))?;
+        let expected = Expected { of: self.clone(), shard, worker, is_handed_over: false };
+        let (reply, is_kept) = oneshot::channel();
+        self.0.workers.send(worker, WorkerMessage::Expect(shard, reply))?;
+        // Only what is read after this may be handed over: an event that came before is in it.
+        is_kept.await.map_err(|_| Stopped)?;
+        Ok(expected)
+    }
+}
+
+/// A shard that a worker expects. Unless it is handed over, the worker hears at last that it does not come.
+struct Expected {
+    of: Owner,
+    shard: Shard,
+    worker: usize,
+    is_handed_over: bool,
+}
+
+impl Expected {
+    /// Claims and loads it, beside the workers.
+    async fn load(&self, doubted_until: Option<Instant>) -> Result<Owned, NotTaken> {
+        let Self { of: Owner(owner), shard, worker, .. } = self;
+        let _turn = owner.loads.acquire().await.map_err(|_| Stopped)?;
+        let (owner, shard, state) = (Arc::clone(owner), *shard, owner.states[*worker].clone());
+        let loading = tokio::spawn(async move {
+            take_over(owner.store.as_ref(), shard, &owner.settings, doubted_until, state).await
+        });
+        Ok(loading.await.map_err(|error| StoreError::Read(error.to_string()))??)
+    }
+
+    /// Lets its worker deliver for it.
+    fn hand_over(mut self, owned: Owned) -> Result<(), NotTaken> {
+        let Shared { counters, workers, .. } = self.of.0.as_ref();
+        let (shard, scheduler, now) = (self.shard, &owned.scheduler, Now::read());
+        counters.set_gauges(shard, scheduler.laggard_count(), scheduler.open_breakers());
+        counters.set_subscriptions(shard, scheduler.in_force(now), scheduler.hosts());
+        counters.set_saved(shard, now.monotonic);
+        workers.send(self.worker, WorkerMessage::TakeOver(Box::new(owned)))?;
+        self.is_handed_over = true;
+        Ok(())
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        if !self.is_handed_over {
+            let workers = &self.of.0.workers;
+            // A worker that has ended expects nothing.
+            let _ = workers.send(self.worker, WorkerMessage::Abandon(self.shard));
+            // Only now it may be expected once more.
+            workers.release(self.shard);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use resync_core::websub::TopicUrl;
+    use tokio::join;
+    use tokio::task::yield_now;
+
+    use super::super::sender::testing::{Subscriber, settings, until};
+    use super::*;
+    use crate::delivery::{Command, Delivery, Elsewhere};
+    use crate::egress::Guard;
+    use crate::store::{self, Engine, Keyring, Offset, Subscription, SubscriptionId};
+    use crate::subscriptions::StopDeliveries;
+
+    fn open(folder: &Path) -> Arc<dyn Store> {
+        store::open(Engine::Fjall, folder, Keyring::none(), 0).unwrap()
+    }
+
+    fn topic() -> TopicUrl {
+        "http://source.example/t".parse().unwrap()
+    }
+
+    /// Deliveries over this store, without a shard.
+    async fn workers(store: &Arc<dyn Store>) -> Delivery {
+        let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
+        Delivery::start_workers(Arc::clone(store), guard, settings()).await.unwrap()
+    }
+
+    async fn append(store: &Arc<dyn Store>) {
+        store.append(store::posted(&topic(), "changed"), Duration::ZERO).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_shard_that_is_let_go_leaves_its_progress_to_the_next_owner_which_repeats_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let mut subscriber = Subscriber::that_answers(0).await;
+        let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let (first, second) = (workers(&store).await, workers(&store).await);
+        first.owner().take(shard).await.unwrap();
+        assert_eq!(first.counters().subscriptions(), 1);
+        append(&store).await;
+        append(&store).await;
+        assert_eq!(subscriber.notified().await, 1);
+        subscriber.answer(2);
+        assert_eq!(first.owner().let_go(shard).await, Ok(LetGo::Saved));
+        // Of the second it began the request, or not.
+        let counters = first.counters();
+        let done = counters.totals().delivered;
+        assert!((1..=2).contains(&done), "{done}: what was under way has ended, and is counted");
+        assert_eq!((counters.subscriptions(), counters.hosts()), (0, 0));
+        assert_eq!(counters.checkpoint_age(Instant::now()), Duration::ZERO);
+
+        append(&store).await;
+        subscriber.answer(9);
+        second.owner().take(shard).await.unwrap();
+        let counters = second.counters();
+        until(|| counters.totals().delivered == 3 - done).await;
+        first.stop().await;
+        second.stop().await;
+        let later: Vec<_> =
+            std::iter::from_fn(|| subscriber.seen()).filter(|line| line.contains(" id=")).collect();
+        assert_eq!(later.len(), 2, "each came once: {later:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_under_way_for_too_long_is_cut_and_made_again_by_the_next_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let mut subscriber = Subscriber::that_answers(0).await;
+        let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let (first, second) = (workers(&store).await, workers(&store).await);
+        first.owner().take(shard).await.unwrap();
+        append(&store).await;
+        assert_eq!(subscriber.notified().await, 1);
+        assert_eq!(first.owner().let_go(shard).await, Ok(LetGo::Saved));
+        assert_eq!(first.counters().totals().delivered, 0);
+        second.owner().take(shard).await.unwrap();
+        assert_eq!(subscriber.notified().await, 1);
+        // The first one waits for an answer, too.
+        subscriber.answer(2);
+        let counters = second.counters();
+        until(|| counters.totals().delivered == 1).await;
+        first.stop().await;
+        second.stop().await;
+    }
+
+    /// Each notification comes in at another moment of the handover: before, while and after the state is read.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_shard_that_changes_hands_while_notifications_come_in_misses_none_and_repeats_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let mut subscriber = Subscriber::start().await;
+        let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let mut owners = [workers(&store).await, workers(&store).await];
+        owners[0].owner().take(shard).await.unwrap();
+        for number in 1..=40 {
+            let (owner, next) = (owners[0].owner(), owners[1].owner());
+            let handover = async {
+                assert_eq!(owner.let_go(shard).await, Ok(LetGo::Saved));
+                next.take(shard).await.unwrap();
+            };
+            let comes_in = async {
+                for _ in 0..number {
+                    yield_now().await;
+                }
+                append(&store).await;
+            };
+            join!(handover, comes_in);
+            assert_eq!(subscriber.notified().await, number);
+            owners.swap(0, 1);
+        }
+        for owner in owners {
+            owner.stop().await;
+        }
+        assert_eq!(subscriber.seen(), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_shard_comes_back_to_who_let_it_go_and_is_its_own_once_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let mut subscriber = Subscriber::start().await;
+        let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let delivery = workers(&store).await;
+        let owner = delivery.owner();
+        assert_eq!(owner.let_go(shard).await, Err(NotOwned(shard)));
+        for number in 1..=3 {
+            owner.take(shard).await.unwrap();
+            assert!(matches!(owner.take(shard).await, Err(NotTaken::Here(of)) if of == shard));
+            append(&store).await;
+            assert_eq!(subscriber.notified().await, number);
+            assert_eq!(owner.let_go(shard).await, Ok(LetGo::Saved));
+            assert_eq!(owner.let_go(shard).await, Err(NotOwned(shard)));
+        }
+        delivery.stop().await;
+        assert_eq!(owner.let_go(shard).await, Err(NotOwned(shard)));
+        assert!(matches!(owner.take(shard).await, Err(NotTaken::Stopped(_))));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_lets_a_shard_go_that_was_taken_from_it_is_told_so_and_may_take_it_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let mut subscriber = Subscriber::that_answers(0).await;
+        let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let delivery = workers(&store).await;
+        let owner = delivery.owner();
+        owner.take(shard).await.unwrap();
+        append(&store).await;
+        assert_eq!(subscriber.notified().await, 1);
+        store.claim(shard).await.unwrap();
+        // The answer is progress, which the store refuses: at a checkpoint before the last one, or at that.
+        subscriber.answer(1);
+        assert!(matches!(owner.let_go(shard).await, Ok(LetGo::Fenced) | Err(NotOwned(_))));
+        owner.take(shard).await.unwrap();
+        assert_eq!(subscriber.notified().await, 1, "its answer was not saved");
+        subscriber.answer(1);
+        delivery.stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_asked_of_a_hub_that_owns_a_part_is_answered_for_that_part_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let subscriber = Subscriber::start().await;
+        let (shard, Subscription { id, topic, .. }) =
+            store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let delivery = workers(&store).await;
+        delivery.owner().take(shard).await.unwrap();
+        let (operator, others) = (delivery.operator(), usize::from(store.shards()) - 1);
+        let in_force = operator.in_force().await.unwrap();
+        assert_eq!((in_force.of_this_hub(), in_force.of_all()), (1, Err(Elsewhere(others))));
+        assert_eq!(operator.topic_of(id).await.unwrap().found(), Ok(Some(topic)));
+        let unknown = SubscriptionId(id.0 + 1);
+        assert_eq!(operator.topic_of(unknown).await.unwrap().found(), Err(Elsewhere(others)));
+        let replay = Command::Replay { topic, subscription: None, from: Offset(0) };
+        let replayed = operator.execute(&replay).await.unwrap();
+        assert_eq!((replayed.of_this_hub(), replayed.of_all()), (1, Err(Elsewhere(others))));
+        assert_eq!(operator.halt(shard, id).await, Ok(()));
+        let other = Shard((shard.0 + 1) % store.shards());
+        assert_eq!(operator.halt(other, id).await, Err(NotOwned(other)));
+        delivery.stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_shard_that_cannot_be_read_is_not_taken_and_delivery_does_not_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let subscriber = Subscriber::start().await;
+        let store = open(folder.path());
+        let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        drop(store);
+        store::damage_subscription(folder.path());
+        let store = open(folder.path());
+        let delivery = workers(&store).await;
+        for _ in 0..2 {
+            let taken = delivery.owner().take(shard).await;
+            assert!(matches!(taken, Err(NotTaken::Store(StoreError::Damaged { .. }))), "{taken:?}");
+        }
+        delivery.stop().await;
+        let started = Delivery::start(Arc::clone(&store), Guard::open_to(&["127.0.0.0/8"]), settings()).await;
+        assert!(matches!(started, Err(StoreError::Damaged { .. })), "{started:?}");
+    }
+}

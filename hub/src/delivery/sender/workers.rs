@@ -1,0 +1,131 @@
+//! How the workers are reached: what one may be asked for, and which of them has a shard.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::letting_go::Reply;
+use super::owned::Owned;
+use crate::delivery::scheduler::Command;
+use crate::store::{Shard, SubscriptionId};
+use crate::subscriptions::NotOwned;
+
+/// Delivery has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("delivery has stopped")]
+pub struct Stopped;
+
+/// What a worker is asked for.
+pub(crate) enum WorkerMessage {
+    /// To be answered at once.
+    Query(Query),
+    /// To be answered with all that was durable before.
+    UpToDateQuery(Query),
+    /// To be answered once it is durable, with the number of subscriptions that it concerns in each shard.
+    Command(Command, oneshot::Sender<Vec<usize>>),
+    /// To be answered once nothing is under way to this subscription, which has ended.
+    Cancel(Shard, SubscriptionId, oneshot::Sender<Result<(), NotOwned>>),
+    /// The address to which the name of this origin leads now was confirmed.
+    Confirmed(Arc<str>),
+    /// This shard is about to be read: what happens from now on is kept for it. To be answered once that is so.
+    Expect(Shard, oneshot::Sender<()>),
+    /// The shard that was expected.
+    TakeOver(Box<Owned>),
+    /// The shard that was expected does not come.
+    Abandon(Shard),
+    /// To be answered once this shard is given up.
+    LetGo(Shard, Reply),
+}
+
+/// Looks at the shards of a worker and answers.
+pub(super) type Query = Box<dyn FnOnce(&[Owned]) + Send>;
+
+/// The workers of this hub. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Workers(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    senders: Vec<mpsc::UnboundedSender<WorkerMessage>>,
+    /// How many the store has.
+    shards: u16,
+    /// By the shards that this hub owns or is about to take over: the numbers of their workers.
+    assigned: Mutex<BTreeMap<Shard, usize>>,
+}
+
+impl Workers {
+    /// Those that take messages from these, for a store with so many shards. No shard is assigned yet.
+    pub(crate) fn new(senders: Vec<mpsc::UnboundedSender<WorkerMessage>>, shards: u16) -> Self {
+        Self(Arc::new(Shared { senders, shards, assigned: Mutex::default() }))
+    }
+
+    /// How many shards the store has.
+    pub(crate) fn shards(&self) -> u16 {
+        self.0.shards
+    }
+
+    /// Each of them.
+    pub(super) fn senders(&self) -> &[mpsc::UnboundedSender<WorkerMessage>] {
+        &self.0.senders
+    }
+
+    /// Assigns a shard to the worker that has the fewest; returns its number. `None`: it is assigned already.
+    pub(crate) fn assign(&self, shard: Shard) -> Option<usize> {
+        let mut assigned = self.assigned();
+        if assigned.contains_key(&shard) {
+            return None;
+        }
+        let mut shards = vec![0_usize; self.0.senders.len()];
+        assigned.values().for_each(|worker| shards[*worker] += 1);
+        // The first of those that have equally few: so all shards of a store are dealt out in turn.
+        let worker = (0..shards.len()).min_by_key(|worker| shards[*worker])?;
+        assigned.insert(shard, worker);
+        Some(worker)
+    }
+
+    /// No worker has this shard any more. Only who was to bring it, or its worker, may say so: somebody else might mean a shard that has
+    /// come back meanwhile.
+    pub(crate) fn release(&self, shard: Shard) {
+        self.assigned().remove(&shard);
+    }
+
+    /// To the worker with this number.
+    pub(crate) fn send(&self, worker: usize, message: WorkerMessage) -> Result<(), Stopped> {
+        self.0.senders.get(worker).ok_or(Stopped)?.send(message).map_err(|_| Stopped)
+    }
+
+    /// The number of the worker that has this shard, or is about to.
+    pub(crate) fn worker_of(&self, shard: Shard) -> Result<usize, NotOwned> {
+        self.assigned().get(&shard).copied().ok_or(NotOwned(shard))
+    }
+
+    fn assigned(&self) -> MutexGuard<'_, BTreeMap<Shard, usize>> {
+        // What it guards is complete between any two statements.
+        self.0.assigned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many workers, and what reaches each.
+    fn workers(number: usize) -> (Workers, Vec<mpsc::UnboundedReceiver<WorkerMessage>>) {
+        let (senders, messages) = (0..number).map(|_| mpsc::unbounded_channel()).unzip();
+        (Workers::new(senders, 16), messages)
+    }
+
+    #[test]
+    fn a_shard_goes_to_the_worker_that_has_the_fewest_and_to_one_worker_only() {
+        let (workers, _messages) = workers(3);
+        let first: Vec<_> = (0..7).map(|shard| workers.assign(Shard(shard)).unwrap()).collect();
+        assert_eq!(first, [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(workers.assign(Shard(4)), None, "somebody has it");
+        workers.release(Shard(1));
+        workers.release(Shard(4));
+        assert_eq!(workers.worker_of(Shard(4)), Err(NotOwned(Shard(4))));
+        assert_eq!(workers.assign(Shard(9)), Some(1), "it has none left");
+        assert_eq!(workers.worker_of(Shard(9)), Ok(1));
+    }
+}
