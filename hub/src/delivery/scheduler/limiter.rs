@@ -100,6 +100,7 @@ impl Limiter {
 mod tests {
     use std::time::Duration;
 
+    use super::super::pressure::Load;
     use super::*;
 
     fn with(max: usize, taken: [usize; 3]) -> Limiter {
@@ -130,9 +131,9 @@ mod tests {
         assert!(!limiter.open().has(Lane::First));
         limiter.age(now + Duration::from_millis(200));
         assert!(limiter.open().has(Lane::First));
-        limiter.pressure.take(Duration::from_millis(640));
+        limiter.pressure.take(Load { late: Duration::from_millis(640), ..Load::FULL });
         assert!(!limiter.open().has(Lane::First), "it is the worker that they wait for");
-        limiter.pressure.take(Duration::ZERO);
+        limiter.pressure.take(Load::FULL);
         assert!(limiter.open().has(Lane::First));
     }
 

@@ -50,7 +50,7 @@ pub use self::hosts::OpenHost;
 pub(crate) use self::hosts::WorkerState;
 pub(crate) use self::lanes::Lane;
 pub(crate) use self::limiter::Limiter;
-pub(crate) use self::pressure::LONG_PASS;
+pub(crate) use self::pressure::Load;
 pub use self::queries::{LaggardProgress, Owed, Progress, TopicCounts, WaitsFor};
 pub use self::retry_policy::RetryPolicy;
 pub(crate) use self::retry_policy::{GivenUp, Outcome};

@@ -1,21 +1,44 @@
 //! How many requests may keep a worker busy: as many as it needs to have something to do, and no more.
 //!
-//! Every request that is answered while its worker is busy with others waits in the worker's queue. Beyond a short queue more of them
-//! gain nothing: what they need is out of the processor's caches when they are served, and each delivery costs more the more wait.
-//! The measure is the processor time of one pass through that queue. It is short while the worker waits for subscribers, however
-//! many and however slow they are, and long as soon as answers wait for the worker.
+//! Every request that is answered while its worker is busy with others waits in the worker's queue, or at its subscriber, where that one
+//! shares the processors. Beyond a short queue more of them gain nothing: what they need is out of the processor's caches when they are
+//! served, they take more connections, and each delivery costs more the more wait. The measure is the part of its time for which the
+//! worker has something to do. It is small while the worker waits for subscribers, however many and however slow they are, and all of it
+//! as soon as answers wait for the worker.
 
 use std::cmp::min;
 use std::time::Duration;
 
 /// Requests that are always allowed: with fewer it is not worth while to measure.
 const FEWEST: usize = 64;
-/// A pass that takes longer than this, in processor time, has more to do than keeps the worker busy.
-pub(crate) const LONG_PASS: Duration = Duration::from_millis(2);
-/// After one that takes longer than this, answers wait for the worker so long that those of a moment ago are not all that keep it busy.
-const TOO_LONG: Duration = Duration::from_millis(32);
+/// A worker that is busy for a smaller part of its time than this needs more requests …
+const IDLE_BELOW: f64 = 0.92;
+/// … and one that is busy for more than this has more than it needs.
+const FULL_ABOVE: f64 = 0.98;
+/// When the worker is later than this, answers wait for it so long that those of a moment ago are not all that keep it busy.
+const TOO_LATE: Duration = Duration::from_millis(32);
 /// By what part of themselves the requests under way may become more or fewer with each measurement.
 const STEP: usize = 8;
+
+/// How much a worker had to do for a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Load {
+    /// The part of the time in which it had a processor, or nothing to do, for which it worked; at most 1.
+    pub(crate) busy: f64,
+    /// How long what was due had to wait for it.
+    pub(crate) late: Duration,
+}
+
+impl Load {
+    /// It always had something to do, and was in time with it.
+    pub(crate) const FULL: Self = Self { busy: 1.0, late: Duration::ZERO };
+
+    /// It worked for so long of the time in which it could.
+    pub(crate) fn of(worked: Duration, could: Duration, late: Duration) -> Self {
+        let busy = worked.as_secs_f64() / could.as_secs_f64();
+        Self { busy: if busy < 1.0 { busy } else { 1.0 }, late }
+    }
+}
 
 /// The requests that a worker may have under way.
 #[derive(Debug)]
@@ -24,7 +47,7 @@ pub(crate) struct Pressure {
     allowed: usize,
     /// More were wanted than were allowed since the last measurement.
     missed: bool,
-    /// The last pass took too long.
+    /// It was too late the last time.
     is_behind: bool,
 }
 
@@ -49,13 +72,13 @@ impl Pressure {
         self.missed = true;
     }
 
-    /// Takes in the processor time of a pass.
-    pub(crate) fn take(&mut self, pass: Duration) {
-        self.is_behind = pass > TOO_LONG;
+    /// Takes in how much the worker had to do.
+    pub(crate) fn take(&mut self, load: Load) {
+        self.is_behind = load.late > TOO_LATE;
         let step = self.allowed.div_ceil(STEP);
-        if pass > LONG_PASS {
+        if load.busy > FULL_ABOVE {
             self.allowed = (self.allowed - step).max(min(FEWEST, self.most));
-        } else if self.missed {
+        } else if load.busy < IDLE_BELOW && self.missed {
             self.allowed = min(self.allowed + step, self.most);
         }
         self.missed = false;
@@ -77,39 +100,41 @@ mod tests {
     const MOST: usize = 1_024;
     const CPU: Duration = Duration::from_micros(25);
 
-    /// What a worker settles at whose subscribers answer after `answer`, and of whom `hang` never do, measured so often.
-    fn settles_at(answer: Duration, hang: usize, passes: usize) -> (usize, usize) {
+    /// How many a worker settles at whose subscribers answer after `answer`, and of whom `hang` never do, measured so often; and for
+    /// what part of its time it is busy then.
+    fn settles_at(answer: Duration, hang: usize, measured: u32) -> (usize, f64) {
         let mut pressure = Pressure::new(MOST);
-        let busy = (answer.as_nanos() / CPU.as_nanos()) as usize;
-        let mut waiting = 0;
-        for _ in 0..passes {
-            // Of those who answer, as many as the worker serves while one answers are on the network; the others wait for it.
-            waiting = pressure.allowed().saturating_sub(hang).saturating_sub(busy);
+        let mut busy = 0.0;
+        for _ in 0..measured {
+            // Each of those who answer gives it so much to do once in the time of an answer.
+            let answering = u32::try_from(pressure.allowed().saturating_sub(hang)).unwrap();
+            let load = Load::of(CPU * answering, answer + CPU, Duration::ZERO);
+            busy = load.busy;
             pressure.missed = true;
-            pressure.take(CPU * u32::try_from(waiting).unwrap());
+            pressure.take(load);
         }
-        (pressure.allowed(), waiting)
+        (pressure.allowed(), busy)
     }
 
     #[test]
     fn where_subscribers_answer_at_once_few_are_under_way() {
-        let (allowed, waiting) = settles_at(Duration::from_micros(200), 0, 1_000);
-        assert!((FEWEST..128).contains(&allowed), "{allowed}");
-        assert!(waiting > 0, "the worker always has something to do");
+        let (allowed, busy) = settles_at(Duration::from_micros(200), 0, 1_000);
+        assert_eq!((allowed, busy), (FEWEST, 1.0), "the worker always has something to do");
     }
 
     #[test]
     fn where_they_are_far_away_as_many_are_under_way_as_keep_it_busy() {
-        let (allowed, waiting) = settles_at(Duration::from_millis(10), 0, 1_000);
-        assert!((400..600).contains(&allowed), "{allowed}");
-        assert!(waiting > 0, "the worker always has something to do");
-        assert_eq!(settles_at(Duration::from_secs(1), 0, 1_000), (MOST, 0), "and never more than may be");
+        let (allowed, busy) = settles_at(Duration::from_millis(10), 0, 1_000);
+        assert!((350..450).contains(&allowed), "{allowed}");
+        assert!(busy > 0.9, "the worker nearly always has something to do: {busy}");
+        let (allowed, _) = settles_at(Duration::from_secs(1), 0, 1_000);
+        assert_eq!(allowed, MOST, "and never more than may be");
     }
 
     #[test]
     fn requests_that_hang_take_nothing_from_those_that_are_answered() {
-        let (allowed, waiting) = settles_at(Duration::from_micros(200), 500, 1_000);
-        assert!(allowed > 500 && waiting > 0, "{allowed}");
+        let (allowed, busy) = settles_at(Duration::from_micros(200), 500, 1_000);
+        assert!(allowed > 500 && busy > 0.8, "{allowed}, {busy}");
         let (soon, _) = settles_at(Duration::from_micros(200), 500, 25);
         assert!(soon > 500, "within a quarter of a second");
     }
@@ -117,8 +142,14 @@ mod tests {
     #[test]
     fn nothing_changes_where_no_more_were_wanted() {
         let mut pressure = Pressure::new(MOST);
-        pressure.take(Duration::ZERO);
+        pressure.take(Load { busy: 0.0, late: Duration::ZERO });
         assert_eq!(pressure.allowed(), FEWEST);
         assert_eq!(Pressure::new(3).allowed(), 3, "a small bound holds");
+    }
+
+    #[test]
+    fn a_moment_in_which_it_could_not_work_counts_as_full() {
+        assert_eq!(Load::of(Duration::ZERO, Duration::ZERO, Duration::ZERO), Load::FULL);
+        assert_eq!(Load::of(2 * CPU, CPU, Duration::ZERO), Load::FULL);
     }
 }

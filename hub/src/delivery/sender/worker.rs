@@ -17,7 +17,7 @@ use super::checkpoints::{CHECKPOINT_EVERY, Checkpoints};
 use super::counters::Counters;
 use super::expected::Expected;
 use super::letting_go::{LetGo, Step};
-use super::loop_time::LoopTimer;
+use super::load::LoadMeter;
 use super::owned::{Owned, Ownership, Shards};
 use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
@@ -52,7 +52,7 @@ pub(super) struct Worker {
     counters: Arc<Counters>,
     workers: Workers,
     limiter: Limiter,
-    loop_timer: LoopTimer,
+    load: LoadMeter,
     /// The requests under way as last reported.
     reported: [usize; 3],
     shards: Shards,
@@ -79,7 +79,7 @@ impl Worker {
             confirmed,
             counters,
             limiter: Limiter::new(max_in_flight, now),
-            loop_timer: LoopTimer::default(),
+            load: LoadMeter::default(),
             reported: [0; 3],
             shards: Shards::default(),
             expected: Expected::default(),
@@ -108,7 +108,7 @@ impl Worker {
                 Some(message) = messages.recv() => self.answer(message, &mut events),
                 Some(completed) = unconstrained(self.in_flight.next()), if !self.in_flight.is_empty() => self.take_answers(completed),
                 results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.shards, &self.counters),
-                pass = self.loop_timer.measured() => self.limiter.pressure.take(pass),
+                load = self.load.measured() => self.limiter.pressure.take(load),
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => {
                     self.report_in_flight();
@@ -320,7 +320,7 @@ impl Worker {
             && self.shards.owned().iter().any(|owned| owned.scheduler.has_retries());
         if retries || !open.has(Lane::First) {
             self.limiter.pressure.missed();
-            self.loop_timer.start();
+            self.load.start();
         }
     }
 
