@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::store::Epoch;
+use crate::delivery::scheduler::lanes::OpenLanes;
+use crate::store::{Epoch, Topic};
 
 const SHARDS: u16 = 3;
 /// Owners that are alive at once: the true ones, and those that do not know yet.

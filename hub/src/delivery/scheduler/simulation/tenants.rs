@@ -2,7 +2,8 @@
 
 use super::scenarios::{append, join};
 use super::*;
-use crate::store::Failing;
+use crate::delivery::scheduler::lanes::OpenLanes;
+use crate::store::{Failing, Laggard, Topic, Watermark};
 
 const ORIGIN: &str = "http://shared.example";
 const HONEST: TopicId = TopicId(1);

@@ -1,0 +1,204 @@
+//! Sweeps: what a fan-out leaves behind, whom it takes up, and what it reads ahead or keeps.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::delivery::scheduler::next::MOST_KEPT;
+use crate::store::{CachePolicy, ReadAhead};
+
+#[test]
+fn after_a_stop_only_what_was_under_way_is_sent_again() {
+    let mut world = World::new(17);
+    world.scheduler.limits.window = 100;
+    let topic = TopicId(1);
+    while world.durable.slots.values().filter(|slot| slot.topic == topic).count() < 20 {
+        world.subscribe_until(world.lease(LONG));
+    }
+    while world.topic(topic).head == Offset(0) {
+        world.publish();
+    }
+    let (mut hanging, mut delivered) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+        // The first of every topic never answers, and holds the sweep back.
+        if !hanging.insert(attempt.topic) {
+            delivered.insert((attempt.subscription, world.owed(&attempt).unwrap()));
+            let finished =
+                Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
+            world.scheduler.finished(&attempt, finished, world.now);
+        }
+    }
+    assert!(delivered.len() > 10, "{} got something", delivered.len());
+    world.stop();
+    let again = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL));
+    let again: Vec<_> = again.collect();
+    let again: BTreeSet<_> =
+        again.iter().map(|attempt| (attempt.subscription, world.owed(attempt).unwrap())).collect();
+    assert!(!again.is_empty(), "what was under way is tried again");
+    assert!(again.is_disjoint(&delivered), "{again:?} although {delivered:?} was known");
+}
+
+#[test]
+fn a_healthy_fan_out_leaves_a_watermark_and_hardly_any_records_of_subscriptions() {
+    let mut world = World::new(7);
+    (0..500).for_each(|_| world.subscribe_until(world.lease(LONG)));
+    (0..TOPICS * 4).for_each(|_| world.publish());
+    let (mut records, mut deliveries) = (0, 0);
+    while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+        deliveries += 1;
+        let offset = world.owed(&attempt).unwrap();
+        world.receive(attempt, offset, Some(1));
+        let finished = Finished::Answered { offset, outcome: Outcome::Delivered };
+        world.scheduler.finished(&attempt, finished, world.now);
+        if world.rng.u16(0..200) == 0 {
+            let checkpoint = world.scheduler.checkpoint(world.now);
+            records += checkpoint.laggards.len();
+            assert!(checkpoint.watermarks.len() as u64 <= TOPICS);
+        }
+    }
+    assert!(world.is_complete());
+    // Only those who are under way when one sweep gives way to the next are written down for a moment.
+    assert!(records * 20 < deliveries, "{records} records for {deliveries} deliveries");
+}
+
+#[test]
+fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
+    let mut world = World::new(13);
+    world.scheduler.limits.window = 1_024;
+    for id in 1..=20_000 {
+        let (id, lease_end, topic) = (SubscriptionId(id), world.lease(LONG), TopicId(1));
+        let slot = SubscriptionSummary {
+            id,
+            topic,
+            origin: format!("http://host{}.example", id.0).into(),
+            start: Offset(0),
+            lease_end,
+            address: None,
+        };
+        let known = Box::new(world.topic(topic));
+        world.scheduler.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    while world.topic(TopicId(1)).head == Offset(0) {
+        world.publish();
+    }
+    let (mut under_way, mut records, mut deliveries) = (VecDeque::new(), 0, 0);
+    loop {
+        // A hundred first attempts at once; the permits for retries are free all the time.
+        let open = OpenLanes::new(|lane| lane != Lane::First || under_way.len() < 100);
+        if let Some(attempt) = world.scheduler.next(world.now, open) {
+            under_way.push_back(attempt);
+            continue;
+        }
+        let Some(attempt) = under_way.pop_front() else { break };
+        deliveries += 1;
+        let finished =
+            Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
+        world.scheduler.finished(&attempt, finished, world.now);
+        if deliveries % 500 == 0 {
+            records += world.scheduler.checkpoint(world.now).laggards.len();
+        }
+    }
+    assert!(
+        deliveries >= 20_000 && records * 20 < deliveries,
+        "{records} records for {deliveries} deliveries"
+    );
+}
+
+#[test]
+fn many_that_fail_do_not_hold_up_those_that_succeed() {
+    let mut world = World::new(97);
+    world.scheduler.limits.window = 1_024;
+    let (failing, healthy) = (TopicId(1), TopicId(2));
+    for id in 1..=20_010 {
+        let topic = if id <= 20_000 { failing } else { healthy };
+        join(&mut world, topic, id, &format!("http://host{id}.example"));
+    }
+    append(&mut world, failing, ContentKind::Posted);
+    while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+        refuse(&mut world, &attempt);
+    }
+    // What the sweep finds of them now is that they have to wait.
+    append(&mut world, failing, ContentKind::Posted);
+    append(&mut world, healthy, ContentKind::Posted);
+    let (mut calls, mut served) = (0, 0);
+    loop {
+        calls += 1;
+        match world.scheduler.next(world.now, OpenLanes::ALL) {
+            Some(attempt) => {
+                assert_eq!(attempt.topic, healthy);
+                served += 1;
+                let delivered = Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered };
+                world.scheduler.finished(&attempt, delivered, world.now);
+                assert!(calls < 20, "the {served}th had to wait for {calls} calls");
+            }
+            None if world.scheduler.is_interrupted() => {}
+            None => break,
+        }
+    }
+    assert_eq!(served, 10);
+    assert!(calls > 20_000 / 256, "{calls} calls looked at all of them");
+}
+
+#[test]
+fn without_permits_nobody_is_taken_up_even_to_wait_for_its_own_host() {
+    let (mut world, topic) = (World::new(41), TopicId(1));
+    let limit = world.scheduler.limits.per_host as u64;
+    (1..=limit + 1).for_each(|id| join(&mut world, topic, id, "http://host.example"));
+    append(&mut world, topic, ContentKind::Posted);
+    for _ in 0..limit {
+        assert!(world.scheduler.next(world.now, OpenLanes::ALL).is_some());
+    }
+    assert!(world.scheduler.next(world.now, OpenLanes::new(|_| false)).is_none());
+    let last = world.scheduler.progress(topic, SubscriptionId(limit + 1), world.now).unwrap();
+    assert_eq!(last.waits, WaitsFor::Sweep);
+}
+
+#[test]
+fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
+    for (subscriptions, of_last) in
+        [(MOST_KEPT as u64 - 1, CachePolicy::Keep), (MOST_KEPT as u64 + 1, CachePolicy::Drop)]
+    {
+        let mut world = World::new(19);
+        let topic = TopicId(1);
+        for id in 1..=subscriptions {
+            join(&mut world, topic, id, &format!("http://host{id}.example"));
+        }
+        // The first has a sweep of its own, the others share the next.
+        for offset in (1..=3).map(Offset) {
+            world.scheduler.apply(&StoreEvent::Appended {
+                topic,
+                offset,
+                kind: ContentKind::Posted,
+                bytes: 0,
+            });
+        }
+        let mut attempts = 0;
+        while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+            let expected = if attempt.offset == Offset(2) { CachePolicy::Keep } else { of_last };
+            assert_eq!(attempt.keep, expected, "{attempt:?}");
+            let finished = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
+            world.scheduler.finished(&attempt, finished, world.now);
+            attempts += 1;
+        }
+        assert_eq!(attempts, 3 * subscriptions);
+    }
+}
+
+#[test]
+fn beyond_its_topic_is_read_ahead_only_for_a_small_one_among_many() {
+    for (topics, subscriptions, expected) in [
+        (1, 2, ReadAhead::Topic),
+        (100, 2, ReadAhead::Shard),
+        (1, 50, ReadAhead::Topic),
+        (100, 50, ReadAhead::Topic),
+    ] {
+        let mut world = World::new(23);
+        for topic in (1..=topics).map(TopicId) {
+            for id in 1..=subscriptions {
+                join(&mut world, topic, topic.0 * 100 + id, &format!("http://host{id}.example"));
+            }
+            append(&mut world, topic, ContentKind::Posted);
+        }
+        let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
+        assert_eq!(attempt.ahead, expected, "{subscriptions} of each of {topics} topics");
+    }
+}
