@@ -136,6 +136,7 @@ impl AdminService {
             };
             ranking.add(keys.into_iter().zip(topics));
         }
+        self.last_received.tidy(|| self.store.usage().topics);
         let (shown, next) = ranking.finish();
         Ok(TopicPage { rows: self.topic_rows(shown).await?, next, unknown })
     }
@@ -177,25 +178,32 @@ impl AdminService {
                 .collect()
         };
         *to_read -= unread.len();
-        let read = self.store.received_at(unread.clone()).await?;
+        let read = match unread.is_empty() {
+            true => Vec::new(),
+            false => self.store.received_at(unread.clone()).await?,
+        };
         let mut known = self.last_received.times();
         known.extend(unread.into_iter().zip(read).map(|((id, newest), at)| (id, (newest, at))));
         let current = |topic: &store::Topic| {
             let (of, at) = known.get(&topic.id)?;
             (*of == topic.newest()).then_some((topic.id, *at))
         };
-        let times = topics.iter().filter_map(current).collect();
-        // Topics that are gone.
-        if known.len() > 2 * self.store.usage().topics + ROWS {
-            known.clear();
-        }
-        Ok(times)
+        Ok(topics.iter().filter_map(current).collect())
     }
 }
 
 impl LastReceived {
     fn times(&self) -> std::sync::MutexGuard<'_, Times> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what is known where much of it is of topics that are gone. To be called once for a page: `topics` counts those that there
+    /// are, which takes time.
+    fn tidy(&self, topics: impl FnOnce() -> usize) {
+        let mut known = self.times();
+        if known.len() > ROWS && known.len() > 2 * topics() + ROWS {
+            known.clear();
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Both hold exactly what is durable: they change after a commit has succeeded and never before.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
+use std::sync::OnceLock;
 
 use resync_core::websub::TopicUrl;
 
@@ -24,8 +25,8 @@ pub(super) struct Topics {
     by_id: HashMap<TopicId, TopicState>,
     /// By their keys; each shares its URL with the topic.
     by_key: HashMap<TopicUrl, TopicId>,
-    /// The same URLs in their order, for whoever reads page by page. Finding one in here would take longer than in the map above.
-    in_order: BTreeSet<TopicUrl>,
+    /// The same in the order of their URLs, for whoever reads page by page, from the first page on: a start would take longer with it.
+    in_order: OnceLock<BTreeMap<TopicUrl, TopicId>>,
     log_bytes: LogBytes,
     pub(super) accounts: Accounts,
 }
@@ -75,7 +76,9 @@ impl Topics {
             *known = state;
         } else {
             self.by_key.insert(state.topic.url.clone(), state.topic.id);
-            self.in_order.insert(state.topic.url.clone());
+            if let Some(in_order) = self.in_order.get_mut() {
+                in_order.insert(state.topic.url.clone(), state.topic.id);
+            }
             self.by_id.insert(state.topic.id, state);
         }
     }
@@ -86,7 +89,9 @@ impl Topics {
         // The URL may be another topic's already, which came after this one.
         if self.id(&topic.url) == Some(id) {
             self.by_key.remove(&topic.url);
-            self.in_order.remove(&topic.url);
+            if let Some(in_order) = self.in_order.get_mut() {
+                in_order.remove(&topic.url);
+            }
         }
     }
 
@@ -120,8 +125,10 @@ impl Topics {
     /// At most `limit` topics in the order of their URLs, beginning after this one.
     pub(super) fn page(&self, after: Option<&TopicUrl>, limit: usize) -> impl Iterator<Item = &Topic> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let urls = self.in_order.range::<TopicUrl, _>((from, Bound::Unbounded));
-        urls.filter_map(|url| self.get(self.id(url)?)).map(|state| &state.topic).take(limit)
+        let in_order =
+            self.in_order.get_or_init(|| self.by_key.iter().map(|(url, id)| (url.clone(), *id)).collect());
+        let page = in_order.range::<TopicUrl, _>((from, Bound::Unbounded));
+        page.filter_map(|(_, id)| self.get(*id)).map(|state| &state.topic).take(limit)
     }
 
     pub(super) fn len(&self) -> usize {
