@@ -38,24 +38,29 @@ impl LoadMeter {
 async fn measure() -> Load {
     let (began, before) = (Instant::now(), ThreadTime::read());
     sleep(MEASURE_FOR).await;
-    let (took, after) = (began.elapsed(), ThreadTime::read());
-    let worked = after.worked.saturating_sub(before.worked);
-    let kept_waiting = after.kept_waiting.saturating_sub(before.kept_waiting);
-    Load::of(worked, took.saturating_sub(kept_waiting), took.saturating_sub(MEASURE_FOR))
+    ThreadTime::read().since(&before, began.elapsed())
 }
 
 /// What this thread did since it began.
 struct ThreadTime {
     /// On a processor.
     worked: Duration,
-    /// Ready to work, while others had the processors; zero where the system does not say.
-    kept_waiting: Duration,
+    /// Ready to work, while others had the processors; `None` where the system does not say.
+    kept_waiting: Option<Duration>,
 }
 
 impl ThreadTime {
     fn read() -> Self {
         let worked = clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default();
-        Self { worked, kept_waiting: kept_waiting().unwrap_or_default() }
+        Self { worked, kept_waiting: kept_waiting() }
+    }
+
+    /// The load since a reading that was `took` ago. While others had the processors the worker was neither idle nor late: that is the
+    /// machine's load, or a limit of its operator's, and fewer requests would not lessen it.
+    fn since(&self, before: &Self, took: Duration) -> Load {
+        let kept_waiting = self.kept_waiting.zip(before.kept_waiting).unwrap_or_default();
+        let own = took.saturating_sub(kept_waiting.0.saturating_sub(kept_waiting.1));
+        Load::of(self.worked.saturating_sub(before.worked), own, own.saturating_sub(MEASURE_FOR))
     }
 }
 
@@ -87,5 +92,18 @@ mod tests {
         work.abort();
         assert!(idle.busy < 0.5, "{idle:?}");
         assert!(busy.busy > 0.9, "{busy:?}");
+    }
+
+    #[test]
+    fn a_worker_that_others_keep_from_the_processors_is_neither_idle_nor_late() {
+        let at = |worked, kept_waiting: Option<u64>| ThreadTime {
+            worked: Duration::from_millis(worked),
+            kept_waiting: kept_waiting.map(Duration::from_millis),
+        };
+        let took = Duration::from_millis(100);
+        let load = at(25, Some(87)).since(&at(10, Some(7)), took);
+        assert_eq!((load.busy, load.late), (0.75, Duration::from_millis(10)));
+        let unknown = at(25, None).since(&at(10, Some(7)), took);
+        assert_eq!((unknown.busy, unknown.late), (0.15, Duration::from_millis(90)));
     }
 }
