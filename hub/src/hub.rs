@@ -22,7 +22,7 @@ use crate::admin::{
     Addresses, AdminService, Audit, Drain, LastReceived, LogFilter, Running, Sources, TestDeliveries, Trends,
 };
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, BreakerPolicy, Delivery, Operator, RetryPolicy, Totals};
+use crate::delivery::{self, BreakerPolicy, Delivery, NotTaken, Operator, RetryPolicy, Totals};
 use crate::egress::{
     ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
 };
@@ -61,6 +61,9 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A shard cannot be taken over for delivery.
+    #[error(transparent)]
+    Delivery(#[from] NotTaken),
     /// The keys of the secrets cannot be used.
     #[error(transparent)]
     Keys(#[from] KeyringError),

@@ -15,22 +15,17 @@ const STEPS: usize = 256;
 /// Until when no lease ends in a shard that is taken over now, where the wall clock cannot be believed yet.
 pub(super) async fn doubt(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
     let now = Now::read();
-    let until = match store.uptime().await {
-        Ok(Some(uptime)) => scheduler::doubt_at_start(&uptime, now),
+    match store.uptime().await {
+        Ok(Some(uptime)) => Ok(scheduler::doubt_at_start(&uptime, now)),
         // A store that is new has nobody whose lease could end.
-        Ok(None) if store.topics(None, 1).await?.is_empty() => None,
-        Ok(None) | Err(StoreError::Damaged { .. }) => Some(scheduler::doubt(now)),
-        Err(error) => return Err(error),
-    };
-    if let Some(until) = until {
-        let seconds = until.saturating_duration_since(now.monotonic).as_secs();
-        tracing::info!(seconds, "the hub was down, or the clock is wrong: no lease ends for so long");
+        Ok(None) if store.topics(None, 1).await?.is_empty() => Ok(None),
+        Ok(None) | Err(StoreError::Damaged { .. }) => Ok(Some(scheduler::doubt(now))),
+        Err(error) => Err(error),
     }
-    Ok(until)
 }
 
 /// Claims a shard and reads its state. `worker` is what the shards of the worker have in common that will deliver for it.
-pub(super) async fn take_over(
+pub(super) async fn load(
     store: &dyn Store,
     shard: Shard,
     settings: &Settings,

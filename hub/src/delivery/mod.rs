@@ -6,10 +6,10 @@
 //! Shards come and go while they run (`owner`).
 
 mod clocks;
+mod load;
 mod owner;
 mod scheduler;
 mod sender;
-mod take_over;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -50,17 +50,14 @@ impl Delivery {
     /// Starts one worker per core, and takes over all shards of the store.
     ///
     /// # Errors
-    /// [`StoreError`] when the state of delivery cannot be read.
-    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
+    /// [`NotTaken`] when the state of delivery cannot be read.
+    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, NotTaken> {
         let delivery = Self::start_workers(store, guard, settings).await?;
         match delivery.owner.take_all().await {
             Ok(()) => Ok(delivery),
             Err(not_taken) => {
                 delivery.stop().await;
-                Err(match not_taken {
-                    NotTaken::Store(error) => error,
-                    NotTaken::Here(_) | NotTaken::Stopped(_) => StoreError::Read(not_taken.to_string()),
-                })
+                Err(not_taken)
             }
         }
     }
@@ -74,7 +71,7 @@ impl Delivery {
         let counters = Arc::new(Counters::new(store.shards()));
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
         let count = worker_count(store.shards());
-        // A caller waits for the answer: there are no more messages than commands, denials, fetches, pages and re-verifications under way.
+        // There are no more messages than commands, denials, pages and re-verifications under way, and shards that come or go.
         let (to_workers, messages): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let workers = Workers::new(to_workers, store.shards());
         let operator = Operator::new(workers.clone());

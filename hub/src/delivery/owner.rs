@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
 
+use super::load::{doubt, load};
 use super::scheduler::{Now, WorkerState};
 use super::sender::{Counters, LetGo, Owned, Settings, Stopped, WorkerMessage, Workers};
-use super::take_over::{doubt, take_over};
 use crate::store::{Shard, Store, StoreError};
 use crate::subscriptions::NotOwned;
 
@@ -39,7 +40,7 @@ struct Shared {
     /// By worker, what its shards have in common.
     states: Vec<WorkerState>,
     /// Shards are loaded on all cores, but not all at once: what the store hands over takes more room than what is kept of it.
-    loads: Semaphore,
+    loads: Arc<Semaphore>,
 }
 
 impl Owner {
@@ -51,7 +52,7 @@ impl Owner {
         workers: Workers,
         states: Vec<WorkerState>,
     ) -> Self {
-        let loads = Semaphore::new(states.len());
+        let loads = Arc::new(Semaphore::new(states.len()));
         Self(Arc::new(Shared { store, settings, counters, workers, states, loads }))
     }
 
@@ -61,11 +62,11 @@ impl Owner {
     /// # Errors
     /// [`NotTaken`]
     pub async fn take(&self, shard: Shard) -> Result<(), NotTaken> {
-        let expected = self.expect(shard).await?;
+        let taking = self.expect(shard).await?;
         // Each time: the clock may have jumped since the start.
         let doubted_until = doubt(self.0.store.as_ref()).await?;
-        let owned = expected.load(doubted_until).await?;
-        expected.hand_over(owned)
+        let owned = taking.load(doubted_until).await?;
+        taking.hand_over(owned)
     }
 
     /// The same for all shards of the store. Nothing is delivered before all are loaded, which deliveries would hold up.
@@ -73,8 +74,12 @@ impl Owner {
         let shards = (0..self.0.workers.shards()).map(Shard);
         let all = try_join_all(shards.map(|shard| self.expect(shard))).await?;
         let doubted_until = doubt(self.0.store.as_ref()).await?;
-        let loaded = try_join_all(all.iter().map(|expected| expected.load(doubted_until))).await?;
-        all.into_iter().zip(loaded).try_for_each(|(expected, owned)| expected.hand_over(owned))
+        if let Some(until) = doubted_until {
+            let seconds = until.saturating_duration_since(Instant::now()).as_secs();
+            tracing::info!(seconds, "the hub was down, or the clock is wrong: no lease ends for so long");
+        }
+        let loaded = try_join_all(all.iter().map(|taking| taking.load(doubted_until))).await?;
+        all.into_iter().zip(loaded).try_for_each(|(taking, owned)| taking.hand_over(owned))
     }
 
     /// Lets a shard go: makes no more requests for it, waits a little for those under way, saves the progress, and only then returns. It takes
@@ -92,35 +97,42 @@ impl Owner {
     }
 
     /// Has a worker keep for this shard what happens from now on.
-    async fn expect(&self, shard: Shard) -> Result<Expected, NotTaken> {
+    async fn expect(&self, shard: Shard) -> Result<Taking, NotTaken> {
         let worker = self.0.workers.assign(shard).ok_or(NotTaken::Here(shard))?;
-        let expected = Expected { of: self.clone(), shard, worker, is_handed_over: false };
+        let taking = Taking { of: self.clone(), shard, worker, is_handed_over: false };
         let (reply, is_kept) = oneshot::channel();
         self.0.workers.send(worker, WorkerMessage::Expect(shard, reply))?;
         // Only what is read after this may be handed over: an event that came before is in it.
         is_kept.await.map_err(|_| Stopped)?;
-        Ok(expected)
+        Ok(taking)
     }
 }
 
-/// A shard that a worker expects. Unless it is handed over, the worker hears at last that it does not come.
-struct Expected {
+/// A shard that is being taken over, which its worker expects. Unless it is handed over, the worker hears at last that it does not come.
+struct Taking {
     of: Owner,
     shard: Shard,
     worker: usize,
     is_handed_over: bool,
 }
 
-impl Expected {
+impl Taking {
     /// Claims and loads it, beside the workers.
     async fn load(&self, doubted_until: Option<Instant>) -> Result<Owned, NotTaken> {
         let Self { of: Owner(owner), shard, worker, .. } = self;
-        let _turn = owner.loads.acquire().await.map_err(|_| Stopped)?;
+        let turn = Arc::clone(&owner.loads).acquire_owned().await.map_err(|_| Stopped)?;
         let (owner, shard, state) = (Arc::clone(owner), *shard, owner.states[*worker].clone());
-        let loading = tokio::spawn(async move {
-            take_over(owner.store.as_ref(), shard, &owner.settings, doubted_until, state).await
+        // Who is not waited for claims nothing any more: somebody else may own the shard by then.
+        let mut loading = JoinSet::new();
+        loading.spawn(async move {
+            let _turn = turn;
+            load(owner.store.as_ref(), shard, &owner.settings, doubted_until, state).await
         });
-        Ok(loading.await.map_err(|error| StoreError::Read(error.to_string()))??)
+        match loading.join_next().await {
+            Some(Ok(owned)) => Ok(owned?),
+            Some(Err(error)) => Err(StoreError::Read(error.to_string()).into()),
+            None => Err(Stopped.into()),
+        }
     }
 
     /// Lets its worker deliver for it.
@@ -136,7 +148,7 @@ impl Expected {
     }
 }
 
-impl Drop for Expected {
+impl Drop for Taking {
     fn drop(&mut self) {
         if !self.is_handed_over {
             let workers = &self.of.0.workers;
@@ -351,6 +363,6 @@ mod tests {
         }
         delivery.stop().await;
         let started = Delivery::start(Arc::clone(&store), Guard::open_to(&["127.0.0.0/8"]), settings()).await;
-        assert!(matches!(started, Err(StoreError::Damaged { .. })), "{started:?}");
+        assert!(matches!(started, Err(NotTaken::Store(StoreError::Damaged { .. }))), "{started:?}");
     }
 }

@@ -221,6 +221,9 @@ impl Checkpoints {
             }
         }
         again.append(&mut self.unsaved);
+        // One that was refused may be of a shard that was lost by another one of these.
+        again.retain(|save| shards.has_progress_of(save.of()));
+        self.has_failed &= again.iter().any(|save| matches!(save, Save::Checkpoint(..)));
         self.unsaved = again;
         if self.unsaved.is_empty() {
             self.all_saved(shards.owned(), counters);

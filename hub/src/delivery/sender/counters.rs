@@ -84,21 +84,21 @@ impl Counters {
     }
 
     pub(crate) fn set_subscriptions(&self, shard: Shard, subscriptions: usize, hosts: usize) {
-        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+        if let Some(gauges) = self.of(shard) {
             gauges.subscriptions.store(subscriptions, Ordering::Relaxed);
             gauges.hosts.store(hosts, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn set_gauges(&self, shard: Shard, laggards: usize, open_breakers: usize) {
-        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+        if let Some(gauges) = self.of(shard) {
             gauges.laggards.store(laggards, Ordering::Relaxed);
             gauges.open_breakers.store(open_breakers, Ordering::Relaxed);
         }
     }
 
     pub(super) fn set_past_due(&self, shard: Shard, past_due: usize) {
-        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+        if let Some(gauges) = self.of(shard) {
             gauges.past_due.store(past_due, Ordering::Relaxed);
         }
     }
@@ -112,9 +112,13 @@ impl Counters {
 
     /// All progress of a shard until this moment is durable, as it is when the shard is taken over.
     pub(crate) fn set_saved(&self, shard: Shard, until: Instant) {
-        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+        if let Some(gauges) = self.of(shard) {
             gauges.saved.store(millis(self.begun, until), Ordering::Relaxed);
         }
+    }
+
+    fn of(&self, shard: Shard) -> Option<&Gauges> {
+        self.shards.get(usize::from(shard.0))
     }
 
     /// This shard is not delivered for here any more.
@@ -122,7 +126,7 @@ impl Counters {
         self.set_subscriptions(shard, 0, 0);
         self.set_gauges(shard, 0, 0);
         self.set_past_due(shard, 0);
-        if let Some(gauges) = self.shards.get(usize::from(shard.0)) {
+        if let Some(gauges) = self.of(shard) {
             gauges.saved.store(NOT_HERE, Ordering::Relaxed);
         }
     }

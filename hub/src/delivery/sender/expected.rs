@@ -30,9 +30,18 @@ impl Expected {
         self.0.contains_key(&shard)
     }
 
-    /// An event was taken in.
+    /// An event was taken in. Those about subscriptions of other shards are left out, and so kept once at most.
     pub(super) fn keep(&mut self, event: &StoreEvent) {
-        self.0.values_mut().for_each(|kept| kept.push(event.clone()));
+        match event {
+            StoreEvent::Subscribed { shard, .. } | StoreEvent::Unsubscribed { shard, .. } => {
+                if let Some(kept) = self.0.get_mut(shard) {
+                    kept.push(event.clone());
+                }
+            }
+            StoreEvent::Appended { .. } | StoreEvent::Paused { .. } | StoreEvent::Resumed { .. } => {
+                self.0.values_mut().for_each(|kept| kept.push(event.clone()));
+            }
+        }
     }
 
     /// The shard is here, or will not come. Returns what was kept for it.
@@ -44,7 +53,7 @@ impl Expected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::TopicId;
+    use crate::store::{SubscriptionId, TopicId};
 
     fn paused(topic: u64) -> StoreEvent {
         StoreEvent::Paused { topic: TopicId(topic) }
@@ -72,5 +81,15 @@ mod tests {
         assert_eq!(topics(&expected.end(Shard(8))), [3, 4]);
         expected.begin(Shard(7));
         assert!(expected.end(Shard(7)).is_empty(), "nothing is left of the time before");
+    }
+
+    #[test]
+    fn what_is_about_a_subscription_is_kept_for_its_shard_alone() {
+        let mut expected = Expected::default();
+        [7, 8].map(Shard).into_iter().for_each(|shard| expected.begin(shard));
+        for shard in [8, 9].map(Shard) {
+            expected.keep(&StoreEvent::Unsubscribed { shard, topic: TopicId(1), id: SubscriptionId(1) });
+        }
+        assert_eq!([7, 8, 9].map(|shard| expected.end(Shard(shard)).len()), [0, 1, 0]);
     }
 }

@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 /// How a shard was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetGo {
-    /// The store has all progress.
+    /// The store has all progress. Subscriptions whose end it has not taken yet are found again by the next owner.
     Saved,
     /// The store did not take the last progress in time: the next owner repeats some deliveries.
     Unsaved,

@@ -54,7 +54,7 @@ pub(super) struct Shards {
 
 /// A shard that this worker owns no longer.
 #[must_use = "it is counted and assigned here until that is reported"]
-pub(super) struct GivenUp {
+pub(super) struct Departed {
     shard: Shard,
     /// What was counted and not reported yet.
     counts: Counts,
@@ -62,7 +62,7 @@ pub(super) struct GivenUp {
     reply: Option<(Reply, LetGo)>,
 }
 
-impl GivenUp {
+impl Departed {
     /// Reports that. To who waits for it at last: it may have the shard taken over again at once.
     pub(super) fn report(self, counters: &Counters, workers: &Workers) {
         counters.add(self.counts);
@@ -153,14 +153,14 @@ impl Shards {
     }
 
     /// A shard that was let go is given up.
-    pub(super) fn give_up(&mut self, of: Ownership, how: LetGo) -> Option<GivenUp> {
+    pub(super) fn give_up(&mut self, of: Ownership, how: LetGo) -> Option<Departed> {
         let index = self.leaving.iter().position(|leaving| leaving.owned.ownership == of)?;
         let (owned, reply) = self.leaving.remove(index).into_parts();
         Some(self.forget(owned, Some((reply, how))))
     }
 
     /// Somebody else has taken the shard over. `None` if that was known.
-    pub(super) fn lose(&mut self, of: Ownership) -> Option<GivenUp> {
+    pub(super) fn lose(&mut self, of: Ownership) -> Option<Departed> {
         match self.owned.iter().position(|owned| owned.ownership == of) {
             Some(index) => {
                 let lost = self.owned.remove(index);
@@ -170,13 +170,13 @@ impl Shards {
         }
     }
 
-    fn forget(&mut self, mut owned: Owned, reply: Option<(Reply, LetGo)>) -> GivenUp {
+    fn forget(&mut self, mut owned: Owned, reply: Option<(Reply, LetGo)>) -> Departed {
         let (shard, counts) = (owned.ownership.shard, owned.scheduler.take_counts());
         owned.scheduler.retire();
         if owned.has_requests() {
             self.lost.push(owned);
         }
-        GivenUp { shard, counts, reply }
+        Departed { shard, counts, reply }
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     /// Reports to nobody but who waits.
-    fn report(given_up: Option<GivenUp>) {
+    fn report(given_up: Option<Departed>) {
         given_up.unwrap().report(&Counters::new(16), &Workers::new(Vec::new(), 16));
     }
 

@@ -142,6 +142,10 @@ impl Worker {
             warn!(in_flight, "deliveries still in flight at shutdown: they will be repeated");
         }
         self.checkpoints.save_all(&mut self.shards, &self.counters).await;
+        for of in self.shards.leaving() {
+            let step = self.shards.step(of, std::time::Instant::now(), self.checkpoints.have(of));
+            self.give_up(of, if step == Step::GiveUp(LetGo::Saved) { LetGo::Saved } else { LetGo::Unsaved });
+        }
         self.checkpoints.log_losses();
     }
 
@@ -231,7 +235,8 @@ impl Worker {
                 request.cancel();
             }
         }
-        if self.shards.has(shard) { Ok(()) } else { Err(NotOwned(shard)) }
+        // One that is expected hears of the end before it starts anything.
+        if self.shards.has(shard) || self.expected.contains(shard) { Ok(()) } else { Err(NotOwned(shard)) }
     }
 
     fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {

@@ -17,11 +17,11 @@ use super::document::{named, unreadable};
 use super::filter::matches_type;
 use super::lists::Lists;
 use crate::fetch::led_to;
+use crate::sync::failure::shortened;
 use crate::sync::files::content::{Content, Space};
 use crate::sync::files::download::{Received, blocking};
 use crate::sync::files::folder::{CopyFolder, Staging};
 use crate::sync::files::local::Facts;
-use crate::sync::failure::shortened;
 use crate::sync::{ResourceError, SyncError};
 
 /// Media types of ZIP files; the last is a generic one.
