@@ -155,6 +155,7 @@ impl Hub {
     /// As [`Hub::start`].
     pub async fn start_with(config: &Config, inherited: Inherited) -> Result<Self, StartError> {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
+        warn_of_settings(config);
         let store = open_store(config).await?;
         let OwnFiles { authority, token, audit, tickets, addresses } = OwnFiles::open(config)?;
         let Inherited { sockets: Sockets { public: socket, admin: admin_socket }, log } = inherited;
@@ -305,11 +306,18 @@ impl Hub {
     }
 }
 
-/// Secrets that are not yet under today's key are rewritten before anything else happens.
-async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
+/// What a hub starts with all the same, though hardly anybody means it.
+fn warn_of_settings(config: &Config) {
     for exposed in config.exposed() {
         warn!("{exposed}");
     }
+    if let Some(example) = config.example_url() {
+        warn!("{example}");
+    }
+}
+
+/// Secrets that are not yet under today's key are rewritten before anything else happens.
+async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     let keys = Keyring::of(&config.secrets)?;
     let store = store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve)?;
     if let Some(key) = keys.writes_with() {

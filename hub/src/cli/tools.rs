@@ -136,11 +136,7 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
                 complain("the keys for secrets are passed to the service only, and were not checked");
             }
             config.exposed().iter().for_each(complain);
-            if let Some(url) = config.example_url() {
-                warn(format_args!(
-                    "public_url is still {url}, a name for examples: write the URL by which the world reaches the hub"
-                ));
-            }
+            config.example_url().iter().for_each(warn);
             say("the configuration is fine");
         }
     }

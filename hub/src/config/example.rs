@@ -1,15 +1,32 @@
 //! Names that are reserved for examples (RFC 2606), which a copied configuration may still have.
 
+use std::fmt;
+
 use url::Url;
 
 use super::Config;
 
 const RESERVED: [&str; 4] = ["example", "example.com", "example.net", "example.org"];
 
+/// A public URL that is still that of an example: nobody reaches a hub by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExampleUrl(Url);
+
+impl fmt::Display for ExampleUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = &self.0;
+        write!(
+            f,
+            "public_url is still {url}, a name for examples: write the URL by which the world reaches the hub"
+        )
+    }
+}
+
 impl Config {
-    /// The public URL, if it is still that of an example: nobody reaches a hub by it.
-    pub fn example_url(&self) -> Option<&Url> {
-        self.public_url.as_ref().filter(|url| url.domain().is_some_and(is_reserved))
+    /// The public URL, if it is one of an example.
+    pub fn example_url(&self) -> Option<ExampleUrl> {
+        let url = self.public_url.as_ref().filter(|url| url.domain().is_some_and(is_reserved));
+        url.cloned().map(ExampleUrl)
     }
 }
 

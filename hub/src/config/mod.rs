@@ -18,6 +18,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
 
+pub use example::ExampleUrl;
 pub use exposed::Exposed;
 pub use layers::{Overrides, load};
 pub use prefixes::{NoPrefix, Prefixes};

@@ -38,7 +38,8 @@ impl<'a, F: Fetch> Misplaced<'a, F> {
     pub(super) fn description_instead_of(&mut self, url: &Url) -> Option<Url> {
         let answer = self.fetch.get(url.as_str());
         if is_page(url, &answer) {
-            if let Some(found) = self.first(source_descriptions(url)) {
+            if let Some((found, description)) = self.first(source_descriptions(url)) {
+                self.answered = Some((found.to_string(), Ok(description)));
                 return Some(found);
             }
             self.searches = 0;
@@ -76,18 +77,22 @@ impl<'a, F: Fetch> Misplaced<'a, F> {
     fn elsewhere(&mut self, url: &Url) -> Option<String> {
         let Some(start) = self.start.clone() else {
             self.searches = 0;
-            let found = self.first(source_descriptions(url))?;
+            let (found, _) = self.first(source_descriptions(url))?;
             return Some(format!("{url} is no ResourceSync document; the Source Description is {found}"));
         };
-        let found = self.first(places(&start, url))?;
+        let (found, _) = self.first(places(&start, url))?;
         let Bases { served, named } = Bases::of(&found, url);
         Some(format!(
             "the site is at {served}, but its documents name {named}, where {url} is missing; build it with the base URL {served}, or serve it at {named}"
         ))
     }
 
-    fn first(&mut self, urls: Vec<Url>) -> Option<Url> {
-        urls.into_iter().find(|url| self.fetch.get(url.as_str()).is_ok_and(|found| is_document(&found)))
+    /// The first of these URLs that has a document, and that.
+    fn first(&mut self, urls: Vec<Url>) -> Option<(Url, Fetched)> {
+        urls.into_iter().find_map(|url| {
+            let found = self.fetch.get(url.as_str()).ok().filter(is_document)?;
+            Some((url, found))
+        })
     }
 
     /// Whether none of a few resources of a Resource List is there.
@@ -356,15 +361,15 @@ mod tests {
     #[test]
     fn what_a_url_has_answered_is_not_asked_for_again() {
         let description = "http://h/x/.well-known/resourcesync";
-        let page = Url::parse("http://h/x/").unwrap();
-        let mut web = Web([description].into());
-        let found = Misplaced::new(&mut web).description_instead_of(&page);
-        assert_eq!(found.as_ref().map(Url::as_str), Some(description));
-        let mut misplaced = Misplaced::new(&mut web);
-        assert_eq!(misplaced.description_instead_of(&Url::parse(description).unwrap()), None);
-        misplaced.fetch.0.clear();
-        misplaced.get(description).unwrap();
-        misplaced.get(description).unwrap_err();
+        for (given, found) in [("http://h/x/", Some(description)), (description, None)] {
+            let mut web = Web([description].into());
+            let mut misplaced = Misplaced::new(&mut web);
+            let instead = misplaced.description_instead_of(&Url::parse(given).unwrap());
+            assert_eq!(instead.as_ref().map(Url::as_str), found);
+            misplaced.fetch.0.clear();
+            misplaced.get(description).unwrap();
+            misplaced.get(description).unwrap_err();
+        }
     }
 
     #[test]

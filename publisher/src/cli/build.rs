@@ -261,7 +261,7 @@ pub(super) async fn all(
     }
     warn_of_hubs_on_hold(&set_folders(&out)?, &drops, &hints);
     for (out, set_settings) in &report.built {
-        warn_of_replaced_hubs(out, &set_settings.replaced_hubs);
+        warn_of_replaced_hubs(out, &set_settings.replaced_hubs, &drops);
     }
     Ok(report)
 }

@@ -124,10 +124,11 @@ pub(super) fn warn_of_hubs_on_hold(outs: &[PathBuf], drops: &[HubUrl], hints: &H
     }
 }
 
-/// Says of which of these hubs, which flags have replaced, nothing is left.
-pub(super) fn warn_of_replaced_hubs(out: &Path, replaced: &[HubUrl]) {
+/// Says of which of these hubs, which flags have replaced, nothing is left, unless they are to be dropped.
+pub(super) fn warn_of_replaced_hubs(out: &Path, replaced: &[HubUrl], drops: &[HubUrl]) {
     let known = status(out).map_or(Vec::new(), |status| status.hubs);
-    for hub in replaced.iter().filter(|hub| known.iter().all(|known| known.url != hub.as_str())) {
+    let is_unknown = |hub: &HubUrl| known.iter().all(|known| known.url != hub.as_str());
+    for hub in replaced.iter().filter(|hub| is_unknown(hub) && !drops.contains(hub)) {
         warn(format_args!(
             "{hub}: no longer a hub of this site, and never notified; name it again with --hub if it should be"
         ));

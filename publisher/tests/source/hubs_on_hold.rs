@@ -179,6 +179,18 @@ fn a_hub_that_a_flag_replaces_before_it_was_ever_notified_does_not_go_in_silence
 }
 
 #[test]
+fn a_hub_that_is_replaced_and_dropped_at_once_is_not_to_be_named_again() {
+    let (place, hub) = (Place::new(), Hub::start());
+    place.build(&["--hub", WRONG]).succeeded();
+    let (collection, out, new) = (place.collection(), place.out(), hub.url());
+    let publish = ["publish", text(&collection), "--base-url", BASE, "--out", text(&out)];
+    let run = run(&[&publish[..], &["--hub", &new, "--drop-hub", WRONG]].concat());
+    let run = run.failed_with(1, &format!("{WRONG} is no hub of this site, so it is not dropped"));
+    assert!(!run.err.contains("name it again"), "{}", run.err);
+    hub.next();
+}
+
+#[test]
 fn each_set_keeps_what_waits_for_its_own_hub() {
     let (place, hubs) = (Place::new(), [Hub::start(), Hub::start()]);
     let folder = place.collection().parent().unwrap().to_owned();

@@ -118,6 +118,9 @@ pub(crate) enum Command {
         /// Handle only the changes since this time, such as 2026-11-20; the copy must have been in step then
         #[arg(long = "since", value_name = "TIME")]
         from: Option<DateTime>,
+        /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
+        #[arg(long)]
+        switch_source: bool,
         /// Only print what would be done, a line per resource; write nothing to the directory
         #[arg(short = 'n', long)]
         dry_run: bool,
@@ -239,6 +242,9 @@ pub(crate) struct Listen {
     pub(crate) into: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
+    /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
+    #[arg(long)]
+    pub(crate) switch_source: bool,
     #[command(flatten)]
     pub(crate) service: Service,
     /// Interval of synchronisations without a notification, give or take ten percent; 0s for never
@@ -423,9 +429,6 @@ pub(crate) struct SelectionArgs {
     /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses. Once is enough; `listen` does so only where there is no state yet
     #[arg(long)]
     pub(crate) adopt: bool,
-    /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
-    #[arg(long)]
-    pub(crate) switch_source: bool,
     /// Also fetch resources from the origin of this URL (repeatable)
     #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
     pub(crate) origin: Vec<Url>,
@@ -475,7 +478,6 @@ impl SelectionArgs {
         SyncOptions {
             delete: self.delete,
             adopt: self.adopt,
-            switch_source: self.switch_source,
             authority: match self.origin.as_slice() {
                 _ if self.any_origin => Authority::Any,
                 [] => Authority::SameOrigin,

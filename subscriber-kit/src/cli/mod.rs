@@ -109,9 +109,9 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             });
             Ok(ExitCode::SUCCESS)
         }
-        Command::Sync { copy, incremental, from, dry_run, list } => {
+        Command::Sync { copy, incremental, from, switch_source, dry_run, list } => {
             let depth = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
-            let mut options = SyncOptions { dry_run, from, ..copy.selection.sync_options() };
+            let mut options = SyncOptions { dry_run, from, switch_source, ..copy.selection.sync_options() };
             let is_listed = list || dry_run;
             let progress_bar = if is_listed {
                 options.progress = listing(copy.json);
@@ -223,7 +223,7 @@ async fn audit_copy(copy: &Copy) -> Result<ExitCode, Failure> {
     let progress_bar = SyncProgress::of(&options.progress);
     let report = audit(&client, &offer, &target, &options).await;
     drop(progress_bar);
-    let report = report?;
+    let report = report.map_err(sync_failure)?;
     if copy.json {
         answer(pretty(&serde_json::to_value(&report)?));
     } else {
@@ -314,7 +314,7 @@ async fn end_subscriptions(folder: &Path, service: &ServiceOptions, json: bool) 
 async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
     let copies = flags.copies().map_err(|text| Failure { code: USAGE, text })?;
     let options_of = |(url, into): (String, PathBuf)| ListenOptions {
-        sync: flags.selection.sync_options(),
+        sync: SyncOptions { switch_source: flags.switch_source, ..flags.selection.sync_options() },
         set: flags.selection.set.clone(),
         base: flags.selection.base.clone(),
         state: flags.selection.state.clone(),

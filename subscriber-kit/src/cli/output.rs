@@ -282,7 +282,10 @@ pub(crate) fn report(report: &Report) -> String {
     } else {
         String::new()
     };
-    let all = counted(report.in_copy.unwrap_or(*resources), "resource", "resources");
+    let all = match (report.in_copy, report.method) {
+        (None, Method::Incremental) => counted(*resources, "changed resource", "changed resources"),
+        (in_copy, _) => counted(in_copy.unwrap_or(*resources), "resource", "resources"),
+    };
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {all} {done}")
@@ -484,6 +487,8 @@ mod tests {
         assert_eq!(report(&changes), "in step: 30 resources (0 created, 1 updated, 0 deleted)");
         changes.failed = 1;
         assert!(report(&changes).starts_with("not in step: 1 of 30 resources failed "));
+        (changes.failed, changes.in_copy) = (0, None);
+        assert_eq!(report(&changes), "in step: 1 changed resource (0 created, 1 updated, 0 deleted)");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::sync::reading::lists::Lists;
 use crate::sync::reading::path::{CheckedFolders, obstacle, relative_path};
 use crate::sync::reading::plan::Planned;
 use crate::sync::saved::cache::{CachedFile, FileCache};
+use crate::sync::saved::copied_source::CopiedSource;
 use crate::sync::saved::earlier_files::EarlierFiles;
 
 /// The result of an audit.
@@ -136,13 +137,15 @@ enum Finding {
 /// lists. If a Source has only dumps, downloads the manifests beside the packages (RS-103), or else the packages.
 ///
 /// # Errors
-/// [`SyncError`] when there is no complete list.
+/// [`SyncError`] when there is no complete list, or the directory is a copy of another Source.
 pub async fn audit(
     client: &Client,
     offer: &Offer,
     target: &Target,
     options: &SyncOptions,
 ) -> Result<AuditReport, SyncError> {
+    let (source, directory, choices) = (CopiedSource::of(offer), target.directory.clone(), options.clone());
+    blocking(move || source.allow(&directory, &choices)).await?;
     let lists = Lists::new(client, offer, target, options, Staging::Temporary)?;
     let snapshot = Box::pin(lists.read_anew()).await?;
     let Collected { file_map, plan, report, .. } = snapshot.collected;

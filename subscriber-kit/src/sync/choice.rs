@@ -132,7 +132,7 @@ impl Run<'_> {
                     return Ok(report);
                 }
                 let reached = saved.as_ref().map(|saved| saved.point.reached());
-                let in_copy = saved.as_ref().and_then(|saved| saved.resources).or(handled.report.in_copy);
+                let in_copy = saved.as_ref().map_or(handled.report.in_copy, |saved| saved.resources);
                 return Ok(Report { in_copy, reached, ..handled.report.clone().repeated() });
             }
             // Cannot happen: without an earlier list, none counts as unchanged.

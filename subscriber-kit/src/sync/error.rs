@@ -167,7 +167,7 @@ pub enum SyncError {
     },
     /// The directory is a copy of another Source, or of another set.
     #[error(
-        "{} is a copy of {known}, not of {found}, so nothing was done; check the URL, or give another directory. If the Source has moved there, --switch-source goes on with the files of the copy; with --delete, it removes those that {found} does not list",
+        "{} is a copy of {known}, not of {found}, so nothing was done; check the URL, or give another directory. If the Source has moved there, `sync --switch-source` goes on with the files of the copy; with --delete, it removes those that {found} does not list",
         directory.display()
     )]
     OtherSource {

@@ -54,7 +54,7 @@ impl Run<'_> {
         let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
         self.record_origin().await?;
         let (mut report, mut run_outcome) = self.handle(collector, &retry_lines, &paused).await?;
-        report.in_copy = copy_state.resources.map(|before| run_outcome.count_after(before));
+        report.in_copy = copy_state.resources.and_then(|before| run_outcome.count_after(before));
         report.unproven = continuity.unproven.clone().or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());
         report.retry_in = self.retry_in(&run_outcome);

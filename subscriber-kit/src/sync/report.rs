@@ -32,7 +32,7 @@ pub struct Report {
     /// How many resources the Source lists; for an incremental run, how many were created or updated.
     pub resources: u64,
     /// How many resources there are after the run, if that is known. Those that failed count; in an incremental run only if a later
-    /// run tries them again.
+    /// run tries them again. Where files and changes contradict each other, it is unknown until the next baseline.
     #[serde(default)]
     pub in_copy: Option<u64>,
     /// Files that were not there.

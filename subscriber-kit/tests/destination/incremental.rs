@@ -110,6 +110,37 @@ async fn a_report_of_changes_says_how_many_resources_there_are() {
 }
 
 #[tokio::test]
+async fn a_report_of_changes_says_nothing_of_a_number_that_is_not_certain() {
+    let begin = [("a", Some("1")), ("b", Some("1")), ("c", Some("1"))];
+    for (change, left) in [(Some("2"), 4), (None, 3)] {
+        let mut mirror = Mirror::of(100, &begin).await;
+        std::fs::remove_file(mirror.directory.path().join("a")).unwrap();
+        mirror.site.tell(&[("a", change)]);
+        assert_eq!(mirror.follows().await.in_copy, None, "somebody has removed it");
+        mirror.site.tell(&[("new", Some("1"))]);
+        assert_eq!(mirror.follows().await.in_copy, None, "nothing is known to add it to");
+        assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(left));
+    }
+
+    let mut mirror = Mirror::of(100, &begin).await;
+    mirror.options.delete = false;
+    assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(3));
+    for (body, left) in [(None, 2), (Some("1"), 3), (None, 2), (Some("2"), 3)] {
+        mirror.site.tell(&[("a", body)]);
+        let report = mirror.run(Depth::Changes).await;
+        assert_eq!((report.method, report.failed, report.in_copy), (Method::Incremental, 0, None));
+        assert!(mirror.directory.path().join("a").exists(), "it is kept");
+        assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(left));
+    }
+
+    let before = mirror.site.now();
+    mirror.site.tell(&[("b", Some("2"))]);
+    assert_eq!(mirror.run(Depth::Changes).await.in_copy, Some(3));
+    mirror.options.from = Some(before);
+    assert_eq!(mirror.run(Depth::Changes).await.in_copy, None, "changes are read anew");
+}
+
+#[tokio::test]
 async fn rs196_a_baseline_goes_on_from_its_list_to_what_the_source_is_now() {
     let mut mirror = Mirror::of(3, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]).await;
     for round in ["2", "3", "4"] {

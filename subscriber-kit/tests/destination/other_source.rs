@@ -32,6 +32,7 @@ async fn a_copy_of_another_source_is_left_as_it_is_and_both_are_named_until_it_i
         sync(&["--delete", "--dry-run"]),
         sync(&["--delete", "--since", "2026-11-20"]),
         listen.into_iter().map(str::to_owned).collect(),
+        ["audit", &url, into].map(str::to_owned).to_vec(),
     ] {
         let refused = run(&line.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let said = String::from_utf8_lossy(&refused.stderr);
@@ -46,6 +47,7 @@ async fn a_copy_of_another_source_is_left_as_it_is_and_both_are_named_until_it_i
     let status = run(&["status", "--into", into]).await;
     assert!(stdout(&status).contains(": in step: 1 resource "), "{}", stdout(&status));
 
+    assert_eq!(code(&run(&["audit", &url, into, "--switch-source"]).await), 2, "it goes on with nothing");
     let dry = run(&["sync", &url, into, "--switch-source", "--delete", "--dry-run"]).await;
     assert!(code(&dry) == 0 && stdout(&dry).contains(&format!("deleted {url}a\n")), "{}", stdout(&dry));
     assert_eq!(files(directory.path()), expected(&[("a", "1")]));

@@ -585,3 +585,13 @@ async fn a_configuration_is_printed_with_a_word_from_which_file_it_is() {
     );
     assert!(told.contains("no configuration file is used"), "{told}");
 }
+
+#[tokio::test]
+async fn a_hub_that_starts_with_the_url_of_an_example_says_so_once() {
+    for (url, times) in [("https://hub.example.org", 1), ("http://127.0.0.1:8080", 0)] {
+        let folder = tempdir().unwrap();
+        let mut hub = HubProcess::start_with(folder.path(), &[("PUBLIC_URL", url)]).await;
+        let (_, said) = hub.stop().await;
+        assert_eq!(said.matches("public_url is still").count(), times, "{said}");
+    }
+}

@@ -156,7 +156,7 @@ impl<'s> Executor<'s> {
             let removes = self.options.delete && !self.options.dry_run;
             let was_there = blocking(move || delete::one(&target, &path, removes)).await;
             if let Ok(was_there) = was_there {
-                run_outcome.went(&line.loc, was_there);
+                run_outcome.went(&line, was_there, !self.options.delete);
             }
             match (was_there, self.options.delete) {
                 (Ok(true), true) => {
@@ -266,11 +266,8 @@ impl<'s> Executor<'s> {
             let is_there =
                 |relative: &PathBuf| self.target.directory.join(relative).symlink_metadata().is_ok();
             // A baseline counts all. What no later run tries again would count anew with each of its changes.
-            if report.method == Method::Incremental
-                && error.is_for_later()
-                && !relative.as_ref().is_some_and(is_there)
-            {
-                run_outcome.came(&line.loc);
+            if report.method == Method::Incremental && error.is_for_later() {
+                run_outcome.came(&line, relative.as_ref().is_some_and(is_there));
             }
         }
         let outcome = result.map(|FileResult { outcome, known, hashed }| {
@@ -287,8 +284,8 @@ impl<'s> Executor<'s> {
             }
             outcome
         });
-        if matches!(outcome, Ok(Outcome::Created)) {
-            run_outcome.came(&line.loc);
+        if let Ok(outcome) = outcome {
+            run_outcome.came(&line, outcome != Outcome::Created);
         }
         report.count(&self.options.progress, &line.loc, outcome);
     }

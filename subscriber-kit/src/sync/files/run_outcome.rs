@@ -25,10 +25,12 @@ pub(crate) struct RunOutcome {
     has_overflowed: bool,
     /// Whether a retry of these may succeed.
     lost_retryable: bool,
-    /// The URIs of resources that failed in earlier runs, which have counted them.
-    counted: HashSet<String>,
+    /// The URIs of resources that failed in earlier runs, and whether they were to be deleted.
+    failed_before: HashMap<String, bool>,
     /// How many more resources there are than before.
     growth: i64,
+    /// Whether files and changes contradict each other, so that this is not known.
+    is_uncertain: bool,
 }
 
 impl RunOutcome {
@@ -42,22 +44,33 @@ impl RunOutcome {
 
     /// Resources that failed in earlier runs.
     pub(crate) fn count_no_more<'u>(&mut self, failed: impl Iterator<Item = &'u Retry>) {
-        self.counted = failed.map(|retry| retry.line.loc.clone()).collect();
+        self.failed_before = failed.map(|retry| (retry.line.loc.clone(), retry.line.is_deleted)).collect();
     }
 
-    /// How many resources there are, if there were `before`.
-    pub(crate) fn count_after(&self, before: u64) -> u64 {
-        before.saturating_add_signed(self.growth)
+    /// How many resources there are, if there were `before`; `None` if that is not certain.
+    pub(crate) fn count_after(&self, before: u64) -> Option<u64> {
+        (!self.is_uncertain).then(|| before.saturating_add_signed(self.growth))
     }
 
-    /// Counts a resource that is new, unless it failed before.
-    pub(super) fn came(&mut self, loc: &str) {
-        self.growth += i64::from(!self.counted.contains(loc));
+    /// Counts a resource that was created or updated. Its file proves nothing if the change says otherwise: it may have been kept or
+    /// be of an earlier run, or somebody has removed it.
+    pub(super) fn came(&mut self, line: &Line, was_there: bool) {
+        match (self.failed_before.get(&line.loc), line.is_created, was_there) {
+            // It has been counted.
+            (Some(false), ..) | (None, false, true) => {}
+            (None, true, false) => self.growth += 1,
+            _ => self.is_uncertain = true,
+        }
     }
 
-    /// Counts a resource that was deleted, if it was counted.
-    pub(super) fn went(&mut self, loc: &str, was_there: bool) {
-        self.growth -= i64::from(was_there || self.counted.contains(loc));
+    /// Counts a resource that was deleted; its file may stay. A file that an earlier run could not remove was perhaps never listed.
+    pub(super) fn went(&mut self, line: &Line, was_there: bool, stays: bool) {
+        let was_counted = self.failed_before.get(&line.loc).map_or(was_there, |was_deleted| !was_deleted);
+        if was_counted && !(was_there && stays) {
+            self.growth -= 1;
+        } else {
+            self.is_uncertain = true;
+        }
     }
 
     pub(crate) fn failed(&mut self, line: &Line, error: &ResourceError) {

@@ -275,7 +275,8 @@ impl Collector {
         patches: Vec<PatchLink>,
         is_deleted: bool,
     ) -> Result<(), SyncError> {
-        let bare = Line { is_deleted, ..Line::default() };
+        let is_created = entry.change() == Some(Change::Created);
+        let bare = Line { is_created, is_deleted, ..Line::default() };
         let line = if let Some((link, place)) = self.preferred(&entry, &url) {
             Line { facts: Facts::of_link(link), alternate: Some(place.into()), ..bare }
         } else {

@@ -92,7 +92,7 @@ pub(crate) struct CopyState {
     pub(crate) unproven: Option<String>,
     /// All gaps so far, also those that a newer list has closed.
     pub(crate) gaps: GapHistory,
-    /// How many resources there are, also those that failed; `None` if no run counted them.
+    /// How many resources there are, also those that failed; `None` if that is not certain until the next baseline.
     #[serde(default)]
     pub(crate) resources: Option<u64>,
     /// Changes from notifications that are later than the point.
@@ -116,9 +116,9 @@ impl CopyState {
         self.retries.iter().any(|retry| self.notified.knows(&retry.line.loc))
     }
 
-    /// Continues from this point.
+    /// Continues from this point. Changes before the last one must not count twice.
     pub(crate) fn at(self, point: Point) -> Self {
-        Self { point, ..self }
+        Self { point, resources: None, ..self }
     }
 
     /// Replaces what is known of gaps.
