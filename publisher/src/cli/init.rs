@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use resync_common::output::{say, warn};
+use resync_common::{
+    output::{say, warn},
+    words::quoted,
+};
 use resync_publisher::{BaseUrl, HubUrl, config};
 
 use super::{Failure, arguments::InitArgs};
@@ -42,8 +45,11 @@ pub(super) fn run(arguments: InitArgs) -> Result<(), Failure> {
         warn(format_args!("the folder `{}` does not exist yet", directory.display()));
     }
     config::write_new(&path, &out, &directory, &base_url, &hubs)?;
-    let flag =
-        if path == Path::new(config::FILE) { String::new() } else { format!(" --config {}", path.display()) };
+    let flag = if path == Path::new(config::FILE) {
+        String::new()
+    } else {
+        format!(" --config {}", quoted(&path.to_string_lossy()))
+    };
     say(format_args!("{} written; check it, then run `resync-source publish{flag}`", path.display()));
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Why single resources are not in step, and what many of these failures have in common.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 
 use super::ResourceError;
@@ -146,6 +148,12 @@ impl FailureKind {
             ResourceError::TooLarge { .. } => Self::TooLarge,
             ResourceError::RunFull { .. } => Self::RunFull,
             ResourceError::NoSpace { .. } => Self::NoSpace,
+            // The disk's, or a quota of the user's, which shows nowhere before.
+            ResourceError::Write(error)
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                Self::NoSpace
+            }
             ResourceError::Write(_) => Self::CannotWrite,
             ResourceError::Remove(_) => Self::CannotRemove,
         }
@@ -262,15 +270,16 @@ mod tests {
         let length =
             |number, sent| Failure::of(&loc(number), &ResourceError::Length { listed: 1, sent: Some(sent) });
         let cannot_write =
-            |number, kind: std::io::ErrorKind| Failure::of(&loc(number), &ResourceError::Write(kind.into()));
+            |number, kind: io::ErrorKind| Failure::of(&loc(number), &ResourceError::Write(kind.into()));
         let (failures, causes) = counted([
             answered(0, 404),
             answered(1, 403),
             answered(2, 404),
             length(3, 7),
             length(4, 8),
-            cannot_write(5, std::io::ErrorKind::PermissionDenied),
-            cannot_write(6, std::io::ErrorKind::StorageFull),
+            cannot_write(5, io::ErrorKind::PermissionDenied),
+            cannot_write(6, io::ErrorKind::StorageFull),
+            cannot_write(7, io::ErrorKind::QuotaExceeded),
         ]);
         let counts: Vec<_> = causes.iter().map(|cause| (cause.kind, cause.status, cause.count)).collect();
         assert_eq!(
@@ -280,11 +289,11 @@ mod tests {
                 (FailureKind::Status, Some(403), 1),
                 (FailureKind::Mismatch, None, 2),
                 (FailureKind::CannotWrite, None, 1),
-                (FailureKind::CannotWrite, None, 1),
+                (FailureKind::NoSpace, None, 2),
             ]
         );
         assert!(causes[2].cause.contains('7'), "as of its example: {:?}", causes[2]);
-        assert_eq!((failures.len(), failures[4].cause.contains('8')), (7, true));
+        assert_eq!((failures.len(), failures[4].cause.contains('8')), (8, true));
     }
 
     #[test]
