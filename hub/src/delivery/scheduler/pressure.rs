@@ -9,8 +9,8 @@
 use std::cmp::min;
 use std::time::Duration;
 
-/// Requests that are always allowed: with fewer it is not worth while to measure.
-const FEWEST: usize = 64;
+/// Requests that are always allowed: with fewer, answers come one by one and not many at a time, and each has to wake its worker.
+const FEWEST: usize = 256;
 /// A worker that is busy for a smaller part of its time than this needs more requests …
 const IDLE_BELOW: f64 = 0.92;
 /// … and one that is busy for more than this has more than it needs.
