@@ -178,10 +178,8 @@ impl AdminService {
                 .collect()
         };
         *to_read -= unread.len();
-        let read = match unread.is_empty() {
-            true => Vec::new(),
-            false => self.store.received_at(unread.clone()).await?,
-        };
+        let read =
+            if unread.is_empty() { Vec::new() } else { self.store.received_at(unread.clone()).await? };
         let mut known = self.last_received.times();
         known.extend(unread.into_iter().zip(read).map(|((id, newest), at)| (id, (newest, at))));
         let current = |topic: &store::Topic| {

@@ -207,7 +207,9 @@ mod tests {
 
     fn shards<const N: usize>(of: [Ownership; N]) -> Shards {
         let mut shards = Shards::default();
-        of.into_iter().for_each(|of| shards.take_over(owned(of)));
+        for of in of {
+            shards.take_over(owned(of));
+        }
         shards
     }
 

@@ -176,7 +176,9 @@ impl Worker {
     /// Takes over a shard that was expected.
     fn take_over(&mut self, mut owned: Owned) {
         let kept = self.expected.end(owned.ownership.shard);
-        kept.iter().for_each(|event| owned.scheduler.apply(event));
+        for event in &kept {
+            owned.scheduler.apply(event);
+        }
         self.shards.take_over(owned);
     }
 

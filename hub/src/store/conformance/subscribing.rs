@@ -213,7 +213,7 @@ async fn a_lease_is_over_by_the_clock_of_the_store_and_no_moment_before(place: P
     let ago = |time: Duration| DateTime::from_system_time(now.to_system_time() - time);
     for (name, asked_at, is_over) in [
         ("over", ago(LEASE), true),
-        ("minute", ago(LEASE - Duration::from_secs(60)), false),
+        ("minute", ago(LEASE.saturating_sub(Duration::from_secs(60))), false),
         ("new", now, false),
     ] {
         let request = ask_to_subscribe(&*store, &topic("t"), &callback(name), "s").await;

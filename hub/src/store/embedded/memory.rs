@@ -125,10 +125,12 @@ impl Topics {
     /// At most `limit` topics in the order of their URLs, beginning after this one.
     pub(super) fn page(&self, after: Option<&TopicUrl>, limit: usize) -> impl Iterator<Item = &Topic> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let in_order =
-            self.in_order.get_or_init(|| self.by_key.iter().map(|(url, id)| (url.clone(), *id)).collect());
-        let page = in_order.range::<TopicUrl, _>((from, Bound::Unbounded));
-        page.filter_map(|(_, id)| self.get(*id)).map(|state| &state.topic).take(limit)
+        self.in_order
+            .get_or_init(|| self.by_key.iter().map(|(url, id)| (url.clone(), *id)).collect())
+            .range::<TopicUrl, _>((from, Bound::Unbounded))
+            .filter_map(|(_, id)| self.get(*id))
+            .map(|state| &state.topic)
+            .take(limit)
     }
 
     pub(super) fn len(&self) -> usize {

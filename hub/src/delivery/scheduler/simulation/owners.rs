@@ -448,7 +448,9 @@ impl Cluster {
 
     /// Somebody takes over what was let go.
     fn take_over_unowned(&mut self) {
-        std::mem::take(&mut self.unowned).into_iter().for_each(|shard| self.claim(shard));
+        for shard in std::mem::take(&mut self.unowned) {
+            self.claim(shard);
+        }
     }
 
     fn wait(&mut self) {
