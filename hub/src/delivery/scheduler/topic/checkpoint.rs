@@ -6,8 +6,9 @@ use std::time::Instant;
 use resync_core::datetime::DateTime;
 
 use super::TopicState;
+use super::sweep::Sweep;
 use crate::delivery::scheduler::active::Phase;
-use crate::store::{Laggard, SubscriptionId, Sweep, Watermark};
+use crate::store::{self, Laggard, SubscriptionId, Watermark};
 
 /// What one topic adds to a checkpoint.
 #[derive(Debug)]
@@ -25,16 +26,20 @@ impl TopicState {
     }
 
     /// The watermark, where the store has another one. Most topics wait for their turn, and their sweep says nothing yet: to
-    /// write that again and again would cost more than all deliveries.
+    /// write that again and again would cost more than all deliveries. One that has begun anew says at once that nobody needs what it was
+    /// about before: after a crash who has got that, and was taken up by it, would get it again.
     fn unsaved_mark(&self) -> Option<Watermark> {
         let mark = self.watermark();
-        let says =
-            |mark: Watermark| (mark.done, mark.sweep.filter(|sweep| sweep.through > SubscriptionId(0)));
-        self.saved.is_none_or(|saved| says(saved) != says(mark)).then_some(mark)
+        let has_passed = |mark: Watermark| mark.sweep.is_some_and(|sweep| sweep.through > SubscriptionId(0));
+        let says_something = has_passed(mark) || self.sweep.as_ref().is_some_and(Sweep::is_renewed);
+        let is_known = |saved: Watermark| {
+            saved.done == mark.done && (saved.sweep == mark.sweep || !(says_something || has_passed(saved)))
+        };
+        (!self.saved.is_some_and(is_known)).then_some(mark)
     }
 
     fn watermark(&self) -> Watermark {
-        let sweep = self.sweep.as_ref().map(|sweep| Sweep {
+        let sweep = self.sweep.as_ref().map(|sweep| store::Sweep {
             target: sweep.target,
             // Active subscriptions may be ahead of the position where a sweep has begun anew.
             through: self

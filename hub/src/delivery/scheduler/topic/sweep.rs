@@ -28,6 +28,10 @@ impl Sweep {
     pub(super) fn new(target: Offset, position: SubscriptionId) -> Self {
         Self { target, position, exhausted: false, renewed: false, seen: None }
     }
+
+    pub(super) fn is_renewed(&self) -> bool {
+        self.renewed
+    }
 }
 
 /// The next thing that a sweep finds.

@@ -38,6 +38,37 @@ fn after_a_stop_only_what_was_under_way_is_sent_again() {
 }
 
 #[test]
+fn a_crash_brings_nobody_a_version_again_that_a_sweep_has_left_for_a_newer_one() {
+    let mut world = World::new(19);
+    let first = world.subscribe_to(MIXED, world.lease(LONG));
+    world.subscribe_to(MIXED, world.lease(LONG));
+    append(&mut world, MIXED, ContentKind::Posted);
+    while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+        let finished = Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered };
+        world.scheduler.finished(&attempt, finished, world.now);
+    }
+    append(&mut world, MIXED, ContentKind::Fetched);
+    let save = |world: &mut World| {
+        let checkpoint = world.scheduler.checkpoint(world.now);
+        world.durable.save(&checkpoint);
+    };
+    save(&mut world);
+    // Who comes first gets it; the other one's request never ends, and a newer version comes.
+    let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
+    assert_eq!((attempt.subscription, world.owed(&attempt)), (first, Ok(Offset(2))));
+    assert!(world.scheduler.next(world.now, OpenLanes::ALL).is_some());
+    let finished = Finished::Answered { offset: Offset(2), outcome: Outcome::Delivered };
+    world.scheduler.finished(&attempt, finished, world.now);
+    append(&mut world, MIXED, ContentKind::Fetched);
+    (0..3).for_each(|_| save(&mut world));
+    append(&mut world, MIXED, ContentKind::Posted);
+    world.crash();
+    let again: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+    let again: Vec<_> = again.iter().map(|attempt| world.owed(attempt)).collect();
+    assert!(!again.is_empty() && again.iter().all(|owed| *owed == Ok(Offset(3))), "{again:?}");
+}
+
+#[test]
 fn a_healthy_fan_out_leaves_a_watermark_and_hardly_any_records_of_subscriptions() {
     let mut world = World::new(7);
     (0..500).for_each(|_| world.subscribe_until(world.lease(LONG)));
