@@ -89,6 +89,7 @@ fn result(name: &str, slower: f64) -> RunResult {
             kind: "kill".into(),
             from: 30.0,
             until: 30.4,
+            listening: 30.42,
             taken_again_after: Some(0.02),
             impossible: None,
         }],

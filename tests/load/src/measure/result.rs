@@ -156,7 +156,9 @@ pub struct FaultReport {
     pub from: f64,
     /// When its cause was gone: after a kill, when the hub was started again.
     pub until: f64,
-    /// Seconds from then to the first acknowledgement after which no post failed until the next fault; `None`: there was none, or no post
+    /// When the hub listened after it: as `until`, but for a kill.
+    pub listening: f64,
+    /// Seconds from `until` to the first acknowledgement after which no post failed until the next fault; `None`: there was none, or no post
     /// in between.
     pub taken_again_after: Option<f64>,
     /// Why it could not be done.
