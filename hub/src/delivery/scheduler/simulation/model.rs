@@ -78,10 +78,10 @@ impl World {
         }
     }
 
-    /// Who is over stays until the store has ended it, and is owed nothing.
-    pub(super) fn those_in_force_miss_nothing(&self) -> bool {
-        let mut in_force = self.durable.slots.values().filter(|slot| slot.lease_end > self.now.wall);
-        in_force.all(|slot| self.missing(slot).is_none())
+    /// What those in force miss. Who is over stays until the store has ended it, and is owed nothing.
+    pub(super) fn missed_by_those_in_force(&self) -> Vec<(SubscriptionId, Offset)> {
+        let in_force = self.durable.slots.values().filter(|slot| slot.lease_end > self.now.wall);
+        in_force.filter_map(|slot| Some((slot.id, self.missing(slot)?))).collect()
     }
 
     pub(super) fn is_complete(&self) -> bool {

@@ -26,7 +26,10 @@ impl World {
         let topic = self.any_topic();
         let head = self.topic(topic).head;
         let all = topic == FETCHED && self.rng.bool();
-        self.durable.firsts.insert(topic, if all { head.next() } else { head.max(Offset(1)) });
+        let first = if all { head.next() } else { head.max(Offset(1)) };
+        // What is forgotten does not come back.
+        let first = first.max(self.first(topic));
+        self.durable.firsts.insert(topic, first);
         self.seen.emptied += usize::from(all);
     }
 
