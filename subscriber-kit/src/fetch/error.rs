@@ -18,7 +18,10 @@ pub enum FetchError {
     /// The TLS settings or the client itself could not be set up.
     Setup(String),
     /// Only `http` and `https` are supported.
-    Scheme(String),
+    Scheme {
+        /// The requested URL.
+        url: Url,
+    },
     /// The address is not public, and such addresses are not allowed.
     NotPublic {
         /// The requested URL.
@@ -189,9 +192,10 @@ impl FetchError {
     /// What was requested.
     fn url(&self) -> Option<&Url> {
         match self {
-            Self::Setup(_) | Self::Scheme(_) => None,
+            Self::Setup(_) => None,
             Self::MixedAddresses { url, .. } | Self::DnsRebinding { url, .. } => Some(url),
-            Self::NotPublic { url, .. }
+            Self::Scheme { url }
+            | Self::NotPublic { url, .. }
             | Self::Network { url, .. }
             | Self::Timeout { url }
             | Self::TooSlow { url, .. }
@@ -221,7 +225,7 @@ impl FetchError {
         let it = named.as_deref().unwrap_or("it");
         match self {
             Self::Setup(reason) => write!(f, "cannot set up the HTTP client: {reason}"),
-            Self::Scheme(url) => write!(f, "{url} is not an http or https URL"),
+            Self::Scheme { .. } => write!(f, "{begin}is not an http or https URL"),
             Self::NotPublic { address, .. } => write!(
                 f,
                 "{begin}has the address {address}, which is not a public address; if you trust this Source, allow \
@@ -328,7 +332,7 @@ impl FetchError {
             | Self::TooManyRedirects { .. }
             | Self::BadRedirect { .. }
             | Self::ForeignRedirect { .. }
-            | Self::Scheme(_) => true,
+            | Self::Scheme { .. } => true,
             Self::NotPublic { .. } => !self.is_about_a_name(),
             _ => false,
         }
@@ -371,6 +375,7 @@ mod tests {
         let target = || Box::new(Url::parse("http://b.example/").unwrap());
         let left = Duration::from_secs(9);
         for error in [
+            FetchError::Scheme { url: url() },
             FetchError::NotPublic { url: url(), address: address() },
             FetchError::MixedAddresses {
                 url: url().into(),

@@ -176,7 +176,7 @@ impl FailureKind {
             FetchError::TooManyRedirects { .. } | FetchError::BadRedirect { .. } => Self::Redirect,
             FetchError::TooLarge { .. } => Self::TooLarge,
             FetchError::NoSpace { .. } => Self::NoSpace,
-            FetchError::Setup(_) | FetchError::Scheme(_) | FetchError::Spool { .. } => Self::Other,
+            FetchError::Setup(_) | FetchError::Scheme { .. } | FetchError::Spool { .. } => Self::Other,
         }
     }
 
