@@ -1,10 +1,9 @@
 //! Why single resources are not in step, and what many of these failures have in common.
 
-use std::io;
-
 use serde::{Deserialize, Serialize};
 
 use super::ResourceError;
+use crate::disk_error::is_full;
 use crate::fetch::FetchError;
 
 /// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
@@ -75,6 +74,8 @@ pub enum FailureKind {
     Path,
     /// A file that is not of this copy stands in its place.
     EarlierFile,
+    /// Its file here cannot be read.
+    CannotRead,
     /// Its file cannot be written.
     CannotWrite,
     /// Its file cannot be removed.
@@ -150,12 +151,8 @@ impl FailureKind {
             ResourceError::TooLarge { .. } => Self::TooLarge,
             ResourceError::RunFull { .. } => Self::RunFull,
             ResourceError::NoSpace { .. } => Self::NoSpace,
-            // The disk's, or a quota of the user's, which shows nowhere before.
-            ResourceError::Write(error)
-                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
-            {
-                Self::NoSpace
-            }
+            ResourceError::Read(_) => Self::CannotRead,
+            ResourceError::Write(error) if is_full(error) => Self::NoSpace,
             ResourceError::Write(_) => Self::CannotWrite,
             ResourceError::Remove(_) => Self::CannotRemove,
         }
@@ -244,6 +241,8 @@ pub(crate) fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
     use url::Url;
 

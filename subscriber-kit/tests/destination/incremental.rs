@@ -522,20 +522,41 @@ async fn rs199_what_was_told_too_early_is_asked_for_again_until_it_is_there() {
     assert_eq!(counts(&mirror.follows().await), [0, 0, 0, 0, 0]);
 }
 
+/// So deep that a path in it may become longer than the system takes, and such a path of a resource.
+#[cfg(target_os = "linux")]
+fn too_deep(folder: &std::path::Path) -> (TempDir, String) {
+    let deep = (0..15).fold(folder.to_owned(), |path, _| path.join("d".repeat(240)));
+    std::fs::create_dir_all(&deep).unwrap();
+    (tempfile::tempdir_in(deep).unwrap(), format!("{0}/{0}", "x".repeat(250)))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_cannot_be_read_is_not_said_to_be_unwritable() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
+    let (directory, too_deep) = too_deep(mirror.directory.path());
+    let target = Target::open(directory.path(), Url::parse(&mirror.site.source.url("/")).unwrap()).unwrap();
+    mirror.site.tell(&[(&too_deep, Some("1"))]);
+    let (client, offer) = (client(), mirror.site.offer());
+    let report = synchronise(&client, &offer, &target, &mirror.options, Depth::Full).await.unwrap();
+    let found = audit(&client, &offer, &target, &mirror.options).await.unwrap();
+    for failures in [&report.failures, &found.findings] {
+        let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+        assert_eq!(failure.kind, resync_subscriber_kit::sync::FailureKind::CannotRead, "{failure:?}");
+        assert!(failure.cause.ends_with("; use a directory with a shorter path"), "{failure:?}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_cannot_be_removed_is_named_and_remembered_and_keeps_nothing_else() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
-    // So deep that a path may become longer than the system takes.
-    let deep = (0..15).fold(mirror.directory.path().to_owned(), |path, _| path.join("d".repeat(240)));
-    std::fs::create_dir_all(&deep).unwrap();
-    let directory = tempfile::tempdir_in(deep).unwrap();
+    let (directory, too_deep) = too_deep(mirror.directory.path());
     let target = Target::open(directory.path(), Url::parse(&mirror.site.source.url("/")).unwrap()).unwrap();
     let run = async |mirror: &Mirror, how| {
         synchronise(&client(), &mirror.site.offer(), &target, &mirror.options, how).await.unwrap()
     };
     assert!(run(&mirror, Depth::Full).await.in_step());
-    let too_deep = format!("{0}/{0}", "x".repeat(250));
     mirror.site.tell(&[(&too_deep, None), ("a", None), ("b", Some("2"))]);
     for (round, expected) in [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]].into_iter().enumerate() {
         let report = run(&mirror, Depth::Changes).await;

@@ -396,7 +396,8 @@ impl<'s> Executor<'s> {
             if !placer.can_be_reached(&relative)? {
                 return Ok(local::Comparison::of(FileState::Missing));
             }
-            let comparison = local::compare(&placer.directory.join(&relative), &facts, known.as_ref())?;
+            let comparison = local::compare(&placer.directory.join(&relative), &facts, known.as_ref());
+            let comparison = comparison.map_err(ResourceError::Read)?;
             match comparison.local {
                 FileState::Same | FileState::Missing => earlier.adopt(&relative),
                 FileState::Different | FileState::Unverifiable if earlier.protect(&relative) => {
