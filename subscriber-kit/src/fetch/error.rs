@@ -276,7 +276,9 @@ impl FetchError {
                 left.as_secs() + 1
             ),
             Self::TooLarge { max, .. } => write!(f, "{begin}is larger than {max} bytes"),
-            Self::CutOff { reason, .. } => write!(f, "the transfer of {it} was cut off ({reason})"),
+            Self::CutOff { reason, .. } => {
+                write!(f, "the transfer of {it} was cut off ({reason}); try again later")
+            }
             Self::NoSpace { needed, free, .. } => write!(
                 f,
                 "{begin}has {needed} bytes, but the disk has only {free} bytes left; free some space"

@@ -240,6 +240,9 @@ pub(crate) fn shortened(text: &str) -> String {
 }
 
 #[cfg(test)]
+mod kinds;
+
+#[cfg(test)]
 mod tests {
     use std::io;
 

@@ -52,7 +52,7 @@ pub enum ResourceError {
         sent: Hashes,
     },
     /// It is larger than allowed.
-    #[error("it is larger than {max} bytes")]
+    #[error("it is larger than {max} bytes; increase --max-resource-size if you trust this Source")]
     TooLarge {
         /// The limit.
         max: u64,
