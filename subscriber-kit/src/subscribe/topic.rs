@@ -46,6 +46,14 @@ impl TopicError {
             Self::Subscribe { source, .. } => source.is_transient(),
         }
     }
+
+    /// The sentence for who has just read the URL `known` of the topic.
+    pub(crate) fn about(&self, known: &str) -> String {
+        match self {
+            Self::Discover(DiscoverError::Fetch(error)) => error.about(known),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// What happens to a topic that is kept.
