@@ -168,6 +168,8 @@ pub async fn forward(
 pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<TopicUrl>, StartError> {
     let client = Client::new(service.client.clone())?;
     let subscriptions = Subscriptions::open(state)?;
+    // No topic is wanted any more.
+    subscriptions.forget_other_topics(&[]).await?;
     let states = [(subscriptions.clone(), client.clone())];
     let (server, mut receivers) = CallbackServer::bind(service, states).await?;
     // One state was given.

@@ -120,9 +120,15 @@ async fn the_status_of_a_forwarder_whose_source_is_away_says_so_in_one_sentence(
     status("running: ", "; check the URL and the server; it is tried again").await;
     forwarding.kill().await.unwrap();
     status("not running: no notification is received; ", "; check the URL and the server").await;
-    let json = run(&["status", "--state", state, "--json"]).await;
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(json["not_subscribed"][0]["topic"], topic);
+    let not_subscribed = async || {
+        let json = run(&["status", "--state", state, "--json"]).await;
+        let mut json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        json["not_subscribed"].take()
+    };
+    assert_eq!(not_subscribed().await[0]["topic"], topic);
+    let ended = run(&["unsubscribe", "--state", state, "--listen", "127.0.0.1:0"]).await;
+    assert_eq!(code(&ended), 0, "{ended:?}");
+    assert_eq!(not_subscribed().await, serde_json::json!([]), "no topic is wanted any more");
 }
 
 #[tokio::test]
