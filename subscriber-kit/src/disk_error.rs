@@ -25,7 +25,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 /// What to do about a file with this error.
 pub(crate) fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space",
+        _ if is_full(error) => "free some space",
         ErrorKind::PermissionDenied => "give the user of this program access to it",
         ErrorKind::InvalidFilename => "use a directory with a shorter path",
         _ => "check the disk",

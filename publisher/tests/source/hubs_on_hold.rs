@@ -193,8 +193,7 @@ fn a_hub_that_was_never_notified_is_replaced_and_dropped_at_once() {
     let (collection, out, new) = (place.collection(), place.out(), hub.url());
     run(&["notify", "--out", text(&out), "--drop-hub", WRONG]).failed_with(64, "still a hub of the site");
     let publish = ["publish", text(&collection), "--base-url", BASE, "--out", text(&out)];
-    let run = run(&[&publish[..], &["--hub", &new, "--drop-hub", WRONG]].concat());
-    let run = run.succeeded();
+    let run = run(&[&publish[..], &["--hub", &new, "--drop-hub", WRONG]].concat()).succeeded();
     assert!(
         run.err.contains(&format!("{WRONG} is no hub of this site, so there is nothing to drop;")),
         "{}",

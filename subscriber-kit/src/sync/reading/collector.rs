@@ -127,7 +127,17 @@ impl Collector {
 
     /// After the last document.
     pub(crate) fn end(self) -> io::Result<Collected> {
-        let Self { file_map, mut report, plan, packages, bytes, names_versions, .. } = self;
+        let Self {
+            file_map,
+            mut report,
+            plan,
+            packages,
+            bytes,
+            names_versions,
+            has_unplaced_changes,
+            has_excluded_changes,
+            ..
+        } = self;
         report.resources = report.failed + file_map.wanted();
         Ok(Collected {
             file_map: Arc::new(file_map),
@@ -136,8 +146,8 @@ impl Collector {
             packages,
             bytes,
             names_versions,
-            has_unplaced_changes: self.has_unplaced_changes,
-            has_excluded_changes: self.has_excluded_changes,
+            has_unplaced_changes,
+            has_excluded_changes,
         })
     }
 

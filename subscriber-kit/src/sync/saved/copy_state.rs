@@ -62,7 +62,7 @@ impl Retry {
         Self { line, cause, kind, status, times_missing, paused_until_unix_millis }
     }
 
-    /// Removes the resource's URL from the cause, as it was before: every report names it first.
+    /// Removes the resource's URL from the cause, where earlier versions had it: every report names it first.
     fn forget_url(&mut self) {
         self.cause = without(&self.line.url, &self.cause);
     }
