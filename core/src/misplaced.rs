@@ -1,6 +1,11 @@
-//! Where a document is whose site is served elsewhere than its documents say.
+//! Where a document is whose site is served elsewhere than its documents say, and which folder is meant by the URL of a site.
+
+use std::path::Path;
 
 use url::Url;
+
+/// Where a Source Description is looked for, below the root of a host or the base URL of a site (RS-071).
+pub const SOURCE_DESCRIPTION: &str = ".well-known/resourcesync";
 
 /// How many places a missing document may have.
 const MAX_PLACES: usize = 12;
@@ -40,6 +45,36 @@ pub fn places(start: &Url, missing: &Url) -> Vec<Url> {
     places.take(MAX_PLACES).collect()
 }
 
+/// The folder of a document; of a Source Description, the one above `.well-known`.
+#[must_use]
+pub fn base_of(document: &Url) -> Url {
+    let folder = if is_source_description(document) { "../" } else { "./" };
+    document.join(folder).unwrap_or_else(|_| document.clone())
+}
+
+/// The folder that is meant by the URL of a site: `http://host/v1.2` is the same as `http://host/v1.2/`. If it is the URL of a document,
+/// [that document's](base_of).
+#[must_use]
+pub fn folder_of(site: &Url) -> Url {
+    let mut folder = base_of(site);
+    let is_document = names_a_document(site) || is_source_description(site) || site.query().is_some();
+    if !is_document && !site.path().ends_with('/') {
+        folder.set_path(&format!("{}/", site.path()));
+    }
+    folder
+}
+
+/// Whether the URL has the name of a list, and not of a folder or page.
+#[must_use]
+pub fn names_a_document(url: &Url) -> bool {
+    let extension = Path::new(url.path()).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("xml"))
+}
+
+fn is_source_description(url: &Url) -> bool {
+    url.path().ends_with(SOURCE_DESCRIPTION)
+}
+
 fn segments(url: &Url) -> Vec<&str> {
     url.path_segments().map_or(Vec::new(), Iterator::collect)
 }
@@ -59,5 +94,21 @@ mod tests {
         assert_eq!((served.as_str(), named.as_str()), ("http://h/y/", "https://lib/x/"));
         assert!(!places(&start, &found).contains(&found), "where it is missing");
         assert_eq!(places(&start, &url(&format!("http://h/{}", "a/".repeat(100)))).len(), MAX_PLACES);
+    }
+
+    #[test]
+    fn the_url_of_a_site_is_that_of_a_folder_also_without_its_final_slash_or_with_a_dot() {
+        let folder = |text: &str| folder_of(&Url::parse(text).unwrap()).to_string();
+        for (site, expected) in [
+            ("http://h", "http://h/"),
+            ("http://h/x/", "http://h/x/"),
+            ("http://h/x", "http://h/x/"),
+            ("http://h/x/v1.2", "http://h/x/v1.2/"),
+            ("http://h/x/list.XML", "http://h/x/"),
+            ("http://h/x/page?id=1", "http://h/x/"),
+            ("http://h/x/.well-known/resourcesync", "http://h/x/"),
+        ] {
+            assert_eq!(folder(site), expected, "{site}");
+        }
     }
 }

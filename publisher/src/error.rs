@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use resync_common::words::quoted;
 use resync_core::{build, rules::Violations};
 
 /// What was tried with a file or folder.
@@ -74,7 +75,7 @@ pub enum Error {
     #[error(
         "there is no site in `{}` yet; run `resync-source build` first, with a source.toml, or with DIR --base-url URL --out {}",
         out.display(),
-        out.display()
+        quoted(&out.to_string_lossy())
     )]
     NotBuilt {
         /// The folder.
@@ -231,5 +232,17 @@ impl Error {
     /// Makes an error of what the operating system says of a file.
     pub(crate) fn cannot(action: Action, path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::File { action, path: path.to_owned(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_hint_can_be_typed_also_for_a_path_with_a_space() {
+        let said = Error::NotBuilt { out: PathBuf::from("/srv/a site") }.to_string();
+        assert!(said.starts_with("there is no site in `/srv/a site` yet;"), "{said}");
+        assert!(said.ends_with(" --out '/srv/a site'"), "{said}");
     }
 }

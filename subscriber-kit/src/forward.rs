@@ -139,7 +139,9 @@ pub async fn forward(
     }
     let client = Client::new(options.service.client.clone()).map_err(StartError::Client)?;
     let subscriptions = Subscriptions::open(&options.state).map_err(StartError::State)?;
-    let (server, mut receivers) = CallbackServer::bind(&options.service, [(subscriptions, client)]).await?;
+    subscriptions.forget_other_topics(&options.topics).await.map_err(StartError::State)?;
+    let states = [(subscriptions.clone(), client)];
+    let (server, mut receivers) = CallbackServer::bind(&options.service, states).await?;
     events(ForwardEvent::Listening { address: server.address }).map_err(ForwardError::Output)?;
     // One state was given.
     let Some((subscriber, deliveries)) = receivers.pop() else { return Ok(()) };
@@ -147,7 +149,7 @@ pub async fn forward(
         keep_topics(&subscriber, &options.topics, options.hub.as_ref()).map_err(StartError::Client)?;
     let work = async {
         let hooks = HookQueue::new(options.service.hook.clone());
-        let work = Forwarder { topics: &options.topics, refused: BTreeMap::new(), hooks };
+        let work = Forwarder { topics: &options.topics, refused: BTreeMap::new(), subscriptions, hooks };
         work.run(topic_events, deliveries, &mut events).await.map(|never| match never {})
     };
     let result = server.run(pin!(work), shutdown, options.service.unsubscribe_on_exit).await;
@@ -166,6 +168,8 @@ pub async fn forward(
 pub async fn unsubscribe(state: &Path, service: &ServiceOptions) -> Result<Vec<TopicUrl>, StartError> {
     let client = Client::new(service.client.clone())?;
     let subscriptions = Subscriptions::open(state)?;
+    // No topic is wanted any more.
+    subscriptions.forget_other_topics(&[]).await?;
     let states = [(subscriptions.clone(), client.clone())];
     let (server, mut receivers) = CallbackServer::bind(service, states).await?;
     // One state was given.
@@ -198,6 +202,7 @@ struct Forwarder<'o> {
     topics: &'o [String],
     /// Topics, by their numbers, that failed for reasons that are not temporary.
     refused: BTreeMap<usize, TopicError>,
+    subscriptions: Subscriptions,
     hooks: HookQueue<Open>,
 }
 
@@ -210,7 +215,12 @@ impl Forwarder<'_> {
     ) -> Result<Infallible, ForwardError> {
         loop {
             let event = tokio::select! {
-                Some((number, event)) = topic_events.recv() => self.topic_event(number, event)?,
+                Some((number, event)) = topic_events.recv() => {
+                    let topic = &self.topics[number];
+                    let failure = failure_of(&event, topic);
+                    record(&self.subscriptions, topic, failure).await;
+                    self.topic_event(number, event)?
+                }
                 Some(delivery) = deliveries.next(), if self.hooks.len() < MAX_WAITING => {
                     let skipped = delivery.skipped;
                     let (receipt, notification) = delivery.into_notification();
@@ -247,7 +257,8 @@ impl Forwarder<'_> {
                 Ok(ForwardEvent::Subscribed { topic, until })
             }
             TopicEvent::Failed { error, retry_in } => {
-                let (topic, cause) = (self.topics[number].clone(), error.to_string());
+                let topic = self.topics[number].clone();
+                let cause = error.about(&topic);
                 if error.is_transient() {
                     self.refused.remove(&number);
                 } else {
@@ -261,6 +272,21 @@ impl Forwarder<'_> {
                 Ok(ForwardEvent::TopicFailed { topic, cause, retry_in })
             }
         }
+    }
+}
+
+/// Why the topic, as it was given, is not subscribed to, if so.
+fn failure_of(event: &TopicEvent, topic: &str) -> Option<String> {
+    match event {
+        TopicEvent::Subscribed { .. } => None,
+        TopicEvent::Failed { error, .. } => Some(error.about(topic)),
+    }
+}
+
+/// Records that for `status`.
+async fn record(subscriptions: &Subscriptions, topic: &str, failure: Option<String>) {
+    if let Err(error) = subscriptions.save_topic(topic, failure).await {
+        tracing::warn!(%error, topic, "cannot record whether a topic is subscribed to");
     }
 }
 

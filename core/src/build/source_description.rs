@@ -3,9 +3,7 @@
 use super::ready::put;
 use super::{BuildError, Sink};
 use crate::document::{SourceDescription, SourceDescriptionIndex};
-
-/// Where a Source Description is looked for, below the root of a host (RS-071).
-pub const SOURCE_DESCRIPTION: &str = ".well-known/resourcesync";
+pub use crate::misplaced::SOURCE_DESCRIPTION;
 
 /// Checks a Source Description and publishes it as [`SOURCE_DESCRIPTION`], in a sink that stands for the root of a host. Publish it
 /// last.

@@ -5,6 +5,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
+use resync_common::words::quoted;
 use rustix::process::getegid;
 
 use super::Config;
@@ -33,9 +34,9 @@ pub struct Exposed {
 impl fmt::Display for Exposed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, mode, what, remedy } = self;
-        let (path, whose) =
-            (path.display(), if mode & OTHERS == 0 { "its group" } else { "everybody on this machine" });
-        write!(f, "{path} has mode {mode:03o}: {whose} can read {what}; `chmod 600 {path}`{remedy}")
+        let whose = if mode & OTHERS == 0 { "its group" } else { "everybody on this machine" };
+        let (typed, path) = (quoted(&path.to_string_lossy()), path.display());
+        write!(f, "{path} has mode {mode:03o}: {whose} can read {what}; `chmod 600 {typed}`{remedy}")
     }
 }
 
@@ -130,6 +131,15 @@ mod tests {
             set_mode(&path, 0o600);
             assert_eq!(self::told(&path), [""; 0]);
         }
+    }
+
+    #[test]
+    fn the_remedy_can_be_typed_also_for_a_path_with_a_space() {
+        let path = PathBuf::from("/srv/a hub/hub.toml");
+        let exposed = Exposed { path, mode: 0o644, what: "secrets", remedy: "" };
+        let said = exposed.to_string();
+        assert!(said.starts_with("/srv/a hub/hub.toml has mode 644: "), "{said}");
+        assert!(said.ends_with("; `chmod 600 '/srv/a hub/hub.toml'`"), "{said}");
     }
 
     #[test]

@@ -6,12 +6,10 @@
 use resync_core::{
     document::{Capability, Root},
     lint::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer},
-    misplaced::{Bases, places},
+    misplaced::{Bases, SOURCE_DESCRIPTION, folder_of, places},
     xml::Reader,
 };
 use url::Url;
-
-use crate::site::SOURCE_DESCRIPTION_PATH;
 
 /// How many missing documents are looked for, before one is found.
 const MISSING: usize = 3;
@@ -187,13 +185,9 @@ fn is_document(found: &Fetched) -> bool {
 /// Where the Source Description of a site may be whose base URL, perhaps without its final slash, or a page is given: in its own
 /// folder, before that of the host.
 fn source_descriptions(url: &Url) -> Vec<Url> {
-    let mut folder = url.clone();
-    let name = url.path().rsplit('/').next().unwrap_or_default();
-    if !name.is_empty() && !name.contains('.') {
-        folder.set_path(&format!("{}/", url.path()));
-    }
-    let below = format!("./{SOURCE_DESCRIPTION_PATH}");
-    let known = [folder.join(&below), url.join(&below), url.join(&format!("/{SOURCE_DESCRIPTION_PATH}"))];
+    let below = format!("./{SOURCE_DESCRIPTION}");
+    let of_host = format!("/{SOURCE_DESCRIPTION}");
+    let known = [folder_of(url).join(&below), url.join(&below), url.join(&of_host)];
     let mut places = Vec::new();
     for place in known.into_iter().flatten() {
         if place != *url && !places.contains(&place) {
@@ -356,6 +350,8 @@ mod tests {
             assert_eq!(found(&[of_host], page).as_deref(), Some(of_host), "{page}");
             assert_eq!(found(&[], page), None, "{page}");
         }
+        let dotted = "http://h/x/v1.2/.well-known/resourcesync";
+        assert_eq!(found(&[dotted, own, of_host], "http://h/x/v1.2").as_deref(), Some(dotted));
     }
 
     #[test]

@@ -76,8 +76,8 @@ fn skip_refused(outs: &[PathBuf], number: u64) -> Result<(), Failure> {
     sets::outcome(failed, outs.len(), "cannot be read").and(Err(Failure::NotRefused(number)))
 }
 
-/// Drops hubs from the sets that no longer name them, and says so: `dropped`, or that it would. A hub that cannot be dropped does not keep others; the
-/// first failure is the outcome.
+/// Drops hubs from the sets that no longer name them, and says so: `dropped`, or that it would. Nothing is left of a hub that was never notified, or was
+/// dropped before. A hub that cannot be dropped does not keep others; the first failure is the outcome.
 pub(super) fn drop_hubs(outs: &[PathBuf], hubs: &[HubUrl], verb: &str) -> Result<(), Failure> {
     let mut outcome = Ok(());
     for hub in hubs {
@@ -95,7 +95,9 @@ fn drop_hub(outs: &[PathBuf], hub: &HubUrl, verb: &str) -> Result<(), Failure> {
     let (dropped, failed) = sets::each(outs, |out| notify::drop_hub(out, hub));
     let discarded: Vec<_> = dropped.into_iter().flatten().collect();
     if discarded.is_empty() && failed.is_empty() {
-        return Err(Failure::NoSuchHub(hub.clone()));
+        warn(format_args!(
+            "{hub} is no hub of this site, so there is nothing to drop; see `resync-source status`"
+        ));
     }
     if !discarded.is_empty() {
         let waiting = match discarded.iter().sum::<u64>() {

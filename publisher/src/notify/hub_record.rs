@@ -180,15 +180,19 @@ pub fn skip(out: &Path, number: u64) -> Result<Vec<HubUrl>, Error> {
 /// Drops a hub of the site in `out` that the settings no longer name: what waits for it is discarded, and [`notify()`](super::notify()) notifies it once
 /// more, so that its subscribers find the new hubs. Returns how many Change Notifications are discarded; `None` if the site has no such hub.
 pub fn drop_hub(out: &Path, hub: &HubUrl) -> Result<Option<u64>, Error> {
-    if !State::load(out)?.hubs.contains_key(hub) {
+    let unnamed = || -> Result<State, Error> {
+        let state = State::load(out)?;
+        if state.settings.hubs.contains(hub) {
+            return Err(Error::StillNamed { hub: hub.to_string(), out: out.to_owned() });
+        }
+        Ok(state)
+    };
+    if !unnamed()?.hubs.contains_key(hub) {
         return Ok(None);
     }
     let _of_hub = lock_hub(out, hub)?;
     let lock = Lock::acquire(out)?;
-    let mut state = State::load(out)?;
-    if state.settings.hubs.contains(hub) {
-        return Err(Error::StillNamed { hub: hub.to_string(), out: out.to_owned() });
-    }
+    let mut state = unnamed()?;
     let Some(mut record) = state.hubs.remove(hub) else { return Ok(None) };
     let discarded = state.waiting_for(&record).count() as u64;
     record.removed.get_or_insert_with(DateTime::now);

@@ -373,6 +373,9 @@ pub(crate) fn audit(report: &AuditReport) -> String {
 pub(crate) fn status(status: &Status) -> String {
     let mut lines = vec![running(status).to_owned()];
     lines.extend(status.subscriptions.iter().map(|one| subscription(one, status.is_running)));
+    let next = if status.is_running { "; it is tried again" } else { "" };
+    let not_subscribed = status.not_subscribed.iter();
+    lines.extend(not_subscribed.map(|(topic, cause)| format!("not subscribed to {topic}: {cause}{next}")));
     lines.push(match &status.last_sync {
         Some(last @ LastSync { failed: Some(cause), .. }) => {
             format!("last synchronisation {}: failed: {cause}", time(last))
@@ -387,11 +390,11 @@ pub(crate) fn status(status: &Status) -> String {
 /// Whether a process is at work, and what to do if it should be.
 fn running(status: &Status) -> &'static str {
     let is_over = |one: &Subscription| matches!(one.phase, Phase::Ended | Phase::Denied { .. });
-    let is_subscribed = !status.subscriptions.iter().all(is_over);
+    let should_run = !status.subscriptions.iter().all(is_over) || !status.not_subscribed.is_empty();
     match (status.is_running, status.is_synchronising) {
         (true, _) => "running: a process uses this state",
         (false, true) => "running: a synchronisation is in progress",
-        (false, false) if is_subscribed => {
+        (false, false) if should_run => {
             "not running: no notification is received; start `listen` or `subscribe` again, which also renews the leases"
         }
         (false, false) => "not running",
@@ -425,10 +428,12 @@ fn time(last: &LastSync) -> String {
 
 pub(crate) fn status_json(status: &Status) -> Value {
     let subscriptions = status.subscriptions.iter();
+    let not_subscribed = status.not_subscribed.iter();
     json!({
         "running": status.is_running,
         "synchronising": status.is_synchronising,
         "subscriptions": subscriptions.map(|one| subscription_json(one, status.is_running)).collect::<Vec<_>>(),
+        "not_subscribed": not_subscribed.map(|(topic, cause)| json!({ "topic": topic, "cause": cause })).collect::<Vec<_>>(),
         "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.in_step(), "failed": last.failed, "report": last.report })),
     })
 }

@@ -15,6 +15,7 @@ mod topic;
 use std::io::{BufReader, Seek as _};
 
 use resync_core::document::{Capability, Entry, Header, Relation, Root};
+use resync_core::misplaced::{SOURCE_DESCRIPTION, base_of, folder_of, names_a_document};
 use resync_core::websub::key::TopicUrl;
 use resync_core::xml::{ReadError, Reader};
 use url::Url;
@@ -28,9 +29,6 @@ pub use topic::{channel_at, channels};
 
 /// How many sets of a Source are read.
 pub const MAX_SETS: usize = 256;
-
-/// Where a Source Description should be (RS-071).
-const WELL_KNOWN: &str = ".well-known/resourcesync";
 
 /// How many Source Descriptions an index may lead to.
 const MAX_DESCRIPTIONS: usize = 32;
@@ -103,15 +101,9 @@ pub async fn discover(client: &Client, url: &str) -> Result<Source, DiscoverErro
 /// The given directory, or else the one of the Source Description, or else the one of the document.
 fn base_of_source(requested: &Url, description: Option<&Url>) -> Url {
     let described = description.filter(|description| {
-        description.path().ends_with(WELL_KNOWN) && description.origin() == requested.origin()
+        description.path().ends_with(SOURCE_DESCRIPTION) && description.origin() == requested.origin()
     });
     base_of(described.filter(|_| !requested.path().ends_with('/')).unwrap_or(requested))
-}
-
-/// The directory of a document; of a well-known Source Description, the one above `.well-known`.
-fn base_of(url: &Url) -> Url {
-    let folder = if url.path().ends_with(WELL_KNOWN) { "../" } else { "./" };
-    url.join(folder).unwrap_or_else(|_| url.clone())
 }
 
 /// The places after the given URL in the order of RS-164: Source Descriptions, and lists.
@@ -127,25 +119,11 @@ fn well_known_places(url: &Url) -> [Vec<Url>; 2] {
         places
     };
     let lists = [(&directory, "resourcelist.xml"), (&directory, "sitemap.xml"), (&host, "sitemap.xml")];
-    [places(&[(&directory, WELL_KNOWN), (&host, WELL_KNOWN)]), places(&lists)]
+    [places(&[(&directory, SOURCE_DESCRIPTION), (&host, SOURCE_DESCRIPTION)]), places(&lists)]
 }
 
 fn host_of(url: &Url) -> Url {
     url.join("/").unwrap_or_else(|_| url.clone())
-}
-
-/// The directory of a URL that is not a document: `http://host/data` is the same directory as `http://host/data/`.
-fn folder_of(url: &Url) -> Url {
-    let mut folder = base_of(url);
-    if !url.path().ends_with('/') && !names_a_document(url) && url.query().is_none() {
-        folder.set_path(&format!("{}/", url.path()));
-    }
-    folder
-}
-
-fn names_a_document(url: &Url) -> bool {
-    let extension = std::path::Path::new(url.path()).extension();
-    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("xml"))
 }
 
 /// One search, and the places that it tried.

@@ -159,7 +159,7 @@ pub enum DiscoverError {
 impl DiscoverError {
     /// Whether the URL is wrong.
     pub(crate) fn is_configuration(&self) -> bool {
-        matches!(self, Self::Url { .. } | Self::Topic { .. } | Self::Fetch(FetchError::Scheme(_)))
+        matches!(self, Self::Url { .. } | Self::Topic { .. } | Self::Fetch(FetchError::Scheme { .. }))
     }
 
     /// Whether the same search may succeed a little later: the Source, or a part of it, is unreachable.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use resync_common::client::root_cause;
-use url::{Host, Url};
+use url::{Host, Origin, Url};
 
 use super::address_policy::refused;
 
@@ -18,7 +18,10 @@ pub enum FetchError {
     /// The TLS settings or the client itself could not be set up.
     Setup(String),
     /// Only `http` and `https` are supported.
-    Scheme(String),
+    Scheme {
+        /// The requested URL.
+        url: Url,
+    },
     /// The address is not public, and such addresses are not allowed.
     NotPublic {
         /// The requested URL.
@@ -136,18 +139,29 @@ pub enum FetchError {
 
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.say(f, false)
+        self.say(f, Naming::InFull)
     }
 }
 
 impl Error for FetchError {}
 
-/// An error for who has just read its URL.
-struct WithoutUrl<'e>(&'e FetchError);
+/// How a sentence names the URLs of an error.
+#[derive(Clone, Copy)]
+enum Naming<'k> {
+    /// Each in full.
+    InFull,
+    /// Not that of the request, which has just been read.
+    Known,
+    /// By their origins, and not the origin of this one, which has just been read.
+    ByOrigin(Option<&'k Url>),
+}
 
-impl fmt::Display for WithoutUrl<'_> {
+/// An error with another naming.
+struct Named<'e>(&'e FetchError, Naming<'e>);
+
+impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.say(f, true)
+        self.0.say(f, self.1)
     }
 }
 
@@ -155,9 +169,15 @@ impl FetchError {
     /// The sentence for who has just read the URL `known`: if it is about that, without it.
     pub(crate) fn about(&self, known: &str) -> String {
         match Url::parse(known) {
-            Ok(known) if self.url() == Some(&known) => WithoutUrl(self).to_string(),
+            Ok(known) if self.url() == Some(&known) => Named(self, Naming::Known).to_string(),
             _ => self.to_string(),
         }
+    }
+
+    /// The sentence for who has just read the URI `loc` of a resource: the same for all resources of its origin that fail so,
+    /// wherever their redirects lead.
+    pub(crate) fn about_resource(&self, loc: &str) -> String {
+        Named(self, Naming::ByOrigin(Url::parse(loc).ok().as_ref())).to_string()
     }
 
     /// What the server answered, if not a success.
@@ -172,9 +192,10 @@ impl FetchError {
     /// What was requested.
     fn url(&self) -> Option<&Url> {
         match self {
-            Self::Setup(_) | Self::Scheme(_) => None,
+            Self::Setup(_) => None,
             Self::MixedAddresses { url, .. } | Self::DnsRebinding { url, .. } => Some(url),
-            Self::NotPublic { url, .. }
+            Self::Scheme { url }
+            | Self::NotPublic { url, .. }
             | Self::Network { url, .. }
             | Self::Timeout { url }
             | Self::TooSlow { url, .. }
@@ -190,15 +211,21 @@ impl FetchError {
         }
     }
 
-    fn say(&self, f: &mut fmt::Formatter<'_>, is_known: bool) -> fmt::Result {
-        // At the begin of a sentence, and within one.
-        let (begin, it) = match self.url() {
-            Some(url) if !is_known => (format!("{url} "), url.to_string()),
-            _ => (String::new(), "it".to_owned()),
+    fn say(&self, f: &mut fmt::Formatter<'_>, naming: Naming<'_>) -> fmt::Result {
+        let named = match (self.url(), naming) {
+            (None, _) | (_, Naming::Known) => None,
+            (Some(url), Naming::InFull) => Some(url.to_string()),
+            (Some(url), Naming::ByOrigin(known)) => {
+                let is_known = known.is_some_and(|known| known.origin() == url.origin());
+                (!is_known).then(|| origin_of(url))
+            }
         };
+        // At the begin of a sentence, and within one.
+        let begin = named.as_ref().map_or_else(String::new, |url| format!("{url} "));
+        let it = named.as_deref().unwrap_or("it");
         match self {
             Self::Setup(reason) => write!(f, "cannot set up the HTTP client: {reason}"),
-            Self::Scheme(url) => write!(f, "{url} is not an http or https URL"),
+            Self::Scheme { .. } => write!(f, "{begin}is not an http or https URL"),
             Self::NotPublic { address, .. } => write!(
                 f,
                 "{begin}has the address {address}, which is not a public address; if you trust this Source, allow \
@@ -232,10 +259,16 @@ impl FetchError {
             Self::BadRedirect { status, .. } => {
                 write!(f, "{begin}redirects with {status} but its Location is missing or unusable")
             }
-            Self::ForeignRedirect { target, .. } => write!(
-                f,
-                "{begin}redirects to another origin, {target}; if you trust it, allow it with --origin"
-            ),
+            Self::ForeignRedirect { target, .. } => {
+                let target = match naming {
+                    Naming::ByOrigin(_) => origin_of(target),
+                    Naming::InFull | Naming::Known => target.to_string(),
+                };
+                write!(
+                    f,
+                    "{begin}redirects to another origin, {target}; if you trust it, allow it with --origin"
+                )
+            }
             Self::Status { status, .. } => write!(f, "{begin}answers {status}"),
             Self::HostPaused { left, .. } => write!(
                 f,
@@ -243,7 +276,9 @@ impl FetchError {
                 left.as_secs() + 1
             ),
             Self::TooLarge { max, .. } => write!(f, "{begin}is larger than {max} bytes"),
-            Self::CutOff { reason, .. } => write!(f, "the transfer of {it} was cut off ({reason})"),
+            Self::CutOff { reason, .. } => {
+                write!(f, "the transfer of {it} was cut off ({reason}); try again later")
+            }
             Self::NoSpace { needed, free, .. } => write!(
                 f,
                 "{begin}has {needed} bytes, but the disk has only {free} bytes left; free some space"
@@ -299,7 +334,7 @@ impl FetchError {
             | Self::TooManyRedirects { .. }
             | Self::BadRedirect { .. }
             | Self::ForeignRedirect { .. }
-            | Self::Scheme(_) => true,
+            | Self::Scheme { .. } => true,
             Self::NotPublic { .. } => !self.is_about_a_name(),
             _ => false,
         }
@@ -323,6 +358,14 @@ impl FetchError {
     }
 }
 
+/// A URL without its path.
+fn origin_of(url: &Url) -> String {
+    match url.origin() {
+        origin @ Origin::Tuple(..) => origin.ascii_serialization(),
+        Origin::Opaque(_) => format!("{}:", url.scheme()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,6 +377,7 @@ mod tests {
         let target = || Box::new(Url::parse("http://b.example/").unwrap());
         let left = Duration::from_secs(9);
         for error in [
+            FetchError::Scheme { url: url() },
             FetchError::NotPublic { url: url(), address: address() },
             FetchError::MixedAddresses {
                 url: url().into(),
@@ -360,6 +404,18 @@ mod tests {
             assert!(known.len() > 8, "{known}");
             assert_eq!(error.about("http://b.example/x"), whole, "that is another one");
         }
+        let of_resource = |error: FetchError| error.about_resource("http://a.example/other");
+        let redirect = FetchError::ForeignRedirect { url: url(), target: target() };
+        assert_eq!(
+            of_resource(redirect),
+            "redirects to another origin, http://b.example; if you trust it, allow it with --origin"
+        );
+        let elsewhere = FetchError::Timeout { url: Url::parse("http://b.example:81/y").unwrap() };
+        let late = "http://b.example:81 did not answer in time; try again later or increase the timeout";
+        assert_eq!(of_resource(elsewhere), late);
+        let file = Url::parse("file:///etc/passwd").unwrap();
+        let to_file = of_resource(FetchError::ForeignRedirect { url: url(), target: file.into() });
+        assert!(to_file.starts_with("redirects to another origin, file:; "), "{to_file}");
         let known = |error: FetchError| error.about(url().as_str());
         assert_eq!(known(FetchError::of_status(&url(), 404)), "answers 404");
         let away = known(FetchError::Network { url: url(), reason: text() });

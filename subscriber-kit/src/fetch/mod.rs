@@ -254,7 +254,7 @@ impl Client {
     fn check(&self, url: &Url) -> Result<(), FetchError> {
         match url.scheme() {
             "http" | "https" => self.address_guard.check(url),
-            _ => Err(FetchError::Scheme(url.to_string())),
+            _ => Err(FetchError::Scheme { url: url.clone() }),
         }
     }
 

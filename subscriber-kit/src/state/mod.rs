@@ -8,7 +8,7 @@ mod state_file;
 mod subscription;
 mod window;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -282,6 +282,33 @@ impl Subscriptions {
     }
 }
 
+/// What a forwarder saves.
+impl Subscriptions {
+    /// Saves why a topic is not subscribed to, or that it is.
+    pub(crate) async fn save_topic(&self, topic: &str, failure: Option<String>) -> Result<(), StateError> {
+        let is_known = |file: &StateFile| file.not_subscribed.get(topic) == failure.as_ref();
+        if self.with_state_file(is_known) {
+            return Ok(());
+        }
+        let topic = topic.to_owned();
+        self.update(move |state_file| match failure {
+            Some(cause) => drop(state_file.not_subscribed.insert(topic, cause)),
+            None => drop(state_file.not_subscribed.remove(&topic)),
+        })
+        .await
+    }
+
+    /// Forgets why other topics than these are not subscribed to.
+    pub(crate) async fn forget_other_topics(&self, topics: &[String]) -> Result<(), StateError> {
+        if self.with_state_file(|file| file.not_subscribed.keys().all(|topic| topics.contains(topic))) {
+            return Ok(());
+        }
+        let topics = topics.to_vec();
+        self.update(move |state_file| state_file.not_subscribed.retain(|topic, _| topics.contains(topic)))
+            .await
+    }
+}
+
 /// What the inbox needs.
 impl Subscriptions {
     /// The number of the next notification in the journal; `None` without a journal.
@@ -382,6 +409,8 @@ pub struct Status {
     pub has_copy: bool,
     /// Its subscriptions.
     pub subscriptions: Vec<Subscription>,
+    /// Topics of a forwarder, as they were given, that could not be subscribed to when that was tried last, and why.
+    pub not_subscribed: BTreeMap<String, String>,
     /// Its last synchronisation.
     pub last_sync: Option<LastSync>,
 }
@@ -406,9 +435,10 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     let last_sync = state_file.last_sync.into_iter().chain(single_run).max_by_key(|last| last.at_unix_millis);
     // Before the Source is found for the first time, nothing is saved by which a copy could be told.
     let is_in_copy = folder.file_name().is_some_and(|name| name == STATE_FOLDER);
-    let may_become_copy = is_in_copy || state_file.subscriptions.is_empty();
-    let has_copy = state_file.source.is_some() || last_sync.is_some() || may_become_copy;
-    Ok(Some(Status { is_running, is_synchronising, has_copy, subscriptions, last_sync }))
+    let not_subscribed = state_file.not_subscribed;
+    let has_topics = !state_file.subscriptions.is_empty() || !not_subscribed.is_empty();
+    let has_copy = state_file.source.is_some() || last_sync.is_some() || is_in_copy || !has_topics;
+    Ok(Some(Status { is_running, is_synchronising, has_copy, subscriptions, not_subscribed, last_sync }))
 }
 
 /// Saves for [`status`] what a single synchronisation did, or why it failed as a whole. Does not lock the state, which a running

@@ -1,6 +1,6 @@
 //! The state file: a record for each subscription, and what was found and done last.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use resync_core::datetime::DateTime;
@@ -33,6 +33,9 @@ pub(crate) struct StateFile {
     /// Up to when all changes are known from Change Notifications, and were handled.
     #[serde(with = "text::option")]
     pub(super) notified_until: Option<DateTime>,
+    /// Topics of a forwarder, as they were given, that are not subscribed to, and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) not_subscribed: BTreeMap<String, String>,
 }
 
 impl Default for StateFile {
@@ -43,6 +46,7 @@ impl Default for StateFile {
             last_sync: None,
             source: None,
             notified_until: None,
+            not_subscribed: BTreeMap::new(),
         }
     }
 }

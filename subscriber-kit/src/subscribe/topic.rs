@@ -46,6 +46,15 @@ impl TopicError {
             Self::Subscribe { source, .. } => source.is_transient(),
         }
     }
+
+    /// The sentence for who has just read the URL `known` of the topic.
+    pub(crate) fn about(&self, known: &str) -> String {
+        match self {
+            Self::Discover(DiscoverError::Fetch(error)) => error.about(known),
+            Self::Subscribe { topic, source } if topic == known => source.to_string(),
+            Self::Discover(_) | Self::Subscribe { .. } => self.to_string(),
+        }
+    }
 }
 
 /// What happens to a topic that is kept.
@@ -245,6 +254,15 @@ fn before_renewal(until: DateTime, now: DateTime) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_just_read_the_topic_does_not_read_it_again_before_what_its_hub_says() {
+        let topic = "http://a.example/feed";
+        let error =
+            TopicError::Subscribe { topic: topic.to_owned(), source: Box::new(SubscribeError::Unknown) };
+        assert_eq!(error.about(topic), "no such subscription");
+        assert_eq!(error.about("http://a.example/"), "http://a.example/feed: no such subscription");
+    }
 
     #[test]
     fn w134_a_topic_is_looked_for_before_its_lease_is_renewed() {

@@ -208,15 +208,17 @@ fn compare_one(
         return Ok(None);
     }
     let path = target.directory.join(&relative);
-    match obstacle(&target.directory, &relative, &mut CheckedFolders::default())? {
+    let found = obstacle(&target.directory, &relative, &mut CheckedFolders::default());
+    match found.map_err(ResourceError::Read)? {
         Some(obstacle) if obstacle.path != path => return Err(PathError::from(obstacle).into()),
         _ => {}
     }
-    Ok(Some(match compare(&path, &line.facts, None)?.local {
+    Ok(Some(match compare(&path, &line.facts, None).map_err(ResourceError::Read)?.local {
         FileState::Missing => Finding::Missing,
         FileState::Same => Finding::Same,
         FileState::Unverifiable => Finding::Unverifiable,
-        FileState::Different => why_different(&path, &line.facts, known.files.get(relative.as_path()))?,
+        FileState::Different => why_different(&path, &line.facts, known.files.get(relative.as_path()))
+            .map_err(ResourceError::Read)?,
     }))
 }
 

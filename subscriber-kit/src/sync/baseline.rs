@@ -27,7 +27,16 @@ impl Run<'_> {
         gaps: GapHistory,
     ) -> Result<Report, SyncError> {
         let Snapshot { collected, consistency, point, validators, digest, .. } = snapshot;
-        let Collected { file_map, plan, mut report, packages, bytes, names_versions } = collected;
+        let Collected {
+            file_map,
+            plan,
+            mut report,
+            packages,
+            bytes,
+            names_versions,
+            has_unplaced_changes,
+            ..
+        } = collected;
         let deletion_skipped = deletion_obstacle(&consistency, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
         self.record_origin().await?;
@@ -50,7 +59,7 @@ impl Run<'_> {
             Consistency::Gap(_) => point.is_some(),
             Consistency::Mixed(_) | Consistency::Undated(_) => false,
         };
-        report.in_copy = Some(report.resources);
+        report.in_copy = (!has_unplaced_changes).then_some(report.resources);
         report.unproven = consistency.reason();
         report.reached = point.as_ref().map(Point::reached);
         report.retry_in = self.retry_in(&run_outcome);

@@ -1,10 +1,9 @@
 //! Why single resources are not in step, and what many of these failures have in common.
 
-use std::io;
-
 use serde::{Deserialize, Serialize};
 
 use super::ResourceError;
+use crate::disk_error::is_full;
 use crate::fetch::FetchError;
 
 /// How many failures a report spells out, and an audit findings and surplus files; all are counted, and
@@ -75,6 +74,8 @@ pub enum FailureKind {
     Path,
     /// A file that is not of this copy stands in its place.
     EarlierFile,
+    /// Its file here cannot be read.
+    CannotRead,
     /// Its file cannot be written.
     CannotWrite,
     /// Its file cannot be removed.
@@ -100,12 +101,14 @@ impl Failure {
         Self { loc: shortened(loc), kind, status: None, cause: shortened(cause) }
     }
 
-    /// Of the resource that the list calls `loc`. The sentence does not say that again.
+    /// Of the resource that the list calls `loc`. The sentence does not say that again; if it tells causes apart, it names no place
+    /// that only this resource leads to.
     pub(crate) fn of(loc: &str, error: &ResourceError) -> Self {
         let kind = FailureKind::of(error);
         match error {
             ResourceError::Fetch(error) => {
-                Self { status: error.status(), ..Self::new(loc, kind, &error.about(loc)) }
+                let cause = if kind.is_one_cause() { error.about(loc) } else { error.about_resource(loc) };
+                Self { status: error.status(), ..Self::new(loc, kind, &cause) }
             }
             error => Self::new(loc, kind, &error.to_string()),
         }
@@ -148,12 +151,8 @@ impl FailureKind {
             ResourceError::TooLarge { .. } => Self::TooLarge,
             ResourceError::RunFull { .. } => Self::RunFull,
             ResourceError::NoSpace { .. } => Self::NoSpace,
-            // The disk's, or a quota of the user's, which shows nowhere before.
-            ResourceError::Write(error)
-                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
-            {
-                Self::NoSpace
-            }
+            ResourceError::Read(_) => Self::CannotRead,
+            ResourceError::Write(error) if is_full(error) => Self::NoSpace,
             ResourceError::Write(_) => Self::CannotWrite,
             ResourceError::Remove(_) => Self::CannotRemove,
         }
@@ -174,13 +173,13 @@ impl FailureKind {
             FetchError::TooManyRedirects { .. } | FetchError::BadRedirect { .. } => Self::Redirect,
             FetchError::TooLarge { .. } => Self::TooLarge,
             FetchError::NoSpace { .. } => Self::NoSpace,
-            FetchError::Setup(_) | FetchError::Scheme(_) | FetchError::Spool { .. } => Self::Other,
+            FetchError::Setup(_) | FetchError::Scheme { .. } | FetchError::Spool { .. } => Self::Other,
         }
     }
 
     /// Whether all failures of this kind, with the same status, have one cause, whatever their sentences say.
     fn is_one_cause(self) -> bool {
-        matches!(self, Self::Status | Self::HostPaused | Self::Mismatch | Self::NoSpace)
+        matches!(self, Self::Status | Self::HostPaused | Self::Redirect | Self::Mismatch | Self::NoSpace)
     }
 }
 
@@ -241,7 +240,12 @@ pub(crate) fn shortened(text: &str) -> String {
 }
 
 #[cfg(test)]
+mod kinds;
+
+#[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
     use url::Url;
 
@@ -294,6 +298,54 @@ mod tests {
         );
         assert!(causes[2].cause.contains('7'), "as of its example: {:?}", causes[2]);
         assert_eq!((failures.len(), failures[4].cause.contains('8')), (8, true));
+    }
+
+    #[test]
+    fn redirects_are_one_cause_for_each_origin_that_they_lead_to() {
+        let url = |text: String| Url::parse(&text).unwrap();
+        let redirected = |number: u64, target: &str| {
+            let target = Box::new(url(format!("{target}/{number}")));
+            Failure::of(&loc(number), &FetchError::ForeignRedirect { url: url(loc(number)), target }.into())
+        };
+        // The redirect of its own host came first.
+        let twice = |number: u64, target: &str| {
+            let (url, target) = (url(format!("{}/moved", loc(number))), Box::new(url(target.to_owned())));
+            Failure::of(&loc(number), &FetchError::ForeignRedirect { url, target }.into())
+        };
+        // The origin that they lead to is allowed, and away.
+        let away = |number: u64| {
+            let url = url(format!("http://b.example/{number}"));
+            Failure::of(&loc(number), &FetchError::Timeout { url }.into())
+        };
+        let circling = |number: u64| {
+            let last = Box::new(url(format!("{}?again", loc(number))));
+            Failure::of(
+                &loc(number),
+                &FetchError::TooManyRedirects { url: url(loc(number)), last, max: 5 }.into(),
+            )
+        };
+        let (_, causes) = counted([
+            redirected(0, "http://b.example"),
+            redirected(1, "http://b.example"),
+            redirected(2, "http://c.example"),
+            twice(3, "http://b.example/x"),
+            away(4),
+            away(5),
+            circling(6),
+            circling(7),
+        ]);
+        let counts: Vec<_> = causes.iter().map(|cause| (cause.kind, cause.count)).collect();
+        assert_eq!(
+            counts,
+            [
+                (FailureKind::OtherOrigin, 3),
+                (FailureKind::OtherOrigin, 1),
+                (FailureKind::Unreachable, 2),
+                (FailureKind::Redirect, 2),
+            ],
+            "{causes:?}"
+        );
+        assert!(causes[0].cause.contains("http://b.example;"), "it is what --origin takes: {:?}", causes[0]);
     }
 
     #[test]

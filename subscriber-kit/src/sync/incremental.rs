@@ -53,7 +53,7 @@ impl Run<'_> {
         }
         let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
         self.record_origin().await?;
-        let (mut report, mut run_outcome) = self.handle(collector, &retry_lines, &paused).await?;
+        let (mut report, mut run_outcome) = self.handle(collector, copy_state, &retry_lines, &paused).await?;
         report.in_copy = copy_state.resources.and_then(|before| run_outcome.count_after(before));
         report.unproven = continuity.unproven.clone().or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());
@@ -74,20 +74,30 @@ impl Run<'_> {
     async fn handle(
         &self,
         collector: Collector,
+        copy_state: &CopyState,
         retry_lines: &[(&Retry, u32)],
         paused: &[&Retry],
     ) -> Result<(Report, RunOutcome), SyncError> {
-        let Collected { file_map, plan, mut report, packages, .. } =
-            blocking(move || collector.end()).await?;
+        let Collected {
+            file_map,
+            plan,
+            mut report,
+            packages,
+            has_unplaced_changes,
+            has_excluded_changes,
+            ..
+        } = blocking(move || collector.end()).await?;
         report.method = Method::Incremental;
         // A newer change of the same resource starts the count of tries anew.
         let path = |retry: &Retry| retry.line.place(&self.target.base);
         let is_last_word = |(retry, number): &&(&Retry, u32)| {
             path(retry).is_some_and(|path| file_map.is_last_word(&path, *number))
         };
-        let mut run_outcome =
-            RunOutcome::after(retry_lines.iter().filter(is_last_word).map(|(retry, _)| *retry));
-        run_outcome.count_no_more(retry_lines.iter().map(|(retry, _)| *retry).chain(paused.iter().copied()));
+        let again = retry_lines.iter().filter(is_last_word).map(|(retry, _)| *retry);
+        let mut run_outcome = RunOutcome::after(copy_state, again, !self.options.delete);
+        if has_unplaced_changes || has_excluded_changes {
+            run_outcome.loses_count();
+        }
         for retry in paused {
             if !path(retry).is_some_and(|path| file_map.knows(&path)) {
                 report.postponed(&self.options.progress, retry);

@@ -31,8 +31,8 @@ pub struct Report {
     pub method: Method,
     /// How many resources the Source lists; for an incremental run, how many were created or updated.
     pub resources: u64,
-    /// How many resources there are after the run, if that is known. Those that failed count; in an incremental run only if a later
-    /// run tries them again. Where files and changes contradict each other, it is unknown until the next baseline.
+    /// How many resources there are after the run, also those that failed, if that is known. Where files and changes contradict each
+    /// other, or changes cannot be understood, it is unknown until the next baseline.
     #[serde(default)]
     pub in_copy: Option<u64>,
     /// Files that were not there.

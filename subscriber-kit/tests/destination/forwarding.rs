@@ -173,10 +173,21 @@ async fn a_topic_that_is_not_there_is_told_of_and_tried_again_and_ends_no_other(
     forwarding
         .event(|event| matches!(event, ForwardEvent::TopicFailed { topic, .. } if topic.ends_with("/later")))
         .await;
+    let not_subscribed = || {
+        let status = resync_subscriber_kit::state::status(state.path()).unwrap().unwrap();
+        status.not_subscribed.into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(not_subscribed(), [source.url("/later")]);
     assert_eq!(blog.deliver("a.1", "news").await.status(), 204);
     assert_eq!(forwarding.body().await, b"news");
     topic(&source, "/later", &hub, "/later");
     assert_eq!(hub.accept(600).await.topic, source.url("/later"));
+    forwarding
+        .event(|event| {
+            matches!(event, ForwardEvent::Subscribed { topic, .. } if topic.as_str().ends_with("/later"))
+        })
+        .await;
+    assert!(not_subscribed().is_empty());
     forwarding.stop().await;
 }
 

@@ -104,9 +104,34 @@ async fn a_report_of_changes_says_how_many_resources_there_are() {
     for body in ["1234", "12345"] {
         mirror.site.tell(&[("large", Some(body))]);
         let report = mirror.run(Depth::Changes).await;
-        assert_eq!((report.failed, report.in_copy), (1, Some(5)), "{report:?}");
+        assert_eq!((report.failed, report.in_copy), (1, Some(6)), "{report:?}");
     }
     assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(6));
+}
+
+#[tokio::test]
+async fn a_resource_that_changed_twice_between_two_runs_is_counted_by_its_first_change() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]).await;
+    for (path, bodies, left) in [
+        ("new", [Some("1"), Some("2")], 4),
+        ("brief", [Some("1"), None], 4),
+        ("a", [None, Some("2")], 4),
+        ("b", [Some("2"), None], 3),
+    ] {
+        for body in bodies {
+            mirror.site.tell(&[(path, body)]);
+        }
+        assert_eq!(mirror.follows().await.in_copy, Some(left), "{path}");
+    }
+    assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(3));
+    // Its file is kept, but its first change says that it counted.
+    mirror.options.delete = false;
+    mirror.run(Depth::Full).await;
+    for body in [Some("3"), None] {
+        mirror.site.tell(&[("a", body)]);
+    }
+    let report = mirror.run(Depth::Changes).await;
+    assert_eq!((report.kept, report.in_copy), (1, Some(2)));
 }
 
 #[tokio::test]
@@ -121,6 +146,15 @@ async fn a_report_of_changes_says_nothing_of_a_number_that_is_not_certain() {
         assert_eq!(mirror.follows().await.in_copy, None, "nothing is known to add it to");
         assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(left));
     }
+
+    // As long as it was away, nothing tells whether it counted.
+    let mut mirror = Mirror::of(100, &begin).await;
+    std::fs::remove_file(mirror.directory.path().join("a")).unwrap();
+    for body in [None, Some("2")] {
+        mirror.site.tell(&[("a", body)]);
+    }
+    assert_eq!(mirror.follows().await.in_copy, None, "somebody has removed it");
+    assert_eq!(mirror.run(Depth::Full).await.in_copy, Some(3));
 
     let mut mirror = Mirror::of(100, &begin).await;
     mirror.options.delete = false;
@@ -138,6 +172,17 @@ async fn a_report_of_changes_says_nothing_of_a_number_that_is_not_certain() {
     assert_eq!(mirror.run(Depth::Changes).await.in_copy, Some(3));
     mirror.options.from = Some(before);
     assert_eq!(mirror.run(Depth::Changes).await.in_copy, None, "changes are read anew");
+
+    // One without a path here has no file that would show it.
+    let root = r#"<rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>"#;
+    for (change, failed) in [("created", 1), ("deleted", 0)] {
+        let mirror = Mirror::of(100, &begin).await;
+        let entry = format!(r#"<url><loc>http://other.example/x</loc><rs:md change="{change}"/></url>"#);
+        mirror.site.source.put("/changelist-1.xml", document("urlset", root, &[entry]).as_bytes());
+        let report = mirror.run(Depth::Changes).await;
+        assert_eq!((report.failed, report.in_copy), (failed, None), "{change}");
+        assert_eq!(mirror.run(Depth::Full).await.in_copy, None, "{change}: it reads the same changes");
+    }
 }
 
 #[tokio::test]
@@ -477,20 +522,41 @@ async fn rs199_what_was_told_too_early_is_asked_for_again_until_it_is_there() {
     assert_eq!(counts(&mirror.follows().await), [0, 0, 0, 0, 0]);
 }
 
+/// So deep that a path in it may become longer than the system takes, and such a path of a resource.
+#[cfg(target_os = "linux")]
+fn too_deep(folder: &std::path::Path) -> (TempDir, String) {
+    let deep = (0..15).fold(folder.to_owned(), |path, _| path.join("d".repeat(240)));
+    std::fs::create_dir_all(&deep).unwrap();
+    (tempfile::tempdir_in(deep).unwrap(), format!("{0}/{0}", "x".repeat(250)))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_cannot_be_read_is_not_said_to_be_unwritable() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1"))]).await;
+    let (directory, too_deep) = too_deep(mirror.directory.path());
+    let target = Target::open(directory.path(), Url::parse(&mirror.site.source.url("/")).unwrap()).unwrap();
+    mirror.site.tell(&[(&too_deep, Some("1"))]);
+    let (client, offer) = (client(), mirror.site.offer());
+    let report = synchronise(&client, &offer, &target, &mirror.options, Depth::Full).await.unwrap();
+    let found = audit(&client, &offer, &target, &mirror.options).await.unwrap();
+    for failures in [&report.failures, &found.findings] {
+        let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+        assert_eq!(failure.kind, resync_subscriber_kit::sync::FailureKind::CannotRead, "{failure:?}");
+        assert!(failure.cause.ends_with("; use a directory with a shorter path"), "{failure:?}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_cannot_be_removed_is_named_and_remembered_and_keeps_nothing_else() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
-    // So deep that a path may become longer than the system takes.
-    let deep = (0..15).fold(mirror.directory.path().to_owned(), |path, _| path.join("d".repeat(240)));
-    std::fs::create_dir_all(&deep).unwrap();
-    let directory = tempfile::tempdir_in(deep).unwrap();
+    let (directory, too_deep) = too_deep(mirror.directory.path());
     let target = Target::open(directory.path(), Url::parse(&mirror.site.source.url("/")).unwrap()).unwrap();
     let run = async |mirror: &Mirror, how| {
         synchronise(&client(), &mirror.site.offer(), &target, &mirror.options, how).await.unwrap()
     };
     assert!(run(&mirror, Depth::Full).await.in_step());
-    let too_deep = format!("{0}/{0}", "x".repeat(250));
     mirror.site.tell(&[(&too_deep, None), ("a", None), ("b", Some("2"))]);
     for (round, expected) in [[0, 1, 1, 0, 0], [0, 0, 0, 0, 0]].into_iter().enumerate() {
         let report = run(&mirror, Depth::Changes).await;

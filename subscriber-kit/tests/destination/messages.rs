@@ -98,6 +98,40 @@ async fn a_source_that_is_away_is_told_of_once() {
 }
 
 #[tokio::test]
+async fn the_status_of_a_forwarder_whose_source_is_away_says_so_in_one_sentence() {
+    let topic = format!("http://{}/feed", resync_harness::free_address());
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().to_str().unwrap();
+    let mut forwarding = command(&["subscribe", &topic, "--state", state, "--listen", "127.0.0.1:0"]);
+    let mut forwarding = forwarding.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(forwarding.stdout.take().unwrap()).lines();
+    let why = format!("not subscribed to {topic}: cannot reach it (");
+    let told = async { while !lines.next_line().await.unwrap().expect("it runs").starts_with(&why) {} };
+    tokio::time::timeout(PATIENCE, told).await.expect("it is told in time");
+    let status = async |first: &str, end: &str| {
+        let status = run(&["status", "--state", state]).await;
+        assert_eq!(code(&status), 0, "{status:?}");
+        let said: Vec<_> = stdout(&status).lines().collect();
+        let [running, sentence, copy] = said.as_slice() else { panic!("{said:?}") };
+        assert!(running.starts_with(first), "{running}");
+        assert!(sentence.starts_with(&why) && sentence.ends_with(end), "{sentence}");
+        assert_eq!(*copy, "no copy is kept: notifications are only forwarded");
+    };
+    status("running: ", "; check the URL and the server; it is tried again").await;
+    forwarding.kill().await.unwrap();
+    status("not running: no notification is received; ", "; check the URL and the server").await;
+    let not_subscribed = async || {
+        let json = run(&["status", "--state", state, "--json"]).await;
+        let mut json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        json["not_subscribed"].take()
+    };
+    assert_eq!(not_subscribed().await[0]["topic"], topic);
+    let ended = run(&["unsubscribe", "--state", state, "--listen", "127.0.0.1:0"]).await;
+    assert_eq!(code(&ended), 0, "{ended:?}");
+    assert_eq!(not_subscribed().await, serde_json::json!([]), "no topic is wanted any more");
+}
+
+#[tokio::test]
 async fn many_resources_that_fail_for_one_cause_are_one_line_with_an_example() {
     let outcome = async |count: usize, flags: &[&str]| {
         let source = source(count).await;

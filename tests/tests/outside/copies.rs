@@ -81,7 +81,7 @@ async fn a_disk_that_fills_up_among_the_files_is_named_and_leaves_the_copy_as_it
     let (code, said) = sync().await;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("not in step: 20 of 20 resources failed"), "{said}");
-    assert!(said.contains("it cannot be written: No space left on device"), "{said}");
+    assert!(said.contains("it cannot be written (No space left on device"), "{said}");
     assert_same(&old, &into);
 
     // Full from the beginning, not even the list can be kept.

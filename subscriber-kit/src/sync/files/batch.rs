@@ -101,11 +101,15 @@ impl FinishedFile {
         Ok(Prepared { relative, file, hashes, sent })
     }
 
-    fn is_identical(&self, placer: &Placer) -> std::io::Result<bool> {
+    fn is_identical(&self, placer: &Placer) -> Result<bool, ResourceError> {
         let path = placer.directory.join(&self.relative);
         let same_length =
             std::fs::symlink_metadata(&path).is_ok_and(|data| data.is_file() && data.len() == self.length);
-        Ok(same_length && hash_file(&path, Algorithm::Sha256)?.compare(&self.hashes) == Agreement::Same)
+        if !same_length {
+            return Ok(false);
+        }
+        let hashes = hash_file(&path, Algorithm::Sha256).map_err(ResourceError::Read)?;
+        Ok(hashes.compare(&self.hashes) == Agreement::Same)
     }
 }
 

@@ -12,6 +12,7 @@ use url::Url;
 use super::content::{Content, MAX_IN_MEMORY, Space};
 use super::folder::Staging;
 use super::local::Facts;
+use crate::disk_error::remedy;
 use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
 use crate::sync::saved::cache::SentVersion;
 use crate::sync::{Authority, PathError, SyncOptions};
@@ -51,7 +52,7 @@ pub enum ResourceError {
         sent: Hashes,
     },
     /// It is larger than allowed.
-    #[error("it is larger than {max} bytes")]
+    #[error("it is larger than {max} bytes; increase --max-resource-size if you trust this Source")]
     TooLarge {
         /// The limit.
         max: u64,
@@ -70,11 +71,14 @@ pub enum ResourceError {
         /// How many bytes may be used.
         free: u64,
     },
+    /// Its file here could not be read.
+    #[error("its file cannot be read ({}); {}", .0, remedy(.0))]
+    Read(std::io::Error),
     /// It could not be written.
-    #[error("it cannot be written: {0}")]
+    #[error("it cannot be written ({}); {}", .0, remedy(.0))]
     Write(#[from] std::io::Error),
     /// It was deleted at the Source, and cannot be removed here.
-    #[error("it cannot be removed: {0}")]
+    #[error("it cannot be removed ({}); {}", .0, remedy(.0))]
     Remove(std::io::Error),
 }
 
@@ -117,6 +121,7 @@ impl ResourceError {
             | Self::Hash { .. }
             | Self::RunFull { .. }
             | Self::NoSpace { .. }
+            | Self::Read(_)
             | Self::Write(_)
             | Self::Remove(_) => true,
         }

@@ -14,7 +14,7 @@ use super::download::{Transfer, blocking};
 use super::dump::Filled;
 use super::local::{self, FileState};
 use super::place::Placer;
-use super::run_outcome::RunOutcome;
+use super::run_outcome::{Evidence, RunOutcome};
 use crate::sync::reading::file_map::FileMap;
 use crate::sync::reading::lists::Lists;
 use crate::sync::reading::packages::Packages;
@@ -154,11 +154,15 @@ impl<'s> Executor<'s> {
             }
             let (target, path) = (self.target.clone(), relative.clone());
             let removes = self.options.delete && !self.options.dry_run;
-            let was_there = blocking(move || delete::one(&target, &path, removes)).await;
-            if let Ok(was_there) = was_there {
-                run_outcome.went(&line, was_there, !self.options.delete);
-            }
-            match (was_there, self.options.delete) {
+            let removed = blocking(move || delete::one(&target, &path, removes)).await;
+            // Its resource counts no more, also if its file stays.
+            let was_there = match removed {
+                Ok(was_there) => was_there,
+                Err(_) => self.has_file(&relative),
+            };
+            let first = self.placer.file_map.first_change(&relative);
+            run_outcome.went(&line, Evidence { first, was_there, is_barred: false });
+            match (removed, self.options.delete) {
                 (Ok(true), true) => {
                     report.count(&self.options.progress, &line.loc, Ok(Outcome::Deleted));
                     run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
@@ -263,12 +267,10 @@ impl<'s> Executor<'s> {
         self.options.progress.one_done();
         if let Err(error) = &result {
             run_outcome.failed(&line, error);
-            let is_there =
-                |relative: &PathBuf| self.target.directory.join(relative).symlink_metadata().is_ok();
-            // A baseline counts all. What no later run tries again would count anew with each of its changes.
-            if report.method == Method::Incremental && error.is_for_later() {
-                run_outcome.came(&line, relative.as_ref().is_some_and(is_there));
-            }
+        }
+        // A baseline counts all.
+        if let (Method::Incremental, Some(relative)) = (report.method, &relative) {
+            run_outcome.came(&line, self.evidence(relative, &result));
         }
         let outcome = result.map(|FileResult { outcome, known, hashed }| {
             let is_filled = relative.as_ref().is_some_and(|relative| self.filled.contains_key(relative));
@@ -284,10 +286,23 @@ impl<'s> Executor<'s> {
             }
             outcome
         });
-        if let Ok(outcome) = outcome {
-            run_outcome.came(&line, outcome != Outcome::Created);
-        }
         report.count(&self.options.progress, &line.loc, outcome);
+    }
+
+    /// What shows whether a resource was counted before it was brought in step, or was not.
+    fn evidence(&self, relative: &Path, result: &Result<FileResult, ResourceError>) -> Evidence {
+        let was_there = match result {
+            Ok(synced) => synced.outcome != Outcome::Created,
+            // It is no file of the copy.
+            Err(ResourceError::EarlierFile) => false,
+            Err(_) => self.has_file(relative),
+        };
+        let is_barred = result.as_ref().is_err_and(|error| !error.is_for_later());
+        Evidence { first: self.placer.file_map.first_change(relative), was_there, is_barred }
+    }
+
+    fn has_file(&self, relative: &Path) -> bool {
+        self.target.directory.join(relative).symlink_metadata().is_ok()
     }
 
     async fn resource(&self, planned: Planned) -> NextStep {
@@ -381,7 +396,8 @@ impl<'s> Executor<'s> {
             if !placer.can_be_reached(&relative)? {
                 return Ok(local::Comparison::of(FileState::Missing));
             }
-            let comparison = local::compare(&placer.directory.join(&relative), &facts, known.as_ref())?;
+            let comparison = local::compare(&placer.directory.join(&relative), &facts, known.as_ref());
+            let comparison = comparison.map_err(ResourceError::Read)?;
             match comparison.local {
                 FileState::Same | FileState::Missing => earlier.adopt(&relative),
                 FileState::Different | FileState::Unverifiable if earlier.protect(&relative) => {

@@ -59,7 +59,8 @@ impl Placer {
         if let Some(listed) = self.file_map.listed_above(relative) {
             return Err(crate::sync::PathError::Collision(listed).into());
         }
-        match obstacle(&self.directory, relative, &mut CheckedFolders::default())? {
+        let found = obstacle(&self.directory, relative, &mut CheckedFolders::default());
+        match found.map_err(ResourceError::Read)? {
             None => Ok(true),
             Some(obstacle) if self.may_make_way(&obstacle)? => Ok(false),
             Some(obstacle) => Err(crate::sync::PathError::from(obstacle).into()),
@@ -103,11 +104,8 @@ impl Placer {
 
     /// Reports what would make way for this file.
     pub(crate) fn pretend(&self, relative: &Path) -> Result<(), ResourceError> {
-        let Some(Obstacle { path, .. }) =
-            obstacle(&self.directory, relative, &mut CheckedFolders::default())?
-        else {
-            return Ok(());
-        };
+        let found = obstacle(&self.directory, relative, &mut CheckedFolders::default());
+        let Some(Obstacle { path, .. }) = found.map_err(ResourceError::Read)? else { return Ok(()) };
         if self.pretended.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone()) {
             self.report_removed(&path, &path);
         }
@@ -133,7 +131,9 @@ impl Placer {
         checked: &mut CheckedFolders,
         aside: &mut Vec<Aside>,
     ) -> Result<(), ResourceError> {
-        while let Some(obstacle) = obstacle(&self.directory, relative, checked)? {
+        while let Some(obstacle) =
+            obstacle(&self.directory, relative, checked).map_err(ResourceError::Read)?
+        {
             if !self.may_make_way(&obstacle)? {
                 return Err(crate::sync::PathError::from(obstacle).into());
             }
@@ -172,13 +172,16 @@ impl Placer {
         Ok(beside.persist(&path).map_err(|error| error.error)?)
     }
 
-    fn may_make_way(&self, obstacle: &Obstacle) -> io::Result<bool> {
+    fn may_make_way(&self, obstacle: &Obstacle) -> Result<bool, ResourceError> {
         let relative = obstacle.path.strip_prefix(&self.directory).unwrap_or(&obstacle.path);
         let needed = match obstacle.kind {
             ObstacleKind::State => return Ok(false),
             // A folder is needed here, so a file must not be listed here.
             ObstacleKind::Symlink | ObstacleKind::File => self.file_map.lists(relative),
-            ObstacleKind::Folder => self.file_map.has_below(relative) || holds_a_state(&obstacle.path)?,
+            ObstacleKind::Folder => {
+                self.file_map.has_below(relative)
+                    || holds_a_state(&obstacle.path).map_err(ResourceError::Read)?
+            }
         };
         Ok(self.may_remove && !needed)
     }

@@ -4,7 +4,7 @@
 use std::io::{BufReader, Seek as _};
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Change, Entry};
+use resync_core::document::Entry;
 use resync_core::xml::Reader;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -207,10 +207,10 @@ fn take(
         if is_known {
             continue;
         }
-        let is_deleted = entry.change() == Some(Change::Deleted);
         let resolved = url.join(entry.loc.trim());
-        collector.change(entry, resolved, is_deleted)?;
+        collector.change(entry, resolved)?;
     }
+    collector.has_unplaced_changes |= reader.refused() > 0;
     collector.report_violations(&url, reader.refused(), &reader.take_violations());
     Ok((collector, ReadEntries { until, latest, last }))
 }

@@ -52,6 +52,8 @@ pub(crate) struct Collector {
     bytes: u64,
     /// Whether every listed entry has a hash or a time.
     names_versions: bool,
+    pub(crate) has_unplaced_changes: bool,
+    has_excluded_changes: bool,
     pub(crate) packages: Packages,
     /// The package whose manifest is being read.
     package: Option<u32>,
@@ -86,6 +88,10 @@ pub(crate) struct Collected {
     pub(crate) bytes: u64,
     /// Whether every listed entry has a hash or a time.
     pub(crate) names_versions: bool,
+    /// Whether there are changes that cannot be read, or have no path here: nothing shows whether their resources were there.
+    pub(crate) has_unplaced_changes: bool,
+    /// Whether the filter excludes resources by what they became: nothing shows whether it excluded them before.
+    pub(crate) has_excluded_changes: bool,
 }
 
 impl Collector {
@@ -111,6 +117,8 @@ impl Collector {
             lines: 0,
             bytes: 0,
             names_versions: true,
+            has_unplaced_changes: false,
+            has_excluded_changes: false,
             packages: Packages::default(),
             package: None,
             chains: PatchChains::default(),
@@ -119,7 +127,17 @@ impl Collector {
 
     /// After the last document.
     pub(crate) fn end(self) -> io::Result<Collected> {
-        let Self { file_map, mut report, plan, packages, bytes, names_versions, .. } = self;
+        let Self {
+            file_map,
+            mut report,
+            plan,
+            packages,
+            bytes,
+            names_versions,
+            has_unplaced_changes,
+            has_excluded_changes,
+            ..
+        } = self;
         report.resources = report.failed + file_map.wanted();
         Ok(Collected {
             file_map: Arc::new(file_map),
@@ -128,6 +146,8 @@ impl Collector {
             packages,
             bytes,
             names_versions,
+            has_unplaced_changes,
+            has_excluded_changes,
         })
     }
 
@@ -174,12 +194,12 @@ impl Collector {
             let at = entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
             end.latest = end.latest.max(at);
             if at.zip(since).is_none_or(|(at, since)| at >= since) {
-                let is_deleted = entry.change() == Some(Change::Deleted);
-                self.change(entry, resolved, is_deleted)?;
+                self.change(entry, resolved)?;
             }
         }
         self.package = None;
         let (refused, violations) = manifest.end();
+        self.has_unplaced_changes |= refused > 0 && matches!(of, ManifestKind::Changes(_));
         self.report_violations(&url, refused, &violations);
         Ok((self, end))
     }
@@ -221,13 +241,13 @@ impl Collector {
         &mut self,
         entry: Entry,
         url: Result<Url, url::ParseError>,
-        is_deleted: bool,
     ) -> Result<(), SyncError> {
-        let is_wanted =
-            if is_deleted { self.filter.has_a_wanted_uri(&entry.loc) } else { self.filter.admits(&entry) };
-        let number = self.number(is_wanted)?;
+        let change = entry.change();
+        let is_deleted = change == Some(Change::Deleted);
+        let has_wanted_uri = self.filter.has_a_wanted_uri(&entry.loc);
+        let number = self.number(if is_deleted { has_wanted_uri } else { self.filter.admits(&entry) })?;
         let placed = match &url {
-            Ok(url) => self.file_map.change(&entry.loc, url, &self.path_rules, number, is_deleted),
+            Ok(url) => self.file_map.change(&entry.loc, url, &self.path_rules, number, change),
             Err(error) => Err(PathError::Uri(*error).into()),
         };
         match (placed, url) {
@@ -238,10 +258,14 @@ impl Collector {
                 }
                 self.write(entry, url, patches, is_deleted)?;
             }
-            (Ok(()), _) => {}
-            // It has no file here.
-            (Err(_), _) if is_deleted => {}
-            (Err(error), _) => self.report.count(&self.progress, &entry.loc, Err(error)),
+            (Ok(()), _) => self.has_excluded_changes |= has_wanted_uri && change != Some(Change::Created),
+            (Err(error), _) => {
+                self.has_unplaced_changes = true;
+                // One that is deleted has no file here, as it should be.
+                if !is_deleted {
+                    self.report.count(&self.progress, &entry.loc, Err(error));
+                }
+            }
         }
         Ok(())
     }
@@ -250,7 +274,8 @@ impl Collector {
     pub(crate) fn retry(&mut self, line: &Line) -> Result<Option<u32>, SyncError> {
         let Ok(url) = Url::parse(&line.url) else { return Ok(None) };
         let number = self.number(true)?;
-        match self.file_map.change(&line.loc, &url, &self.path_rules, number, line.is_deleted) {
+        let change = if line.is_deleted { Change::Deleted } else { Change::Updated };
+        match self.file_map.change(&line.loc, &url, &self.path_rules, number, Some(change)) {
             Ok(()) => {
                 self.push(line)?;
                 return Ok(Some(number));
@@ -275,8 +300,7 @@ impl Collector {
         patches: Vec<PatchLink>,
         is_deleted: bool,
     ) -> Result<(), SyncError> {
-        let is_created = entry.change() == Some(Change::Created);
-        let bare = Line { is_created, is_deleted, ..Line::default() };
+        let bare = Line { is_deleted, ..Line::default() };
         let line = if let Some((link, place)) = self.preferred(&entry, &url) {
             Line { facts: Facts::of_link(link), alternate: Some(place.into()), ..bare }
         } else {

@@ -1,5 +1,5 @@
 //! Maps files to resources, so that no two resources share a file and no needed file is removed. Also knows which line of the
-//! plan is the last about a resource.
+//! plan is the last about a resource, and what the first change said, which tells whether the resource was there before.
 //!
 //! Lists may be long, so paths and URIs are held as keyed hashes. Two paths with one hash are extremely unlikely. They are
 //! reported as a collision; nothing is removed or mixed up by it.
@@ -9,6 +9,7 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
 
+use resync_core::document::Change;
 use url::{Origin, Position, Url};
 
 use super::path::relative_path;
@@ -44,6 +45,8 @@ struct Mapping {
     owner: u32,
     line: u32,
     is_deleted: bool,
+    /// By the first change; `None` for a listed resource, or if the change does not say.
+    first: Option<Change>,
 }
 
 impl Mapping {
@@ -64,7 +67,7 @@ impl FileMap {
         let (relative, owner) = self.locate(loc, url, path_rules)?;
         let is_new = self.known(&relative, owner)?.is_none();
         if is_new {
-            self.set(&relative, Mapping { owner, line, is_deleted: false });
+            self.set(&relative, Mapping { owner, line, is_deleted: false, first: None });
         }
         Ok(is_new)
     }
@@ -76,14 +79,16 @@ impl FileMap {
         url: &Url,
         path_rules: &PathRules,
         line: u32,
-        is_deleted: bool,
+        change: Option<Change>,
     ) -> Result<(), ResourceError> {
         let (relative, owner) = self.locate(loc, url, path_rules)?;
         let known = self.known(&relative, owner)?;
+        let is_deleted = change == Some(Change::Deleted);
+        let first = known.map_or(change, |known| known.first);
         // A deletion of an excluded resource is excluded too.
         let line =
             if is_deleted && known.is_some_and(|known| known.line == UNWANTED) { UNWANTED } else { line };
-        self.set(&relative, Mapping { owner, line, is_deleted });
+        self.set(&relative, Mapping { owner, line, is_deleted, first });
         Ok(())
     }
 
@@ -155,6 +160,11 @@ impl FileMap {
         self.get(relative).is_some_and(|mapping| mapping.line == line)
     }
 
+    /// What the first change said of the resource of this file, if it said it.
+    pub(crate) fn first_change(&self, relative: &Path) -> Option<Change> {
+        self.get(relative).and_then(|mapping| mapping.first)
+    }
+
     /// Whether a wanted resource has this file.
     pub(crate) fn wants(&self, relative: &Path) -> bool {
         self.get(relative).is_some_and(|mapping| mapping.is_wanted())
@@ -219,7 +229,8 @@ mod tests {
             PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
         let mut change = |path: &str, line, is_deleted| {
             let url = base.join(path).unwrap();
-            file_map.change(url.as_str(), &url, &path_rules, line, is_deleted).unwrap();
+            let change = if is_deleted { Change::Deleted } else { Change::Updated };
+            file_map.change(url.as_str(), &url, &path_rules, line, Some(change)).unwrap();
             (file_map.wanted(), file_map.has_below(Path::new("a")))
         };
         assert_eq!(change("a/b", 3, false), (3, true));
@@ -230,5 +241,30 @@ mod tests {
         assert!(file_map.lists(Path::new("a")) && !file_map.lists(Path::new("a/c")));
         assert!(file_map.is_last_word(Path::new("a/b"), 5) && !file_map.is_last_word(Path::new("a/b"), 0));
         assert!(file_map.is_last_word(Path::new("d"), 2));
+    }
+
+    #[test]
+    fn the_first_change_of_a_file_is_known_whatever_comes_later() {
+        let mut file_map = file_map_of("http://a.example/", &["listed"]);
+        let base = Url::parse("http://a.example/").unwrap();
+        let path_rules =
+            PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
+        let changes = [
+            ("new", Some(Change::Created)),
+            ("new", Some(Change::Updated)),
+            ("old", Some(Change::Deleted)),
+            ("old", Some(Change::Created)),
+            ("listed", Some(Change::Created)),
+            ("unsaid", None),
+        ];
+        for (line, (path, change)) in (1..).zip(changes) {
+            let url = base.join(path).unwrap();
+            file_map.change(url.as_str(), &url, &path_rules, line, change).unwrap();
+        }
+        let first = |path: &str| file_map.first_change(Path::new(path));
+        assert_eq!(
+            ["new", "old", "listed", "unsaid", "never"].map(first),
+            [Some(Change::Created), Some(Change::Deleted), None, None, None]
+        );
     }
 }

@@ -8,7 +8,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use resync_core::datetime::DateTime;
-use resync_core::document::Change;
 use url::Url;
 
 use super::changes::{Changes, GapPolicy, Point, Reached};
@@ -246,8 +245,7 @@ impl Lists<'_> {
     ) -> Result<Collector, SyncError> {
         let reached = point.reached();
         for DatedChange { entry, .. } in notified.into_iter().filter(|change| change.at > reached) {
-            let is_deleted = entry.change() == Some(Change::Deleted);
-            collector.change(entry.clone(), Url::parse(entry.loc.trim()), is_deleted)?;
+            collector.change(entry.clone(), Url::parse(entry.loc.trim()))?;
         }
         Ok(collector)
     }

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{ChangeNotification, Entry, ForeignAttribute, Link, Metadata};
+use resync_core::document::{Change, ChangeNotification, Entry, ForeignAttribute, Link, Metadata};
 use resync_core::xml::{WriteError, Writer};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -86,6 +86,12 @@ impl NotifiedChanges {
     /// Whether a change of this resource is saved.
     pub(crate) fn knows(&self, loc: &str) -> bool {
         self.0.contains_key(loc)
+    }
+
+    /// The URIs of the changed resources, and whether they were deleted.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = (&str, bool)> {
+        let is_deleted = |change: &DatedChange| change.entry.change() == Some(Change::Deleted);
+        self.0.iter().map(move |(loc, change)| (loc.as_str(), is_deleted(change)))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

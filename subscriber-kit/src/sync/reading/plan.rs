@@ -53,9 +53,6 @@ pub(crate) struct Line {
     /// Patches from older versions, oldest first (RS-174).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) patches: Vec<PatchLink>,
-    /// Whether it was created, by the word of the Source.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_created: bool,
     /// Whether it was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_deleted: bool,

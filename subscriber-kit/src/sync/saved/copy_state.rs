@@ -62,6 +62,11 @@ impl Retry {
         Self { line, cause, kind, status, times_missing, paused_until_unix_millis }
     }
 
+    /// Removes the resource's URL from the cause, where earlier versions had it: every report names it first.
+    fn forget_url(&mut self) {
+        self.cause = without(&self.line.url, &self.cause);
+    }
+
     /// Why it failed.
     pub(crate) fn failure(&self) -> Failure {
         Failure { status: self.status, ..Failure::new(&self.line.loc, self.kind, &self.cause) }
@@ -134,7 +139,8 @@ impl CopyState {
     /// Loads what an earlier run with the same settings saved; `None` if that cannot be read.
     pub(crate) fn load(folder: &CopyFolder, scope: &Scope) -> Option<Self> {
         let bytes = std::fs::read(folder.file(FILE_NAME)).ok()?;
-        let copy_state: Self = serde_json::from_slice(&bytes).ok()?;
+        let mut copy_state: Self = serde_json::from_slice(&bytes).ok()?;
+        copy_state.retries.iter_mut().for_each(Retry::forget_url);
         (copy_state.format == FORMAT && copy_state.scope == *scope).then_some(copy_state)
     }
 
@@ -144,10 +150,19 @@ impl CopyState {
     }
 }
 
+/// The sentence without this URL, at its beginning or within it.
+fn without(url: &str, sentence: &str) -> String {
+    match sentence.strip_prefix(url).and_then(|rest| rest.strip_prefix(' ')) {
+        Some(rest) => rest.to_owned(),
+        None => sentence.replace(&format!(" {url} "), " it ").replace(&format!(" {url}: "), " it: "),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fetch::FetchError;
+    use crate::sync::Target;
     use url::Url;
 
     #[test]
@@ -178,12 +193,43 @@ mod tests {
 
     #[test]
     fn a_copy_state_of_format_1_is_read() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/archive/state-1/point.json");
-        let state: CopyState = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let archived = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/archive/state-1/point.json");
+        let (copy, base) = (tempfile::tempdir().unwrap(), "http://source.example/");
+        let target = Target::open(copy.path(), Url::parse(base).unwrap()).unwrap();
+        let folder = CopyFolder::open(&target).unwrap();
+        std::fs::copy(archived, folder.file(FILE_NAME)).unwrap();
+        let scope = Scope {
+            list: format!("{base}resourcelist.xml"),
+            base: base.to_owned(),
+            delete: true,
+            any_origin: false,
+            filter: String::new(),
+            by_dump: false,
+        };
+        let state = CopyState::load(&folder, &scope).unwrap();
         assert_eq!((state.format, state.gaps.count), (FORMAT, 1));
         assert_eq!(state.point, Point::at("2026-11-20T09:00:00Z".parse().unwrap()));
         let [retry] = state.retries.as_slice() else { panic!("one is to be tried again") };
         assert_eq!((retry.line.loc.as_str(), retry.times_missing), ("http://source.example/b", 4));
+        assert_eq!(retry.failure().cause, "answers 404", "it had the URL, which every report names first");
         assert!(state.notified.knows("http://source.example/c"));
+    }
+
+    #[test]
+    fn a_cause_of_before_names_the_url_of_its_resource_no_more() {
+        let url = "http://a.example/x";
+        for (before, now) in [
+            (format!("{url} answers 404"), "answers 404"),
+            (format!("cannot reach {url} (refused)"), "cannot reach it (refused)"),
+            (
+                format!("cannot write a temporary file for {url}: denied"),
+                "cannot write a temporary file for it: denied",
+            ),
+            (format!("{url}/y answers 404"), "http://a.example/x/y answers 404"),
+            (format!("redirects to {url}/y (again)"), "redirects to http://a.example/x/y (again)"),
+            ("answers 404".to_owned(), "answers 404"),
+        ] {
+            assert_eq!(without(url, &before), now);
+        }
     }
 }
