@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use resync_common::words::counted;
 use resync_hub::config::Config;
 use resync_hub::store::{self, Keyring, KeyringError, StoreError};
 use serde::Deserialize;
@@ -70,7 +71,7 @@ fn ask_running(config: &Config, at: Option<&AdminAddress>) -> Result<String, Fai
 }
 
 fn told(rewritten: u64, key: &str) -> String {
-    format!("{rewritten} secrets rewritten, all are under key {key}")
+    format!("{}, all are under key {key}", counted(rewritten, "secret rewritten", "secrets rewritten"))
 }
 
 /// What the admin API says of it.
