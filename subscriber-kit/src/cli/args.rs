@@ -361,8 +361,7 @@ pub(crate) struct AccessArgs {
     #[command(flatten)]
     pub(crate) addresses: AddressArgs,
     /// Maximum number of concurrent requests to one host
-    #[arg(long, default_value_t = 8, value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = at_once)]
     pub(crate) per_host: u16,
     /// Pause between two requests to one host, such as 500ms
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration_or_zero)]
@@ -436,8 +435,7 @@ pub(crate) struct SelectionArgs {
     #[arg(long)]
     pub(crate) any_origin: bool,
     /// Maximum number of resources that are compared and fetched concurrently
-    #[arg(long, default_value_t = 8, value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = at_once)]
     pub(crate) parallel: u16,
     /// Source of a copy without files: a Resource Dump if that is cheaper, always a dump if there is one, or never
     #[arg(long, default_value = "cheaper", value_name = "WHAT", value_parser = baseline())]
@@ -534,6 +532,12 @@ fn header(text: &str) -> Result<Header, String> {
         .map_err(|_| "its value has characters that are not allowed in a header".to_owned())?;
     value.set_sensitive(true);
     Ok((name, value))
+}
+
+/// How many at the same time.
+fn at_once(text: &str) -> Result<u16, String> {
+    let number = text.parse::<u16>().ok().filter(|number| (1..=256).contains(number));
+    number.ok_or_else(|| "write a whole number from 1 to 256, for example 8".to_owned())
 }
 
 /// Hubs are asked for whole seconds.
@@ -646,6 +650,14 @@ mod tests {
         {
             assert_eq!(notification_size(text).is_ok(), is_allowed, "{text}");
         }
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_at_once_is_answered_with_those_that_can() {
+        for text in ["many", "0", "257", "70000", "-1", "2.5"] {
+            assert!(at_once(text).is_err_and(|said| said.contains("from 1 to 256")), "{text}");
+        }
+        assert_eq!((at_once("1"), at_once("256")), (Ok(1), Ok(256)));
     }
 
     #[test]

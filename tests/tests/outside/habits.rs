@@ -250,6 +250,7 @@ fn a_value_that_makes_no_sense_is_answered_with_one_that_does() {
         ("resync-destination listen http://a.example/ --into x --listen 8092", "for example 127.0.0.1:8092"),
         ("resync-destination sync http://a.example/ x --max-resource-size big", "for example 500KB"),
         ("resync-destination sync http://a.example/ x --delay 5", "for example 90s"),
+        ("resync-destination sync http://a.example/ x --per-host many", "from 1 to 256"),
         ("resync-destination listen http://a.example/ --into x --lease 0s", "for example 10d"),
         ("resync-load fanout --rounds few", "write a whole number"),
     ] {
