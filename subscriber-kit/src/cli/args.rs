@@ -221,7 +221,7 @@ pub(crate) struct Copy {
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// The directory of the copy
-    #[arg(id = "into", env = "RESYNC_DESTINATION_DIR", value_name = "DIR")]
+    #[arg(id = "into", value_name = "DIR")]
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
