@@ -28,8 +28,8 @@ pub(crate) const LOG: &str = "info";
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
-/// Every flag but --since, --adopt and --switch-source is also a key of the configuration file (see `config print`), and
-/// an environment variable; the flag overrides the variable, and that the file.
+/// Every flag but --since, --adopt, --switch-source and --dry-run is also a key of the configuration file (see `config
+/// print`), and an environment variable; the flag overrides the variable, and that the file.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
@@ -70,7 +70,8 @@ pub(crate) fn command() -> clap::Command {
 
 /// The flags of one run only: neither variables nor keys of the file. If `adopt` stayed there beside `delete`, a copy that loses
 /// its state, or a wrong folder, would lose somebody's files without a question; beside `switch_source`, a wrong URL would do that.
-pub(crate) const ONE_RUN: [&str; 3] = ["since", "adopt", "switch_source"];
+/// With `dry_run` there, no run would do anything.
+pub(crate) const ONE_RUN: [&str; 4] = ["since", "adopt", "switch_source", "dry_run"];
 
 /// `RESYNC_DESTINATION_` and the name of the flag.
 fn with_variable(arg: Arg) -> Arg {
@@ -583,7 +584,7 @@ mod tests {
             for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
-                let lasts = !["since", "adopt", "switch_source"].contains(&&*name(argument));
+                let lasts = !["since", "adopt", "switch_source", "dry_run"].contains(&&*name(argument));
                 assert_eq!(named, lasts, "{} {}", command.get_name(), argument.get_id());
             }
         }
