@@ -13,7 +13,7 @@ use super::ask::Admin;
 use super::owner::is_ours;
 use super::reach::{AdminAddress, RunningHub, operator};
 use super::tools::understand;
-use super::{Failure, say};
+use super::{Failure, answer, say};
 
 /// How long a running hub may take to rewrite all secrets.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -34,7 +34,7 @@ pub(super) enum Secrets {
 
 pub(super) fn run(command: Secrets) -> Result<(), Failure> {
     match command {
-        Secrets::NewKey => say(Keyring::generate()),
+        Secrets::NewKey => answer(Keyring::generate()),
         Secrets::Rotate { hub } => {
             let config = hub.hub.load()?;
             let told = rotate(&config, hub.admin.as_ref())?;
