@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let repository = Repository::open(Path::new(&folder), arguments.next())?;
     // This finds unreported changes: the first time everything, after a crash what was under way.
     let listed = repository.list()?;
-    println!("{} records, {} unreported changes", listed.resources, listed.changes.total());
+    println!("records: {}, unreported changes: {}", listed.resources, listed.changes.total());
 
     repository.put(listed.resources + 1, "new")?;
     repository.put(1, &format!("one of {} records", listed.resources + 1))?;
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     // A server does this about every second.
     match repository.set.publish()? {
-        Some(built) => println!("{} changes published, {} records", built.changes.total(), built.resources),
+        Some(built) => println!("changes published: {}, records: {}", built.changes.total(), built.resources),
         None => println!("nothing to publish"),
     }
     if repository.has_hub {

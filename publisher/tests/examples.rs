@@ -67,9 +67,9 @@ async fn publish_as_in_the_guide() -> Result<(), Box<dyn std::error::Error>> {
 fn a_database_is_a_source_whose_changes_are_told_and_whose_site_conforms() {
     let place = tempfile::tempdir().unwrap();
     let run = || example(place.path());
-    assert_eq!(run(), "0 records, 0 unreported changes\n2 changes published, 1 records\n");
-    assert_eq!(run(), "1 records, 0 unreported changes\n2 changes published, 2 records\n");
-    assert_eq!(run(), "2 records, 0 unreported changes\n3 changes published, 2 records\n");
+    assert_eq!(run(), "records: 0, unreported changes: 0\nchanges published: 2, records: 1\n");
+    assert_eq!(run(), "records: 1, unreported changes: 0\nchanges published: 2, records: 2\n");
+    assert_eq!(run(), "records: 2, unreported changes: 0\nchanges published: 3, records: 2\n");
     let list = std::fs::read(place.path().join("site/records/resync/changelist-1.xml")).unwrap();
     let list = xml::read(&list).unwrap().into_document().unwrap();
     let told = list.entries().iter().map(|entry| {
@@ -82,7 +82,7 @@ fn a_database_is_a_source_whose_changes_are_told_and_whose_site_conforms() {
     // A change that the program did not report, as after a crash.
     let database = rusqlite::Connection::open(place.path().join("records.db")).unwrap();
     database.execute("UPDATE records SET content = 'silent' WHERE uri LIKE '%3'", []).unwrap();
-    assert!(run().starts_with("2 records, 1 unreported changes\n"));
+    assert!(run().starts_with("records: 2, unreported changes: 1\n"));
 
     let checked = Command::new(env!("CARGO_BIN_EXE_resync-source"))
         .arg("check")

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
-use resync_hub::admin::{Audit, By, Size};
+use resync_hub::admin::{Audit, By, Size, counted};
 use resync_hub::config::Config;
 use resync_hub::store::{self, BackupError, Copied, Credentials, Header, StoreError};
 use resync_hub::topics::Tokens;
@@ -110,8 +110,8 @@ fn whole(read: Result<(Header, Copied), BackupError>) -> Result<(Header, Copied)
 
 fn summary((header, copied): &(Header, Copied)) -> String {
     format!(
-        "{} records, {}, with everything that was acknowledged before {}",
-        copied.records,
+        "{}, {}, with everything that was acknowledged before {}",
+        counted(copied.records, "record", "records"),
         Size(copied.bytes),
         header.begun
     )
@@ -157,11 +157,11 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     let (header, found) = restored.map_err(Failure::new)?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "restore", &format!("the backup of {}", header.begun));
-    audit.end(begun.map_err(Failure::new)?, &format!("{} records", found.records));
+    let records = counted(found.records, "record", "records");
+    audit.end(begun.map_err(Failure::new)?, &records);
     say(format_args!(
-        "{}: {} records of a backup begun at {}, in {:?}",
+        "{}: {records} of a backup begun at {}, in {:?}",
         config.data_dir.display(),
-        found.records,
         header.begun,
         config.store.engine
     ));
@@ -170,9 +170,9 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format_args!(
-        "restored with {} faults that the store had when it was backed up: `resync-hub fsck` lists them, \
-         `resync-hub fsck --repair` repairs them",
-        found.faults.len()
+        "restored with {} that the store had when it was backed up: see `resync-hub fsck`, then type \
+         `resync-hub fsck --repair`",
+        counted(found.faults.len(), "fault", "faults")
     )))
 }
 

@@ -1,13 +1,13 @@
 //! `resync-hub deliveries`: what is late in a running hub, and what to do about it.
 
 use clap::{ArgGroup, Args, Subcommand};
-use resync_common::output::Table;
+use resync_common::output::{Table, is_quiet};
 use resync_common::values::number;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use super::tools::{AdminApi, understand};
-use super::{Failure, say};
+use super::{Failure, answer};
 
 #[derive(Debug, Args)]
 pub(super) struct Deliveries {
@@ -105,10 +105,14 @@ pub(super) fn run(deliveries: Deliveries) -> Result<(), Failure> {
     let path = format!("/api/v1/deliveries/{path}?{}", query.finish());
     let body = deliveries.admin.ask(method, &path, "")?;
     if json {
-        say(body);
+        answer(body);
         return Ok(());
     }
-    show(&understand(&body)?);
+    let told: Value = understand(&body)?;
+    // A list is printed with --quiet too, what was done is not.
+    if method == "GET" || !is_quiet() {
+        show(&told);
+    }
     Ok(())
 }
 
@@ -144,19 +148,19 @@ fn request(command: Command) -> (&'static str, &'static str, Parameters) {
 }
 
 /// A row for each entry, its fields by name.
-fn show(answer: &Value) {
-    match answer {
+fn show(told: &Value) {
+    match told {
         Value::Array(entries) if entries.iter().all(Value::is_object) => table(entries),
         Value::Array(names) => names.iter().for_each(show),
         Value::Object(fields) if fields.contains_key("items") => {
             show(&fields["items"]);
             if let Some(Value::String(next)) = fields.get("next") {
-                say(format_args!("more: --after {next}"));
+                answer(format_args!("more: --after {next}"));
             }
         }
-        Value::Object(_) => table(std::slice::from_ref(answer)),
-        Value::Null => say("done"),
-        other => say(plain(other)),
+        Value::Object(_) => table(std::slice::from_ref(told)),
+        Value::Null => answer("done"),
+        other => answer(plain(other)),
     }
 }
 

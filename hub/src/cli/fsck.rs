@@ -49,7 +49,8 @@ pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     if faults.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(format_args!("{} faults in {records} records: {advice}", faults.len())))
+    let (faults, records) = (counted(faults.len(), "fault", "faults"), counted(records, "record", "records"));
+    Err(Failure::new(format_args!("{faults} in {records}: {advice}")))
 }
 
 fn repair(config: &Config, keys: &store::Keyring) -> Result<Repaired, Failure> {
@@ -75,7 +76,7 @@ fn show(steps: &[RepairStep], Findings { records, faults }: &Findings) {
     }
     faults.iter().take(SHOWN).for_each(say);
     match faults.len().saturating_sub(SHOWN) {
-        0 if faults.is_empty() => say(format_args!("{records} records, no faults")),
+        0 if faults.is_empty() => say(format_args!("{}, no faults", counted(*records, "record", "records"))),
         0 => {}
         more => say(format_args!("… and {more} more")),
     }

@@ -85,12 +85,16 @@ enum Command {
 }
 
 impl Command {
-    /// Whether what it prints is what was asked for.
+    /// Whether all that it says is what was asked for. Others print that by [`answer`].
     fn is_a_question(&self) -> bool {
         !matches!(
             self,
             Self::Serve(_)
                 | Self::Token(_)
+                | Self::Secrets(_)
+                | Self::Deliveries(_)
+                | Self::Config(_)
+                | Self::Subscriptions(_)
                 | Self::Backup(_)
                 | Self::Restore(_)
                 | Self::Fsck(_)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use resync_common::words::counted;
 use resync_hub::config::Config;
 use resync_hub::store::{self, Keyring, KeyringError, StoreError};
 use serde::Deserialize;
@@ -12,7 +13,7 @@ use super::ask::Admin;
 use super::owner::is_ours;
 use super::reach::{AdminAddress, RunningHub, operator};
 use super::tools::understand;
-use super::{Failure, say};
+use super::{Failure, answer, say};
 
 /// How long a running hub may take to rewrite all secrets.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -33,7 +34,7 @@ pub(super) enum Secrets {
 
 pub(super) fn run(command: Secrets) -> Result<(), Failure> {
     match command {
-        Secrets::NewKey => say(Keyring::generate()),
+        Secrets::NewKey => answer(Keyring::generate()),
         Secrets::Rotate { hub } => {
             let config = hub.hub.load()?;
             let told = rotate(&config, hub.admin.as_ref())?;
@@ -70,7 +71,7 @@ fn ask_running(config: &Config, at: Option<&AdminAddress>) -> Result<String, Fai
 }
 
 fn told(rewritten: u64, key: &str) -> String {
-    format!("{rewritten} secrets rewritten, all are under key {key}")
+    format!("{}, all are under key {key}", counted(rewritten, "secret rewritten", "secrets rewritten"))
 }
 
 /// What the admin API says of it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use resync_common::output::{Table, warn};
+use resync_common::output::{Table, note, warn};
 use resync_common::values::number;
 use resync_common::words::counted;
 use resync_hub::config::{self, DEFAULT_TOML};
@@ -14,7 +14,7 @@ use url::form_urlencoded::Serializer;
 
 use super::reach::{RunningHub, anybody, operator};
 use super::which::{file_in_force, unread};
-use super::{Failure, answer, complain, say, variables};
+use super::{Failure, answer, say, variables};
 
 /// Entries of one page.
 const PAGE: usize = 1_000;
@@ -109,7 +109,7 @@ impl CheckArgs {
     fn file(self) -> Option<PathBuf> {
         let is_named = self.config.is_some();
         let file = file_in_force(self.config);
-        complain(match &file {
+        note(match &file {
             None => "no configuration file is used".to_owned(),
             Some(file) if is_named => format!("the configuration file is {}", file.display()),
             Some(file) => {
@@ -125,17 +125,17 @@ impl CheckArgs {
 
 pub(super) fn config(command: ConfigCommand) -> Result<(), Failure> {
     match command {
-        ConfigCommand::Print { default: true, .. } => say(DEFAULT_TOML.trim_end()),
+        ConfigCommand::Print { default: true, .. } => answer(DEFAULT_TOML.trim_end()),
         ConfigCommand::Print { of, default: false } => {
-            say(config::print(of.file().as_deref(), variables()).map_err(unread)?.trim_end());
+            answer(config::print(of.file().as_deref(), variables()).map_err(unread)?.trim_end());
         }
         ConfigCommand::Check(args) => {
             let config = config::load(args.file().as_deref(), variables(), &Vec::new()).map_err(unread)?;
             resync_hub::check_files(&config)?;
             if config.secrets.credential().is_some() {
-                complain("the keys for secrets are passed to the service only, and were not checked");
+                note("the keys for secrets are passed to the service only, and were not checked");
             }
-            config.exposed().iter().for_each(complain);
+            config.exposed().iter().for_each(warn);
             config.example_url().iter().for_each(warn);
             say("the configuration is fine");
         }
@@ -178,7 +178,7 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
             let json = admin.json;
             let all = admin.all("/api/v1/subscriptions")?;
             if json {
-                say(Value::from(all));
+                answer(Value::from(all));
                 return Ok(());
             }
             let mut table = Table::new(["ID", "TOPIC", "CALLBACK", "UNTIL"]);
@@ -195,13 +195,13 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
                 format!("/api/v1/export?{query}")
             };
             let all: Value = understand(&admin.ask("GET", &path, "")?)?;
-            say(format_args!("{all:#}"));
+            answer(format_args!("{all:#}"));
         }
         Subscriptions::NewAddress { id, admin } => {
             let json = admin.json;
             let body = admin.ask("POST", &format!("/api/v1/subscriptions/{id}/address"), "")?;
             let AddressLine { status_page } = understand(&body)?;
-            say(if json { body } else { status_page });
+            answer(if json { body } else { status_page });
         }
         Subscriptions::Deny { ids, topic, reason, admin } => {
             let json = admin.json;
@@ -209,7 +209,7 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
             let body = admin.ask("POST", "/api/v1/subscriptions/deny", &wish)?;
             let DeniedLine { denied, unreadable } = understand(&body)?;
             if json {
-                say(body);
+                answer(body);
             } else {
                 say(format_args!("{denied} denied"));
                 for id in unreadable {

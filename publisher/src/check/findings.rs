@@ -1,5 +1,6 @@
 //! What a check found, in the form that scripts read.
 
+use resync_common::words::Size;
 use resync_core::{
     document::Root,
     lint::{Checked, Report, Stopped},
@@ -128,8 +129,8 @@ fn reason(report: &Report, limits: &Options) -> Option<String> {
             limits.documents
         )),
         None if report.packages_skipped > 0 && limits.packages > 0 => Some(format!(
-            "the packages are longer than {} bytes; allow more with --packages, or none with --packages 0",
-            limits.packages
+            "the packages are longer than {}; allow more with --packages, or none with --packages 0B",
+            Size(limits.packages)
         )),
         None => None,
     }
@@ -171,5 +172,18 @@ impl Finding {
             sentence: rule.sentence(),
             detail: detail.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_ended_a_check_is_told_in_the_units_of_its_flag() {
+        let mut report = Report::default();
+        report.packages_skipped = 1;
+        let why = reason(&report, &Options::default()).unwrap();
+        assert!(why.starts_with("the packages are longer than 1.0 GiB; "), "{why}");
     }
 }

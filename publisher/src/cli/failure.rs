@@ -2,7 +2,10 @@
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
+use resync_common::{
+    habits::{BAD_CONFIGURATION, FAILED, USAGE},
+    words::counted,
+};
 use resync_core::build::BuildError;
 use resync_publisher::{Action, Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
 
@@ -40,7 +43,7 @@ pub(crate) enum Failure {
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),
     /// The answer of each hub has been printed.
-    #[error("{failed} of {all} hubs could not be notified")]
+    #[error("{failed} of {} could not be notified", counted(*all, "hub", "hubs"))]
     Hubs { failed: usize, all: usize },
     /// Each failure has been printed; `code` is that of all of them, or else 1.
     #[error("{failed} of {all} sets {what}")]

@@ -134,7 +134,7 @@ fn a_refusal_shows_status_and_words_and_the_next_run_sends_the_same_again() {
         "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 13\r\nConnection: close\r\n\r\nlog is full.\n",
     );
     let run = place.notify().failed_with(1, "503 Service Unavailable: log is full.");
-    assert!(run.err.contains("1 of 1 hubs could not be notified"), "{}", run.err);
+    assert!(run.err.contains("1 of 1 hub could not be notified"), "{}", run.err);
     hub.answers("HTTP/1.1 403 Forbidden\r\nContent-Length: 7\r\nConnection: close\r\n\r\nnot you");
     place.notify().failed_with(1, "--token");
     hub.answers(ACCEPTED);

@@ -28,8 +28,8 @@ pub(crate) const LOG: &str = "info";
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
-/// Every flag but --since, --adopt and --switch-source is also a key of the configuration file (see `config print`), and
-/// an environment variable; the flag overrides the variable, and that the file.
+/// Every flag but --since, --adopt, --switch-source and --dry-run is also a key of the configuration file (see `config
+/// print`), and an environment variable; the flag overrides the variable, and that the file.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
@@ -70,7 +70,8 @@ pub(crate) fn command() -> clap::Command {
 
 /// The flags of one run only: neither variables nor keys of the file. If `adopt` stayed there beside `delete`, a copy that loses
 /// its state, or a wrong folder, would lose somebody's files without a question; beside `switch_source`, a wrong URL would do that.
-pub(crate) const ONE_RUN: [&str; 3] = ["since", "adopt", "switch_source"];
+/// With `dry_run` there, no run would do anything.
+pub(crate) const ONE_RUN: [&str; 4] = ["since", "adopt", "switch_source", "dry_run"];
 
 /// `RESYNC_DESTINATION_` and the name of the flag.
 fn with_variable(arg: Arg) -> Arg {
@@ -221,7 +222,7 @@ pub(crate) struct Copy {
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// The directory of the copy
-    #[arg(id = "into", env = "RESYNC_DESTINATION_DIR", value_name = "DIR")]
+    #[arg(id = "into", value_name = "DIR")]
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
@@ -361,8 +362,7 @@ pub(crate) struct AccessArgs {
     #[command(flatten)]
     pub(crate) addresses: AddressArgs,
     /// Maximum number of concurrent requests to one host
-    #[arg(long, default_value_t = 8, value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = at_once)]
     pub(crate) per_host: u16,
     /// Pause between two requests to one host, such as 500ms
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration_or_zero)]
@@ -436,8 +436,7 @@ pub(crate) struct SelectionArgs {
     #[arg(long)]
     pub(crate) any_origin: bool,
     /// Maximum number of resources that are compared and fetched concurrently
-    #[arg(long, default_value_t = 8, value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = at_once)]
     pub(crate) parallel: u16,
     /// Source of a copy without files: a Resource Dump if that is cheaper, always a dump if there is one, or never
     #[arg(long, default_value = "cheaper", value_name = "WHAT", value_parser = baseline())]
@@ -536,6 +535,12 @@ fn header(text: &str) -> Result<Header, String> {
     Ok((name, value))
 }
 
+/// How many at the same time.
+fn at_once(text: &str) -> Result<u16, String> {
+    let number = text.parse::<u16>().ok().filter(|number| (1..=256).contains(number));
+    number.ok_or_else(|| "write a whole number from 1 to 256, for example 8".to_owned())
+}
+
 /// Hubs are asked for whole seconds.
 fn lease(text: &str) -> Result<Duration, String> {
     let lease = duration(text)?;
@@ -579,7 +584,7 @@ mod tests {
             for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
-                let lasts = !["since", "adopt", "switch_source"].contains(&&*name(argument));
+                let lasts = !["since", "adopt", "switch_source", "dry_run"].contains(&&*name(argument));
                 assert_eq!(named, lasts, "{} {}", command.get_name(), argument.get_id());
             }
         }
@@ -646,6 +651,14 @@ mod tests {
         {
             assert_eq!(notification_size(text).is_ok(), is_allowed, "{text}");
         }
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_at_once_is_answered_with_those_that_can() {
+        for text in ["many", "0", "257", "70000", "-1", "2.5"] {
+            assert!(at_once(text).is_err_and(|said| said.contains("from 1 to 256")), "{text}");
+        }
+        assert_eq!((at_once("1"), at_once("256")), (Ok(1), Ok(256)));
     }
 
     #[test]

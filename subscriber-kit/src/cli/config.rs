@@ -325,6 +325,7 @@ mod tests {
             ("since = \"2026-11-20\"", "since is not a key: it is for one run, so give the flag --since"),
             ("adopt = true", "adopt is not a key: it is for one run, so give the flag --adopt"),
             ("switch_source = true", "it is for one run, so give the flag --switch-source"),
+            ("dry_run = true", "it is for one run, so give the flag --dry-run"),
             ("per_host = 3000", "invalid value '3000' for '--per-host <N>'"),
             ("delay = \"soon\"", "invalid value 'soon' for '--delay <DURATION>'"),
             ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete[=<true|false>]'"),

@@ -280,7 +280,13 @@ fn find_state(StateArgs { into, state }: StateArgs) -> Result<(PathBuf, Status),
     };
     match status(&folder).map_err(|error| start_failure(error.into()))? {
         Some(status) => Ok((folder, status)),
-        None => Err(Failure { code: FAILED, text: format!("there is no state in {}", folder.display()) }),
+        None => {
+            let text = format!(
+                "there is no state in {}; name the folder of a copy with --into, or that of `subscribe` with --state",
+                folder.display()
+            );
+            Err(Failure { code: FAILED, text })
+        }
     }
 }
 

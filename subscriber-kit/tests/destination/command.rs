@@ -119,6 +119,24 @@ async fn somebodys_own_folder_is_refused_with_what_to_do_until_the_command_line_
 }
 
 #[tokio::test]
+async fn one_variable_names_the_directory_for_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let named = missing.to_str().unwrap();
+    let with_variable = async |arguments: &[&str]| {
+        command(arguments).env("RESYNC_DESTINATION_INTO", named).output().await.unwrap()
+    };
+    let printed = with_variable(&["config", "print"]).await;
+    let line = format!("into = \"{named}\"");
+    assert!(stdout(&printed).lines().any(|one| one == line), "{}", stdout(&printed));
+    for arguments in [&["audit", "http://127.0.0.1:1/"][..], &["status"]] {
+        let refused = with_variable(arguments).await;
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(code(&refused) != 2 && said.contains(named), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn a_lease_that_ended_while_nothing_ran_is_told_as_ended() {
     let mut hub = Hub::start().await;
     let source = source(Some(&hub)).await;

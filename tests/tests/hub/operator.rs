@@ -83,6 +83,30 @@ async fn what_is_late_is_listed_tried_at_once_and_skipped() {
 }
 
 #[tokio::test]
+async fn with_quiet_what_was_done_is_not_told_and_what_was_asked_for_is() {
+    let folder = tempdir().unwrap();
+    let hub = HubProcess::start(folder.path()).await;
+    let destination = Receiver::start().await;
+    hub.subscribe(TOPIC, &destination.url("/cb"), &[], 1).await;
+    let quiet = async |arguments: &[&str]| {
+        let (data, admin) = (folder.path().display().to_string(), hub.admin_address().to_string());
+        let mut command = Command::new(binary("resync-hub"));
+        command.args(arguments).args(["--quiet", "--data-dir", &data, "--admin", &admin]);
+        let output = command.output().await.unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        said
+    };
+    assert_eq!(quiet(&["deliveries", "pause", TOPIC]).await, "");
+    assert!(quiet(&["deliveries", "paused"]).await.contains(TOPIC));
+    assert_eq!(quiet(&["deliveries", "resume", TOPIC]).await, "");
+    let listed = quiet(&["subscriptions", "list"]).await;
+    let id = listed.split('\t').next().unwrap();
+    assert!(quiet(&["subscriptions", "export", id]).await.contains("\"callback\""));
+    assert_eq!(quiet(&["subscriptions", "deny", id]).await, "");
+}
+
+#[tokio::test]
 async fn who_does_not_exist_is_said_not_to_and_origins_may_be_spelled_as_they_are_elsewhere() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;

@@ -80,7 +80,7 @@ async fn a_key_is_replaced_in_a_running_and_in_a_stopped_hub_and_missed_when_it_
 
     fs::write(&file, format!("{two}\n{one}\n")).unwrap();
     let (success, said) = command(&rotate, &environment).await;
-    assert!(success && said.contains("1 secrets rewritten"), "running: {said}");
+    assert!(success && said.contains("1 secret rewritten,"), "running: {said}");
     fs::write(&file, &two).unwrap();
     hub.publish(TOPIC, "under the second key").await.unwrap();
     assert!(destination.until_delivered(1).await[0].is_signed_with(SECRET));
@@ -88,7 +88,7 @@ async fn a_key_is_replaced_in_a_running_and_in_a_stopped_hub_and_missed_when_it_
 
     fs::write(&file, format!("{three}\n{two}\n")).unwrap();
     let (success, said) = command(&rotate, &environment).await;
-    assert!(success && said.contains("1 secrets rewritten"), "stopped: {said}");
+    assert!(success && said.contains("1 secret rewritten,"), "stopped: {said}");
 
     fs::write(&file, &two).unwrap();
     let (success, said) = command(&["--dev", "--data-dir", &shown.0], &environment).await;

@@ -250,6 +250,7 @@ fn a_value_that_makes_no_sense_is_answered_with_one_that_does() {
         ("resync-destination listen http://a.example/ --into x --listen 8092", "for example 127.0.0.1:8092"),
         ("resync-destination sync http://a.example/ x --max-resource-size big", "for example 500KB"),
         ("resync-destination sync http://a.example/ x --delay 5", "for example 90s"),
+        ("resync-destination sync http://a.example/ x --per-host many", "from 1 to 256"),
         ("resync-destination listen http://a.example/ --into x --lease 0s", "for example 10d"),
         ("resync-load fanout --rounds few", "write a whole number"),
     ] {
@@ -364,13 +365,14 @@ fn a_quiet_command_prints_failures_only() {
             "resync-hub config check",
         ] {
             let (code, out, err) = quiet(line);
-            let printed = if line.ends_with("config check") { String::new() } else { out + &err };
-            assert_eq!((code, printed), (Some(0), String::new()), "{line}");
+            assert_eq!((code, out + &err), (Some(0), String::new()), "{line}");
         }
         let (code, out, err) = quiet("resync-source build --config none.toml");
         assert!(code == Some(64) && out.is_empty() && err.starts_with("resync-source: "), "{err}");
         let (code, out, _) = quiet("resync-source status --json");
         assert!(code == Some(0) && out.starts_with('{'), "what was asked for is printed: {out}");
+        let (code, out, err) = quiet("resync-hub config print");
+        assert!(code == Some(0) && out.contains("\ndata_dir = ") && err.is_empty(), "{out}{err}");
         let (code, out, err) = quiet("resync-hub healthcheck --json --data-dir papers");
         assert!(code == Some(1) && out.starts_with('{') && out.contains("\"ready\":false"), "{out}{err}");
     }
