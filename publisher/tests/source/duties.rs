@@ -29,7 +29,7 @@ fn duty(
     Duty { number, capability, is_kept, breach }
 }
 
-fn of_documents() -> [Duty; 7] {
+fn of_documents() -> [Duty; 8] {
     [
         duty(
             "RS-010",
@@ -43,8 +43,14 @@ fn of_documents() -> [Duty; 7] {
         duty(
             "RS-030",
             Capability::ChangeList,
-            |_, list| times(list).all(|time| Some(time) >= list.header.metadata.from),
+            |_, list| is_in_its_interval(list),
             |text| with(text, "datetime", "2001-01-01T00:00:00Z"),
+        ),
+        duty(
+            "RS-030",
+            Capability::ChangeDumpManifest,
+            |_, manifest| manifest.header.metadata.until.is_some() && is_in_its_interval(manifest),
+            |text| with(text, "datetime", "2999-01-01T00:00:00Z"),
         ),
         duty(
             "RS-033",
@@ -104,8 +110,16 @@ fn of_documents() -> [Duty; 7] {
     ]
 }
 
-fn of_notifications() -> [Duty; 3] {
+fn of_notifications() -> [Duty; 4] {
     [
+        duty(
+            "RS-030",
+            Capability::ChangeNotification,
+            |_, notification| {
+                notification.header.metadata.until.is_some() && is_in_its_interval(notification)
+            },
+            |text| with(text, "datetime", "2999-01-01T00:00:00Z"),
+        ),
         duty(
             "CN-006",
             Capability::ChangeNotification,
@@ -191,6 +205,13 @@ fn beginning(text: &str) -> &str {
 
 fn times(document: &RawDocument) -> impl Iterator<Item = DateTime> {
     document.entries.iter().map(|entry| entry.metadata.as_ref().unwrap().datetime.unwrap())
+}
+
+/// Both ends are within; a list that is open has no last one.
+fn is_in_its_interval(document: &RawDocument) -> bool {
+    let interval = &document.header.metadata;
+    times(document)
+        .all(|time| Some(time) >= interval.from && interval.until.is_none_or(|until| time <= until))
 }
 
 /// With another value of the first attribute of this name.

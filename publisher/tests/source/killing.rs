@@ -273,6 +273,7 @@ fn is_told(place: &Place, witness: &Witness, rules: &str) {
     }
 
     let seen = witness.seen.lock().unwrap();
+    resync_judge::written("sent", seen.taken.iter().map(|heard| ("notification", &heard.body)));
     let newest = newest_in(&place.document("resync/resourcelist.xml")).unwrap();
     assert!(newest <= seen.changed["resync/resourcelist.xml"], "the last Resource List was told of");
     let notifications: Vec<_> =

@@ -9,9 +9,6 @@ use crate::support::{Hub, PATIENCE, Subscribed, client, get, post, send, signatu
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use resync_core::websub::key::TopicUrl;
-use resync_core::websub::query_signature::sign_query;
-use resync_core::websub::secret::Secret;
-use resync_core::websub::signature::{SignatureMethod, SigningKey};
 use resync_subscriber_kit::receive::{BadSignature, Callback, CallbackOptions, Deliveries};
 use resync_subscriber_kit::state::{Phase, SubscriptionId, Subscriptions};
 use resync_subscriber_kit::subscribe::{Subscriber, SubscriberOptions};
@@ -127,6 +124,11 @@ async fn w117_s205_what_is_not_pending_is_404() {
     assert_eq!(get(*address, &format!("/guessed?{good}")).await.status(), 404);
 }
 
+/// What a hub signs of a question, in the words of docs/protocol.md.
+fn as_signed(query: &str) -> String {
+    format!("GET hub.mode=subscribe in force\n{query}")
+}
+
 #[tokio::test]
 async fn w115_w117_what_is_in_force_is_confirmed_to_nobody_but_the_hub_that_signs_the_question() {
     for in_axum in [false, true] {
@@ -146,13 +148,12 @@ async fn w115_w117_what_is_in_force_is_confirmed_to_nobody_but_the_hub_that_sign
             let head = format!("GET {path}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
             send(*address, format!("{head}X-Hub-Query-Signature: {signature}\r\n\r\n").as_bytes()).await
         };
-        let signed = |secret: &str| {
-            let secret = Secret::new(secret.as_bytes()).unwrap();
-            sign_query(&SigningKey::new(SignatureMethod::Sha256, &secret), &query).to_string()
-        };
-        let answer = ask(signed(secret)).await;
-        assert_eq!((answer.status(), answer.text().as_str()), (200, "abc"));
-        assert_eq!(ask(signed("somebody else's")).await.status(), 404);
+        let signed = as_signed(&query);
+        for method in ["sha1", "sha256", "sha384", "sha512"] {
+            let answer = ask(resync_judge::signature(method, secret, signed.as_bytes())).await;
+            assert_eq!((answer.status(), answer.text().as_str()), (200, "abc"), "{method}");
+        }
+        assert_eq!(ask(signature("somebody else's", signed.as_bytes())).await.status(), 404);
         assert_eq!(ask(signature(secret, query.as_bytes())).await.status(), 404, "that is no body");
         assert_eq!(ask(String::new()).await.status(), 404);
         assert_eq!(destination.phase(), before);
@@ -165,8 +166,7 @@ async fn a_question_about_what_is_in_force_confirms_nothing_that_may_still_be_co
     let before = destination.phase();
     let query = "hub.mode=subscribe&hub.topic=http%3A%2F%2Fsource.example%2Ftopic&hub.challenge=x&hub.lease_seconds=9";
     let Subscribed { address, path, secret, .. } = &destination.at;
-    let key = SigningKey::new(SignatureMethod::Sha256, &Secret::new(secret.as_bytes()).unwrap());
-    let signature = sign_query(&key, query);
+    let signature = signature(secret, as_signed(query).as_bytes());
     let head = format!("GET {path}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
     // The request of a moment ago may still be confirmed again: this does not.
     let answer = send(*address, format!("{head}X-Hub-Query-Signature: {signature}\r\n\r\n").as_bytes()).await;

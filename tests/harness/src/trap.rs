@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use super::left_out;
+
 /// Listens on `127.0.0.1` and, where there is IPv6, on `::1`, both at the same port. It stops when dropped.
 #[derive(Debug)]
 pub struct Trap {
@@ -23,8 +25,11 @@ impl Trap {
         let caught = Arc::new(AtomicUsize::new(0));
         let mut listening = JoinSet::new();
         listening.spawn(catch(four, Arc::clone(&caught)));
-        if let Ok(six) = TcpListener::bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).await {
-            listening.spawn(catch(six, Arc::clone(&caught)));
+        match TcpListener::bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).await {
+            Ok(six) => {
+                listening.spawn(catch(six, Arc::clone(&caught)));
+            }
+            Err(error) => left_out("whether anything reaches ::1", &error.to_string()),
         }
         Some(Self { port, caught, _listening: listening })
     }

@@ -24,6 +24,8 @@ use crate::oracle::{Death, Fault, Saves, Steady, temper, verdict};
 const HOSTS: u8 = 4;
 /// The step to be met is one of so many: about as many as a start takes.
 const ONE_OF: u32 = 60;
+/// No start takes fewer steps before it listens.
+const FEWEST: u32 = 20;
 /// Callbacks that come and go.
 const RESTLESS: usize = 6;
 /// What fails is tried again soon, and no host is left alone.
@@ -76,6 +78,9 @@ pub(crate) enum Errors {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     deaths: usize,
+    /// Beside those: before it listened again.
+    in_recovery: usize,
+    power_cuts: usize,
     acknowledged: usize,
     changes: usize,
     refused: usize,
@@ -86,6 +91,8 @@ pub(crate) struct Tally {
 impl AddAssign for Tally {
     fn add_assign(&mut self, more: Self) {
         self.deaths += more.deaths;
+        self.in_recovery += more.in_recovery;
+        self.power_cuts += more.power_cuts;
         self.acknowledged += more.acknowledged;
         self.changes += more.changes;
         self.refused += more.refused;
@@ -115,12 +122,14 @@ impl Trial {
         let clients = self.clients(mortal.hub.address, &callbacks, &known, &mut rng);
         let mut deaths = Vec::new();
         let mut loss = Loss::default();
-        for _ in 0..self.deaths {
+        for number in 1..=self.deaths {
+            mortal.is_last = number == self.deaths;
             mortal.live(&known, &mut rng).await?;
             let (death, lost) = mortal.die(&mut rng).await?;
             deaths.push(death);
             loss += lost;
         }
+        mortal.assert_tried();
         if let Some(clock) = &mortal.clock {
             clock.jump(0);
             deaths.push(mortal.start_again().await?);
@@ -134,7 +143,9 @@ impl Trial {
         let repeated = verdict(&mortal.hub, &known, &receivers, &steady, &deaths, &saves).await?;
         let (acknowledged, changes) = (known.posts.lock().unwrap().len(), *known.changes.lock().unwrap());
         let refused = *known.refused.lock().unwrap();
-        Ok(Tally { deaths: deaths.len(), acknowledged, changes, refused, repeated, loss })
+        let Mortal { in_recovery, power_cuts, .. } = mortal;
+        let deaths = deaths.len();
+        Ok(Tally { deaths, in_recovery, power_cuts, acknowledged, changes, refused, repeated, loss })
     }
 
     fn fails(self) -> bool {
@@ -170,6 +181,11 @@ struct Mortal {
     hub: HubProcess,
     disk: Option<Disk>,
     clock: Option<Clock>,
+    /// This life ends with the last of its deaths.
+    is_last: bool,
+    /// Deaths before it listened, and power cuts, so far.
+    in_recovery: usize,
+    power_cuts: usize,
 }
 
 impl Mortal {
@@ -189,7 +205,7 @@ impl Mortal {
             hub.environment().insert(name, before + &value);
         }
         hub.restart().await;
-        Self { trial, hub, disk, clock }
+        Self { trial, hub, disk, clock, is_last: false, in_recovery: 0, power_cuts: 0 }
     }
 
     /// A while under load, and before it a disk that fails, if this is one of those trials.
@@ -230,16 +246,21 @@ impl Mortal {
         self.jump(rng).await;
         match &self.disk {
             Some(disk) if self.trial.steps => {
-                disk.meet(some_step(rng));
+                disk.meet(some_step(ONE_OF, rng));
                 self.hub.process().wait().await;
             }
             _ => self.hub.kill().await,
         }
         self.jump(rng).await;
         loss += self.cut_power(rng);
-        let again = if self.trial.steps { rng.u8(1..4) } else { 0 };
+        let (again, before) = (if self.trial.steps { rng.u8(1..4) } else { 0 }, self.in_recovery);
         for _ in 0..again {
-            self.die_in_recovery(rng).await?;
+            self.die_in_recovery(ONE_OF, rng).await?;
+            loss += self.cut_power(rng);
+        }
+        // Each of them came as far as to listen.
+        if again > 0 && self.in_recovery == before {
+            self.die_in_recovery(FEWEST, rng).await?;
             loss += self.cut_power(rng);
         }
         self.hub.try_restart().await.map_err(Fault::Unreadable)?;
@@ -253,14 +274,14 @@ impl Mortal {
         Ok(Death { at, succeeded_at: Instant::now() })
     }
 
-    /// It is started, and dies somewhere on its way; sometimes it gets as far as to listen first.
-    async fn die_in_recovery(&mut self, rng: &mut Rng) -> Result<(), Fault> {
+    /// It is started, and dies at one of so many steps; sometimes it gets as far as to listen first.
+    async fn die_in_recovery(&mut self, steps: u32, rng: &mut Rng) -> Result<(), Fault> {
         let Some(disk) = &self.disk else { return Ok(()) };
-        disk.meet(some_step(rng));
+        disk.meet(some_step(steps, rng));
         match self.hub.try_restart().await {
             Ok(()) => self.hub.kill().await,
             Err(said) if disk.met().is_none() => return Err(Fault::Unreadable(said)),
-            Err(_) => {}
+            Err(_) => self.in_recovery += 1,
         }
         disk.forget_steps();
         Ok(())
@@ -273,26 +294,41 @@ impl Mortal {
         disk.forget_steps();
         let is_cut = match self.trial.power {
             Power::Never => false,
-            Power::Sometimes => rng.bool(),
+            Power::Sometimes => rng.bool() || (self.is_last && self.power_cuts == 0),
             Power::Always => true,
         };
+        self.power_cuts += usize::from(is_cut);
         let loss = if is_cut { disk.cut_power(rng) } else { Loss::default() };
         println!("dead, and the power is cut: {is_cut}: {loss:?}");
         loss
     }
 
-    /// Sets the clock to any time within a year, or to the right one.
+    /// Sets the clock to any time within a year, or to the right one, or not; the first time for certain to a wrong one.
     async fn jump(&self, rng: &mut Rng) {
-        let Some(clock) = self.clock.as_ref().filter(|_| rng.bool()) else { return };
-        clock.jump(if rng.bool() { 0 } else { rng.i64(-YEAR..YEAR) });
-        sleep(Duration::from_millis(rng.u64(0..50))).await;
+        let Some(clock) = &self.clock else { return };
+        let was_always_right = clock.told() == 0;
+        if was_always_right || rng.bool() {
+            let is_right = !was_always_right && rng.bool();
+            clock.jump(if is_right { 0 } else { rng.i64(1..YEAR) * if rng.bool() { 1 } else { -1 } });
+            sleep(Duration::from_millis(rng.u64(0..50))).await;
+        }
+    }
+
+    /// What the trial is about did happen: else it would prove nothing.
+    fn assert_tried(&self) {
+        let Trial { power, errors, steps, deaths, .. } = self.trial;
+        assert!(power == Power::Never || self.power_cuts > 0, "no power was cut");
+        assert!(!steps || self.in_recovery >= deaths, "{} deaths before it listened", self.in_recovery);
+        let has_failed = || self.disk.as_ref().is_some_and(|disk| disk.failures() > 0);
+        assert!(!matches!(errors, Errors::ForAWhile) || has_failed(), "the disk never failed");
+        assert!(self.clock.as_ref().is_none_or(|clock| clock.told() > 0), "the clock was always right");
     }
 }
 
 /// A step at which the process dies, before it or after.
-fn some_step(rng: &mut Rng) -> Step {
+fn some_step(of: u32, rng: &mut Rng) -> Step {
     let event = if rng.bool() { Event::DiesBefore } else { Event::DiesAfter };
-    Step { kinds: Kind::CHANGES, only: "", number: rng.u32(1..=ONE_OF), event }
+    Step { kinds: Kind::CHANGES, only: "", number: rng.u32(1..=of), event }
 }
 
 async fn receivers() -> Vec<Receiver> {

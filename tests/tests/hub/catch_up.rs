@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime};
 
 use resync_core::document::{Capability, Relation};
-use resync_core::websub::{Secret, SignatureMethod, SigningKey};
 use resync_core::xml::{self, Mode, Options};
 use resync_harness::{Answer, HubProcess, Process, Receiver, Reply, eventually, form, post, request};
 use sha2::{Digest, Sha256};
@@ -66,9 +65,7 @@ fn subscription(callback: &str) -> String {
 }
 
 fn hmac(key: &str, text: &str) -> String {
-    let key = Secret::new(key).expect("tests use good secrets");
-    let signature = SigningKey::new(SignatureMethod::Sha256, &key).sign(text.as_bytes()).to_string();
-    signature.replace("sha256=", "")
+    resync_judge::signature("sha256", key, text.as_bytes()).replace("sha256=", "")
 }
 
 #[tokio::test]

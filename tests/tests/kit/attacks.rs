@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use resync_core::websub::secret::Secret;
-use resync_core::websub::signature::{SignatureMethod, SigningKey};
 use resync_harness::{
     OUT_THERE, PATIENCE, Process, Receiver, Reply, Seen, SystemNames, Trap, binary, eventually,
 };
@@ -99,13 +97,13 @@ async fn silent_connections_of_one_client_keep_no_hub_from_the_callback() {
     let answer = ask(address, &verification).await.expect("the hub verifies soon");
     assert!(answer.ends_with("c4allenge"), "{answer}");
     destination.line("subscribed to").await;
-    let key = SigningKey::new(SignatureMethod::Sha256, &Secret::new(field("hub.secret")).unwrap());
+    let secret = field("hub.secret");
     for number in 0..5 {
         let body = format!("news {number}");
         let delivery = format!(
             "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Hub-Signature: {}\r\n\
              Content-Length: {}\r\n\r\n{body}",
-            key.sign(body.as_bytes()),
+            resync_judge::signature("sha256", &secret, body.as_bytes()),
             body.len()
         );
         let answer = ask(address, &delivery).await.expect("the hub delivers soon");

@@ -523,3 +523,12 @@ fn every_scenario_that_comes_with_the_tool_is_listed_and_our_hub_takes_its_keys(
         assert!(checked.status.success(), "{name}: {checked:?}");
     }
 }
+
+#[test]
+fn each_scenario_with_faults_judges_how_soon_posts_are_taken_again_and_how_many_fail() {
+    for name in resync_load::scenarios() {
+        let Scenario { faults, expect, .. } = Scenario::load(name).unwrap();
+        let is_judged = expect.taken_again_within.is_some() && expect.failed_posts.is_some();
+        assert!(faults.is_empty() || is_judged, "{name}: {expect:?}");
+    }
+}

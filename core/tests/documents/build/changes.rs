@@ -14,7 +14,7 @@ use resync_core::document::{
 };
 use resync_core::xml::{self, Compression, Format, Limits};
 
-use super::site::{ROOT, Watched, check_each, check_site, document, item, moment, site};
+use super::site::{ROOT, Watched, check_each, check_site, document, item, judge_each, moment, site};
 
 type Told = (String, DateTime, Change);
 
@@ -158,6 +158,7 @@ proptest! {
         }
         poller.poll(&sink);
         prop_assert_eq!(poller.seen, recorded);
+        judge_each(&sink);
     }
 
     #[test]
@@ -303,6 +304,7 @@ fn rs125_a_series_that_is_closed_has_until_everywhere_and_does_not_go_on() {
         .record(&mut sink, moment(0), [Ok(event(4, 6))], moment(9))
         .unwrap();
     check_each(&sink);
+    judge_each(&sink);
     let report = check_site(&sink, Capability::ChangeList, "changelist.xml");
     assert!(report.is_conforming(), "{report}");
     assert_eq!(document(&sink, "changelist.xml").header().metadata.until, Some(moment(9)));
@@ -410,6 +412,7 @@ fn ar014_an_archive_longer_than_one_document_keeps_its_order_and_a_closed_series
     assert_eq!(archived, [1, 2, 3, 4, 5].map(url));
     assert_eq!(locs(&document(&sink, "changelist.xml")), [url(6)]);
     assert_eq!(lists.end(&sink).unwrap(), Some(moment(8)));
+    judge_each(&sink);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use resync_core::document::{
 use resync_core::xml::{Compression, Format, Layout, Limits};
 
 use super::broken::{Break, Breaking};
-use super::site::{SOURCE, check_each, check_site, document, item, moment, site};
+use super::site::{SOURCE, check_each, check_site, document, item, judge_each, moment, site};
 
 fn limits(entries: usize, bytes: u64) -> Limits {
     Limits { entries, bytes }
@@ -175,6 +175,7 @@ fn ar011_archives_are_split_and_grouped_under_an_archive_index() {
             .unwrap();
         assert_eq!(published.documents.len(), 4);
         check_each(&sink);
+        judge_each(&sink);
         let top = document(&sink, published.top().unwrap());
         assert_eq!((top.root(), top.capability(), top.entries().len()), (Root::SitemapIndex, &capability, 3));
     }

@@ -47,6 +47,12 @@ pub(crate) fn check_each(sink: &MemorySink) {
     }
 }
 
+/// Judges from outside see every XML document.
+pub(crate) fn judge_each(sink: &MemorySink) {
+    let names = sink.names().filter(|name| !name.contains(".zip"));
+    resync_judge::written("build", names.map(|name| (name, sink.get(name).unwrap())));
+}
+
 /// Checks the site as a whole, with a Capability List for `capability`.
 pub(crate) fn check_site(sink: &MemorySink, capability: Capability, top: &str) -> Report {
     let mut whole = sink.clone();

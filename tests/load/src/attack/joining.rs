@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use resync_core::websub::{Secret, Signature};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -14,6 +13,7 @@ use super::client::{Client, apart};
 use super::honest::TOPIC;
 use super::server::{Reply, Server, TAKEN, challenge, status};
 use crate::Failure;
+use crate::check::{self, read_signature};
 use crate::request::Request;
 
 /// Network (127.x/16) of these subscribers and of their hosts.
@@ -105,7 +105,6 @@ fn answer(all: &[One], pending: &mpsc::UnboundedSender<String>, request: &Reques
 }
 
 fn is_signed(request: &Request<'_>, secret: &str) -> bool {
-    let signature = request.field("x-hub-signature").and_then(|text| Signature::parse(text).ok());
-    let secret = Secret::new(secret).ok();
-    signature.zip(secret).is_some_and(|(signature, secret)| signature.verify(&secret, request.body).is_ok())
+    let signature = request.field("x-hub-signature").and_then(read_signature);
+    signature.is_some_and(|signature| check::is_signed(secret, request.body, &signature))
 }

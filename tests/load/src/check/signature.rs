@@ -3,7 +3,7 @@
 use ring::hmac::{HMAC_SHA256, Key, verify};
 
 /// Out of a field that names SHA-256.
-pub(super) fn read(field: &str) -> Option<[u8; 32]> {
+pub(in super::super) fn read(field: &str) -> Option<[u8; 32]> {
     let digits = field.strip_prefix("sha256=")?.as_bytes();
     let mut signature = [0; 32];
     if digits.len() != 2 * signature.len() {

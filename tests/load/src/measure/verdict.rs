@@ -106,6 +106,19 @@ mod tests {
     }
 
     #[test]
+    fn more_posts_that_fail_and_a_later_recovery_than_expected_are_not_as_expected() {
+        let expect = Expect { failed_posts: Some(3), taken_again_within: Some(1.0), ..Expect::default() };
+        let broken = |failed, after| {
+            let published = Published { acknowledged: 1, failed, ..Published::default() };
+            let rung = Rung { published, taken_again_after: Some(after), ..Rung::default() };
+            let broken = verdicts(&expect, &rung).into_iter().filter(|verdict| !verdict.holds);
+            broken.map(|verdict| verdict.what).collect::<Vec<_>>()
+        };
+        assert_eq!(broken(3, 1.0), [""; 0]);
+        assert_eq!(broken(4, 1.01), ["posts that failed", "posts taken again after a fault"]);
+    }
+
+    #[test]
     fn latencies_that_grow_and_a_store_that_grows_or_is_too_large_are_not_as_expected() {
         let slopes = Some(Slopes { memory: 500.0, delivery_p99: 5.5, store: 501.0 });
         let sizes = [400, 501, 300].map(|hub_store| Second { hub_store, ..Second::default() });
