@@ -38,8 +38,8 @@ use state_file::StateFile;
 pub(crate) use state_file::{Mode, Record};
 pub use subscription::{Phase, Subscription};
 pub(crate) use subscription::{Rotation, VerificationAnswer};
-pub use window::REMEMBERED;
 pub(crate) use unfinished::Unfinished;
+pub use window::REMEMBERED;
 pub(crate) use window::{Identity, Stage, Window};
 
 /// Why the state cannot be read or saved.
