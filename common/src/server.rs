@@ -1,8 +1,8 @@
-//! A small HTTP/1 server. Its connections are bounded: in number, in the time and size of a request's header, and in the time that a
-//! client takes nothing. Once all are in use, the client that has most of them makes room.
+//! A small HTTP/1 server. It bounds the number of connections, the time and size of a request's header, and the time in which a client
+//! reads nothing of its answer. If all connections are in use, the client that has most of them makes room.
 
 mod connections;
-mod place;
+mod permit;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -24,28 +24,28 @@ use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tower_service::Service;
 
-use self::place::{Answering, Place, Places, Watched};
+use self::permit::{Answering, Permit, Permits, Watched};
 
-/// How many more than are served may be open: those that make room end a moment later, and some of those that find none are told so.
+/// Connections that may be open beyond the limit: those that are ending to make room, and those that are being refused.
 const ENDING: usize = 32;
 
-/// How many are told at the same time that there is no room; others are closed without a word.
+/// Connections that are refused with an answer at once; further ones are closed without one.
 const TURNED_AWAY_AT_ONCE: usize = 16;
 
-/// How long telling one may take.
+/// How long a refusal may take.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The pause after a connection that could not be taken, when file descriptors ran out for instance.
+/// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The answer to whoever finds no place. It needs no request, and its connection ends with it.
+/// The answer to a client that gets no permit. It needs no request, and its connection ends with it.
 const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
                     Content-Length: 38\r\nConnection: close\r\n\r\nall connections are in use: try again\n";
 
 /// What a server gives its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once. For who comes later another one makes room, or else it is told to come again.
+    /// Connections at once. Beyond that, another connection makes room for the new one, or the new one gets 503.
     pub connections: usize,
     /// How long the header of a request may take to arrive from its first byte, and the first request to begin.
     pub header_time: Duration,
@@ -53,7 +53,7 @@ pub struct Limits {
     pub idle_time: Duration,
     /// Bytes of a header.
     pub header_size: usize,
-    /// How long a client may take nothing of its answer.
+    /// How long a client may read nothing of its answer.
     pub write_time: Duration,
     /// How long requests under way may take when the server stops.
     pub drain: Duration,
@@ -65,7 +65,7 @@ pub struct Server {
     listener: TcpListener,
     limits: Limits,
     graceful: GracefulShutdown,
-    places: Places,
+    permits: Permits,
     sockets: Arc<Semaphore>,
     turning_away: Arc<Semaphore>,
 }
@@ -77,7 +77,7 @@ impl Server {
             listener,
             limits,
             graceful: GracefulShutdown::new(),
-            places: Places::new(&limits),
+            permits: Permits::new(&limits),
             sockets: Arc::new(Semaphore::new(limits.connections + ENDING)),
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
         }
@@ -101,13 +101,13 @@ impl Server {
             let (stream, client) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be taken");
+                    tracing::warn!(%error, "connection not accepted");
                     sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            match self.places.take(client.ip()) {
-                Some(place) => self.serve(stream, place, socket, service.clone()),
+            match self.permits.take(client.ip()) {
+                Some(permit) => self.serve(stream, permit, socket, service.clone()),
                 None => self.turn_away(stream, socket),
             }
         }
@@ -131,11 +131,11 @@ impl Server {
     pub async fn shut_down(self) {
         drop(self.listener);
         if timeout(self.limits.drain, self.graceful.shutdown()).await.is_err() {
-            tracing::warn!("requests under way were cut off");
+            tracing::warn!("shutdown: requests that were still under way were aborted");
         }
     }
 
-    fn serve<S, B>(&self, stream: TcpStream, place: Place, socket: OwnedSemaphorePermit, service: S)
+    fn serve<S, B>(&self, stream: TcpStream, permit: Permit, socket: OwnedSemaphorePermit, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
@@ -143,33 +143,33 @@ impl Server {
     {
         // Without this a client that keeps its connection waits 40 ms for the second half of each answer.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection cannot be made prompt");
+            tracing::debug!(%error, "TCP_NODELAY cannot be set");
         }
-        let place = Arc::new(place);
+        let permit = Arc::new(permit);
         let mut stream = Box::pin(TimeoutStream::new(stream));
         stream.as_mut().set_write_timeout_pinned(Some(self.limits.write_time));
-        let stream = TokioIo::new(Watched::new(stream, Arc::clone(&place)));
-        // The place knows how long a header may take, and how long the pause before it.
+        let stream = TokioIo::new(Watched::new(stream, Arc::clone(&permit)));
+        // The permit knows how long a header may take, and how long the pause before it.
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_buf_size(self.limits.header_size)
-            .serve_connection(stream, Answering::new(service, Arc::clone(&place)));
+            .serve_connection(stream, Answering::new(service, Arc::clone(&permit)));
         let connection = self.graceful.watch(connection);
         tokio::spawn(async move {
             tokio::select! {
                 ended = connection => {
                     if let Err(error) = ended {
-                        tracing::debug!(%error, "a connection ended early");
+                        tracing::debug!(%error, "connection ended");
                     }
                 }
-                () = place.ends() => tracing::debug!("a connection took too long, or makes room"),
+                () = permit.ends() => tracing::debug!("connection closed: it took too long, or makes room for another client"),
             }
             drop(socket);
         });
     }
 
     fn turn_away(&self, stream: TcpStream, socket: OwnedSemaphorePermit) {
-        tracing::debug!("all connections have requests under way: one is turned away");
+        tracing::debug!("connection refused: all have requests under way");
         let Ok(turn) = Arc::clone(&self.turning_away).try_acquire_owned() else { return };
         let header_size = self.limits.header_size;
         tokio::spawn(async move {
@@ -288,7 +288,7 @@ mod tests {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(LONG / 2, let_in).await.expect("the place is free soon");
+        timeout(LONG / 2, let_in).await.expect("the permit is free soon");
     }
 
     #[tokio::test]

@@ -1,16 +1,12 @@
 //! A whole hub in one value: builds all rooms, starts them in order and stops them in order.
 
 mod config_files;
+mod own_files;
 
-use std::fs;
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{self, Path, PathBuf};
+use std::path::{self, PathBuf};
 use std::sync::Arc;
 
-use resync_core::durable::{folder_of, sync_folder};
-use resync_core::websub::{Secret, SecretError};
 use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -18,6 +14,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 pub use self::config_files::check_files;
+use self::own_files::OwnFiles;
 use crate::admin::{
     Addresses, AdminService, Audit, Drain, LastReceived, LogFilter, Running, Sources, TestDeliveries, Trends,
 };
@@ -27,9 +24,9 @@ use crate::egress::{
     ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
 };
 use crate::http::{
-    self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, FormTurns, Ingress,
-    Limits, Pace, PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls,
-    TlsError, TrustedProxies, admin, public, serve,
+    self, AdminState, Authentication, Bodies, Certificates, EndpointState, FormTurns, Ingress, Limits, Pace,
+    PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
+    TrustedProxies, admin, public, serve,
 };
 use crate::liveness::Liveness;
 use crate::meters::Meters;
@@ -578,83 +575,10 @@ fn trends(publishing: &PublishMeters, delivery: &Delivery) -> Trends {
     })
 }
 
-/// What the hub keeps beside its store.
-struct OwnFiles {
-    authority: Authority,
-    token: AdminToken,
-    audit: Audit,
-    tickets: Tickets,
-    addresses: Addresses,
-}
-
-impl OwnFiles {
-    fn open(config: &Config) -> Result<Self, StartError> {
-        Ok(Self {
-            authority: Authority::new(config.publish.policy, &config.publisher_tokens_file())?,
-            token: operators_token(&config.admin_token_file())?,
-            audit: audit(config)?,
-            tickets: tickets(&config.ticket_key_file())?,
-            addresses: addresses(&config.addresses_file())?,
-        })
-    }
-}
-
-fn audit(config: &Config) -> Result<Audit, StartError> {
-    let path = config.audit_file();
-    let opened = Audit::shorten(&path).and_then(|()| Audit::open(&path));
-    let settled = opened.and_then(|audit| audit.settle().map(|()| audit));
-    settled.map_err(|error| StartError::Audit { reason: error.to_string(), path })
-}
-
-fn tickets(path: &Path) -> Result<Tickets, StartError> {
-    let unusable =
-        |error: SecretError| StartError::OwnSecret { path: path.to_owned(), reason: error.to_string() };
-    Ok(Tickets::new(Secret::new(own_secret(path)?.trim()).map_err(unusable)?))
-}
-
-fn addresses(path: &Path) -> Result<Addresses, StartError> {
-    let unusable =
-        |error: io::Error| StartError::Addresses { path: path.to_owned(), reason: error.to_string() };
-    Addresses::open(path).map_err(unusable)
-}
-
-/// Reads or makes the admin token.
-fn operators_token(path: &Path) -> Result<AdminToken, StartError> {
-    let token = AdminToken::new(&own_secret(path)?);
-    if !token.is_long() {
-        warn!(file = %path.display(), "the admin token is short enough to be guessed, and commands that ask the hub do not work: write a longer one, or remove the file to have one made");
-    }
-    Ok(token)
-}
-
-/// A secret of the hub's own, which is made at the first start and readable by the hub's user only.
-fn own_secret(path: &Path) -> Result<String, StartError> {
-    let secret = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make_secret(path),
-        read => read,
-    };
-    let unusable = |reason: String| StartError::OwnSecret { path: path.to_owned(), reason };
-    let secret = secret.map_err(|error| unusable(error.to_string()))?;
-    if secret.trim().is_empty() {
-        return Err(unusable("it is empty; remove the file to have a new one made".to_owned()));
-    }
-    Ok(secret)
-}
-
-/// After a crash the file is whole or missing.
-fn make_secret(path: &Path) -> io::Result<String> {
-    let secret = String::from_utf8_lossy(Secret::random().as_bytes()).into_owned();
-    let draft = path.with_extension("draft");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    io::Write::write_all(&mut file, secret.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    sync_folder(folder_of(path))?;
-    Ok(secret)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::config;
 

@@ -1,10 +1,10 @@
-//! Which connections a server serves, so that no client keeps others out. It knows no sockets: a server tells what happens on
-//! each connection, and is told which one to close.
+//! Which connections a server serves, so that no client keeps others out. It knows no sockets: the server reports what happens on
+//! each connection, and learns which one to close.
 //!
-//! One client may have all of them while nobody else wants any, as a reverse proxy does, which speaks for many. Once all are
-//! in use, a newcomer is served in the place of another connection: first of a client that has far more than the newcomer, of
-//! the client that has most, one that waits for a request before others. So each of `n` clients
-//! is sure of its part, and who does not use a connection does not keep it.
+//! One client may have all connections while nobody else wants any: a reverse proxy speaks for many. If all are in use, a
+//! connection ends to make room for a new one. It is one of a client that has far more than the newcomer, if there is any;
+//! then one of the client that has most; and one that waits for a request before one that has a request under way. So each of
+//! `n` clients is sure of its part, and nobody keeps a connection without using it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use resync_core::address::customer;
 
-/// Whoever has more than so many times the connections of a newcomer makes room before all others, also with a request that
-/// is under way.
+/// A client with more than this many times the connections of the newcomer makes room before all others, even with a request
+/// under way.
 const HOGS: usize = 2;
 
 /// What a connection is about.
@@ -31,7 +31,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whose connection ends first to make room.
+    /// Connections of the lowest rank end first to make room.
     fn rank(self) -> u8 {
         match self {
             Self::New | Self::Idle => 0,
@@ -68,7 +68,7 @@ pub(super) struct Taken<H> {
 }
 
 impl<H> Connections<H> {
-    /// At most so many at once.
+    /// At most `most` at once.
     pub(super) fn new(most: usize) -> Self {
         Self { most, served: BTreeMap::new(), next: 0 }
     }

@@ -1,9 +1,9 @@
 //! Change Lists from events or from two inventories (RS-120 to RS-130).
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::inventory::Ordered;
+use super::joined::{Pair, joined};
 use super::rotation::{Addition, Course};
 use super::settings::{Published, Settings, Site, archived, going_on, settings};
 use super::{BuildError, Inventory, Item, Sink};
@@ -17,7 +17,7 @@ pub struct Event {
     pub change: Change,
     /// When.
     pub moment: DateTime,
-    /// What it is now; of a deletion only its URI and links are entry (RS-129).
+    /// What it is now; of a deletion only its URI and links are listed (RS-129).
     pub item: Item,
 }
 
@@ -47,8 +47,8 @@ impl From<Event> for ResourceChange {
     }
 }
 
-/// What changed between two inventories of one set, in the order of URIs; every change is entry to have happened at `moment`, which
-/// is when the later inventory was started.
+/// What changed between two inventories of one set, in the order of URIs. Every change gets the `moment` at which the later
+/// inventory was started.
 ///
 /// Both inventories stream by; neither is held.
 ///
@@ -72,31 +72,21 @@ pub fn differences(
     after: impl Inventory,
     moment: DateTime,
 ) -> impl Iterator<Item = Result<Event, BuildError>> {
-    let mut before = Ordered::new(before).peekable();
-    let mut after = Ordered::new(after).peekable();
-    let mut failed = false;
-    std::iter::from_fn(move || {
-        loop {
-            if failed {
-                return None;
-            }
-            let order = match (before.peek(), after.peek()) {
-                (None, None) => return None,
-                (Some(Err(_)), _) | (Some(_), None) => Ordering::Less,
-                (_, Some(Err(_))) | (None, Some(_)) => Ordering::Greater,
-                (Some(Ok(old)), Some(Ok(new))) => old.loc.cmp(&new.loc),
-            };
-            let (change, item) = match order {
-                Ordering::Less => (Change::Deleted, before.next()?.map(|old| Item::new(old.loc))),
-                Ordering::Greater => (Change::Created, after.next()?),
-                Ordering::Equal => match (before.next()?, after.next()?) {
-                    (Ok(old), Ok(new)) if !new.differs_from(&old) => continue,
-                    (_, new) => (Change::Updated, new),
-                },
-            };
-            failed = item.is_err();
-            return Some(item.map(|item| Event::new(change, moment, item)));
-        }
+    let pairs = joined(
+        Ordered::new(before),
+        Ordered::new(after),
+        |old: &Item| old.loc.as_str(),
+        |new: &Item| new.loc.as_str(),
+    );
+    pairs.filter_map(move |pair| {
+        let (change, item) = match pair {
+            Ok(Pair::First(old)) => (Change::Deleted, Item::new(old.loc)),
+            Ok(Pair::Second(new)) => (Change::Created, new),
+            Ok(Pair::Both(old, new)) if !new.differs_from(&old) => return None,
+            Ok(Pair::Both(_, new)) => (Change::Updated, new),
+            Err(error) => return Some(Err(error)),
+        };
+        Some(Ok(Event::new(change, moment, item)))
     })
 }
 
@@ -122,7 +112,7 @@ impl Default for Rotation {
 
 /// How far a series of change documents had come: so many entries in the document of this number. The default is before the first.
 ///
-/// Keep it beside the changes that are about to be entry, and a run that was killed halfway can be taken up exactly
+/// Keep it beside the changes that are about to be recorded, and a run that was killed halfway can be taken up exactly
 /// ([`ChangeLists::resume`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {

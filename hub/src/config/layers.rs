@@ -7,7 +7,6 @@ use resync_common::config::{Layers, Names, keys, parse, value};
 use toml::Table;
 use url::Url;
 
-use super::print::SECRET;
 use super::values::DEFAULT_TOML;
 use super::{Config, ConfigError};
 
@@ -21,6 +20,8 @@ const NAMES: Names = Names {
 };
 /// Where systemd puts a service's credentials (`LoadCredential`).
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+/// Keys whose values are secrets.
+pub(super) const SECRET: [&str; 1] = ["secrets.key"];
 /// Variables that are flags of the command line instead.
 const FLAGS: [&str; 2] = ["RESYNC_HUB_CONFIG", "RESYNC_HUB_DEV"];
 

@@ -5,12 +5,9 @@ use std::path::Path;
 use resync_common::config::value;
 use toml::{Table, Value};
 
-use super::layers::{default, layered};
+use super::layers::{SECRET, default, layered};
 use super::values::DEFAULT_TOML;
 use super::{ConfigError, Overrides};
-
-/// Keys whose values are not shown.
-pub(super) const SECRET: [&str; 1] = ["secrets.key"];
 
 /// Every key with its meaning and its value: that of the environment, else of the file, else its default. Secrets are hidden; without one
 /// the text is itself a configuration.

@@ -19,9 +19,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use resync_core::websub::{LinkHeader, TopicUrl, XML_CONTENT_TYPE};
 use serde::{Serialize, Serializer};
 
-use super::client_limit::{ClientLimit, ClientPermit};
-use super::endpoint::{EndpointState, too_many};
-use super::reply::{later, refuse, unavailable};
+use super::client_limit::{ClientPermit, Readers};
+use super::endpoint_state::EndpointState;
+use super::reply::{later, refuse, too_many, unavailable};
 use crate::store::{Notification, Offset};
 use crate::topics::{CatchUpError, Page, Reservation};
 
@@ -31,18 +31,6 @@ const USUAL: usize = 100;
 const MOST: usize = 1_000;
 /// `Retry-After` when the memory for pages is used up.
 const ROOM_RETRY: u64 = 5;
-/// Unread answers that one client may have: a slow reader uses no more of the memory for pages.
-const ANSWERS: usize = 2;
-
-/// Limits the unread answers of each client.
-#[derive(Clone, Debug)]
-pub struct Readers(ClientLimit);
-
-impl Default for Readers {
-    fn default() -> Self {
-        Self(ClientLimit::for_each_client(ANSWERS))
-    }
-}
 
 #[derive(Serialize)]
 struct PageView<'a> {
@@ -114,8 +102,9 @@ pub(super) async fn read(
         Ok(query) => query,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, why),
     };
-    let Ok(permit) = state.readers.0.take(client) else {
-        let why = format_args!("{ANSWERS} answers to your address are not read yet: read them first");
+    let Ok(permit) = state.readers.take(client) else {
+        let why =
+            format_args!("{} answers to your address are not read yet: read them first", Readers::ANSWERS);
         return later(StatusCode::TOO_MANY_REQUESTS, ROOM_RETRY, why);
     };
     let as_list = uri.path() == "/websub/notifications.xml" || prefers_xml(&headers);
@@ -265,6 +254,7 @@ mod tests {
 
     use http_body_util::BodyExt;
 
+    use super::super::client_limit::ClientLimit;
     use super::*;
     use crate::store::{self, Engine, Keyring};
     use crate::topics::{BodyBudget, BudgetExhausted, CatchUp};

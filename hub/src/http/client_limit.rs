@@ -81,6 +81,26 @@ impl ClientLimit {
     }
 }
 
+/// Limits the unread answers of each client.
+#[derive(Clone, Debug)]
+pub struct Readers(ClientLimit);
+
+impl Readers {
+    /// Unread answers that one client may have: a slow reader uses no more of the memory for pages.
+    pub(super) const ANSWERS: usize = 2;
+
+    /// A permit for one more answer to this client.
+    pub(super) fn take(&self, client: IpAddr) -> Result<ClientPermit, LimitReached> {
+        self.0.take(client)
+    }
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self(ClientLimit::for_each_client(Self::ANSWERS))
+    }
+}
+
 impl Drop for ClientPermit {
     fn drop(&mut self) {
         let mut taken = self.limit.taken();

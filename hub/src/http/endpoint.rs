@@ -1,39 +1,28 @@
 //! The hub endpoint `/websub/`: subscription requests, pings and posted content, distinguished by media type.
 
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use resync_core::websub::{self, CallbackUrl, FormError, TopicUrl, is_form};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use serde::Deserialize;
 use url::Url;
 
-use super::catch_up::Readers;
-use super::client::TrustedProxies;
-use super::limits::{Limits, TooMany};
-use super::publish::PublishState;
-use super::reply::{later, method_not_allowed, refuse, text, unavailable};
+use super::endpoint_state::EndpointState;
+use super::reply::{later, method_not_allowed, refuse, text, too_many, unavailable};
 use super::self_service::{self, SelfService};
-use super::{body, catch_up, notifications};
-use crate::admin::Drain;
-use crate::subscriptions::{Full, NotAccepted, Requester, Requests};
-use crate::topics::CatchUp;
+use super::{body, catch_up};
+use crate::subscriptions::{Full, NotAccepted, Requester};
 
 /// The longest form. It has three URLs and a secret at most.
 const FORM_LIMIT: usize = 64 * 1024;
-/// Forms that are handled at once. Anybody may send them by the hundred in one moment; notifications come in between.
-const FORMS_AT_ONCE: usize = 4;
-/// A turn ends after so long although the form is not stored yet, so that forms do not wait for each other at a slow disk.
-const TURN: Duration = Duration::from_millis(3);
 /// A hint for those who take another URL of the hub for the one to write to.
 const WHERE: &str = ": the hub's endpoint is /websub/";
 /// A note for a client that sends a secret to a hub without TLS (D-06).
@@ -43,62 +32,6 @@ const BUSY_RETRY: u64 = 10;
 /// `Retry-After` while the hub is drained, in seconds.
 const DRAIN_RETRY: u64 = 30;
 
-/// The rooms that handle requests.
-#[derive(Debug)]
-pub struct EndpointState {
-    /// Subscribe and unsubscribe requests.
-    pub requests: Requests,
-    /// Pings and posted content.
-    pub publish: PublishState,
-    /// Logs read again.
-    pub catch_up: CatchUp,
-    /// Limits unread answers.
-    pub readers: Readers,
-    /// Anybody may read logs.
-    pub open_log: bool,
-    /// Rate limits.
-    pub limits: Limits,
-    /// Proxies that may name the client.
-    pub proxies: TrustedProxies,
-    /// The hub's own URL, as Sources and subscribers use it.
-    pub hub_url: Arc<str>,
-    /// The hub that accepts subscriptions instead.
-    pub moved_to: Option<Url>,
-    /// Whether the hub is drained.
-    pub drain: Drain,
-    /// Turns to handle forms.
-    pub forms: FormTurns,
-}
-
-/// Turns to handle forms, in the order of the requests.
-#[derive(Debug)]
-pub struct FormTurns(Semaphore);
-
-impl FormTurns {
-    /// Handles one form in its turn.
-    async fn during<T>(&self, handled: impl Future<Output = T>) -> T {
-        let turn = self.take().await;
-        let mut handled = pin!(handled);
-        if let Ok(answer) = timeout(TURN, &mut handled).await {
-            return answer;
-        }
-        drop(turn);
-        handled.await
-    }
-
-    /// The right to handle one form, until it is dropped.
-    async fn take(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
-        self.0.acquire().await.ok()
-    }
-}
-
-impl Default for FormTurns {
-    fn default() -> Self {
-        Self(Semaphore::new(FORMS_AT_ONCE))
-    }
-}
-
 /// The public routes; `own` has the pages for subscribers.
 pub fn public(state: Arc<EndpointState>, own: SelfService) -> Router {
     Router::new()
@@ -106,7 +39,7 @@ pub fn public(state: Arc<EndpointState>, own: SelfService) -> Router {
         .route("/websub/", any(endpoint))
         .route("/websub/notifications", get(catch_up::read))
         .route("/websub/notifications.xml", get(catch_up::read))
-        .route("/websub/notifications/{id}", get(notifications::status))
+        .route("/websub/notifications/{id}", get(notification_status))
         .route("/", get(|state: State<Arc<EndpointState>>| async move { about(&state.hub_url) }))
         .method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD", WHERE) })
         .fallback(|| async { text(StatusCode::NOT_FOUND, format_args!("no such path{WHERE}")) })
@@ -202,8 +135,32 @@ async fn within_limits(
     Ok(who)
 }
 
-pub(super) fn too_many(early: TooMany) -> Response {
-    later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), early)
+#[derive(Debug, Deserialize)]
+struct StatusQuery {
+    #[serde(default)]
+    ticket: String,
+}
+
+/// `GET /websub/notifications/ID?ticket=…`. Without the ticket the answer does not show whether the notification exists.
+async fn notification_status(
+    State(state): State<Arc<EndpointState>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(id): Path<String>,
+    Query(StatusQuery { ticket }): Query<StatusQuery>,
+    headers: HeaderMap,
+) -> Response {
+    let client = state.proxies.client(peer.ip(), &headers);
+    if let Err(early) = state.limits.client(client, Instant::now()) {
+        return too_many(early);
+    }
+    let statuses = &state.publish.statuses;
+    match id.parse() {
+        Ok(id) if statuses.admits(&ticket, id) => statuses.show(client, id).await,
+        Ok(_) | Err(_) => refuse(
+            StatusCode::NOT_FOUND,
+            "no such notification, or a wrong ticket: use the Location of the hub's answer to the post",
+        ),
+    }
 }
 
 /// Subscriptions here are served until they end, so only new ones are redirected (W-091, W-092).
@@ -252,38 +209,4 @@ fn about(hub_url: &str) -> Response {
             form = websub::FORM_CONTENT_TYPE
         ),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::pending;
-
-    use futures_util::FutureExt as _;
-    use futures_util::future::join_all;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn of_a_flood_of_forms_few_are_handled_at_once_and_in_their_order() {
-        let turns = FormTurns::default();
-        let mut handled: Vec<_> = (0..FORMS_AT_ONCE).map(|_| turns.take().now_or_never().flatten()).collect();
-        assert!(handled.iter().all(Option::is_some));
-        let (mut next, mut last) = (Box::pin(turns.take()), Box::pin(turns.take()));
-        assert!((&mut next).now_or_never().is_none() && (&mut last).now_or_never().is_none());
-        handled.pop();
-        assert!((&mut last).now_or_never().is_none(), "it comes after the one before");
-        assert!((&mut next).now_or_never().is_some());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn forms_that_wait_for_a_slow_disk_do_not_hold_up_the_next() {
-        let turns = FormTurns::default();
-        let stuck = (0..FORMS_AT_ONCE).map(|_| turns.during(pending::<()>()));
-        let mut stuck = Box::pin(join_all(stuck));
-        assert!((&mut stuck).now_or_never().is_none());
-        assert!(turns.take().now_or_never().is_none());
-        tokio::time::advance(TURN).await;
-        assert!((&mut stuck).now_or_never().is_none());
-        assert!(turns.take().now_or_never().is_some());
-    }
 }

@@ -1,17 +1,15 @@
 //! The status of accepted notifications.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::response::Response;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use resync_core::datetime::DateTime;
 use resync_core::websub::NotificationId;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::endpoint::{EndpointState, too_many};
 use super::reply::{json, later, refuse, unavailable};
 use super::search_queue::{NotGranted, SearchQueue};
 use super::status_cache::StatusCache;
@@ -51,12 +49,6 @@ struct Counts {
     skipped: u64,
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Ticket {
-    #[serde(default)]
-    ticket: String,
-}
-
 impl Statuses {
     /// `hub_url` is what the URLs of statuses begin with.
     pub fn new(store: Arc<dyn Store>, tickets: Tickets, hub_url: Arc<str>) -> Self {
@@ -66,6 +58,11 @@ impl Statuses {
     /// Where the status of a notification is.
     pub(super) fn url(&self, id: NotificationId) -> String {
         format!("{}notifications/{id}?ticket={}", self.hub_url, self.tickets.of(id))
+    }
+
+    /// Whether this ticket shows the status of the notification.
+    pub(super) fn admits(&self, ticket: &str, id: NotificationId) -> bool {
+        self.tickets.admits(ticket, id)
     }
 
     /// The status of a notification, for a client that may see it, in its turn.
@@ -113,28 +110,6 @@ impl Statuses {
             counted_at: counted_at.to_string(),
             subscriptions: Counts { delivered, owing, skipped },
         }))
-    }
-}
-
-/// `GET /websub/notifications/ID?ticket=…`. Without the ticket the answer does not show whether the notification exists.
-pub(super) async fn status(
-    State(state): State<Arc<EndpointState>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Path(id): Path<String>,
-    Query(Ticket { ticket }): Query<Ticket>,
-    headers: HeaderMap,
-) -> Response {
-    let client = state.proxies.client(peer.ip(), &headers);
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return too_many(early);
-    }
-    let statuses = &state.publish.statuses;
-    match id.parse() {
-        Ok(id) if statuses.tickets.admits(&ticket, id) => statuses.show(client, id).await,
-        Ok(_) | Err(_) => refuse(
-            StatusCode::NOT_FOUND,
-            "no such notification, or a wrong ticket: use the Location of the hub's answer to the post",
-        ),
     }
 }
 

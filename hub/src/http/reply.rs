@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use tracing::{debug, error};
 
+use super::limits::TooMany;
 use crate::store::StoreError;
 
 /// `Retry-After` when the store refused a write.
@@ -33,6 +34,11 @@ pub(super) fn later(status: StatusCode, seconds: u64, why: impl std::fmt::Displa
     let mut response = text(status, why);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
+}
+
+/// The answer to a request beyond a rate limit.
+pub(super) fn too_many(early: TooMany) -> Response {
+    later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), early)
 }
 
 /// An answer that says what was wrong with the request, and what would be right.

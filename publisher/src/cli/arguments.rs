@@ -34,7 +34,7 @@ use resync_publisher::{
 use super::{
     Failure,
     help::HELP,
-    request::{BuildRequest, SetSettings},
+    request::{BuildRequest, SetSettings, place_of_hubs},
 };
 
 /// What is logged usually.
@@ -185,11 +185,6 @@ impl Hints {
 pub(crate) fn outs_of(out: &Path) -> Result<Vec<PathBuf>, Failure> {
     let outs = set_folders(out)?;
     if outs.is_empty() { Err(Error::NotBuilt { out: out.to_owned() }.into()) } else { Ok(outs) }
-}
-
-pub(super) fn place_of_hubs(configuration: Option<&Path>) -> String {
-    configuration
-        .map_or_else(|| "with --hub URL".to_owned(), |file| format!("in `hubs` of {}", file.display()))
 }
 
 #[derive(Debug, Args)]

@@ -1,10 +1,11 @@
 //! What a command builds.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use resync_publisher::{HubUrl, Settings, publish::DryRun};
-
-use super::arguments::place_of_hubs;
 
 /// The settings of a build, and which of them come from the last build.
 #[derive(Clone, Debug)]
@@ -58,4 +59,10 @@ impl BuildRequest {
         self.dry_run = Some(dry_run);
         self
     }
+}
+
+/// Where to add a hub: in the configuration, or by a flag if there is none.
+pub(super) fn place_of_hubs(configuration: Option<&Path>) -> String {
+    configuration
+        .map_or_else(|| "with --hub URL".to_owned(), |file| format!("in `hubs` of {}", file.display()))
 }

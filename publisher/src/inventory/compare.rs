@@ -3,14 +3,13 @@
 use std::{collections::BTreeMap, path::Path};
 
 use resync_core::{
-    build::{BuildError, Event, Item, Known},
+    build::{BuildError, Event, Item, Known, Pair, joined},
     datetime::DateTime,
     document::Change,
 };
 
 use super::{
     Before, Changes, TakeSnapshot,
-    join::{Pair, joined},
     moments::{Moments, later},
     patches::Patches,
     stored::{InBase, Line, Merged, StoredInventory},

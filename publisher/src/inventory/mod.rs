@@ -4,7 +4,6 @@
 
 pub(crate) mod collection;
 mod compare;
-mod join;
 mod linker;
 mod moments;
 mod patches;

@@ -15,7 +15,7 @@ use resync_core::{
 };
 
 use super::{
-    execution::is_in_place,
+    in_place::is_in_place,
     snapshots::{Archive, Snapshots},
     staging::Staging,
 };

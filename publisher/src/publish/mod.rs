@@ -9,6 +9,7 @@ mod due_dumps;
 mod dump_staging;
 mod dumps;
 mod execution;
+mod in_place;
 mod listing;
 mod maintenance;
 mod new_folders;
@@ -42,7 +43,7 @@ pub use self::{
 };
 pub(crate) use self::{
     due_dumps::DumpBackoff,
-    execution::{is_in_place, restamp},
+    in_place::{is_in_place, restamp},
     retire::retired_sets,
 };
 use self::{

@@ -10,6 +10,7 @@ use super::{
     maintenance,
     new_folders::NewFolders,
     plan::Plan,
+    restamp,
 };
 use crate::{
     error::{Action, Error},
@@ -40,7 +41,7 @@ impl Run {
         let (changes, written) = complete(&lock)?;
         let mut before = State::load_if_built(lock.out())?;
         if let Some(before) = &mut before
-            && execution::restamp(before, lock.out())
+            && restamp(before, lock.out())
         {
             before.save(&lock)?;
         }

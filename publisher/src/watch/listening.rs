@@ -68,7 +68,7 @@ struct WatchSetup {
 
 /// Events end when this is dropped.
 struct FolderWatch {
-    at: Place,
+    at: FolderIdentity,
     /// Whether the system reports only some of the events.
     is_incomplete: Arc<AtomicBool>,
     _watcher: RecommendedWatcher,
@@ -76,7 +76,7 @@ struct FolderWatch {
 
 /// What the name of a folder stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct FolderIdentity {
     path: PathBuf,
     /// Its device and number, on systems that have them.
     number: (u64, u64),
@@ -150,7 +150,7 @@ impl WatchSetup {
     }
 
     fn watch_present_folder(&self, folder_watch: Option<FolderWatch>) -> watcher::Result<FolderWatch> {
-        let at = Place::of(&self.directory).map_err(watcher::Error::io)?;
+        let at = FolderIdentity::of(&self.directory).map_err(watcher::Error::io)?;
         if let Some(folder_watch) = folder_watch
             && folder_watch.at == at
         {
@@ -180,7 +180,7 @@ impl WatchSetup {
     }
 }
 
-impl Place {
+impl FolderIdentity {
     fn of(folder: &Path) -> io::Result<Self> {
         let path = folder.canonicalize()?;
         let number = number(&fs::metadata(&path)?);

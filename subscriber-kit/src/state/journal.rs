@@ -101,17 +101,17 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Reads the journal in `folder`, or begins one.
-    pub(crate) fn open(folder: &Path) -> io::Result<(Opened, Vec<Event>)> {
+    pub(crate) fn open(folder: &Path) -> io::Result<(OpenedJournal, Vec<Event>)> {
         let path = folder.join(FILE_NAME);
-        let Scanned { key, events, places, torn } = scan(&path)?;
+        let Scanned { key, events, extents, torn } = scan(&path)?;
         if torn > 0 {
             tracing::warn!(
                 bytes = torn,
                 "the end of the inbox journal was cut off; it was never acknowledged"
             );
         }
-        let next = places.keys().last().map_or(0, |last| last + 1);
-        Ok((Opened { path, key, next, places }, events))
+        let next = extents.keys().last().map_or(0, |last| last + 1);
+        Ok((OpenedJournal { path, key, next, extents }, events))
     }
 
     /// The number of the next notification.
@@ -158,19 +158,19 @@ impl Drop for Journal {
 }
 
 /// A journal that was read and is not written yet.
-pub(crate) struct Opened {
+pub(crate) struct OpenedJournal {
     path: PathBuf,
     key: Secret,
     next: u64,
-    places: BTreeMap<u64, Place>,
+    extents: BTreeMap<u64, Extent>,
 }
 
-impl Opened {
+impl OpenedJournal {
     /// Drops all records but those with these numbers, and starts the thread.
     pub(crate) fn start(mut self, open: &[u64], before: BeforeCompaction) -> io::Result<Journal> {
-        self.places.retain(|number, _| open.contains(number));
+        self.extents.retain(|number, _| open.contains(number));
         let key = SigningKey::new(SignatureMethod::Sha256, &self.key);
-        let writer = Writer::compacted(self.path, self.key, &self.places, before)?;
+        let writer = Writer::compacted(self.path, self.key, &self.extents, before)?;
         let (jobs, waiting) = mpsc::channel();
         let thread =
             std::thread::Builder::new().name("inbox".to_owned()).spawn(move || writer.run(&waiting))?;
@@ -185,7 +185,7 @@ pub(crate) fn read_events(folder: &Path) -> io::Result<Vec<Event>> {
 
 /// Where a record lies in the file, frame included.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Extent {
     start: u64,
     length: u64,
 }
@@ -193,14 +193,14 @@ struct Place {
 struct Scanned {
     key: Secret,
     events: Vec<Event>,
-    places: BTreeMap<u64, Place>,
+    extents: BTreeMap<u64, Extent>,
     /// How many bytes at the end are not a record.
     torn: u64,
 }
 
 impl Scanned {
     fn empty() -> Self {
-        Self { key: Secret::random(), events: Vec::new(), places: BTreeMap::new(), torn: 0 }
+        Self { key: Secret::random(), events: Vec::new(), extents: BTreeMap::new(), torn: 0 }
     }
 }
 
@@ -223,13 +223,13 @@ fn scan(path: &Path) -> io::Result<Scanned> {
             scanned.torn = end - start;
             break;
         };
-        let place = Place { start, length: FRAME as u64 + u64::from(length) };
-        start += place.length;
+        let extent = Extent { start, length: FRAME as u64 + u64::from(length) };
+        start += extent.length;
         match head {
             Head::Done(numbers) => scanned.events.push(Event::Done(numbers)),
             Head::Arrived { arrival, seal } => {
                 let proven = SignedBody::check(Some(&seal), std::slice::from_ref(&scanned.key), body);
-                scanned.places.insert(arrival.number, place);
+                scanned.extents.insert(arrival.number, extent);
                 scanned.events.push(Event::Arrived(arrival, proven.map_err(io::Error::other)?));
             }
         }
@@ -300,7 +300,7 @@ struct Writer {
     file: File,
     /// How long the file is, as far as it is durable.
     length: u64,
-    open: BTreeMap<u64, Place>,
+    open: BTreeMap<u64, Extent>,
     before: BeforeCompaction,
     /// A write failed; the content beyond `length` is unknown.
     broken: bool,
@@ -311,7 +311,7 @@ impl Writer {
     fn compacted(
         path: PathBuf,
         key: Secret,
-        open: &BTreeMap<u64, Place>,
+        open: &BTreeMap<u64, Extent>,
         before: BeforeCompaction,
     ) -> io::Result<Self> {
         let (file, length, open) = rewrite(&path, &key, open)?;
@@ -349,7 +349,7 @@ impl Writer {
         for job in batch {
             let length = job.bytes.len() as u64;
             if let Some(number) = job.opens {
-                self.open.insert(number, Place { start: self.length, length });
+                self.open.insert(number, Extent { start: self.length, length });
             }
             for number in &job.closes {
                 self.open.remove(number);
@@ -379,34 +379,34 @@ impl Writer {
     }
 }
 
-/// Replaces the file by one with the open records alone.
+/// Reextents the file by one with the open records alone.
 fn rewrite(
     path: &Path,
     key: &Secret,
-    open: &BTreeMap<u64, Place>,
-) -> io::Result<(File, u64, BTreeMap<u64, Place>)> {
+    open: &BTreeMap<u64, Extent>,
+) -> io::Result<(File, u64, BTreeMap<u64, Extent>)> {
     let folder = folder_of(path);
     let mut new = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     let head = header(key);
     new.write_all(&head)?;
     let mut length = head.len() as u64;
-    let mut places = BTreeMap::new();
+    let mut extents = BTreeMap::new();
     if !open.is_empty() {
         let mut old = File::open(path)?;
-        for (number, place) in open {
-            old.seek(SeekFrom::Start(place.start))?;
-            let copied = io::copy(&mut (&mut old).take(place.length), &mut new)?;
-            if copied != place.length {
+        for (number, extent) in open {
+            old.seek(SeekFrom::Start(extent.start))?;
+            let copied = io::copy(&mut (&mut old).take(extent.length), &mut new)?;
+            if copied != extent.length {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            places.insert(*number, Place { start: length, length: place.length });
-            length += place.length;
+            extents.insert(*number, Extent { start: length, length: extent.length });
+            length += extent.length;
         }
     }
     new.as_file().sync_all()?;
     let file = new.persist(path).map_err(|error| error.error)?;
     sync_folder(folder)?;
-    Ok((file, length, places))
+    Ok((file, length, extents))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod files;
 mod journal;
 mod state_file;
 mod subscription;
+mod unfinished;
 mod window;
 
 use std::collections::{BTreeMap, HashMap};
@@ -37,8 +38,9 @@ use state_file::StateFile;
 pub(crate) use state_file::{Mode, Record};
 pub use subscription::{Phase, Subscription};
 pub(crate) use subscription::{Rotation, VerificationAnswer};
+pub(crate) use unfinished::Unfinished;
 pub use window::REMEMBERED;
-pub(crate) use window::{Identity, Stage, Unfinished, Window};
+pub(crate) use window::{Identity, Stage, Window};
 
 /// Why the state cannot be read or saved.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +154,7 @@ impl Subscriptions {
         let path = folder.join(journal::FILE_NAME);
         let (opened, events) = Journal::open(folder).map_err(io_error(&path, "read"))?;
         let is_new = events.is_empty();
-        let (windows, mut unfinished) = window::resume(&state_file.subscriptions, events);
+        let (windows, mut unfinished) = unfinished::resume(&state_file.subscriptions, events);
         let dropped =
             unfinished.extract_if(.., |one| state_file.record(&one.arrival.token).is_none()).count();
         if dropped > 0 {
@@ -428,7 +430,7 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     }
     let mut state_file = state_file.unwrap_or_default();
     let events = journal::read_events(folder).map_err(io_error(&folder.join(journal::FILE_NAME), "read"))?;
-    let (windows, _) = window::resume(&state_file.subscriptions, events);
+    let (windows, _) = unfinished::resume(&state_file.subscriptions, events);
     state_file.set_handled(&windows);
     let subscriptions = state_file.subscriptions.iter().map(Record::summary).collect();
     let single_run = single_run.map(|record| record.last);

@@ -1,15 +1,12 @@
 //! Which notifications of a subscription were received and handled: a window over the last ones, by which repetitions are
 //! recognised.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use resync_core::digest::{Algorithm, Digest};
 use resync_core::websub::identity::NotificationId;
-use resync_core::websub::signature::SignedBody;
 use serde::{Deserialize, Serialize};
 
-use super::journal::{Arrival, Event};
-use super::state_file::Record;
 use crate::text;
 
 /// How many handled notifications of a subscription are remembered.
@@ -112,6 +109,11 @@ impl Window {
         before.map_or(0, |before| id.offset.saturating_sub(before.offset.saturating_add(1)))
     }
 
+    /// Records what an earlier run received last.
+    pub(super) fn set_arrived(&mut self, id: NotificationId) {
+        self.arrived = Some(id);
+    }
+
     /// It is on disk.
     pub(crate) fn written(&mut self, number: u64) {
         self.set(number, Stage::Open);
@@ -154,52 +156,6 @@ impl Slot {
     fn is_done(&self) -> bool {
         self.stage == Stage::Done
     }
-}
-
-/// A notification that an earlier run received and did not handle.
-#[derive(Debug)]
-pub(crate) struct Unfinished {
-    pub(crate) arrival: Arrival,
-    pub(crate) body: SignedBody,
-    /// Its slot in the window, if it has an id.
-    pub(crate) slot: Option<u64>,
-}
-
-impl Unfinished {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.arrival.bytes(&self.body)
-    }
-}
-
-/// The windows by the tokens of their subscriptions, and what is unfinished, from the saved records and the journal.
-pub(super) fn resume(records: &[Record], events: Vec<Event>) -> (HashMap<String, Window>, Vec<Unfinished>) {
-    let windows = records.iter().map(|record| (record.token.clone(), Window::resume(&record.handled)));
-    let mut windows: HashMap<String, Window> = windows.collect();
-    let mut unfinished: Vec<Unfinished> = Vec::new();
-    for event in events {
-        match event {
-            Event::Arrived(arrival, body) => {
-                let identity = arrival.id.map(|id| Identity::new(id, body.body()));
-                let window = windows.entry(arrival.token.clone()).or_default();
-                if identity.is_some_and(|identity| window.stage(identity) == Some(Stage::Done)) {
-                    continue;
-                }
-                let slot = identity.map(|identity| window.push(identity, Stage::Open));
-                window.arrived = arrival.id.or(window.arrived);
-                unfinished.push(Unfinished { arrival, body, slot });
-            }
-            Event::Done(numbers) => unfinished.retain(|one| {
-                let is_done = numbers.contains(&one.arrival.number);
-                if let (true, Some(slot), Some(window)) =
-                    (is_done, one.slot, windows.get_mut(&one.arrival.token))
-                {
-                    window.done(slot);
-                }
-                !is_done
-            }),
-        }
-    }
-    (windows, unfinished)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 //! 4. It reports the address of each verified subscription with [`ConfirmedAddresses::remember`].
 //!
 //! A re-verification is a verification of intent as for a renewal, with what is left of the lease, and one header that WebSub does
-//! not know: `X-Hub-Query-Signature` ([`resync_core::websub::asked_again`]). It cannot be left out:
+//! not know: `X-Hub-Query-Signature` ([`resync_core::websub::query_signature`]). It cannot be left out:
 //!
 //! * A subscriber may confirm only what it asked for (WebSub section 5.3), and it did not ask for this. Without further proof it has to
 //!   refuse, since any hub that knows the callback could subscribe it to something in this way. Then a subscriber that moved would get

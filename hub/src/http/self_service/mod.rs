@@ -26,7 +26,7 @@ use url::{Url, form_urlencoded};
 use super::body::{self, Bodies, Unread};
 use super::client::TrustedProxies;
 use super::cookies::cookie;
-use super::endpoint::EndpointState;
+use super::endpoint_state::EndpointState;
 use super::layout;
 use super::limits::{Limits, TooMany};
 use super::page_headers::page_headers;

@@ -118,7 +118,7 @@ fn push_plain(text: &mut String, known: &Known) -> Result<bool, std::fmt::Error>
 /// The URL of a line, which comes first in it.
 pub(super) fn loc_of(line: &[u8]) -> io::Result<Cow<'_, str>> {
     #[derive(Deserialize)]
-    struct Place {
+    struct Beginning {
         loc: String,
     }
     // Hardly any URL has escaped characters.
@@ -129,7 +129,7 @@ pub(super) fn loc_of(line: &[u8]) -> io::Result<Cow<'_, str>> {
     {
         return Ok(loc.into());
     }
-    let Place { loc } = serde_json::from_slice(line)?;
+    let Beginning { loc } = serde_json::from_slice(line)?;
     Ok(loc.into())
 }
 

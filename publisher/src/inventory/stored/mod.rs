@@ -16,12 +16,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use resync_core::build::{BuildError, Known};
+use resync_core::build::{BuildError, Known, Pair, joined};
 use serde::de::DeserializeOwned;
 
 pub(super) use self::line::{Line, write_known, write_line};
 use self::{line::loc_of, search::Search};
-use super::join::{Pair, joined};
 use crate::{helpers::files, state::FOLDER};
 
 /// The inventory that the published documents list.

@@ -21,13 +21,13 @@ use resync_core::{
     document::Capability,
 };
 
-pub(crate) use self::records::{is_in_place, restamp};
 use self::{
     hubs::{bound_outbox, hub_records},
     records::is_lasting,
 };
 use super::{
     Dump, Maintenance, MaintenanceFailure, Progress, Work, Written, documents,
+    in_place::is_in_place,
     listing::{Listed, archive_before, current, documents_of},
     plan::Plan,
     sets,

@@ -1,13 +1,12 @@
-//! Records of documents: content and version of each, and whether its file still has that content.
+//! Records of documents: content and version of each.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufReader},
-    path::Path,
 };
 
 use resync_core::{
-    build::{self, Stamp},
+    build,
     digest::{Algorithm, Digest},
     document::{Capability, Root},
     xml::{ReadError, Reader},
@@ -17,9 +16,13 @@ use super::Execution;
 use crate::{
     error::{Action, Error},
     helpers::files,
-    publish::{Written, documents::Composed},
+    publish::{
+        Written,
+        documents::Composed,
+        in_place::{digest_of, is_in_place, stamp_of},
+    },
     site::{DOCUMENT_FOLDER, Location},
-    state::{DocumentRecord, Part, State},
+    state::{DocumentRecord, Part},
 };
 
 impl Execution<'_> {
@@ -141,38 +144,4 @@ pub(super) fn is_lasting(error: &Error) -> bool {
         _ => return false,
     };
     matches!(io.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory)
-}
-
-/// Whether a document's file still has the bytes that were written.
-pub(crate) fn is_in_place(out: &Path, record: &DocumentRecord) -> bool {
-    let path = out.join(&record.path);
-    record.stamp.is_some_and(|stamp| stamp_of(&path) == Some(stamp))
-        || digest_of(&path).is_ok_and(|content| content == record.content)
-}
-
-/// Records new stamps of documents whose bytes are unchanged but whose owner or time is not, so that they need not be read each time; says whether there
-/// are any.
-pub(crate) fn restamp(state: &mut State, out: &Path) -> bool {
-    let mut is_any = false;
-    for record in &mut state.documents {
-        let path = out.join(&record.path);
-        // Before it is read, so that a change meanwhile is noticed next time.
-        let stamp = stamp_of(&path);
-        if stamp.is_some()
-            && stamp != record.stamp
-            && digest_of(&path).is_ok_and(|content| content == record.content)
-        {
-            record.stamp = stamp;
-            is_any = true;
-        }
-    }
-    is_any
-}
-
-fn stamp_of(path: &Path) -> Option<Stamp> {
-    Stamp::of(&fs::metadata(path).ok()?).ok()
-}
-
-fn digest_of(path: &Path) -> io::Result<Digest> {
-    files::digest_of(File::open(path)?)
 }

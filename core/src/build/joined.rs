@@ -2,10 +2,21 @@
 
 use std::cmp::Ordering;
 
-use resync_core::build::BuildError;
+use super::BuildError;
 
-/// Two streams in the order of their URLs as one stream of pairs. What only one of them has is paired with nothing. Ends with the first error.
-pub(super) fn joined<A, B>(
+/// What two streams have at one URL.
+#[derive(Debug)]
+pub enum Pair<A, B> {
+    /// Only the first stream has it.
+    First(A),
+    /// Only the second stream has it.
+    Second(B),
+    /// Both have it.
+    Both(A, B),
+}
+
+/// Joins two streams in the order of their URLs to one stream of pairs, which ends with the first error.
+pub fn joined<A, B>(
     one: impl Iterator<Item = Result<A, BuildError>>,
     other: impl Iterator<Item = Result<B, BuildError>>,
     loc_of_one: impl Fn(&A) -> &str,
@@ -33,11 +44,4 @@ pub(super) fn joined<A, B>(
         has_failed = pair.is_err();
         Some(pair)
     })
-}
-
-/// What two streams have at one URL.
-pub(super) enum Pair<A, B> {
-    First(A),
-    Second(B),
-    Both(A, B),
 }

@@ -1,5 +1,4 @@
-//! The place of a connection among those that are served: what it is about, how long that may take, and when it makes room
-//! for another client's.
+//! The permit of a connection: how long each phase of the connection may take, and when it makes room for another client's.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,35 +20,35 @@ use tokio::time::{Instant, timeout_at};
 use super::Limits;
 use super::connections::{Connections, Phase};
 
-/// The places of a server; clones share them.
+/// The permits of a server; clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct Permits {
     connections: Arc<Mutex<Connections<Arc<Notify>>>>,
     header_time: Duration,
     idle_time: Duration,
 }
 
-impl Places {
+impl Permits {
     pub(super) fn new(limits: &Limits) -> Self {
         let connections = Arc::new(Mutex::new(Connections::new(limits.connections)));
         Self { connections, header_time: limits.header_time, idle_time: limits.idle_time }
     }
 
-    /// A place for a new connection, if need be in that of another one, which then [ends](Place::ends).
-    pub(super) fn take(&self, client: IpAddr) -> Option<Place> {
+    /// A permit for a new connection. If need be it is taken from another connection, which then [ends](Permit::ends).
+    pub(super) fn take(&self, client: IpAddr) -> Option<Permit> {
         let changed = Arc::new(Notify::new());
         let taken = self.lock().take(client, Instant::now().into_std(), Arc::clone(&changed))?;
         if let Some(ended) = taken.ends {
             ended.notify_one();
         }
-        Some(Place { places: self.clone(), number: taken.number, changed })
+        Some(Permit { permits: self.clone(), number: taken.number, changed })
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections<Arc<Notify>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long that may take. The service bounds a request itself.
+    /// How long a phase may take. The service bounds a request itself.
     fn patience(&self, phase: Phase) -> Option<Duration> {
         match phase {
             Phase::New | Phase::Header => Some(self.header_time),
@@ -61,20 +60,20 @@ impl Places {
 
 /// It is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct Permit {
+    permits: Permits,
     number: u64,
-    /// What the connection is about, or that it has lost its place.
+    /// What the connection is about, or that it has lost its permit.
     changed: Arc<Notify>,
 }
 
-impl Place {
-    /// Ends when the connection must: it takes too long, or another one has its place now.
+impl Permit {
+    /// Ends when the connection must: it takes too long, or another one has its permit now.
     pub(super) async fn ends(&self) {
         loop {
-            let Some((phase, since)) = self.places.lock().phase(self.number) else { return };
+            let Some((phase, since)) = self.permits.lock().phase(self.number) else { return };
             let changed = self.changed.notified();
-            match self.places.patience(phase) {
+            match self.permits.patience(phase) {
                 Some(patience) => {
                     if timeout_at(Instant::from_std(since) + patience, changed).await.is_err() {
                         return;
@@ -86,33 +85,33 @@ impl Place {
     }
 
     fn enter(&self, phase: Phase) {
-        self.places.lock().enter(self.number, phase, Instant::now().into_std());
+        self.permits.lock().enter(self.number, phase, Instant::now().into_std());
         self.changed.notify_one();
     }
 
     fn received(&self) {
-        if self.places.lock().received(self.number, Instant::now().into_std()) {
+        if self.permits.lock().received(self.number, Instant::now().into_std()) {
             self.changed.notify_one();
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.places.lock().end(self.number);
+        self.permits.lock().end(self.number);
     }
 }
 
-/// A stream that tells its place when bytes come.
+/// A stream that notifies its permit when bytes come.
 #[derive(Debug)]
 pub(super) struct Watched<S> {
     stream: S,
-    place: Arc<Place>,
+    permit: Arc<Permit>,
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(stream: S, place: Arc<Place>) -> Self {
-        Self { stream, place }
+    pub(super) fn new(stream: S, permit: Arc<Permit>) -> Self {
+        Self { stream, permit }
     }
 }
 
@@ -125,7 +124,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.place.received();
+            self.permit.received();
         }
         read
     }
@@ -157,16 +156,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// Answers the requests of a connection, and tells its place while it does.
+/// Answers the requests of a connection, and notifies its permit of their begin and end.
 #[derive(Clone, Debug)]
 pub(super) struct Answering<S> {
     service: S,
-    place: Arc<Place>,
+    permit: Arc<Permit>,
 }
 
 impl<S> Answering<S> {
-    pub(super) fn new(service: S, place: Arc<Place>) -> Self {
-        Self { service, place }
+    pub(super) fn new(service: S, permit: Arc<Permit>) -> Self {
+        Self { service, permit }
     }
 }
 
@@ -178,29 +177,29 @@ where
         + 'static,
     S::Future: Send,
 {
-    type Response = Response<Held<B>>;
+    type Response = Response<AnswerBody<B>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let under_way = UnderWay::begin(Arc::clone(&self.place));
+        let under_way = RequestUnderWay::begin(Arc::clone(&self.permit));
         let answer = TowerToHyperService::new(self.service.clone()).call(request);
-        Box::pin(async move { Ok(answer.await?.map(|body| Held { body, _under_way: under_way })) })
+        Box::pin(async move { Ok(answer.await?.map(|body| AnswerBody { body, _under_way: under_way })) })
     }
 }
 
 /// A request under way, until this is dropped.
 #[derive(Debug)]
-struct UnderWay(Arc<Place>);
+struct RequestUnderWay(Arc<Permit>);
 
-impl UnderWay {
-    fn begin(place: Arc<Place>) -> Self {
-        place.enter(Phase::Request);
-        Self(place)
+impl RequestUnderWay {
+    fn begin(permit: Arc<Permit>) -> Self {
+        permit.enter(Phase::Request);
+        Self(permit)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestUnderWay {
     fn drop(&mut self) {
         self.0.enter(Phase::Idle);
     }
@@ -208,12 +207,12 @@ impl Drop for UnderWay {
 
 /// The body of an answer, with which the request ends.
 #[derive(Debug)]
-pub(super) struct Held<B> {
+pub(super) struct AnswerBody<B> {
     body: B,
-    _under_way: UnderWay,
+    _under_way: RequestUnderWay,
 }
 
-impl<B: Body + Unpin> Body for Held<B> {
+impl<B: Body + Unpin> Body for AnswerBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -244,8 +243,8 @@ mod tests {
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
-    fn places(connections: usize) -> Places {
-        Places::new(&Limits {
+    fn permits(connections: usize) -> Permits {
+        Permits::new(&Limits {
             connections,
             header_time: HEADER_TIMEOUT,
             idle_time: IDLE_TIMEOUT,
@@ -255,23 +254,23 @@ mod tests {
         })
     }
 
-    async fn lasts(place: &Place) -> Duration {
+    async fn lasts(permit: &Permit) -> Duration {
         let begun = Instant::now();
-        place.ends().await;
+        permit.ends().await;
         begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_header_has_its_time_from_its_first_byte_and_a_pause_between_requests_a_longer_one() {
-        let places = places(9);
-        let place = Arc::new(places.take(CLIENT).unwrap());
-        assert_eq!(lasts(&place).await, HEADER_TIMEOUT, "nothing came");
-        place.enter(Phase::Idle);
-        assert_eq!(lasts(&place).await, IDLE_TIMEOUT, "nothing more came");
+        let permits = permits(9);
+        let permit = Arc::new(permits.take(CLIENT).unwrap());
+        assert_eq!(lasts(&permit).await, HEADER_TIMEOUT, "nothing came");
+        permit.enter(Phase::Idle);
+        assert_eq!(lasts(&permit).await, IDLE_TIMEOUT, "nothing more came");
 
-        place.enter(Phase::Idle);
+        permit.enter(Phase::Idle);
         let (mut client, server) = duplex(64);
-        let mut server = Watched::new(server, Arc::clone(&place));
+        let mut server = Watched::new(server, Arc::clone(&permit));
         let dripping = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(30)).await;
             while client.write_all(b"G").await.is_ok() {
@@ -279,30 +278,30 @@ mod tests {
             }
         });
         let reading = tokio::spawn(async move { server.read_to_end(&mut Vec::new()).await });
-        assert_eq!(lasts(&place).await, Duration::from_secs(30) + HEADER_TIMEOUT, "it drips");
+        assert_eq!(lasts(&permit).await, Duration::from_secs(30) + HEADER_TIMEOUT, "it drips");
         dripping.abort();
         reading.abort();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_may_take_as_long_as_the_service_lets_it() {
-        let places = places(9);
-        let place = places.take(CLIENT).unwrap();
-        place.enter(Phase::Request);
-        let long = tokio::time::timeout(10 * IDLE_TIMEOUT, place.ends()).await;
+        let permits = permits(9);
+        let permit = permits.take(CLIENT).unwrap();
+        permit.enter(Phase::Request);
+        let long = tokio::time::timeout(10 * IDLE_TIMEOUT, permit.ends()).await;
         assert!(long.is_err());
     }
 
     #[tokio::test]
     async fn whoever_makes_room_ends_at_once_and_leaves_the_newcomer_its_place() {
-        let places = places(1);
-        let first = places.take(CLIENT).unwrap();
-        let second = places.take(OTHER).unwrap();
+        let permits = permits(1);
+        let first = permits.take(CLIENT).unwrap();
+        let second = permits.take(OTHER).unwrap();
         first.ends().await;
         drop(first);
         second.enter(Phase::Request);
-        assert!(places.take(CLIENT).is_none(), "the only place has a request under way");
+        assert!(permits.take(CLIENT).is_none(), "the only permit has a request under way");
         drop(second);
-        assert!(places.take(CLIENT).is_some());
+        assert!(permits.take(CLIENT).is_some());
     }
 }

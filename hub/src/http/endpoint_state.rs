@@ -1,0 +1,41 @@
+//! What the handlers of public requests share.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::client::TrustedProxies;
+use super::client_limit::Readers;
+use super::form_turns::FormTurns;
+use super::limits::Limits;
+use super::publish::PublishState;
+use crate::admin::Drain;
+use crate::subscriptions::Requests;
+use crate::topics::CatchUp;
+
+/// The state of the public endpoint.
+#[derive(Debug)]
+pub struct EndpointState {
+    /// Subscribe and unsubscribe requests.
+    pub requests: Requests,
+    /// Pings and posted content.
+    pub publish: PublishState,
+    /// Logs read again.
+    pub catch_up: CatchUp,
+    /// Limits unread answers.
+    pub readers: Readers,
+    /// Anybody may read logs.
+    pub open_log: bool,
+    /// Rate limits.
+    pub limits: Limits,
+    /// Proxies that may name the client.
+    pub proxies: TrustedProxies,
+    /// The hub's own URL, as Sources and subscribers use it.
+    pub hub_url: Arc<str>,
+    /// The hub that accepts subscriptions instead.
+    pub moved_to: Option<Url>,
+    /// Whether the hub is drained.
+    pub drain: Drain,
+    /// Turns to handle forms.
+    pub forms: FormTurns,
+}
