@@ -11,8 +11,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::BuildError;
+use super::file_path::is_gone;
 use super::names::is_temporary;
-use super::place::is_gone;
 use super::status::Identity;
 
 /// What becomes of symbolic links.
