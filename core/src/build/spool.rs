@@ -7,8 +7,8 @@ use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
 use flate2::write::GzEncoder;
 use tempfile::SpooledTempFile;
 
-use super::scratch::Scratch;
 use super::BuildError;
+use super::scratch::Scratch;
 use crate::document::{Entry, Header, Link, Metadata};
 use crate::xml::{Compression, Format, Limits, WriteError, Writer};
 
