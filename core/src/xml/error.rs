@@ -164,8 +164,8 @@ impl Fault {
         let reason = match self {
             Self::Form(reason) => reason.to_owned(),
             Self::Syntax(reason) => reason,
-            Self::Character(character) => format!("U+{:04X} is no character of XML", u32::from(character)),
-            Self::Reference(name) => format!("&{name}; is no character of XML"),
+            Self::Character(character) => format!("U+{:04X} is not a character of XML", u32::from(character)),
+            Self::Reference(name) => format!("&{name}; is not a character of XML"),
             Self::Prefix(prefix) => format!("the namespace prefix {prefix:?} is not declared"),
             Self::Entity(name) => return ReadError::Entity { position, name },
             Self::EndTag { expected, found } => return ReadError::EndTag { position, expected, found },

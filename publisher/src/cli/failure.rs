@@ -39,7 +39,7 @@ pub(crate) enum Failure {
     StrangeHub { hub: HubUrl, file: PathBuf },
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),
-    #[error("{0} is no hub of this site, so it is not dropped; see `resync-source status`")]
+    #[error("{0} is not a hub of this site, so it is not dropped; see `resync-source status`")]
     NoSuchHub(HubUrl),
     /// The answer of each hub has been printed.
     #[error("{failed} of {all} hubs could not be notified")]

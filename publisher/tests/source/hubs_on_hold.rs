@@ -112,13 +112,13 @@ fn a_hub_that_is_no_longer_named_is_told_so_only_when_it_is_dropped() {
     old.heard_nothing_more();
     let drop = |hub: &str| publish(&config, &["--drop-hub", hub]);
     drop(&new.url()).failed_with(64, "still a hub of the site");
-    drop(WRONG).failed_with(1, "is no hub of this site");
+    drop(WRONG).failed_with(1, "is not a hub of this site");
     old.heard_nothing_more();
     let run = drop(&old.url()).succeeded();
     assert!(run.err.ends_with(&format!("dropped {}\n", old.url())), "{}", run.err);
     assert!(run.out.contains("no longer a hub of this site: 1 notification"), "{}", run.out);
     assert_eq!(told(&old.next()), [(Change::Updated, Capability::CapabilityList)]);
-    drop(&old.url()).failed_with(1, "is no hub of this site");
+    drop(&old.url()).failed_with(1, "is not a hub of this site");
     old.heard_nothing_more();
 }
 
@@ -185,7 +185,7 @@ fn a_hub_that_is_replaced_and_dropped_at_once_is_not_to_be_named_again() {
     let (collection, out, new) = (place.collection(), place.out(), hub.url());
     let publish = ["publish", text(&collection), "--base-url", BASE, "--out", text(&out)];
     let run = run(&[&publish[..], &["--hub", &new, "--drop-hub", WRONG]].concat());
-    let run = run.failed_with(1, &format!("{WRONG} is no hub of this site, so it is not dropped"));
+    let run = run.failed_with(1, &format!("{WRONG} is not a hub of this site, so it is not dropped"));
     assert!(!run.err.contains("name it again"), "{}", run.err);
     hub.next();
 }

@@ -196,7 +196,7 @@ fn a_hub_to_drop_is_judged_as_by_the_run() {
     run(&publish).succeeded();
     let (named, url) = (hub.url(), left.url());
     let dropping = |url| [&publish[..], &["--drop-hub", url]].concat();
-    fails_the_same(&place, &dropping("http://nobody.example/"), 1, "is no hub of this site");
+    fails_the_same(&place, &dropping("http://nobody.example/"), 1, "is not a hub of this site");
     fails_the_same(&place, &dropping(&named), 64, "is still a hub of the site");
     let [tried, done] = tried_and_done(&place, &[&dropping(&url)[..], &["--json"]].concat());
     assert!(tried.err.contains(&format!("would drop {url}")), "{}", tried.err);

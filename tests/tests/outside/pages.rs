@@ -450,7 +450,7 @@ async fn what_was_posted_is_shown_as_text_or_downloaded_and_never_run() {
     let page = browser.read(&format!("{place}/notifications/2")).await;
     assert!(page.contains("This is only its beginning.") && page.len() < 50_000, "{}", page.len());
     let page = browser.read(&format!("{place}/notifications/3")).await;
-    assert!(page.contains("This is no text.") && !page.contains("svg\0"));
+    assert!(page.contains("This is not text.") && !page.contains("svg\0"));
     for (number, body) in [(1, evil.as_bytes()), (2, long.as_bytes()), (3, b"<svg\0/>")] {
         let answer = browser.open(&format!("{place}/notifications/{number}/content")).await;
         assert_eq!((answer.status, &answer.body[..]), (200, body));

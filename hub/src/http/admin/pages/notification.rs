@@ -69,7 +69,7 @@ fn one(found: &NotificationView) -> Markup {
                     pre.payload tabindex="0" role="region" aria-label="Text of the notification" { (text) }
                     @if !all { p.hint { "This is only its beginning. The download has all of it." } }
                 }
-                None => p.empty { "This is no text." },
+                None => p.empty { "This is not text." },
             }
             p.more { a href={ (place(entry.offset)) "/content" } download { "Download (" (Size(entry.bytes as u64)) ")" } }
         }
