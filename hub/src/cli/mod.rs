@@ -246,7 +246,9 @@ type Set = Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>;
 
 fn understood(filter: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(filter).map_err(|error| {
-        format!("filter is not a log filter ({error}): write for example \"info\" or \"info,resync_hub=debug\"")
+        format!(
+            "filter is not a log filter ({error}): write for example \"info\" or \"info,resync_hub=debug\""
+        )
     })
 }
 
