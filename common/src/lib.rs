@@ -1,4 +1,4 @@
-//! What the hub, the publisher and the subscriber kit have in common below their subjects: each habit once.
+//! What the hub, the publisher and the subscriber kit have in common below their subjects, each thing once.
 //!
 //! Nothing here knows ResourceSync or WebSub. What a program needs and a library does not is behind a feature.
 //!
@@ -12,7 +12,7 @@
 //! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
 //! * `signals`: the signals that ask a program to stop (feature `cli`);
 //! * `server`: a small HTTP/1 server with bounded connections (feature `server`);
-//! * [`space`]: how much room a disk has;
+//! * [`space`]: how much space a disk has;
 //! * `values`: values of flags (feature `cli`);
 //! * [`words`]: numbers, sizes and lengths of time in words, and words of a command line.
 #![deny(missing_docs)]

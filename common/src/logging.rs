@@ -8,7 +8,7 @@ use tracing_subscriber::filter::ParseError;
 use crate::output::{is_quiet, takes_colour};
 
 /// Writes the events that pass `filter` to standard error, from now on; with `--quiet` errors only, unless another filter than `usual`
-/// was asked for. An error if it is no filter.
+/// was asked for. An error if it is not a filter.
 pub fn start(filter: &str, usual: &str) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(if is_quiet() && filter == usual { "error" } else { filter })?;
     let colour = takes_colour(&io::stderr());

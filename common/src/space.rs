@@ -1,9 +1,9 @@
-//! How much room a disk has.
+//! How much space a disk has.
 
 use std::io;
 use std::path::Path;
 
-/// The room on a disk, in bytes.
+/// The space on a disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// What is free for the user of this process.

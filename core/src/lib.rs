@@ -1,18 +1,18 @@
 //! ResourceSync (ANSI/NISO Z39.99-2017) documents and the WebSub wire vocabulary: model, reader, writer,
 //! rules, generators and site checks.
 //!
-//! No network and no async: bytes in, values out. The rooms:
+//! No network and no async: bytes in, values out. The modules:
 //!
 //! * [`document`]: one model for every document of the family, with a typed constructor for each kind;
 //! * [`xml`]: streaming reader and writer;
 //! * [`rules`]: what a conforming document must satisfy, one named violation per rule;
 //! * [`lint`]: a whole site checked, document by document and against each other;
 //! * [`build`]: from an inventory of resources to lists, dumps, archives and their indexes;
-//! * [`misplaced`]: where a document is whose site is served elsewhere than its documents say;
+//! * [`misplaced`]: where a document is if its site is served under another URL than its documents name;
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
-//! * [`durable`]: files that no reader and no crash sees half of;
-//! * [`lock`]: a file that one process at a time has;
+//! * [`durable`]: files that are replaced whole, also in a crash;
+//! * [`lock`]: file locks, each held by one process at a time;
 //! * [`address`]: which addresses are public, and which are one client;
 //! * [`websub`]: subscription requests, verification, discovery of hubs, signatures.
 //!

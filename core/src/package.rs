@@ -43,7 +43,7 @@ impl Default for PackageReadLimits {
 #[non_exhaustive]
 pub enum PackageError {
     /// The archive cannot be understood.
-    #[error("the package is no ZIP archive that can be read: {reason}; fetch it again")]
+    #[error("the package is not a readable ZIP archive: {reason}; fetch it again")]
     NotAZip {
         /// In what way.
         reason: String,

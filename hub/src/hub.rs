@@ -1,4 +1,4 @@
-//! A whole hub in one value: builds all rooms, starts them in order and stops them in order.
+//! A whole hub in one value: builds all modules, starts them in order and stops them in order.
 
 mod config_files;
 mod own_files;
@@ -183,10 +183,10 @@ impl Hub {
 
         let (storing, delivering) = (store.meters(), delivery.meters());
         let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);
-        let rooms: [&dyn Meters; 6] =
+        let measured: [&dyn Meters; 6] =
             [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
         let drain = Drain::of(&config.data_dir);
-        let metrics = Metrics::new(hub_state(config, &store, &delivery, &drain), &rooms);
+        let metrics = Metrics::new(hub_state(config, &store, &delivery, &drain), &measured);
         let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
         let service = ServiceParts {

@@ -1,6 +1,6 @@
 //! A WebSub hub for ResourceSync communities: it loses nothing that it acknowledged.
 //!
-//! A notification passes these rooms:
+//! A notification passes these modules:
 //!
 //! 1. [`http`] reads the request and tells posted content, pings and subscription requests apart;
 //! 2. [`topics`] checks and authorises the notification and appends it to its topic's log;
@@ -9,7 +9,7 @@
 //! 5. [`egress`] sends it to the subscriber's callback; all requests leave through it.
 //!
 //! [`subscriptions`] handles subscribers' requests: verification of intent and lease. [`admin`] is the service for the operator, and
-//! [`telemetry`] traces notifications through all rooms. [`concurrency`] limits how much may happen at once.
+//! [`telemetry`] traces notifications through all modules. [`concurrency`] limits how much may happen at once.
 //!
 //! # Example
 //!

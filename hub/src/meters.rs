@@ -1,4 +1,4 @@
-//! What a room measures, and how that is registered as metrics.
+//! What a module measures, and how that is registered as metrics.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// The metrics of a room.
+/// The metrics of a module.
 pub trait Meters {
-    /// Registers every metric of the room with its name and help text.
+    /// Registers every metric of the module with its name and help text.
     fn register(&self, registry: &mut Registry);
 }
 

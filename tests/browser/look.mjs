@@ -78,17 +78,17 @@ const focused = async (page) => {
 };
 
 // Comes in, goes to a subscription, and has it tried again, as an operator does who has neither mouse nor scripts.
-const door = await browser.newPage();
-await door.setJavaScriptEnabled(false);
-await door.goto(`${asked.origin}/login`);
-await focused(door);
-await door.keyboard.type(asked.token);
-await choose(door, "button", "Log in");
-if (new URL(door.url()).pathname !== "/") throw new Error(`not let in: ${door.url()}`);
-await choose(door, "a", "Topics");
-await door.goto(`${asked.origin}${asked.late}`);
-await choose(door, "button", "Retry now");
-const retried = await door.evaluate(() => document.body.textContent);
+const login = await browser.newPage();
+await login.setJavaScriptEnabled(false);
+await login.goto(`${asked.origin}/login`);
+await focused(login);
+await login.keyboard.type(asked.token);
+await choose(login, "button", "Log in");
+if (new URL(login.url()).pathname !== "/") throw new Error(`not let in: ${login.url()}`);
+await choose(login, "a", "Topics");
+await login.goto(`${asked.origin}${asked.late}`);
+await choose(login, "button", "Retry now");
+const retried = await login.evaluate(() => document.body.textContent);
 
 const looks = [];
 for (const { path, status, called, fields, press } of asked.pages) {

@@ -15,9 +15,9 @@ use std::time::SystemTime;
 use std::{fmt, thread, vec};
 
 use self::reading::Task;
+use super::file_path::{FilePath, open_judged};
 use super::folder::LocateError;
 use super::names::folder_url;
-use super::place::{Place, open_judged};
 use super::walk::{Found, Listener, Walker};
 use super::{
     BuildError, Contents, Event, Folder, Item, Known, Refusal, Skipped, Stamp, SymbolicLinks, Unportable,
@@ -348,7 +348,7 @@ impl FileContents {
                 Err(LocateError::Refused(_)) => return Ok(None),
                 Err(LocateError::Unknown(error)) => return Err(error),
             };
-            if let Some((file, status)) = open_judged(Place::at(&real), None)? {
+            if let Some((file, status)) = open_judged(FilePath::at(&real), None)? {
                 return Ok(Some((file, status.stamp)));
             }
             match self.folder.judge_again(&real) {

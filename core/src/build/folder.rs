@@ -11,8 +11,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::BuildError;
+use super::file_path::is_gone;
 use super::names::is_temporary;
-use super::place::is_gone;
 use super::status::Identity;
 
 /// What becomes of symbolic links.
@@ -70,8 +70,8 @@ pub enum SkipReason {
     /// A URL longer than [`MAX_LOC`](super::MAX_LOC).
     #[error("its URL would be longer than 2048 characters")]
     LocTooLong,
-    /// A name that is no Unicode, where names of files have to be: no URL leads back to it.
-    #[error("its name is no Unicode, so that no URL stands for it")]
+    /// A name that is not Unicode, where names of files have to be: no URL leads back to it.
+    #[error("its name is not Unicode, so it has no URL")]
     NotUnicode,
 }
 

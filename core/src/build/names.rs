@@ -42,8 +42,8 @@ pub struct Unportable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Foreign {
-    /// Bytes that are no UTF-8.
-    #[error("bytes that are no UTF-8")]
+    /// Bytes that are not UTF-8.
+    #[error("bytes that are not UTF-8")]
     NotUtf8,
     /// A backslash, which separates folders elsewhere.
     #[error("a backslash")]

@@ -29,7 +29,7 @@ impl<S: Sink> Ready<S> {
         spool: Spool,
         header: &Header,
     ) -> Result<(), BuildError> {
-        let staged = spool.stage(sink, &name, header)?;
+        let staged = stage(sink, &name, |draft| spool.write_to(draft, header))?;
         self.staged.push((name, staged));
         Ok(())
     }

@@ -246,7 +246,7 @@ impl Series<'_> {
         if index.header().root != Root::SitemapIndex
             || index.header().capability() != Some(&self.kind.capability())
         {
-            return Err(unfit("it is no index of such documents"));
+            return Err(unfit("it is not an index of such documents"));
         }
         let is_ended = index.header().metadata.until.is_some();
         let archives = index.header().link(&Relation::Archives).map(|link| link.href.clone());

@@ -7,9 +7,8 @@ use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
 use flate2::write::GzEncoder;
 use tempfile::SpooledTempFile;
 
-use super::ready;
+use super::BuildError;
 use super::scratch::Scratch;
-use super::{BuildError, Sink};
 use crate::document::{Entry, Header, Link, Metadata};
 use crate::xml::{Compression, Format, Limits, WriteError, Writer};
 
@@ -65,16 +64,6 @@ impl Spool {
         self.writer.entry(entry).map_err(|error| self.scratch.refused(error))?;
         self.entries += 1;
         Ok(())
-    }
-
-    /// Moves the entries below `header` into a document of the sink.
-    pub(super) fn stage<S: Sink>(
-        self,
-        sink: &mut S,
-        name: &str,
-        header: &Header,
-    ) -> Result<S::Staged, BuildError> {
-        ready::stage(sink, name, |draft| self.write_to(draft, header))
     }
 
     /// Moves the entries below `header`.

@@ -40,7 +40,7 @@ pub struct Known {
 
 /// A text that is no [`Stamp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("no stamp of a file: write it as it was printed, four numbers and `:` between them")]
+#[error("not a file stamp: write it as it was printed, four numbers separated by `:`")]
 pub struct StampError;
 
 impl Stamp {

@@ -9,9 +9,9 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
+use super::file_path::is_gone;
 use super::folder::{Folder, LocateError, Refusal, SkipReason, Skipped, SymbolicLinks};
 use super::names::{Foreign, MAX_LOC, Unportable, name_of, segment_of};
-use super::place::is_gone;
 use super::status::Identity;
 
 /// Is called for what a walk leaves out, and for what is hard to copy.

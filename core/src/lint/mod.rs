@@ -1,12 +1,12 @@
 //! A whole site checked: every document that one document leads to, and what they say of each other (IN-001 to IN-003).
 //!
-//! [`rules`](crate::rules) see one document. This room follows its links (`up`, `index`, `archives`, `contents`, the
+//! [`rules`](crate::rules) see one document. This module follows its links (`up`, `index`, `archives`, `contents`, the
 //! entries of Source Descriptions, Capability Lists, indexes and archives), checks each document it comes to, and then
 //! whether they agree: the way up ends at the Source Description, indexes and their documents name each other and the
 //! same times, changes go on from one list to the next, manifests are equal in content to those in their packages, and
 //! packages hold what they say. A topic is no document (FN-063): it is asked only for its links (FN-031).
 //!
-//! How bytes are come by is the caller's: [`Fetch`] is a web client, a folder or a map. A site may be hostile: documents, requests,
+//! The caller provides the bytes: [`Fetch`] is a web client, a folder or a map. A site may be hostile: documents, requests,
 //! links and what is kept of each are bounded, and a [`Report`] says what was left out.
 //!
 //! ```

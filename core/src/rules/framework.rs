@@ -17,7 +17,7 @@ pub(super) fn check_entry(entry: &Entry, broken: &mut impl FnMut(Rule, String)) 
         broken(Rule::FrameworkIndexLink, "a Capability List lies under no index".to_owned());
     }
     if !is_document(capability) {
-        broken(Rule::FrameworkCapability, format!("{capability} is no document of its own"));
+        broken(Rule::FrameworkCapability, format!("{capability} is not a document of its own"));
     } else if let Some(change) = entry.change().filter(|&change| !is_possible(capability, change)) {
         broken(Rule::FrameworkChange, format!("a {capability} is never {change}; treat it as changed"));
     }

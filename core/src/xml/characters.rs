@@ -12,8 +12,6 @@ use quick_xml::name::QName;
 use super::error::Fault;
 use crate::rules::{forbidden_character, has_any, is_allowed};
 
-pub(super) const BARE: Fault = Fault::Form("an & begins no reference; write it as &amp;");
-
 /// Whether an attribute value means itself: no references, nothing to normalise, nothing that may be forbidden.
 #[inline]
 pub(super) fn is_plain_value(raw: &str) -> bool {
@@ -35,7 +33,7 @@ pub(super) fn unescape_value(raw: &str) -> Result<String, Fault> {
     let unescaped = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|error| match error {
         Error::Escape(EscapeError::UnrecognizedEntity(_, name)) => undefined(&name),
         Error::Escape(EscapeError::InvalidCharRef(_)) => Fault::Form("a reference names no character of XML"),
-        _ => BARE,
+        _ => Fault::BARE_AMPERSAND,
     })?;
     refuse_forbidden(&unescaped)?;
     Ok(unescaped.into_owned())
@@ -62,7 +60,7 @@ pub(super) fn referenced(name: &str) -> Result<char, Fault> {
 }
 
 fn undefined(name: &str) -> Fault {
-    if is_name(name) { Fault::Entity(name.to_owned()) } else { BARE }
+    if is_name(name) { Fault::Entity(name.to_owned()) } else { Fault::BARE_AMPERSAND }
 }
 
 /// Whether this may be a name. Every character beyond ASCII passes: which of them may stand in names depends on the

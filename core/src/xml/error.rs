@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use quick_xml::errors::{Error, IllFormedError, SyntaxError};
 
-use super::characters::BARE;
-use super::input::Refused;
+use super::source::Refused;
 use super::{Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_EXPANSION, MAX_LINKS, MAX_TEXT, Position};
 use crate::rules::{Violation, Violations};
 
@@ -158,13 +157,15 @@ pub(super) enum Fault {
 }
 
 impl Fault {
+    pub(super) const BARE_AMPERSAND: Self = Self::Form("an & begins no reference; write it as &amp;");
+
     #[cold]
     pub(super) fn at(self, position: Position, limits: Limits) -> ReadError {
         let reason = match self {
             Self::Form(reason) => reason.to_owned(),
             Self::Syntax(reason) => reason,
-            Self::Character(character) => format!("U+{:04X} is no character of XML", u32::from(character)),
-            Self::Reference(name) => format!("&{name}; is no character of XML"),
+            Self::Character(character) => format!("U+{:04X} is not a character of XML", u32::from(character)),
+            Self::Reference(name) => format!("&{name}; is not a character of XML"),
             Self::Prefix(prefix) => format!("the namespace prefix {prefix:?} is not declared"),
             Self::Entity(name) => return ReadError::Entity { position, name },
             Self::EndTag { expected, found } => return ReadError::EndTag { position, expected, found },
@@ -183,7 +184,7 @@ impl Fault {
     }
 }
 
-/// What [`Input`](super::input::Input) refuses comes through the XML reader as an [`io::Error`].
+/// What [`Refused`] says comes through the XML reader as an [`io::Error`].
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
@@ -204,7 +205,7 @@ impl From<quick_xml::Error> for Fault {
             Error::Encoding(_) => Self::Form("what follows is not UTF-8"),
             Error::Syntax(SyntaxError::UnclosedDoctype)
             | Error::IllFormed(IllFormedError::MissingDoctypeName) => Self::Dtd,
-            Error::IllFormed(IllFormedError::UnclosedReference) => BARE,
+            Error::IllFormed(IllFormedError::UnclosedReference) => Self::BARE_AMPERSAND,
             Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
                 Self::EndTag { expected, found }
             }

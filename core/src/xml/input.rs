@@ -1,32 +1,12 @@
 //! The bytes under the XML reader: limited, and with lines counted for positions.
 
-use std::fmt;
 use std::io::{self, BufRead};
 
-use super::source::Source;
+use super::source::{Refused, Source};
 use super::{Limit, MAX_TEXT, Position};
 
 /// How much is taken at once, so that limits are noticed in time even when the whole input lies in memory.
 const CHUNK: usize = 32 * 1024;
-
-/// Why no more bytes are given, carried through the XML reader in an [`io::Error`].
-#[derive(Debug)]
-pub(super) enum Refused {
-    Limit(Limit),
-    /// Damaged gzip, and in what way.
-    Gzip(String),
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Limit(limit) => write!(f, "too many {limit}"),
-            Self::Gzip(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// Bytes as quick-xml reads them: limited, and with lines counted where the last token starts.
 pub(super) struct Input<R: BufRead> {
@@ -38,7 +18,7 @@ pub(super) struct Input<R: BufRead> {
     /// How many bytes may still be read.
     left: u64,
     /// Where the last token begins, and how long it is so far.
-    start: Place,
+    start: Location,
     length: usize,
     /// Whether white space that comes next is still before the token.
     skips_whitespace: bool,
@@ -47,12 +27,12 @@ pub(super) struct Input<R: BufRead> {
     line: u64,
     /// How many bytes of the line come before `counted`.
     column: u64,
-    remembered: Place,
+    remembered: Location,
 }
 
-/// A place that may be asked for later: an index into the chunk, or counted out before the next chunk.
+/// A position that may be asked for later: an index into the chunk, or counted out before the next chunk.
 #[derive(Clone, Copy)]
-enum Place {
+enum Location {
     Index(usize),
     Position(Position),
 }
@@ -65,13 +45,13 @@ impl<R: BufRead> Input<R> {
             chunk: Vec::with_capacity(CHUNK),
             at: 0,
             left: max_bytes,
-            start: Place::Index(0),
+            start: Location::Index(0),
             length: 0,
             skips_whitespace: false,
             counted: 0,
             line: 1,
             column: 1,
-            remembered: Place::Index(0),
+            remembered: Location::Index(0),
         })
     }
 
@@ -89,7 +69,7 @@ impl<R: BufRead> Input<R> {
     /// A token is about to be read. White space before it may be skipped; however long, it is no text that is too long.
     #[inline]
     pub(super) fn begin(&mut self, skips_whitespace: bool) {
-        self.start = Place::Index(self.at);
+        self.start = Location::Index(self.at);
         self.length = 0;
         self.skips_whitespace = skips_whitespace;
     }
@@ -117,10 +97,10 @@ impl<R: BufRead> Input<R> {
     }
 
     /// Line and column of a place that is not before one asked for earlier.
-    fn position_of(&mut self, place: Place) -> Position {
+    fn position_of(&mut self, place: Location) -> Position {
         match place {
-            Place::Position(position) => return position,
-            Place::Index(index) => self.count_to(index),
+            Location::Position(position) => return position,
+            Location::Index(index) => self.count_to(index),
         }
         Position { line: self.line, column: self.column }
     }
@@ -150,8 +130,8 @@ impl<R: BufRead> Input<R> {
         if taken == 0 && wanted > 0 {
             return Err(io::Error::other(Refused::Limit(Limit::Bytes)));
         }
-        self.remembered = Place::Position(self.remembered());
-        self.start = Place::Position(self.position());
+        self.remembered = Location::Position(self.remembered());
+        self.start = Location::Position(self.position());
         self.count_to(self.chunk.len());
         (self.at, self.counted) = (0, 0);
         self.chunk.clear();
@@ -185,7 +165,7 @@ impl<R: BufRead> BufRead for Input<R> {
             self.skips_whitespace && self.chunk.get(self.at).is_some_and(|&next| is_whitespace(next));
         self.at += amount;
         if is_skipped {
-            self.start = Place::Index(self.at);
+            self.start = Location::Index(self.at);
         } else {
             self.skips_whitespace = false;
             self.length += amount;

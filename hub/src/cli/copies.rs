@@ -38,7 +38,7 @@ pub(super) struct Restore {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Leave out the publishers' tokens and the key of the status URLs: for a backup that others have had in their hands. Publishers
-    /// then need new tokens, and the URLs that were given out open nothing any more
+    /// then need new tokens, and the URLs that were given out stop working
     #[arg(long)]
     without_credentials: bool,
     #[command(flatten)]

@@ -68,13 +68,13 @@ enum Command {
     Subscriptions(tools::Subscriptions),
     /// Write everything that a hub remembers to a file, while it runs or while it is stopped
     Backup(copies::Backup),
-    /// Make an empty data folder anew from a backup, for either engine
+    /// Fill an empty data folder from a backup, for either engine
     Restore(copies::Restore),
     /// Look at every record of a stopped hub's store (exit code 1 if something is wrong)
     Fsck(fsck::Fsck),
     /// Let a running hub take nothing new while it delivers what it has, until `drain --end`
     Drain(steer::Drain),
-    /// Change which lines a running hub writes to its log, or show it; a restart ends that
+    /// Show or change the log filter of a running hub, until it restarts
     LogLevel(steer::LogLevel),
     /// Ask a running hub whether it is ready (exit code 0 or 1)
     Healthcheck(tools::Healthcheck),
@@ -250,7 +250,9 @@ type Set = Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>;
 
 fn understood(filter: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(filter).map_err(|error| {
-        format!("filter is no filter ({error}): write for example \"info\" or \"info,resync_hub=debug\"")
+        format!(
+            "filter is not a log filter ({error}): write for example \"info\" or \"info,resync_hub=debug\""
+        )
     })
 }
 

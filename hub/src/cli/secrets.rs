@@ -37,9 +37,9 @@ pub(super) fn run(command: Secrets) -> Result<(), Failure> {
         Secrets::NewKey => answer(Keyring::generate()),
         Secrets::Rotate { hub } => {
             let config = hub.hub.load()?;
-            let told = rotate(&config, hub.admin.as_ref())?;
+            let rotated = rotate(&config, hub.admin.as_ref())?;
             let place = hub.admin.map_or_else(|| config.data_dir.display().to_string(), |at| at.to_string());
-            say(format_args!("{place}: {told}"));
+            say(format_args!("{place}: {rotated}"));
         }
     }
     Ok(())
@@ -60,21 +60,21 @@ fn rotate(config: &Config, at: Option<&AdminAddress>) -> Result<String, Failure>
     };
     let runtime = runtime::Builder::new_current_thread().build().map_err(Failure::new)?;
     let rewritten = runtime.block_on(store.rotate_secrets(keys)).map_err(Failure::new)?;
-    Ok(told(rewritten, &key.to_string()))
+    Ok(summary(rewritten, &key.to_string()))
 }
 
 /// The hub that has the store open does it.
 fn ask_running(config: &Config, at: Option<&AdminAddress>) -> Result<String, Failure> {
     let admin = Admin { patience: PATIENCE, ..operator(config, at)? };
     let Rotated { rewritten, key } = understand(&admin.ask("POST", "/api/v1/secrets/rotate", "")?)?;
-    Ok(told(rewritten, &key))
+    Ok(summary(rewritten, &key))
 }
 
-fn told(rewritten: u64, key: &str) -> String {
+fn summary(rewritten: u64, key: &str) -> String {
     format!("{}, all are under key {key}", counted(rewritten, "secret rewritten", "secrets rewritten"))
 }
 
-/// What the admin API says of it.
+/// What the admin API answers.
 #[derive(Deserialize)]
 struct Rotated {
     rewritten: u64,

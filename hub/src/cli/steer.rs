@@ -120,15 +120,15 @@ pub(super) fn drain(command: Drain) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks until nothing is owed, somebody ends the drain, or the time is over; tells whenever it changes what is waited for. Returns the last
-/// answer, and whether the time was over.
+/// Asks until nothing is owed, somebody ends the drain, or the time is over; reports each change of what is left. Returns the last answer,
+/// and whether the time was over.
 fn until_nothing_is_owed(
     admin: &AdminApi,
     (mut body, mut state): (String, DrainState),
     timeout: Option<Duration>,
 ) -> Result<(String, DrainState, bool), Failure> {
     let begun = Instant::now();
-    let mut told = None;
+    let mut reported = None;
     while state.draining {
         let Some(owed) = state.owed else {
             return Err(Failure::new(format!(
@@ -143,9 +143,9 @@ fn until_nothing_is_owed(
         if left.is_some_and(|left| left.is_zero()) {
             return Ok((body, DrainState { owed: Some(owed), ..state }, true));
         }
-        if told.as_ref() != Some(&owed) {
+        if reported.as_ref() != Some(&owed) {
             complain(format_args!("waiting: {}", owed.words()));
-            told = Some(owed);
+            reported = Some(owed);
         }
         thread::sleep(left.map_or(ASK_EVERY, |left| left.min(ASK_EVERY)));
         body = admin.clone().ask("GET", "/api/v1/drain", "")?;

@@ -1,8 +1,8 @@
-//! What systemd is told of a service of `Type=notify`: that the hub gets on with its start, that it is ready, that it stops, and again
-//! and again that it is alive.
+//! Notifies systemd of a service of `Type=notify`: that the start makes progress, that the hub is ready, that it stops, and regularly
+//! that it is alive.
 //!
-//! These are datagrams of `NAME=value` lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)). Where the hub was started by
-//! anything else, none is named and nothing is told.
+//! These are datagrams of `NAME=value` lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)). If the hub was started by
+//! anything else, there is no socket and nothing is sent.
 
 use std::convert::Infallible;
 use std::env;

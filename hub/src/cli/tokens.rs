@@ -83,8 +83,8 @@ impl<'a> Whose<'a> {
     fn add(&self, name: &str, topic_prefixes: Vec<String>) -> Result<(String, String), Failure> {
         match self.of_running()? {
             Ok(_) => {
-                let wish = json!({ "name": name, "topic_prefixes": topic_prefixes }).to_string();
-                let Made { token } = understand(&self.order("POST", TOKENS, &wish)?)?;
+                let body = json!({ "name": name, "topic_prefixes": topic_prefixes }).to_string();
+                let Made { token } = understand(&self.order("POST", TOKENS, &body)?)?;
                 Ok((token, self.by_hub()))
             }
             Err(away) => {
@@ -136,13 +136,13 @@ impl<'a> Whose<'a> {
         format!("in the files of {}, where no hub answers", self.config.data_dir.display())
     }
 
-    /// The tokens as the running hub tells them; where none answers that knows the operator's token of these files, why not.
+    /// The tokens as the running hub lists them, or why no hub answers that knows the operator's token of these files.
     ///
     /// # Errors
     /// When a hub is named, and it does not answer: these files are not its.
     fn of_running(&self) -> Result<Result<Vec<Line>, Failure>, Failure> {
-        let told = self.order("GET", TOKENS, "").and_then(|told| understand(&told));
-        if self.at.is_some() { told.map(Ok) } else { Ok(told) }
+        let listed = self.order("GET", TOKENS, "").and_then(|body| understand(&body));
+        if self.at.is_some() { listed.map(Ok) } else { Ok(listed) }
     }
 
     fn order(&self, method: &str, path: &str, body: &str) -> Result<String, Failure> {
@@ -154,14 +154,14 @@ impl<'a> Whose<'a> {
 fn in_files<T>(
     config: &Config,
     away: Failure,
-    act: &str,
+    command: &str,
     what: &str,
     change: impl FnOnce(&Path) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
     fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
     is_ours(config).map_err(|not_ours| away.and(&not_ours))?;
     let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
-    let begun = audit.begin(By::Files, act, what).map_err(Failure::new)?;
+    let begun = audit.begin(By::Files, command, what).map_err(Failure::new)?;
     let changed = change(&config.publisher_tokens_file());
     audit.end(begun, &changed.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
     changed.map_err(Failure::new)

@@ -35,7 +35,7 @@ pub(super) enum ConfigCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
-    /// Configuration file (TOML); /etc/resync-hub/hub.toml, as for the service, if it is there and neither this nor RESYNC_HUB_DATA_DIR is said
+    /// Configuration file (TOML); /etc/resync-hub/hub.toml, as for the service, if it exists and neither this nor RESYNC_HUB_DATA_DIR is given
     #[arg(value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
     config: Option<PathBuf>,
 }
@@ -61,7 +61,7 @@ pub(super) enum Subscriptions {
         #[command(flatten)]
         admin: AdminApi,
     },
-    /// Give the status page of a subscription another address; the one of before opens nothing any more
+    /// Give the status page of a subscription another address; the old one stops working
     NewAddress {
         /// Its id, as `list` shows it
         #[arg(value_name = "ID", value_parser = number::<u64>)]
@@ -85,7 +85,7 @@ pub(super) enum Subscriptions {
     },
 }
 
-/// Where a running hub takes orders.
+/// How to reach the admin API of a running hub.
 #[derive(Args, Clone, Debug)]
 pub(super) struct AdminApi {
     /// The answer of the admin API as it is (JSON)
@@ -205,8 +205,8 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
         }
         Subscriptions::Deny { ids, topic, reason, admin } => {
             let json = admin.json;
-            let wish = serde_json::json!({ "ids": ids, "topic": topic, "reason": reason }).to_string();
-            let body = admin.ask("POST", "/api/v1/subscriptions/deny", &wish)?;
+            let body = serde_json::json!({ "ids": ids, "topic": topic, "reason": reason }).to_string();
+            let body = admin.ask("POST", "/api/v1/subscriptions/deny", &body)?;
             let DeniedLine { denied, unreadable } = understand(&body)?;
             if json {
                 answer(body);
@@ -229,7 +229,7 @@ pub(super) fn subscriptions(command: Subscriptions) -> Result<(), Failure> {
 }
 
 impl AdminApi {
-    /// The same hub, whatever hubs stop or start while it is asked several times.
+    /// Fixes which hub is asked, so that it stays the same when hubs stop or start meanwhile.
     pub(super) fn named(self) -> Result<Self, Failure> {
         let Self { json, hub: RunningHub { hub, admin } } = self;
         Ok(Self { json, hub: RunningHub { hub: hub.named()?, admin } })

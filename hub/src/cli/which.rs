@@ -18,8 +18,8 @@ const INSTALLED: &str = "/etc/resync-hub/hub.toml";
 /// Which hub's files are meant.
 #[derive(Args, Clone, Debug)]
 pub(super) struct WhichHub {
-    /// Configuration file (TOML). Where neither this nor the data folder is said, the hub that runs in ./data is meant, or else that of
-    /// /etc/resync-hub/hub.toml if it is there
+    /// Configuration file (TOML). If neither this nor the data folder is given, the hub that runs in ./data is meant, or else that of
+    /// /etc/resync-hub/hub.toml if it exists
     #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG", global = true)]
     config: Option<PathBuf>,
     /// The hub's data folder
@@ -33,7 +33,7 @@ impl WhichHub {
         self.named()?.read()
     }
 
-    /// The same hub by its name: it stays the same when hubs stop or start meanwhile.
+    /// Names the hub that is meant now, so that it stays the same when hubs stop or start meanwhile.
     pub(super) fn named(&self) -> Result<Self, Failure> {
         if self.config.is_some() || self.data_dir.is_some() || is_said_by_variable() {
             return Ok(self.clone());

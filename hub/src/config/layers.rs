@@ -169,8 +169,8 @@ mod tests {
              [delivery]\nper_host = \"many\"\n[telemetry]\nratio = 2.0\n[retention]\nage = \"1h\"",
         );
         for key in [
-            "lease.min: \"soon\" is no duration",
-            "lease.max: \"later\" is no duration",
+            "lease.min: \"soon\" is not a duration",
+            "lease.max: \"later\" is not a duration",
             "admin.listen: ",
             "egress.allow: ",
             "delivery.per_host: ",

@@ -96,7 +96,7 @@ pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
     let value = String::deserialize(deserializer)?;
     let size = ByteSize::from_str(&value).map_err(|_| {
         D::Error::custom(format!(
-            "\"{value}\" is no size: write for example \"512 KiB\", \"1 MiB\" or \"10 GiB\""
+            "\"{value}\" is not a size: write for example \"512 KiB\", \"1 MiB\" or \"10 GiB\""
         ))
     })?;
     Ok(size.as_u64())
@@ -150,7 +150,7 @@ pub(super) fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 
 fn parse_duration(value: &str) -> Result<Duration, String> {
     humantime::parse_duration(value)
-        .map_err(|_| format!("\"{value}\" is no duration: write for example \"10s\", \"90m\" or \"10d\""))
+        .map_err(|_| format!("\"{value}\" is not a duration: write for example \"10s\", \"90m\" or \"10d\""))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ const REPRESENTATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// and do not look at the answer.
 const NAMED_BY_STRANGERS: usize = 500;
 
-/// The rooms that handle publishers' requests.
+/// What handles publishers' requests.
 #[derive(Clone, Debug)]
 pub struct PublishState {
     /// Posted content.

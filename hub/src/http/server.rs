@@ -41,7 +41,7 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The same error is logged no more often than this.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Bytes of an answer in the system's send buffer (it takes twice of what is set). They count as written.
 const SEND_BUFFER: usize = 128 * 1024;
 /// Connections beyond the limit that are answered at once; further ones are closed.
@@ -106,7 +106,7 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 /// Serves until `stop` turns true, then lets what is under way finish.
 pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut stop: watch::Receiver<bool>) {
     let graceful = GracefulShutdown::new();
-    let mut told = None;
+    let mut logged = None;
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &ingress) => accepted,
@@ -118,9 +118,9 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
                 take(stream, client, arrival, &router, &ingress, ends);
             }
             Err(error) => {
-                if told.is_none_or(|told: Instant| told.elapsed() > TELL_EVERY) {
+                if logged.is_none_or(|logged: Instant| logged.elapsed() > LOG_EVERY) {
                     warn!(%error, "connection not accepted");
-                    told = Some(Instant::now());
+                    logged = Some(Instant::now());
                 }
                 sleep(ACCEPT_PAUSE).await;
             }

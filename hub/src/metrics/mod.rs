@@ -1,6 +1,6 @@
 //! The hub's metrics in the text format of `OpenMetrics`, which Prometheus reads.
 //!
-//! Each room has its own metrics. Strangers choose no label values, so the number of series is fixed. All series exist from the start,
+//! Each module has its own metrics. Strangers choose no label values, so the number of series is fixed. All series exist from the start,
 //! so that no rate begins with a gap.
 
 mod hub_state;
@@ -29,15 +29,15 @@ const PREFIX: &str = "websub";
 pub struct Metrics(Arc<Registry>);
 
 impl Metrics {
-    /// The metrics of these rooms, of the hub's state, and of the process.
-    pub fn new(hub_state: HubState, rooms: &[&dyn Meters]) -> Self {
+    /// The metrics of these modules, of the hub's state, and of the process.
+    pub fn new(hub_state: HubState, modules: &[&dyn Meters]) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process::begin()));
         let own = registry.sub_registry_with_prefix(PREFIX);
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         own.register("hub", "The hub that answers", version);
-        for room in rooms {
-            room.register(own);
+        for module in modules {
+            module.register(own);
         }
         own.register_collector(Box::new(hub_state));
         Self(Arc::new(registry))

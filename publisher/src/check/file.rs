@@ -66,7 +66,7 @@ pub(super) fn open(path: &Path) -> io::Result<Result<File, FetchFailure>> {
 }
 
 fn no_file() -> FetchFailure {
-    FetchFailure::new("it is no regular file")
+    FetchFailure::new("it is not a regular file")
 }
 
 pub(super) fn too_long() -> FetchFailure {

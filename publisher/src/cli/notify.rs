@@ -96,7 +96,7 @@ fn drop_hub(outs: &[PathBuf], hub: &HubUrl, verb: &str) -> Result<(), Failure> {
     let discarded: Vec<_> = dropped.into_iter().flatten().collect();
     if discarded.is_empty() && failed.is_empty() {
         warn(format_args!(
-            "{hub} is no hub of this site, so there is nothing to drop; see `resync-source status`"
+            "{hub} is not a hub of this site, so there is nothing to drop; see `resync-source status`"
         ));
     }
     if !discarded.is_empty() {

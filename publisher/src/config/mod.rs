@@ -248,14 +248,14 @@ mod tests {
         )
         .unwrap_err();
         let expected = [
-            "ouT: is no key here: did you mean out?",
-            "hubz: is no key here: did you mean hubs?",
+            "ouT: is not a key here: did you mean out?",
+            "hubz: is not a key here: did you mean hubs?",
             "out: is missing",
             "base_url: `ftp://example.org/` uses `ftp`",
             "change_list.entries: write a number from 1 to 50000",
             "change_dump.every: write it as \"12h\"",
-            "archive.every: is no key here; there are after",
-            "set 1: colour: is no key here",
+            "archive.every: is not a key here; there are after",
+            "set 1: colour: is not a key here",
             "set 1: name: ",
             "set 1: directory: write it in quotes",
             "hash: write md5, sha-1 or sha-256",

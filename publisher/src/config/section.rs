@@ -29,8 +29,8 @@ impl<'a> Section<'a> {
     pub(super) fn only(&self, known: &[&str]) {
         for key in self.table.keys().filter(|key| !known.contains(&key.as_str())) {
             match meant(key, known.iter().copied()) {
-                Some(name) => self.wrong(key, &format!("is no key here: did you mean {name}?")),
-                None => self.wrong(key, &format!("is no key here; there are {}", known.join(", "))),
+                Some(name) => self.wrong(key, &format!("is not a key here: did you mean {name}?")),
+                None => self.wrong(key, &format!("is not a key here; there are {}", known.join(", "))),
             }
         }
     }
@@ -74,7 +74,7 @@ impl<'a> Section<'a> {
         let one = |value: &Value| match value {
             Value::String(text) => parse(text).map_err(|error| self.wrong(key, &error)).ok(),
             other => {
-                self.wrong(key, &format!("{other} is no text: write it in quotes"));
+                self.wrong(key, &format!("{other} is not a text: write it in quotes"));
                 None
             }
         };

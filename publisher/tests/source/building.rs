@@ -302,7 +302,7 @@ fn a_name_that_is_no_utf_8_is_published_percent_encoded_with_a_warning_and_in_js
     let place = Place::new();
     fs::write(place.collection().join(OsStr::from_bytes(b"a\xff")), "x").unwrap();
     let run = place.build(&["--json"]).succeeded();
-    assert!(run.out.contains("bytes that are no UTF-8"), "{}", run.out);
+    assert!(run.out.contains("bytes that are not UTF-8"), "{}", run.out);
     let list = place.document("resync/resourcelist.xml");
     assert!(list.entries().iter().any(|entry| entry.loc == format!("{BASE}/a%FF")));
 }

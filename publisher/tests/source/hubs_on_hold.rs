@@ -112,7 +112,7 @@ fn a_hub_that_is_no_longer_named_is_told_so_only_when_it_is_dropped() {
     old.heard_nothing_more();
     let drop = |hub: &str| publish(&config, &["--drop-hub", hub]);
     drop(&new.url()).failed_with(64, "still a hub of the site");
-    let nothing = |hub: &str| format!("warning: {hub} is no hub of this site, so there is nothing to drop;");
+    let nothing = |hub: &str| format!("warning: {hub} is not a hub of this site, so there is nothing to drop;");
     let run = drop(WRONG).succeeded();
     assert!(run.err.contains(&nothing(WRONG)), "{}", run.err);
     assert!(
@@ -195,7 +195,7 @@ fn a_hub_that_was_never_notified_is_replaced_and_dropped_at_once() {
     let publish = ["publish", text(&collection), "--base-url", BASE, "--out", text(&out)];
     let run = run(&[&publish[..], &["--hub", &new, "--drop-hub", WRONG]].concat()).succeeded();
     assert!(
-        run.err.contains(&format!("{WRONG} is no hub of this site, so there is nothing to drop;")),
+        run.err.contains(&format!("{WRONG} is not a hub of this site, so there is nothing to drop;")),
         "{}",
         run.err
     );

@@ -197,7 +197,7 @@ fn a_hub_to_drop_is_judged_as_by_the_run() {
     let (named, url) = (hub.url(), left.url());
     let dropping = |url| [&publish[..], &["--drop-hub", url]].concat();
     for run in tried_and_done(&place, &dropping("http://nobody.example/")) {
-        assert!(run.err.contains("is no hub of this site, so there is nothing to drop"), "{}", run.err);
+        assert!(run.err.contains("is not a hub of this site, so there is nothing to drop"), "{}", run.err);
     }
     fails_the_same(&place, &dropping(&named), 64, "is still a hub of the site");
     let [tried, done] = tried_and_done(&place, &[&dropping(&url)[..], &["--json"]].concat());

@@ -78,7 +78,7 @@ fn start(cli: Cli) -> Result<ExitCode, Failure> {
     be_quiet(cli.quiet);
     logging::start(&cli.log, LOG).map_err(|error| {
         let filter = &cli.log;
-        Failure::configuration(format_args!("--log: {filter:?} is no filter ({error}): write for example info or warn,resync_subscriber_kit=debug"))
+        Failure::configuration(format_args!("--log: {filter:?} is not a log filter ({error}): write for example info or warn,resync_subscriber_kit=debug"))
     })?;
     if let Some(path) = cli.config.as_deref().filter(|path| config::is_exposed(path)) {
         tracing::warn!(path = %path.display(), "other users may read this configuration, which contains a secret; restrict its permissions");

@@ -231,12 +231,12 @@ impl Keeper {
         self.events.send(ListenEvent::Notified);
     }
 
-    /// A notification is not understood, or not expected: sees what the Source has now (FN-012).
-    fn look(&mut self, told: &dyn Display) {
+    /// A notification is not understood, or not expected: reads all lists (FN-012).
+    fn look(&mut self, notification: &dyn Display) {
         let Some(due) = self.looks.ask(Instant::now()) else {
-            return tracing::debug!(%told, "a notification is no clear order; a look is due already");
+            return tracing::debug!(%notification, "a notification does not say what changed; all lists are about to be read anyway");
         };
-        tracing::warn!(%told, "a notification is no clear order; looking at what the Source has");
+        tracing::warn!(%notification, "a notification does not say what changed; reading all lists");
         self.discover_again = true;
         self.depth = self.depth.max(Depth::IfOutOfStep);
         self.due = Some(sooner(self.due, due));

@@ -51,9 +51,9 @@ pub use isolation::{Health, Isolation, IsolationReport, isolation};
 pub use limit::{Limit, LimitReport, limit};
 pub use measure::{
     Bound, Delivered, FaultReport, Finding, Judgement, Live, Machine, Overhead, Published, Quantiles,
-    Resources, RunResult, Rung, Second, Slopes, Verdict,
+    Resources, RunResult, Rung, Second, Slopes, Spread, Verdict,
 };
-pub use publish::{Publish, PublishReport, Publishers, Spread, publish};
+pub use publish::{Publish, PublishReport, Publishers, publish};
 pub use recovery::{Recovery, RecoveryReport, recovery};
 pub use report::report;
 pub use run::{Alone, Options, hyper_alone, receiver_alone, run};

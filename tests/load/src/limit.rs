@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::bare::{Bare, BareClient, Bounds};
-use super::publish::Spread;
+use super::measure::Spread;
 use super::stage::Audience;
 use super::{Failure, Rate};
 

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use super::check::{Copies, KIND};
 use super::delays::until_due;
 use super::limit::{durable_appends, payload};
+use super::measure::Spread;
 use super::receiver::{Receiver, secret};
 use super::stage::Audience;
 use super::{Failure, Rate, median};
@@ -77,29 +78,6 @@ pub struct Publishers {
     pub of_bare_appends: f64,
     /// In the middle round, from the beginning of a post to its answer; each publisher waits for it before the next.
     pub acknowledged: Spread,
-}
-
-/// Times in milliseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Spread {
-    /// Half of them were shorter.
-    pub p50: f64,
-    /// One in a hundred was longer.
-    pub p99: f64,
-    /// The longest.
-    pub max: f64,
-}
-
-impl Spread {
-    pub(super) fn of(times: &[Duration]) -> Result<Self, Failure> {
-        let mut times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1_000.0).collect();
-        times.sort_by(f64::total_cmp);
-        let at = |hundredths: usize| times.get(times.len() * hundredths / 100).copied();
-        match (at(50), at(99), times.last().copied()) {
-            (Some(p50), Some(p99), Some(max)) => Ok(Self { p50, p99, max }),
-            _ => Err("nothing was acknowledged".into()),
-        }
-    }
 }
 
 /// Measures a hub whose data is in `folder`.

@@ -462,7 +462,7 @@ async fn the_level_of_the_log_is_changed_while_the_hub_runs() {
     assert_eq!(refused(&hub).await, 400);
     hub.process().line("request refused").await;
     let (fine, said) = order(&hub, data, &["log-level", "hub=loud"]).await;
-    assert!(!fine && said.contains("is no filter"), "{said}");
+    assert!(!fine && said.contains("is not a log filter"), "{said}");
     assert_eq!(well(&hub, data, &["log-level"]).await.trim(), "info,resync_hub=debug");
     let acts = hub.admin("/api/v1/audit").await.text();
     assert!(acts.contains("\"log level\"") && acts.contains("info,resync_hub=debug"), "{acts}");

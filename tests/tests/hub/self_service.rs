@@ -172,7 +172,7 @@ async fn d20_a_page_tells_nothing_about_an_address_that_may_not_be_contacted() {
     })
     .await;
     let (own, cookie) = visit(&get(hub.address, &page, "").await);
-    let form = word(&get(hub.address, &own, &cookie).await);
+    let form = csrf_token(&get(hub.address, &own, &cookie).await);
     let tested = press(hub.address, &own, &cookie, &form, AS_A_BROWSER).await.text();
     assert!(tested.contains("The test failed: </strong>no connection, or it broke before an answer came."));
     for text in [read().await.to_lowercase(), tested.to_lowercase()] {
@@ -426,19 +426,20 @@ async fn what_a_subscriber_wrote_is_text_on_its_page() {
 }
 
 /// Presses the button of a visited page.
-async fn press(hub: SocketAddr, page: &str, cookie: &str, word: &str, headers: &str) -> Answer {
+async fn press(hub: SocketAddr, page: &str, cookie: &str, csrf_token: &str, headers: &str) -> Answer {
+    let body = format!("csrf_token={csrf_token}");
     let bytes = format!(
         "POST {page} HTTP/1.1\r\nHost: {hub}\r\nCookie: {cookie}\r\nConnection: close\r\n{headers}\
-         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\nword={word}",
-        word.len() + 5
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
     );
     request(hub, bytes.as_bytes()).await.unwrap()
 }
 
-/// The word of a page's form.
-fn word(page: &Answer) -> String {
+/// The CSRF token of a page's form.
+fn csrf_token(page: &Answer) -> String {
     let text = page.text();
-    let (_, rest) = text.split_once("name=\"word\" value=\"").unwrap_or_else(|| panic!("{text}"));
+    let (_, rest) = text.split_once("name=\"csrf_token\" value=\"").unwrap_or_else(|| panic!("{text}"));
     rest.split('"').next().unwrap().to_owned()
 }
 
@@ -459,9 +460,9 @@ async fn a_test_delivery_comes_signed_and_marked_to_this_callback_alone_and_move
     mine.until_delivered(1).await;
     let (page, cookie) = visit(&get(hub.address, &page, "").await);
     let before = own().await;
-    let word = word(&get(hub.address, &page, &cookie).await);
+    let token = csrf_token(&get(hub.address, &page, &cookie).await);
 
-    let shown = press(hub.address, &page, &cookie, &word, AS_A_BROWSER).await;
+    let shown = press(hub.address, &page, &cookie, &token, AS_A_BROWSER).await;
     assert_eq!(shown.status, 200, "{}", shown.text());
     let text = shown.text();
     assert!(
@@ -475,7 +476,7 @@ async fn a_test_delivery_comes_signed_and_marked_to_this_callback_alone_and_move
     assert!(link.contains(&format!("<{TOPIC}>; rel=\"self\"")) && link.contains(&hub.url()), "{link}");
 
     mine.behave(refusing(503));
-    let shown = press(hub.address, &page, &cookie, &word, AS_A_BROWSER).await.text();
+    let shown = press(hub.address, &page, &cookie, &token, AS_A_BROWSER).await.text();
     assert!(
         shown.contains("The test failed: ")
             && shown.contains("the callback answered 503 Service Unavailable after")
@@ -501,10 +502,10 @@ async fn a_test_delivery_needs_the_visit_and_a_form_of_its_page() {
     let [one, other] = [0, 1].map(|number| target(all[number]["status_page"].as_str().unwrap()));
     let (page, cookie) = visit(&get(hub.address, &one, "").await);
     let (page_of_other, cookie_of_other) = visit(&get(hub.address, &other, "").await);
-    let of_one = word(&get(hub.address, &page, &cookie).await);
-    let of_other = word(&get(hub.address, &page_of_other, &cookie_of_other).await);
+    let of_one = csrf_token(&get(hub.address, &page, &cookie).await);
+    let of_other = csrf_token(&get(hub.address, &page_of_other, &cookie_of_other).await);
     let zeros = "0".repeat(64);
-    for (cookie, word, headers, status) in [
+    for (cookie, csrf_token, headers, status) in [
         ("", &of_one, "", 404),
         (cookie_of_other.as_str(), &of_other, "", 404),
         (&cookie, &of_other, "", 403),
@@ -513,7 +514,7 @@ async fn a_test_delivery_needs_the_visit_and_a_form_of_its_page() {
         (&cookie, &of_one, "Origin: null\r\nSec-Fetch-Site: cross-site\r\n", 403),
         (&cookie, &of_one, "Sec-Fetch-Site: same-site\r\n", 403),
     ] {
-        assert_eq!(press(hub.address, &page, cookie, word, headers).await.status, status, "{headers}");
+        assert_eq!(press(hub.address, &page, cookie, csrf_token, headers).await.status, status, "{headers}");
     }
     assert!(mine.seen().iter().all(|seen| seen.method == http::Method::GET), "nothing was sent");
     assert_eq!(press(hub.address, &page, &cookie, &of_one, AS_A_BROWSER).await.status, 200);
@@ -535,9 +536,9 @@ async fn b33_test_deliveries_are_limited_even_where_other_limits_are_off() {
     for (number, one) in details(&hub).await.iter().enumerate() {
         let (page, cookie) =
             visit(&get(hub.address, &target(one["status_page"].as_str().unwrap()), "").await);
-        let word = word(&get(hub.address, &page, &cookie).await);
+        let token = csrf_token(&get(hub.address, &page, &cookie).await);
         for attempt in 0..5 {
-            let answer = press(hub.address, &page, &cookie, &word, AS_A_BROWSER).await;
+            let answer = press(hub.address, &page, &cookie, &token, AS_A_BROWSER).await;
             let text = answer.text();
             assert!(answer.status == 200 || answer.header("retry-after").is_some(), "{text}");
             sent += usize::from(answer.status == 200);

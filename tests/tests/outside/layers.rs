@@ -1,7 +1,7 @@
-//! Imports inside a crate point one way: its rooms stand in an order, and each uses only those below it.
+//! Imports inside a crate point one way: its modules stand in an order, and each uses only those below it.
 //!
-//! A room is a folder or file directly below `src/`, or one within such a folder that is listed with both names. What production code names by
-//! `crate::` or `super::` outside its room counts.
+//! A module is here a folder or file directly below `src/`, or one within such a folder that is listed with both names. What production code names by
+//! `crate::` or `super::` outside its module counts.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use source::Use;
 
-/// A crate with its rooms, and the imports that still point up.
+/// A crate with its modules, and the imports that still point up.
 struct Layers {
     folder: &'static str,
-    /// From the top; a room uses only those behind it.
+    /// From the top; a module uses only those behind it.
     rooms: &'static [&'static str],
-    /// Rooms that use one above them, with that one. Remove pairs, add none.
+    /// Modules that use one above them, with that one. Remove pairs, add none.
     upward: &'static [(&'static str, &'static str)],
 }
 

@@ -19,6 +19,8 @@ use url::form_urlencoded;
 
 const TOPIC: &str = "http://example.com/set1/framework/";
 const PATHS: [&str; 6] = ["/", "/topics", "/subscriptions", "/deliveries", "/publishers", "/audit"];
+/// The field of a form that proves that it is of the session.
+const CSRF_FIELD: &str = "csrf_token";
 /// What a page may weigh with all that belongs to it.
 const HEAVIEST: u64 = 100_000;
 /// How long the hub may take for a page. What is promised is promised of a program that is optimised.
@@ -80,15 +82,15 @@ impl Browser {
         request(self.hub, bytes.as_bytes()).await.unwrap()
     }
 
-    /// The word that forms of this session carry.
-    async fn word(&self) -> String {
-        value_of(&self.read("/publishers").await, "word")
+    /// The CSRF token that forms of this session carry.
+    async fn csrf_token(&self) -> String {
+        value_of(&self.read("/publishers").await, CSRF_FIELD)
     }
 
     /// Sends a form as a browser does and reads the page that follows.
     async fn act(&self, fields: &[(&str, &str)]) -> String {
-        let word = self.word().await;
-        let all: Vec<_> = fields.iter().copied().chain([("word", word.as_str())]).collect();
+        let token = self.csrf_token().await;
+        let all: Vec<_> = fields.iter().copied().chain([(CSRF_FIELD, token.as_str())]).collect();
         let headers = format!("Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", self.hub);
         let answer = self.send("/act", &all, &headers).await;
         assert_eq!(answer.status, 303, "{}", answer.text());
@@ -137,13 +139,13 @@ async fn nobody_gets_in_without_the_token_and_the_cookie_opens_no_api() {
 
     let browser = Browser::log_in(&hub, folder.path()).await;
     assert_eq!(browser.open("/api/v1/status").await.status, 401, "the API takes the token only");
-    let word = browser.word().await;
-    assert_eq!(browser.send("/logout", &[("word", &word)], "").await.status, 303);
+    let token = browser.csrf_token().await;
+    assert_eq!(browser.send("/logout", &[(CSRF_FIELD, &token)], "").await.status, 303);
     assert_eq!(browser.open("/").await.status, 303, "the session has ended");
 }
 
 #[tokio::test]
-async fn a_door_that_is_tried_too_often_refuses_what_is_wrong_and_opens_to_the_token() {
+async fn a_login_that_is_tried_too_often_refuses_what_is_wrong_and_opens_to_the_token() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let stranger = Browser { hub: hub.admin_address(), cookie: String::new() };
@@ -158,7 +160,7 @@ async fn a_door_that_is_tried_too_often_refuses_what_is_wrong_and_opens_to_the_t
         assert_eq!(hub.admin("/api/v1/status").await.status, 200, "from the very address of the guesses");
     }
     assert!(statuses[&403] >= 30 && statuses[&429] >= 1, "{statuses:?}");
-    assert!(statuses[&1_401] >= 30 && statuses[&1_429] >= 1, "one bound for both doors: {statuses:?}");
+    assert!(statuses[&1_401] >= 30 && statuses[&1_429] >= 1, "one bound for login and API: {statuses:?}");
     assert_eq!(Browser::log_in(&hub, folder.path()).await.open("/").await.status, 200);
 }
 
@@ -168,24 +170,24 @@ async fn a_form_that_another_site_sends_does_nothing() {
     let hub = HubProcess::start(folder.path()).await;
     hub.publish(TOPIC, "news").await.unwrap();
     let browser = Browser::log_in(&hub, folder.path()).await;
-    let word = browser.word().await;
-    let pause = |word| [("act", "pause"), ("topic", TOPIC), ("word", word)];
+    let csrf_token = browser.csrf_token().await;
+    let pause = |csrf_token| [("act", "pause"), ("topic", TOPIC), (CSRF_FIELD, csrf_token)];
     let other = "0".repeat(64);
-    for (word, headers) in [
+    for (csrf_token, headers) in [
         ("", ""),
         (other.as_str(), ""),
-        (word.as_str(), "Origin: http://evil.example\r\n"),
-        (word.as_str(), "Origin: null\r\n"),
-        (word.as_str(), "Sec-Fetch-Site: cross-site\r\n"),
-        (word.as_str(), "Sec-Fetch-Site: same-site\r\n"),
+        (csrf_token.as_str(), "Origin: http://evil.example\r\n"),
+        (csrf_token.as_str(), "Origin: null\r\n"),
+        (csrf_token.as_str(), "Sec-Fetch-Site: cross-site\r\n"),
+        (csrf_token.as_str(), "Sec-Fetch-Site: same-site\r\n"),
     ] {
-        assert_eq!(browser.send("/act", &pause(word), headers).await.status, 403, "{headers}");
+        assert_eq!(browser.send("/act", &pause(csrf_token), headers).await.status, 403, "{headers}");
     }
     let token = fs::read_to_string(folder.path().join("admin-token")).unwrap();
     let foreign = browser.send("/login", &[("token", token.trim())], "Origin: http://evil.example\r\n").await;
     assert!(foreign.status == 403 && foreign.header("set-cookie").is_none());
     assert_eq!(hub.admin("/api/v1/deliveries/paused").await.text().trim(), "[]");
-    assert_eq!(browser.send("/act", &pause(&word), "").await.status, 303);
+    assert_eq!(browser.send("/act", &pause(&csrf_token), "").await.status, 303);
     assert!(hub.admin("/api/v1/deliveries/paused").await.text().contains(TOPIC));
 }
 
@@ -448,7 +450,7 @@ async fn what_was_posted_is_shown_as_text_or_downloaded_and_never_run() {
     let page = browser.read(&format!("{place}/notifications/2")).await;
     assert!(page.contains("This is only its beginning.") && page.len() < 50_000, "{}", page.len());
     let page = browser.read(&format!("{place}/notifications/3")).await;
-    assert!(page.contains("This is no text.") && !page.contains("svg\0"));
+    assert!(page.contains("This is not text.") && !page.contains("svg\0"));
     for (number, body) in [(1, evil.as_bytes()), (2, long.as_bytes()), (3, b"<svg\0/>")] {
         let answer = browser.open(&format!("{place}/notifications/{number}/content")).await;
         assert_eq!((answer.status, &answer.body[..]), (200, body));
@@ -469,9 +471,12 @@ async fn a_token_is_shown_once_and_revoked() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let browser = Browser::log_in(&hub, folder.path()).await;
-    let word = browser.word().await;
-    let fields =
-        [("name", "library"), ("topic_prefixes", "http://a.example/\r\nhttp://b.example/"), ("word", &word)];
+    let csrf_token = browser.csrf_token().await;
+    let fields = [
+        ("name", "library"),
+        ("topic_prefixes", "http://a.example/\r\nhttp://b.example/"),
+        (CSRF_FIELD, &csrf_token),
+    ];
     let page = browser.send("/publishers", &fields, "").await;
     assert_eq!(page.status, 200, "{}", page.text());
     let token = page.text().split("rsh_").nth(1).unwrap()[..64].to_owned();
@@ -621,13 +626,13 @@ async fn not_to_be_had(hub: &HubProcess, poor: &mut HubProcess, token: &str) -> 
     );
     assert_eq!(request(poor.address, asked.as_bytes()).await.unwrap().status, 404);
     poor.process().limit_files(Some(0));
-    let door_of_poor = format!("http://{}/login", poor.admin_address());
+    let login_of_poor = format!("http://{}/login", poor.admin_address());
     let secret = [("topic", TOPIC), ("callback", "http://127.0.0.1/callback"), ("secret", "a guess")];
     vec![
         Page::well("/elsewhere").called("operator-not-found", 404),
         Page::well("/subscriptions/999").called("operator-no-subscription", 404),
         Page::well("/login").called("operator-wrong-token", 403).filled(&[("token", "a guess")]),
-        Page::well(&door_of_poor).called("operator-cannot-write", 503).filled(&[("token", token)]),
+        Page::well(&login_of_poor).called("operator-cannot-write", 503).filled(&[("token", token)]),
         Page::well(&over).called("subscriber-over", 200),
         Page::well(&replaced).called("subscriber-replaced", 404),
         Page::well(&format!("{}subscriptions", hub.url())).called("subscriber-no-match", 403).filled(&secret),

@@ -8,8 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use super::super::file_path::{FilePath, is_there, open_folder, open_judged};
 use super::super::folder::{Folder, LocateError};
-use super::super::place::{Place, is_there, open_folder, open_judged};
 use super::super::status::{Identity, Status};
 use super::super::walk::Found;
 use super::super::{BuildError, Item, Known, Stamp};
@@ -44,13 +44,13 @@ impl Task {
     }
 
     /// Whether a file is known with the digests that are asked for; one that cannot be looked at is not.
-    fn is_current(&self, known: &Known, place: Place<'_>, target: Option<Identity>) -> bool {
+    fn is_current(&self, known: &Known, path: FilePath<'_>, target: Option<Identity>) -> bool {
         let hashes = &known.item.hashes;
         let has_all = hashes.iter().count() == self.algorithms.len()
             && self.algorithms.iter().all(|&algorithm| hashes.get(algorithm).is_some());
         let is_same = |stamp| {
             let is_it = |now: &Status| now.is_file && (target.is_none() || target == now.identity);
-            place.status(target.is_some()).is_ok_and(|now| is_it(&now) && now.stamp == stamp)
+            path.status(target.is_some()).is_ok_and(|now| is_it(&now) && now.stamp == stamp)
         };
         has_all && known.stamp.is_some_and(is_same)
     }
@@ -101,13 +101,13 @@ impl Reader<'_> {
 
     fn look(&mut self, found: &Found, known: Option<&Known>, level: Option<&File>) -> Outcome {
         let full = self.task.folder.root().join(&found.path);
-        let place = Place::within(&full, level);
+        let path = FilePath::within(&full, level);
         let media_type = (self.task.media_type)(&found.path);
-        let looked = match known.filter(|known| self.task.is_current(known, place, found.target)) {
+        let looked = match known.filter(|known| self.task.is_current(known, path, found.target)) {
             Some(Known { item, stamp }) => {
                 Ok(Some(Known { item: Item { media_type, ..item.clone() }, stamp: *stamp }))
             }
-            None => self.read(found, media_type, place),
+            None => self.read(found, media_type, path),
         };
         looked.map_err(|source| BuildError::File { path: full, source })
     }
@@ -116,11 +116,11 @@ impl Reader<'_> {
         &mut self,
         Found { loc, target, .. }: &Found,
         media_type: Option<String>,
-        place: Place<'_>,
+        path: FilePath<'_>,
     ) -> io::Result<Option<Known>> {
         self.task.reads.fetch_add(1, Ordering::Relaxed);
         let Task { folder, algorithms, .. } = self.task;
-        let reading = read(folder, place, *target, algorithms, &mut self.buffer, || ())?;
+        let reading = read(folder, path, *target, algorithms, &mut self.buffer, || ())?;
         let (modified, length, hashes, stamp) = match reading {
             Reading::Gone => return Ok(None),
             Reading::Steady { modified, length, hashes, stamp } => (modified, Some(length), hashes, stamp),
@@ -151,7 +151,7 @@ pub(super) enum Reading {
 /// What is another file than was judged is judged again: only what is refused then, or gone, is no resource any more.
 pub(super) fn read(
     folder: &Folder,
-    mut place: Place<'_>,
+    mut path: FilePath<'_>,
     mut target: Option<Identity>,
     algorithms: &[Algorithm],
     buffer: &mut [u8],
@@ -160,10 +160,10 @@ pub(super) fn read(
     let mut modified = SystemTime::UNIX_EPOCH;
     for _ in 0..MAX_READS {
         let begun = SystemTime::now();
-        let Some((mut file, before)) = open_judged(place, target)? else {
+        let Some((mut file, before)) = open_judged(path, target)? else {
             // The folder may be another by now, too.
-            place = Place::at(place.path());
-            match folder.judge_again(place.path()) {
+            path = FilePath::at(path.path());
+            match folder.judge_again(path.path()) {
                 Ok(judged) => (target, modified) = (judged.target, judged.metadata.modified()?),
                 Err(LocateError::Refused(_)) => return Ok(Reading::Gone),
                 Err(LocateError::Unknown(error)) => return Err(error),

@@ -145,7 +145,7 @@ fn a_link_that_leads_elsewhere_when_it_is_read_is_judged_again() {
     symlink("target", &link).unwrap();
     let folder = Folder::open(&data).unwrap();
     let judged = Identity::of(&fs::metadata(&link).unwrap());
-    let reading = || read(&folder, Place::at(&link), judged, &[], &mut [0; 16], || ()).unwrap();
+    let reading = || read(&folder, FilePath::at(&link), judged, &[], &mut [0; 16], || ()).unwrap();
 
     // As `rename` replaces a file: whole, and another one.
     fs::write(data.join("new"), "newer").unwrap();
@@ -172,7 +172,7 @@ fn a_link_whose_target_is_replaced_each_time_it_is_looked_at_has_neither_length_
     symlink("target", &link).unwrap();
     let folder = Folder::open(&data).unwrap();
     let mut looks = 0;
-    let reading = read(&folder, Place::at(&link), Some(Identity::NOBODY), &[], &mut [0; 16], || {
+    let reading = read(&folder, FilePath::at(&link), Some(Identity::NOBODY), &[], &mut [0; 16], || {
         looks += 1;
         fs::write(&next, "another").unwrap();
         fs::rename(&next, &target).unwrap();
@@ -251,7 +251,7 @@ fn a_file_that_changes_while_it_is_read_is_read_again() {
     for room in [16, 3] {
         let (here, mut first, mut buffer) = (Folder::open(&folder).unwrap(), true, vec![0; room]);
         fs::write(&path, "old").unwrap();
-        let reading = read(&here, Place::at(&path), None, &[Algorithm::Sha256], &mut buffer, || {
+        let reading = read(&here, FilePath::at(&path), None, &[Algorithm::Sha256], &mut buffer, || {
             if std::mem::take(&mut first) {
                 fs::write(&path, "newer").unwrap();
             }
@@ -272,7 +272,7 @@ fn a_file_is_looked_for_by_its_path_once_the_folder_that_is_held_open_is_another
     fs::write(&path, "old").unwrap();
     let level = File::open(&sub).unwrap();
     let reading =
-        || read(&folder, Place::within(&path, Some(&level)), None, &[], &mut [0; 16], || ()).unwrap();
+        || read(&folder, FilePath::within(&path, Some(&level)), None, &[], &mut [0; 16], || ()).unwrap();
     assert!(matches!(reading(), Reading::Steady { length: 3, .. }));
     fs::remove_dir_all(&sub).unwrap();
     fs::create_dir(&sub).unwrap();
@@ -321,7 +321,7 @@ fn a_file_that_never_holds_still_has_neither_length_nor_digest() {
     let path = folder.path().join("log");
     fs::write(&path, "").unwrap();
     let (here, mut content) = (Folder::open(&folder).unwrap(), String::new());
-    let reading = read(&here, Place::at(&path), None, &[Algorithm::Sha256], &mut [0; 16], || {
+    let reading = read(&here, FilePath::at(&path), None, &[Algorithm::Sha256], &mut [0; 16], || {
         content.push('x');
         fs::write(&path, &content).unwrap();
     });
@@ -488,9 +488,9 @@ fn contents_are_what_the_inventory_would_list_and_nothing_that_took_its_place() 
     fs::remove_file(data.join("file")).unwrap();
     symlink("../secret", data.join("file")).unwrap();
     let here = Folder::open(&data).unwrap();
-    assert!(open_judged(Place::at(&data.join("file")), None).unwrap().is_none());
+    assert!(open_judged(FilePath::at(&data.join("file")), None).unwrap().is_none());
     assert!(matches!(
-        read(&here, Place::at(&data.join("file")), None, &[], &mut [0; 16], || ()).unwrap(),
+        read(&here, FilePath::at(&data.join("file")), None, &[], &mut [0; 16], || ()).unwrap(),
         Reading::Gone
     ));
 }

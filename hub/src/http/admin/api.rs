@@ -227,7 +227,7 @@ async fn subscription(State(state): State<AdminState>, Path(id): Path<String>) -
     Ok(Json(state.service.subscription(id).await?))
 }
 
-/// Give the status page of a subscription another address: the one of before opens nothing any more
+/// Give the status page of a subscription another address: the old one stops working
 #[utoipa::path(post, path = "/subscriptions/{subscription}/address", tag = "subscriptions", params(("subscription" = u64, Path, description = "Its number")), responses(
     (status = 200, description = "The new address", body = StatusPage), (status = "default", description = "A problem", body = Problem)))]
 async fn replace_address(State(state): State<AdminState>, Path(id): Path<String>) -> Answer<StatusPage> {

@@ -89,7 +89,7 @@ fn misnamed(name: &str, what: &str, known: &[&str]) -> String {
         (None, []) => "there is none".to_owned(),
         (None, known) => format!("write {}", known.join(", ")),
     };
-    format!("{shown:?} is no {what} here: {hint}")
+    format!("{shown:?} is not a {what} here: {hint}")
 }
 
 #[cfg(test)]
@@ -101,10 +101,10 @@ mod tests {
     fn a_field_that_is_not_known_is_named_with_the_one_that_was_meant() {
         let wrong = |body: &str| unknown_field::<ToDeny>(body.as_bytes());
         let meant = wrong("{\"ids\": [7], \"raeson\": \"x\"}");
-        assert_eq!(meant.as_deref(), Some("\"raeson\" is no field here: did you mean reason?"));
+        assert_eq!(meant.as_deref(), Some("\"raeson\" is not a field here: did you mean reason?"));
         assert_eq!(
             wrong("{\"zzz\": 1}").as_deref(),
-            Some("\"zzz\" is no field here: write ids, reason, topic")
+            Some("\"zzz\" is not a field here: write ids, reason, topic")
         );
         assert_eq!((wrong("{\"ids\": [7]}"), wrong("{"), wrong("7")), (None, None, None));
     }

@@ -170,9 +170,9 @@ async fn test(
         Ok(read) => read,
         Err(unread) => return unread.into_response(),
     };
-    let word = form_urlencoded::parse(&body).find(|(name, _)| name == page::WORD);
+    let token = form_urlencoded::parse(&body).find(|(name, _)| name == page::CSRF_FIELD);
     let is_own = is_from_here(&head.headers, Some(&state.origin))
-        && word.is_some_and(|(_, word)| state.service.is_form_word(&word, visit));
+        && token.is_some_and(|(_, token)| state.service.is_form_word(&token, visit));
     if !is_own {
         return page::foreign(&state.base);
     }

@@ -19,8 +19,8 @@ use crate::http::layout::{card, moment};
 pub(super) const STYLE: &str = concat!("assets/style-", env!("CARGO_PKG_VERSION"), ".css");
 pub(super) const ICON: &str = concat!("assets/icon-", env!("CARGO_PKG_VERSION"), ".svg");
 
-/// The field that shows that a form is of this visit.
-pub(super) const WORD: &str = "word";
+/// The field with the CSRF token, which shows that a form is of this visit.
+pub(super) const CSRF_FIELD: &str = "csrf_token";
 
 /// The same text for every mistake: the answer must not show who is subscribed.
 pub(super) const NO_MATCH: &str = "No subscription in force has this topic, callback and secret. A subscription without a secret, or one that has ended, cannot be opened here: subscribe again, or ask the hub's operator.";
@@ -30,7 +30,7 @@ pub(super) const NO_URLS: &str =
 /// The form for the subscription's secret.
 pub(super) fn login(status: StatusCode, base: &str, overheard: bool, why: Option<&str>) -> Response {
     let content = html! {
-        div.door {
+        div.login {
             h1 { "Why does nothing arrive?" }
             @if let Some(why) = why { p.notice.bad role="alert" { (why) } }
             p { "This hub shows subscribers the state of their subscriptions." }
@@ -98,11 +98,11 @@ pub(super) fn over(base: &str) -> Response {
     send(StatusCode::OK, base, "This subscription has ended", &content)
 }
 
-/// The state of a subscription, and what a test delivery has shown. `word` belongs into its forms.
+/// The state of a subscription, and what a test delivery has shown. `csrf_token` belongs into its forms.
 pub(super) fn view(
     base: &str,
     id: PageId,
-    word: &str,
+    csrf_token: &str,
     view: &OwnView,
     tested: Option<&TestResult>,
 ) -> Response {
@@ -129,7 +129,7 @@ pub(super) fn view(
         section aria-labelledby="test" {
             h2 id="test" { "Try it" }
             form method="post" action={ (base) "subscriptions/" (id) } {
-                input type="hidden" name=(WORD) value=(word);
+                input type="hidden" name=(CSRF_FIELD) value=(csrf_token);
                 p { "The hub sends a short text to your callback now" @if detail.signed { ", signed like every delivery," } " and shows the answer here. Its header " code { "webhook-test" } " says that it is a test. Your subscription does not change." }
                 button { "Send a test delivery" }
             }

@@ -2,9 +2,10 @@
 //!
 //! * `round` is one measurement: a hub of its own, quiet and then attacked;
 //! * `honest` posts, `subscribers` receive, `joining` come meanwhile, `latency` says how long that took;
-//! * `siege` is all attackers together, and what they have done; each has a file of its own;
+//! * `attackers` begins all attacks, each of which has a file of its own, and `siege` counts what they do;
 //! * `client` and `server` are what all of them are made of.
 
+mod attackers;
 mod bad_requests;
 mod client;
 mod heavy_links;

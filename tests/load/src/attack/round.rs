@@ -11,12 +11,12 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::Attack;
 use super::honest::{self, Honest, TOPIC};
 use super::joining::Joining;
 use super::latency::Compared;
 use super::siege::{Siege, Sieged};
 use super::subscribers::Subscribers;
+use super::{Attack, attackers};
 use crate::Failure;
 use crate::measure::bytes_below;
 use resync_harness::HubProcess;
@@ -76,7 +76,7 @@ pub(super) async fn measure(plan: &Attack, folder: &Path) -> Result<Round, Failu
     let siege = Siege::new(hub.address, status);
     let (told, pending) = mpsc::unbounded_channel();
     let joining = Joining::start(joining_in(plan), told).await?;
-    let mut attackers = siege.begin(plan, &subscribers, pending).await?;
+    let mut attackers = attackers::begin(&siege, plan, &subscribers, pending).await?;
     let (mut joined, unanswered) = (joining.begin(hub.address), Arc::default());
     let within = Duration::from_secs(plan.answered_within);
     let mut asking = honest::ask(hub.address, &siege.status, within, &unanswered);

@@ -1,4 +1,4 @@
-//! All attackers together, and whether each attack took place.
+//! What all attackers know, and how much of each attack took place.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -8,17 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
 use super::server::Server;
 use super::subscribers::Subscribers;
-use super::{
-    Attack, bad_requests, heavy_links, large_bodies, late_callbacks, shared_origin, slow_connections,
-    status_queries, superseding, waiting_requests,
-};
-use crate::Failure;
 
 /// Between two looks at how much of the attack is under way.
 const LOOK: Duration = Duration::from_millis(500);
@@ -92,26 +86,6 @@ pub(super) struct UnderWay {
 impl Siege {
     pub(super) fn new(hub: SocketAddr, status: String) -> Arc<Self> {
         Arc::new(Self { hub, status, counts: Counts::default(), answers: Mutex::default() })
-    }
-
-    /// The attack lasts as long as what this returns. `pending` names the callbacks whose requests are pending.
-    pub(super) async fn begin(
-        self: &Arc<Self>,
-        plan: &Attack,
-        honest: &Subscribers,
-        pending: mpsc::UnboundedReceiver<String>,
-    ) -> Result<JoinSet<()>, Failure> {
-        let mut attackers = JoinSet::new();
-        slow_connections::begin(self, plan.slow, &mut attackers);
-        bad_requests::begin(self, plan.flood, &mut attackers);
-        heavy_links::begin(self, plan.links, &mut attackers).await?;
-        large_bodies::begin(self, plan.bodies, &mut attackers).await?;
-        late_callbacks::begin(self, plan.late, &mut attackers).await?;
-        shared_origin::begin(self, plan.refusing, honest, &mut attackers);
-        waiting_requests::begin(self, plan.waiting, &mut attackers).await?;
-        superseding::begin(self, plan.superseding, pending, &mut attackers);
-        status_queries::begin(self, plan.queries, &mut attackers);
-        Ok(attackers)
     }
 
     /// With what is under way meanwhile.

@@ -77,7 +77,7 @@ fn states(outcomes: &[Outcome]) -> String {
 }
 
 fn state(commit: &str) -> &str {
-    if commit.is_empty() { "one that nobody knows" } else { commit }
+    if commit.is_empty() { "unknown commit" } else { commit }
 }
 
 /// Which state of the repository, and when.

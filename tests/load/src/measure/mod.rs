@@ -7,6 +7,7 @@ mod machine;
 mod oracle;
 mod process;
 mod result;
+mod spread;
 mod summary;
 mod verdict;
 
@@ -21,6 +22,7 @@ pub(super) use process::{Meter, Usage, bytes_below, files_below, pid_of_self};
 pub use result::{
     Bound, Delivered, FaultReport, Overhead, Published, Resources, RunResult, Rung, Second, Slopes, Verdict,
 };
+pub use spread::Spread;
 pub(super) use verdict::verdicts;
 
 /// A count as a number to calculate with; counts of a run are far below 2^52.

@@ -1,5 +1,4 @@
-//! Whoever checks the signature of each copy while nobody else needs the processor: it is the first to wait, so that what is measured
-//! does not pay for it.
+//! Checks the signature of each copy on a thread of the lowest priority, so that what is measured does not pay for it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,6 @@ use std::time::Duration;
 use rustix::process::nice;
 use tokio::time::sleep;
 
-use super::sink::secret;
 use crate::check::{Copy, is_signed};
 use crate::scenario::Post;
 use crate::stamp::Stamp;
@@ -22,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The last of all.
 const LAST: i32 = 19;
 
-/// It ends with this value.
+/// The thread ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Checker(Arc<Shared>);
 
@@ -95,6 +93,11 @@ impl Shared {
         }
         self.is_busy.store(false, Ordering::SeqCst);
     }
+}
+
+/// The secret that a subscriber and the hub share.
+pub(super) fn secret(subscriber: usize) -> String {
+    format!("secret of subscriber {subscriber}")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -9,15 +9,13 @@ use rustix::io::Errno;
 use tokio::time::{sleep, sleep_until};
 
 use super::hub::Body;
-use super::sink::{Sink, World};
+use super::sink::{DOMAIN, Sink, World};
 use super::subscribing::Subscribers;
 use crate::Failure;
 use crate::measure::{Excuse, FaultReport, Outcome, Posted};
 use crate::scenario::{Act, FaultKind, Plan, Scenario};
 use resync_harness::{Clock, Disk, Faults, HubProcess, NameServer, Trouble};
 
-/// Names of hosts are below it.
-pub(super) const DOMAIN: &str = "load.test";
 /// Bytes that a file may have while the disk is full.
 const FULL: u64 = 50_000;
 /// Seconds from when the hub listens again to the next fault in which posts must be taken again. How long it takes to listen is judged where

@@ -13,7 +13,6 @@ use tokio::net::TcpSocket;
 use tokio::task::AbortHandle;
 
 use super::checker::Checker;
-use super::faults::DOMAIN;
 use super::manners::{answered, status};
 use super::serving::{Delivery, Here, Reply, serve};
 use crate::Failure;
@@ -23,6 +22,8 @@ use crate::request::Request;
 use crate::scenario::{Behaviour, Plan, Post};
 use crate::stamp::Stamp;
 
+/// Names of hosts are below it.
+pub(super) const DOMAIN: &str = "load.test";
 /// Examples of altered deliveries that are kept.
 const NOTES: usize = 5;
 /// Connections that may wait to be taken.
@@ -475,11 +476,6 @@ impl World {
 /// A topic that is served here.
 pub(super) fn topic_url(port: u16, topic: impl Display) -> String {
     format!("http://127.0.0.1:{port}/t/{topic}")
-}
-
-/// What a subscriber and the hub share.
-pub(super) fn secret(subscriber: usize) -> String {
-    format!("secret of subscriber {subscriber}")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

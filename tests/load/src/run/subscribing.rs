@@ -9,9 +9,10 @@ use futures_util::future::try_join_all;
 use futures_util::stream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::checker::secret;
 use super::hub::Endpoint;
 use super::publishing::Publishers;
-use super::sink::{World, secret};
+use super::sink::World;
 use crate::Failure;
 use crate::scenario::{By, Motion};
 

@@ -4,7 +4,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::layout::{self, Room};
+use super::layout::{self, Section};
 use super::session::Session;
 use super::table::{
     self,
@@ -19,7 +19,7 @@ pub(super) async fn list(
     Query(page): Query<PageRequest>,
 ) -> Response {
     match state.service.audit_entries(&page).await {
-        Ok(page) => layout::page(&session, Room::Audit, "Audit log", &all(&page)),
+        Ok(page) => layout::page(&session, Section::Audit, "Audit log", &all(&page)),
         Err(error) => failed(&session, &error),
     }
 }

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 
-use super::session::Form;
+use super::form::Form;
 use super::{AdminState, failed, layout};
 use crate::admin::{AdminService, By, Failed, Target, ToDeny};
 

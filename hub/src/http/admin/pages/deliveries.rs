@@ -6,7 +6,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::layout::{self, Room, word};
+use super::layout::{self, Section, csrf_field};
 use super::session::Session;
 use super::table::{
     self,
@@ -39,7 +39,7 @@ pub(super) async fn show(
                 (given_up(&skips))
                 (lost(&gaps))
             };
-            layout::page(&session, Room::Deliveries, "Deliveries", &content)
+            layout::page(&session, Section::Deliveries, "Deliveries", &content)
         }
         Err(error) => failed(&session, &error),
     }
@@ -58,7 +58,7 @@ fn hosts(session: &Session, hosts: &[Host]) -> Markup {
                     html! { (Lasting(Duration::from_secs(host.breaker_open_for))) },
                     html! {
                         form method="post" action="/act" {
-                            (word(session))
+                            (csrf_field(session))
                             input type="hidden" name="act" value="retry";
                             input type="hidden" name="host" value=(host.origin);
                             button.small aria-label={ "Ask now: " (host.origin) } { "Ask now" }

@@ -16,12 +16,13 @@ use crate::http::reply::later;
 const RETRY: u64 = 30;
 
 pub(super) async fn stream(State(state): State<AdminState>, session: Session) -> Response {
-    let Some(place) = state.sessions.place() else {
+    let Some(permit) = state.sessions.permit() else {
         return later(StatusCode::SERVICE_UNAVAILABLE, RETRY, "too many pages are open");
     };
     let ticks = state.service.trends.ticks();
-    let events =
-        stream::unfold((state, session, ticks, place), |(mut state, session, mut ticks, place)| async move {
+    let events = stream::unfold(
+        (state, session, ticks, permit),
+        |(mut state, session, mut ticks, permit)| async move {
             tokio::select! {
                 tick = ticks.changed() => tick.ok()?,
                 _ = state.stopped.wait_for(|stopped| *stopped) => return None,
@@ -31,7 +32,8 @@ pub(super) async fn stream(State(state): State<AdminState>, session: Session) ->
             }
             let live = overview::live(&state.service).await.ok()?;
             let event = Event::default().event("overview").data(live.0);
-            Some((Ok::<_, Infallible>(event), (state, session, ticks, place)))
-        });
+            Some((Ok::<_, Infallible>(event), (state, session, ticks, permit)))
+        },
+    );
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }

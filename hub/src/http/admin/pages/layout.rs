@@ -5,12 +5,15 @@ use http::StatusCode;
 use maud::{Markup, html};
 
 use super::assets;
-use super::session::{Session, WORD};
+use super::session::Session;
 use crate::http::layout::frame::Frame;
 
-/// The rooms of the pages, in the order of the navigation.
+/// The name of the field with the CSRF token of the session.
+pub(super) const CSRF_FIELD: &str = "csrf_token";
+
+/// The sections of the pages, in the order of the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Section {
     Overview,
     Topics,
     Subscriptions,
@@ -19,7 +22,7 @@ pub(super) enum Room {
     Audit,
 }
 
-impl Room {
+impl Section {
     const ALL: [(Self, &'static str, &'static str); 6] = [
         (Self::Overview, "/", "Overview"),
         (Self::Topics, "/topics", "Topics"),
@@ -31,8 +34,8 @@ impl Room {
 }
 
 /// A page for a session.
-pub(super) fn page(session: &Session, room: Room, title: &str, content: &Markup) -> Response {
-    send(StatusCode::OK, Some((session, Some(room))), title, content)
+pub(super) fn page(session: &Session, section: Section, title: &str, content: &Markup) -> Response {
+    send(StatusCode::OK, Some((session, Some(section))), title, content)
 }
 
 /// A page that says what went wrong, and what would be right.
@@ -53,7 +56,7 @@ pub(super) fn outside(status: StatusCode, title: &str, content: &Markup) -> Resp
 
 fn send(
     status: StatusCode,
-    who: Option<(&Session, Option<Room>)>,
+    who: Option<(&Session, Option<Section>)>,
     title: &str,
     content: &Markup,
 ) -> Response {
@@ -62,29 +65,29 @@ fn send(
         icon: assets::ICON,
         head: html! { @if who.is_some() { script src=(assets::LIVE) defer {} } },
         home: "/",
-        navigation: html! { @if let Some((session, room)) = who { (navigation(session, room)) } },
+        navigation: html! { @if let Some((session, section)) = who { (navigation(session, section)) } },
         has_times: who.is_some(),
     };
     frame.send(status, title, content)
 }
 
-fn navigation(session: &Session, room: Option<Room>) -> Markup {
+fn navigation(session: &Session, section: Option<Section>) -> Markup {
     html! {
         nav aria-label="Main" {
             ul {
-                @for (of, path, name) in Room::ALL {
-                    li { a href=(path) aria-current=[(room == Some(of)).then_some("page")] { (name) } }
+                @for (of, path, name) in Section::ALL {
+                    li { a href=(path) aria-current=[(section == Some(of)).then_some("page")] { (name) } }
                 }
             }
         }
         form.out method="post" action="/logout" {
-            (word(session))
+            (csrf_field(session))
             button.plain { "Log out" }
         }
     }
 }
 
 /// The field that shows that a form is of this session.
-pub(super) fn word(session: &Session) -> Markup {
-    html! { input type="hidden" name=(WORD) value=(session.word); }
+pub(super) fn csrf_field(session: &Session) -> Markup {
+    html! { input type="hidden" name=(CSRF_FIELD) value=(session.csrf_token); }
 }

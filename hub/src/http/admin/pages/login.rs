@@ -10,7 +10,7 @@ use http::header::SET_COOKIE;
 use http::{HeaderValue, StatusCode};
 use maud::{Markup, html};
 
-use super::session::{Form, fields};
+use super::form::{Form, fields};
 use super::{AdminState, layout, sentence};
 use crate::http::admin::auth::NotAdmitted;
 
@@ -60,7 +60,7 @@ fn with_cookie(cookie: &str, to: &str) -> Response {
 
 fn form(why: Option<&str>) -> Markup {
     html! {
-        div.door {
+        div.login {
             h1 { "Log in" }
             @if let Some(why) = why { p.notice.bad role="alert" { (why) } }
             form method="post" action="/login" {

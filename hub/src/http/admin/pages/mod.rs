@@ -1,13 +1,14 @@
 //! The pages: what the admin API shows and does, for a person. They need no script, and are livelier with one.
 //!
-//! Whoever shows the operator's token is in for a while (`session`). Every page is made here as a whole (`layout`), by a
-//! template engine that escapes whatever it is given; what strangers chose, such as URLs, is text and never markup.
+//! The operator's token opens a session (`session`). Every page is made here as a whole (`layout`), by a template engine
+//! that escapes all values: URLs and other texts that strangers chose never become markup.
 
 mod assets;
 mod audit;
 mod commands;
 mod deliveries;
 mod events;
+mod form;
 mod layout;
 mod login;
 mod missed;

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
 
-use super::layout::{self, Room};
+use super::layout::{self, Section};
 use super::session::Session;
 use super::{AdminState, card, failed, moment};
 use crate::admin::{Failed, NotificationView, Size};
@@ -16,7 +16,7 @@ pub(super) async fn show(
     Path((topic, offset)): Path<(String, String)>,
 ) -> Response {
     match find(&state, &topic, &offset).await {
-        Ok(found) => layout::page(&session, Room::Topics, &format!("Notification {offset}"), &one(&found)),
+        Ok(found) => layout::page(&session, Section::Topics, &format!("Notification {offset}"), &one(&found)),
         Err(error) => failed(&session, &error),
     }
 }
@@ -69,7 +69,7 @@ fn one(found: &NotificationView) -> Markup {
                     pre.payload tabindex="0" role="region" aria-label="Text of the notification" { (text) }
                     @if !all { p.hint { "This is only its beginning. The download has all of it." } }
                 }
-                None => p.empty { "This is no text." },
+                None => p.empty { "This is not text." },
             }
             p.more { a href={ (place(entry.offset)) "/content" } download { "Download (" (Size(entry.bytes as u64)) ")" } }
         }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::layout::{self, Room};
+use super::layout::{self, Section};
 use super::plot::plot;
 use super::session::Session;
 use super::table::{
@@ -26,7 +26,7 @@ pub(super) async fn show(State(state): State<AdminState>, session: Session) -> R
                 div.title { h1 { "Overview" } p.state id="live-state" role="status" { "As of now" } }
                 div id="live" { (live) }
             };
-            layout::page(&session, Room::Overview, "Overview", &content)
+            layout::page(&session, Section::Overview, "Overview", &content)
         }
         Err(error) => failed(&session, &error),
     }

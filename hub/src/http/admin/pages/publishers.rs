@@ -4,8 +4,9 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::layout::{self, Room, word};
-use super::session::{Form, Session};
+use super::form::Form;
+use super::layout::{self, Section, csrf_field};
+use super::session::Session;
 use super::table::{
     self,
     Head::{Row, Text},
@@ -52,7 +53,7 @@ fn show(state: &AdminState, session: &Session, notice: &Markup) -> Response {
                 (tokens(session, &publishers))
                 (new(session))
             };
-            layout::page(session, Room::Publishers, "Publishers", &content)
+            layout::page(session, Section::Publishers, "Publishers", &content)
         }
         Err(error) => failed(session, &error),
     }
@@ -74,7 +75,7 @@ fn tokens(session: &Session, publishers: &[Publisher]) -> Markup {
                         details.danger {
                             summary aria-label={ "Revoke " (one.name) } { "Revoke …" }
                             form method="post" action="/act" {
-                                (word(session))
+                                (csrf_field(session))
                                 input type="hidden" name="act" value="token revoke";
                                 input type="hidden" name="name" value=(one.name);
                                 button.danger.small { "Revoke it now" }
@@ -92,7 +93,7 @@ fn new(session: &Session) -> Markup {
         section aria-labelledby="new" {
             h2 id="new" { "A new token" }
             form.stack method="post" action="/publishers" {
-                (word(session))
+                (csrf_field(session))
                 label for="name" { "Name" }
                 input id="name" name="name" required maxlength="100" autocomplete="off";
                 label for="prefixes" { "Topics that begin like" }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::layout::{self, Room, word};
+use super::layout::{self, Section, csrf_field};
 use super::session::Session;
 use super::table::{
     self,
@@ -33,7 +33,7 @@ pub(super) async fn show(
     match state.service.subscription(id).await {
         Ok(detail) => layout::page(
             &session,
-            Room::Subscriptions,
+            Section::Subscriptions,
             &format!("Subscription {id}"),
             &one(&session, &detail, &notice),
         ),
@@ -76,7 +76,7 @@ fn for_the_subscriber(session: &Session, detail: &SubscriptionDetail) -> Markup 
                 details.danger {
                     summary { "Replace it …" }
                     form method="post" action="/act" {
-                        (word(session))
+                        (csrf_field(session))
                         input type="hidden" name="subscription" value=(detail.subscription.id);
                         input type="hidden" name="act" value="address";
                         p.hint { "If others know the address: it stops working, also for open visits. Send the new one." }
@@ -115,7 +115,7 @@ fn standing(detail: &SubscriptionDetail) -> Markup {
 fn commands(session: &Session, detail: &SubscriptionDetail) -> Markup {
     let id = detail.subscription.id;
     let about = html! {
-        (word(session))
+        (csrf_field(session))
         input type="hidden" name="subscription" value=(id);
         input type="hidden" name="topic_id" value=(detail.topic_id);
     };
@@ -147,7 +147,7 @@ fn commands(session: &Session, detail: &SubscriptionDetail) -> Markup {
                 details {
                     summary { "Pause its topic …" }
                     form method="post" action="/act" {
-                        (word(session))
+                        (csrf_field(session))
                         input type="hidden" name="topic" value=(detail.subscription.topic);
                         input type="hidden" name="topic_id" value=(detail.topic_id);
                         input type="hidden" name="act" value="pause";

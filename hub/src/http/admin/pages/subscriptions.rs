@@ -4,7 +4,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::layout::{self, Room};
+use super::layout::{self, Section};
 use super::session::Session;
 use super::table::{
     self,
@@ -23,7 +23,7 @@ pub(super) async fn list(
     request.q = text_of(request.q);
     request.only.take_if(|_| request.q.is_some());
     match state.service.subscription_page(None, &request).await {
-        Ok(page) => layout::page(&session, Room::Subscriptions, "Subscriptions", &all(&request, &page)),
+        Ok(page) => layout::page(&session, Section::Subscriptions, "Subscriptions", &all(&request, &page)),
         Err(error) => failed(&session, &error),
     }
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::layout::{self, Room, word};
+use super::layout::{self, Section, csrf_field};
 use super::session::Session;
 use super::table::{
     self,
@@ -41,7 +41,7 @@ pub(super) async fn list(
     };
     let request = TopicsRequest { after, q: text_of(q), sort };
     match state.service.topic_page(&request).await {
-        Ok(page) => layout::page(&session, Room::Topics, "Topics", &all(&request, &page)),
+        Ok(page) => layout::page(&session, Section::Topics, "Topics", &all(&request, &page)),
         Err(error) => failed(&session, &error),
     }
 }
@@ -124,7 +124,7 @@ pub(super) async fn show(
     match found.await {
         Ok((topic, subscribers)) => layout::page(
             &session,
-            Room::Topics,
+            Section::Topics,
             &topic.topic.url,
             &one(&session, &topic, &subscribers, &notice),
         ),
@@ -155,7 +155,7 @@ fn one(session: &Session, detail: &TopicDetail, subscribers: &SubscriptionPage, 
 
 fn commands(session: &Session, topic: &Topic) -> Markup {
     let about = html! {
-        (word(session))
+        (csrf_field(session))
         input type="hidden" name="topic" value=(topic.url);
         input type="hidden" name="topic_id" value=(topic.id);
     };

@@ -1,4 +1,5 @@
-//! Where a file is looked for: in a folder that is held open, which saves the system the whole way there for each of its files, or by its path.
+//! The path of a file that is looked for: within its folder, if that is held open, since the system then need not resolve the
+//! whole path for each file.
 
 use std::fs::File;
 use std::io;
@@ -6,22 +7,22 @@ use std::path::Path;
 
 use super::status::{Identity, Status};
 
-/// A file that is looked for; nothing need be there.
+/// The path of a file that is looked for; nothing need be there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct FilePath<'a> {
     path: &'a Path,
     /// The folder in which it lies, where that is held open.
     #[cfg_attr(not(unix), expect(dead_code, reason = "elsewhere files are found by their paths"))]
     folder: Option<&'a File>,
 }
 
-impl<'a> Place<'a> {
-    /// What has this path.
+impl<'a> FilePath<'a> {
+    /// A path by itself.
     pub(super) fn at(path: &'a Path) -> Self {
         Self { path, folder: None }
     }
 
-    /// The same in its folder, where that is held open.
+    /// A path in its folder, where that is held open.
     pub(super) fn within(path: &'a Path, folder: Option<&'a File>) -> Self {
         Self { path, folder }
     }
@@ -71,8 +72,11 @@ impl<'a> Place<'a> {
 
 /// Opens a file as it was judged: itself and not what a symbolic link has put in its place since, or with `target` what the link led to.
 /// `None` when it is gone, or another, which has to be judged again.
-pub(super) fn open_judged(place: Place<'_>, target: Option<Identity>) -> io::Result<Option<(File, Status)>> {
-    let file = match place.open(target.is_some()) {
+pub(super) fn open_judged(
+    path: FilePath<'_>,
+    target: Option<Identity>,
+) -> io::Result<Option<(File, Status)>> {
+    let file = match path.open(target.is_some()) {
         Ok(file) => file,
         Err(error) if is_gone(&error) => return Ok(None),
         Err(error) => return Err(error),
@@ -97,7 +101,7 @@ pub(super) fn open_folder(path: &Path) -> io::Result<File> {
 
 /// Whether an open folder is still what its path leads to.
 pub(super) fn is_there(path: &Path, open: &File) -> bool {
-    let found = Place::at(path).status(true);
+    let found = FilePath::at(path).status(true);
     found.is_ok_and(|found| Status::of_open(open).is_ok_and(|open| open.identity == found.identity))
 }
 
