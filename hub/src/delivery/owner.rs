@@ -12,6 +12,7 @@ use super::scheduler::{Now, WorkerState};
 use super::sender::{Counters, LetGo, Owned, Settings, Stopped, WorkerMessage, Workers};
 use crate::store::{Shard, Store, StoreError};
 use crate::subscriptions::NotOwned;
+use crate::waiting_work::WaitingWork;
 
 /// Why a shard is not taken over.
 #[derive(Debug, thiserror::Error)]
@@ -56,8 +57,8 @@ impl Owner {
         Self(Arc::new(Shared { store, settings, counters, workers, states, loads }))
     }
 
-    /// Takes a shard over from whoever owned it. When this returns, deliveries go on where they were left; where it fails, or is not waited
-    /// for, this hub does not deliver for the shard.
+    /// Takes a shard over from whoever owned it, and what waits in it. When this returns, deliveries go on where they were left; where it
+    /// fails, or is not waited for, this hub does nothing for the shard.
     ///
     /// # Errors
     /// [`NotTaken`]
@@ -66,19 +67,23 @@ impl Owner {
         // Each time: the clock may have jumped since the start.
         let doubted_until = doubt(self.0.store.as_ref()).await?;
         let owned = taking.load(doubted_until).await?;
+        self.take_up(&[shard]).await?;
         taking.hand_over(owned)
     }
 
-    /// The same for all shards of the store. Nothing is delivered before all are loaded, which deliveries would hold up.
-    pub(super) async fn take_all(&self) -> Result<(), NotTaken> {
-        let shards = (0..self.0.workers.shards()).map(Shard);
-        let all = try_join_all(shards.map(|shard| self.expect(shard))).await?;
+    /// The same for all shards of the store, with this work in them from now on. Nothing is delivered before all are loaded, which
+    /// deliveries would hold up.
+    pub(super) async fn take_all(&self, waiting: &[Arc<dyn WaitingWork>]) -> Result<(), NotTaken> {
+        self.0.workers.set_waiting_work(waiting);
+        let shards: Vec<_> = (0..self.0.workers.shards()).map(Shard).collect();
+        let all = try_join_all(shards.iter().map(|shard| self.expect(*shard))).await?;
         let doubted_until = doubt(self.0.store.as_ref()).await?;
         if let Some(until) = doubted_until {
             let seconds = until.saturating_duration_since(Instant::now()).as_secs();
             tracing::info!(seconds, "the hub was down, or the clock is wrong: no lease ends for so long");
         }
         let loaded = try_join_all(all.iter().map(|taking| taking.load(doubted_until))).await?;
+        self.take_up(&shards).await?;
         all.into_iter().zip(loaded).try_for_each(|(taking, owned)| taking.hand_over(owned))
     }
 
@@ -94,6 +99,14 @@ impl Owner {
         sent.map_err(|Stopped| NotOwned(shard))?;
         // A worker that has ended owns nothing any more.
         outcome.await.unwrap_or(Err(NotOwned(shard)))
+    }
+
+    /// Takes up what else waits in these shards, which are claimed.
+    async fn take_up(&self, shards: &[Shard]) -> Result<(), StoreError> {
+        for waiting in self.0.workers.waiting_work() {
+            waiting.take(shards).await?;
+        }
+        Ok(())
     }
 
     /// Has a worker keep for this shard what happens from now on.
@@ -162,9 +175,12 @@ impl Drop for Taking {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::Path;
+    use std::sync::Mutex;
     use std::time::Duration;
 
+    use async_trait::async_trait;
     use resync_core::websub::TopicUrl;
     use tokio::join;
     use tokio::task::yield_now;
@@ -187,7 +203,7 @@ mod tests {
     /// Deliveries over this store, without a shard.
     async fn workers(store: &Arc<dyn Store>) -> Delivery {
         let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
-        Delivery::start_workers(Arc::clone(store), guard, settings()).await.unwrap()
+        Delivery::start(Arc::clone(store), guard, settings()).await.unwrap()
     }
 
     async fn append(store: &Arc<dyn Store>) {
@@ -302,6 +318,73 @@ mod tests {
         assert!(matches!(owner.take(shard).await, Err(NotTaken::Stopped(_))));
     }
 
+    /// Notes for which shards it has something to do.
+    #[derive(Debug, Default)]
+    struct Noted {
+        shards: Mutex<BTreeSet<Shard>>,
+        /// It cannot read what waits.
+        fails: bool,
+    }
+
+    impl Noted {
+        fn has(&self, shard: Shard) -> bool {
+            self.shards.lock().unwrap().contains(&shard)
+        }
+    }
+
+    #[async_trait]
+    impl WaitingWork for Noted {
+        async fn take(&self, shards: &[Shard]) -> Result<(), StoreError> {
+            self.shards.lock().unwrap().extend(shards);
+            if self.fails { Err(StoreError::Closed) } else { Ok(()) }
+        }
+
+        fn let_go(&self, shard: Shard) {
+            self.shards.lock().unwrap().remove(&shard);
+        }
+    }
+
+    /// Deliveries over this store, with all shards and with this to do in them.
+    async fn owner_of_all(store: &Arc<dyn Store>, noted: &Arc<Noted>) -> Result<Delivery, NotTaken> {
+        let waiting: Arc<dyn WaitingWork> = noted.clone();
+        workers(store).await.take_all(vec![waiting]).await
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_waits_in_a_shard_is_taken_up_with_it_and_let_go_with_it_whoever_takes_it_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let mut subscriber = Subscriber::that_answers(0).await;
+        let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let noted = Arc::new(Noted::default());
+        let delivery = owner_of_all(&store, &noted).await.unwrap();
+        let owner = delivery.owner();
+        assert!(noted.shards.lock().unwrap().iter().eq(&store.all_shards()));
+        assert_eq!(owner.let_go(shard).await, Ok(LetGo::Saved));
+        assert!(!noted.has(shard));
+        assert_eq!(noted.shards.lock().unwrap().len(), usize::from(store.shards()) - 1);
+
+        owner.take(shard).await.unwrap();
+        assert!(noted.has(shard));
+        append(&store).await;
+        assert_eq!(subscriber.notified().await, 1);
+        store.claim(shard).await.unwrap();
+        subscriber.answer(1);
+        assert!(matches!(owner.let_go(shard).await, Ok(LetGo::Fenced) | Err(NotOwned(_))));
+        assert!(!noted.has(shard));
+        delivery.stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_shard_in_which_what_waits_cannot_be_read_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let noted = Arc::new(Noted { fails: true, ..Noted::default() });
+        let taken = owner_of_all(&store, &noted).await;
+        assert!(matches!(taken, Err(NotTaken::Store(StoreError::Closed))), "{taken:?}");
+        assert!(noted.shards.lock().unwrap().is_empty());
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn who_lets_a_shard_go_that_was_taken_from_it_is_told_so_and_may_take_it_back() {
         let folder = tempfile::tempdir().unwrap();
@@ -361,8 +444,7 @@ mod tests {
             let taken = delivery.owner().take(shard).await;
             assert!(matches!(taken, Err(NotTaken::Store(StoreError::Damaged { .. }))), "{taken:?}");
         }
-        delivery.stop().await;
-        let started = Delivery::start(Arc::clone(&store), Guard::open_to(&["127.0.0.0/8"]), settings()).await;
-        assert!(matches!(started, Err(NotTaken::Store(StoreError::Damaged { .. }))), "{started:?}");
+        let taken = delivery.take_all(Vec::new()).await;
+        assert!(matches!(taken, Err(NotTaken::Store(StoreError::Damaged { .. }))), "{taken:?}");
     }
 }

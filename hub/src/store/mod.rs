@@ -38,7 +38,7 @@ pub use records::{
     NotificationProgress, Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed,
     RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent, Subscription,
     SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Topic, TopicId, Trimmed,
-    Uptime, Usage, Validators, Watermark,
+    Uptime, Usage, Validators, WaitingDenial, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 
