@@ -35,7 +35,7 @@ use crate::liveness::Liveness;
 use crate::meters::Meters;
 use crate::metrics::{HubState, Metrics};
 use crate::sockets::Sockets;
-use crate::store::{self, Keyring, KeyringError, Store, StoreError};
+use crate::store::{self, Keyring, KeyringError, Store, StoreError, WallClock};
 use crate::subscriptions::{
     Bounds, CallbackClients, Denials, LeasePolicy, Requests, Verification, VerificationBreaker,
     VerificationMeters,
@@ -168,7 +168,7 @@ impl Hub {
         let (stop, stopped) = watch::channel(false);
         let (publishing, traces) = (PublishMeters::default(), TraceMeters::default());
         let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces, &url);
-        let settings = delivery_settings(config, &tracer);
+        let settings = delivery_settings(config, store.clock(), &tracer);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
         let budgets = Budgets::new(config.publish.body_memory);
         let (mut tasks, mut waiting) = (JoinSet::new(), Vec::new());
@@ -424,7 +424,8 @@ fn pace(config: &Config) -> Pace {
     Pace { patience: config.ingress.body_timeout, bytes_per_second: config.ingress.body_rate }
 }
 
-fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
+fn delivery_settings(config: &Config, clock: &WallClock, tracer: &Tracer) -> delivery::Settings {
+    let (limited, unconfirmed) = (config.limits.enabled, config.limits.unconfirmed);
     delivery::Settings {
         retry: retry_policy(&config.delivery),
         breaker: breaker_policy(&config.delivery),
@@ -433,7 +434,7 @@ fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
         max_in_flight: config.delivery.max_in_flight,
         per_host: config.delivery.per_host,
         max_connections: connections(),
-        confirmed: ConfirmedAddresses::new(config.limits.enabled, config.limits.unconfirmed),
+        confirmed: ConfirmedAddresses::new(limited, unconfirmed, clock.clone()),
         signature: Arc::new(config.signature.clone()),
         entry_diff: config.publish.entry_diff.clone(),
         tracer: tracer.clone(),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, NotificationId, TopicUrl};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -167,7 +166,7 @@ impl AdminService {
         let requests = self.store.requests(&[shard]).await?;
         let denials = self.store.denials(&[shard]).await?;
         Ok(Export {
-            at: DateTime::now().to_string(),
+            at: self.store.now().to_string(),
             subscriptions,
             requests: requests
                 .into_iter()

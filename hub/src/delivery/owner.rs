@@ -150,8 +150,8 @@ impl Taking {
 
     /// Lets its worker deliver for it.
     fn hand_over(mut self, owned: Owned) -> Result<(), NotTaken> {
-        let Shared { counters, workers, .. } = self.of.0.as_ref();
-        let (shard, scheduler, now) = (self.shard, &owned.scheduler, Now::read());
+        let Shared { store, counters, workers, .. } = self.of.0.as_ref();
+        let (shard, scheduler, now) = (self.shard, &owned.scheduler, Now::read(store.clock()));
         counters.set_gauges(shard, scheduler.laggard_count(), scheduler.open_breakers());
         counters.set_subscriptions(shard, scheduler.in_force(now), scheduler.hosts());
         counters.set_saved(shard, now.monotonic);
@@ -403,6 +403,25 @@ mod tests {
         owner.take(shard).await.unwrap();
         assert_eq!(subscriber.notified().await, 1, "its answer was not saved");
         subscriber.answer(1);
+        delivery.stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lease_is_over_by_the_clock_of_the_store_however_the_computers_is_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let subscriber = Subscriber::start().await;
+        let (shard, Subscription { lease_end, .. }) =
+            store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let delivery = workers(&store).await;
+        delivery.owner().take(shard).await.unwrap();
+        let (counters, clock) = (delivery.counters(), store.clock());
+        assert_eq!(counters.subscriptions(), 1);
+        let left = lease_end.to_system_time().duration_since(clock.system_time()).unwrap();
+        clock.put_ahead(left + Duration::from_secs(1));
+        until(|| counters.subscriptions() == 0).await;
+        clock.put_ahead(Duration::ZERO);
+        until(|| counters.subscriptions() == 1).await;
         delivery.stop().await;
     }
 

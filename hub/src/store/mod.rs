@@ -30,7 +30,7 @@ pub use error::StoreError;
 pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
-pub use parts::{Admin, Clock, Fetches, Log, Progress, Requests, Subscriptions};
+pub use parts::{Admin, Clock, Fetches, Log, Progress, Requests, Subscriptions, WallClock};
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
     ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent, Interval,

@@ -233,7 +233,7 @@ impl Checkpoints {
     fn start(&mut self, shards: &mut Shards, counters: &Counters) {
         self.began = Instant::now();
         self.answers = 0;
-        let now = Now::read();
+        let now = Now::read(self.store.clock());
         let behind = self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(..)));
         if !behind {
             self.being_saved.append(&mut self.executed);

@@ -171,8 +171,7 @@ impl Operator {
     ) -> Result<OfOwned<Vec<T>>, Stopped> {
         let query = move |reply: oneshot::Sender<Vec<T>>| {
             let answer = answer.clone();
-            message(Box::new(move |owned: &[Owned]| {
-                let now = Now::read();
+            message(Box::new(move |owned: &[Owned], now: Now| {
                 // A caller that is gone needs no answer.
                 let _ = reply.send(owned.iter().map(|owned| answer(&owned.scheduler, now)).collect());
             }))

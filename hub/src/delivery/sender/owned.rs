@@ -198,7 +198,7 @@ mod tests {
 
     /// A shard that nobody subscribes to.
     fn owned(of: Ownership) -> Owned {
-        let (now, Settings { per_host, retry, breaker, .. }) = (Now::read(), settings());
+        let (now, Settings { per_host, retry, breaker, .. }) = (Now::for_test(), settings());
         let worker = WorkerState::new(1, per_host, now.monotonic);
         let limits = Limits { per_host, window: 1, retry, breaker, steps: 1, worker };
         let clock = Clock::new(now, None);

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::letting_go::Reply;
 use super::owned::Owned;
-use crate::delivery::scheduler::Command;
+use crate::delivery::scheduler::{Command, Now};
 use crate::store::{Shard, SubscriptionId};
 use crate::subscriptions::NotOwned;
 use crate::waiting_work::WaitingWork;
@@ -39,8 +39,8 @@ pub(crate) enum WorkerMessage {
     LetGo(Shard, Reply),
 }
 
-/// Looks at the shards of a worker and answers.
-pub(super) type Query = Box<dyn FnOnce(&[Owned]) + Send>;
+/// Looks at the shards of a worker, as they are now, and answers.
+pub(super) type Query = Box<dyn FnOnce(&[Owned], Now) + Send>;
 
 /// The workers of this hub. Clones share them.
 #[derive(Clone, Debug)]
