@@ -154,8 +154,11 @@ impl Requests {
         {
             return Err(NotAccepted::BreakerOpen { wait });
         }
-        if !who.in_force && intent != Intent::Unsubscribe {
-            self.bounds.check(self.store.as_ref(), who.client, &topic, &callback)?;
+        if !who.in_force
+            && intent != Intent::Unsubscribe
+            && let Some(full) = self.bounds.check(self.store.as_ref(), who.client, &topic, &callback).await?
+        {
+            return Err(full.into());
         }
         let host = callback.url().host_str().unwrap_or_default();
         let permit = self.waiting.try_acquire(who.client(), host).ok_or(NotAccepted::Busy)?;

@@ -359,13 +359,15 @@ impl Fetcher {
             warn!(topic = topic.as_str(), %too_large, "topic fetched, but not sent: too large for the log");
             return Ok(());
         }
+        // Before it is appended: what cannot be counted is fetched again.
+        let bytes_to_send = self.fan_out.bytes_to_send(known.id, bytes, clients).await?;
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(new, Duration::ZERO).await;
         append.end_with(&appended);
         let appended = appended?;
         span.note("websub.notification", || appended.id().to_string());
         // Not before: what could not be stored is fetched again, and sent once.
-        self.fan_out.charge(topic, known.id, bytes, clients);
+        self.fan_out.charge(topic, bytes_to_send, clients);
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
         // Before the next fetch gets this permit: so the log exceeds the share at most by what is fetched at once.
         if let Err(error) = self.log.make_room().await {

@@ -19,8 +19,13 @@ use crate::store::{
 
 #[async_trait]
 impl Subscriptions for Embedded {
-    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> ClientUsage {
-        self.shared.accounted(client, topic, callback)
+    async fn accounted(
+        &self,
+        client: Option<IpAddr>,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Result<ClientUsage> {
+        Ok(self.shared.accounted(client, topic, callback))
     }
 
     async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation> {
@@ -79,8 +84,8 @@ impl Subscriptions for Embedded {
         self.read(move |shared| shared.ids(shard)).await
     }
 
-    fn subscribers(&self, of: &[TopicId]) -> Vec<u64> {
-        self.shared.subscribers(of)
+    async fn subscribers(&self, of: &[TopicId]) -> Result<Vec<u64>> {
+        Ok(self.shared.subscribers(of))
     }
 
     async fn search(
