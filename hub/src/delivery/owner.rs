@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 use super::load::{doubt, load};
 use super::scheduler::{Now, WorkerState};
 use super::sender::{Counters, LetGo, Owned, Settings, Stopped, WorkerMessage, Workers};
-use crate::store::{Shard, Store, StoreError};
+use crate::completion::run_to_completion;
+use crate::store::{Epoch, Shard, Store, StoreError};
 use crate::subscriptions::NotOwned;
 use crate::waiting_work::WaitingWork;
 
@@ -87,8 +88,8 @@ impl Owner {
         all.into_iter().zip(loaded).try_for_each(|(taking, owned)| taking.hand_over(owned))
     }
 
-    /// Lets a shard go: makes no more requests for it, waits a little for those under way, saves the progress, and only then returns. It takes
-    /// three seconds at most, and goes on also where it is not waited for.
+    /// Lets a shard go: makes no more requests for it, waits a little for those under way, saves the progress, releases it for other hubs, and
+    /// only then returns. It takes three seconds at most beside that, and goes on also where it is not waited for.
     ///
     /// # Errors
     /// [`NotOwned`]
@@ -97,8 +98,16 @@ impl Owner {
         let (reply, outcome) = oneshot::channel();
         let sent = self.0.workers.send(worker, WorkerMessage::LetGo(shard, reply));
         sent.map_err(|Stopped| NotOwned(shard))?;
-        // A worker that has ended owns nothing any more.
-        outcome.await.unwrap_or(Err(NotOwned(shard)))
+        let store = Arc::clone(&self.0.store);
+        run_to_completion(async move {
+            // A worker that has ended owns nothing any more.
+            let (how, epoch) = outcome.await.unwrap_or(Err(NotOwned(shard)))?;
+            if how == LetGo::Saved {
+                release(store.as_ref(), shard, epoch).await;
+            }
+            Ok::<_, NotOwned>(how)
+        })
+        .await
     }
 
     /// Takes up what else waits in these shards, which are claimed.
@@ -118,6 +127,15 @@ impl Owner {
         // Only what is read after this may be handed over: an event that came before is in it.
         is_kept.await.map_err(|_| Stopped)?;
         Ok(taking)
+    }
+}
+
+/// Lets other hubs claim a shard at once. Otherwise they do when they take this one for dead.
+async fn release(store: &dyn Store, shard: Shard, epoch: Epoch) {
+    match store.release(shard, epoch).await {
+        // Somebody has taken it over by now.
+        Ok(()) | Err(StoreError::Fenced) => {}
+        Err(error) => tracing::warn!(shard = shard.0, %error, "shard not released"),
     }
 }
 
@@ -230,6 +248,8 @@ mod tests {
         assert!((1..=2).contains(&done), "{done}: what was under way has ended, and is counted");
         assert_eq!((counters.subscriptions(), counters.hosts()), (0, 0));
         assert_eq!(counters.checkpoint_age(Instant::now()), Duration::ZERO);
+        let again = store.release(shard, Epoch(1)).await;
+        assert!(matches!(again, Err(StoreError::Fenced)), "it is released: {again:?}");
 
         append(&store).await;
         subscriber.answer(9);

@@ -7,10 +7,9 @@ use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use super::super::Embedded;
-use super::super::engine::Keys;
 use super::super::key;
 use super::super::layout::Address;
-use super::super::search::behind;
+use super::super::search::part_of_shard;
 use crate::store::{
     Activation, CachePolicy, ClientUsage, Clock, Ended, Epoch, ReadAhead, Recipient, Result, Search,
     SearchResult, Shard, Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions,
@@ -94,7 +93,7 @@ impl Subscriptions for Embedded {
         after: Option<(TopicId, SubscriptionId)>,
         search: Search,
     ) -> Result<SearchResult> {
-        let range = behind(Keys::prefix(key::shard(shard)), shard, after);
+        let range = part_of_shard(shard, None, after);
         self.read(move |shared| shared.search(&range, &search)).await
     }
 
@@ -105,11 +104,7 @@ impl Subscriptions for Embedded {
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
     ) -> Result<Vec<SubscriptionSummary>> {
-        let within = Keys::prefix(match of {
-            Some(topic) => key::shard_topic(shard, topic),
-            None => key::shard(shard),
-        });
-        let range = behind(within, shard, after);
+        let range = part_of_shard(shard, of, after);
         self.read(move |shared| shared.slots_in(&range, limit)).await
     }
 }
