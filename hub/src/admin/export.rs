@@ -115,8 +115,7 @@ impl AdminService {
     /// [`Failed`]
     pub async fn export(&self, by: By, id: u64) -> Result<Export, Failed> {
         let id = SubscriptionId(id);
-        let topic = self.operator.topic_of(id).await?.found()?.ok_or(Failed::Unknown("subscription"))?;
-        let (shard, found) = self.record(topic, id).await?.ok_or(Failed::Unknown("subscription"))?;
+        let (shard, found) = self.record(id).await?;
         let (topic_key, callback) = (found.topic_url.clone(), found.callback.clone());
         let exported = |service: Self| async move {
             let concerns = |topic: &TopicUrl, asked: &CallbackUrl| {

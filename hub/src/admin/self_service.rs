@@ -147,9 +147,7 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn replace_address(&self, by: By, id: u64) -> Result<StatusPage, Failed> {
-        let unknown = || Failed::Unknown("subscription");
-        let topic = self.operator.topic_of(SubscriptionId(id)).await?.found()?.ok_or_else(unknown)?;
-        let (_, found) = self.record(topic, SubscriptionId(id)).await?.ok_or_else(unknown)?;
+        let (_, found) = self.record(SubscriptionId(id)).await?;
         let page = PageId::new(found.id, found.created_at);
         let replaced = |service: Self| async move {
             service.addresses.replace(page).await.map_err(|error| Failed::unnoted(&error))

@@ -23,8 +23,10 @@ pub use self::scheduler::{
     BreakerPolicy, Command, LaggardProgress, OpenHost, Owed, Progress, RetryPolicy, Target, TopicCounts,
     WaitsFor,
 };
+#[cfg(test)]
+pub(crate) use self::sender::testing;
 pub use self::sender::{
-    AttemptLog, AttemptOutcome, Counters, Elsewhere, LetGo, Meters, OUTCOMES, OfOwned, Operator,
+    AttemptLog, AttemptOutcome, Counters, Elsewhere, LetGo, Meters, NoAnswer, OUTCOMES, OfOwned, Operator,
     RecordedAttempt, Settings, Stopped, TestDelivery, TestSender, Totals, without_known_entries,
 };
 use self::sender::{Inputs, LargeBodies, Observers, WorkerThread, Workers};

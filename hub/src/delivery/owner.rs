@@ -205,7 +205,7 @@ mod tests {
 
     use super::super::sender::testing::{Subscriber, settings, until};
     use super::*;
-    use crate::delivery::{Command, Delivery, Elsewhere};
+    use crate::delivery::{Command, Delivery, Elsewhere, NoAnswer};
     use crate::egress::Guard;
     use crate::store::{self, Engine, Keyring, Offset, Subscription, SubscriptionId};
     use crate::subscriptions::StopDeliveries;
@@ -457,16 +457,24 @@ mod tests {
         let (operator, others) = (delivery.operator(), usize::from(store.shards()) - 1);
         let in_force = operator.in_force().await.unwrap();
         assert_eq!((in_force.of_this_hub(), in_force.of_all()), (1, Err(Elsewhere(others))));
-        assert_eq!(operator.topic_of(id).await.unwrap().found(), Ok(Some(topic)));
+        assert_eq!(operator.place_of(id).await.unwrap().found(), Ok(Some((shard, topic))));
         let unknown = SubscriptionId(id.0 + 1);
-        assert_eq!(operator.topic_of(unknown).await.unwrap().found(), Err(Elsewhere(others)));
+        assert_eq!(operator.place_of(unknown).await.unwrap().found(), Err(Elsewhere(others)));
         let replay = Command::Replay { topic, subscription: None, from: Offset(0) };
         let replayed = operator.execute(&replay).await.unwrap();
         assert_eq!((replayed.of_this_hub(), replayed.of_all()), (1, Err(Elsewhere(others))));
         assert_eq!(operator.halt(shard, id).await, Ok(()));
         let other = Shard((shard.0 + 1) % store.shards());
         assert_eq!(operator.halt(other, id).await, Err(NotOwned(other)));
+
+        let replay = || Command::Replay { topic, subscription: Some(id), from: Offset(0) };
+        assert!(operator.execute_in(shard, replay()).await.is_ok());
+        let not_owned = NoAnswer::NotOwned(NotOwned(other));
+        assert_eq!(operator.execute_in(other, replay()).await, Err(not_owned));
+        assert!(operator.progress(shard, topic, id).await.unwrap().is_some());
+        assert_eq!(operator.progress(other, topic, id).await, Err(not_owned));
         delivery.stop().await;
+        assert_eq!(operator.execute_in(shard, replay()).await, Err(NoAnswer::Stopped(Stopped)));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

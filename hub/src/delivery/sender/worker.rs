@@ -254,10 +254,11 @@ impl Worker {
                 self.catch_up(events);
                 query(self.shards.owned(), self.now());
             }
-            WorkerMessage::Command(command, reply) => {
+            WorkerMessage::Command(command, of, reply) => {
                 let now = self.now();
+                let is_meant = |owned: &&mut Owned| of.is_none_or(|of| of == owned.ownership.shard);
                 let execute = |owned: &mut Owned| (owned.ownership, owned.scheduler.execute(&command, now));
-                let concerned = self.shards.owned_mut().iter_mut().map(execute).collect();
+                let concerned = self.shards.owned_mut().iter_mut().filter(is_meant).map(execute).collect();
                 self.checkpoints.note_executed(reply, concerned);
             }
             WorkerMessage::Cancel(shard, subscription, reply) => {

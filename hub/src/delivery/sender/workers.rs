@@ -23,8 +23,8 @@ pub(crate) enum WorkerMessage {
     Query(Query),
     /// To be answered with all that was durable before.
     UpToDateQuery(Query),
-    /// To be answered once it is durable, with the number of subscriptions that it concerns in each shard.
-    Command(Command, oneshot::Sender<Vec<usize>>),
+    /// For this shard or for all, to be answered once it is durable, with the number of subscriptions that it concerns in each.
+    Command(Command, Option<Shard>, oneshot::Sender<Vec<usize>>),
     /// To be answered once nothing is under way to this subscription, which has ended.
     Cancel(Shard, SubscriptionId, oneshot::Sender<Result<(), NotOwned>>),
     /// The address to which the name of this origin leads now was confirmed.
