@@ -69,7 +69,7 @@ use self::reserve::DiskReserve;
 pub use self::restore::{restore, restore_stream, verify};
 use self::shared::Shared;
 #[cfg(test)]
-pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index};
+pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index, in_memory};
 use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
 use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
