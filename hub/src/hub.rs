@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
@@ -32,16 +32,17 @@ use crate::liveness::Liveness;
 use crate::meters::Meters;
 use crate::metrics::{HubState, Metrics};
 use crate::sockets::Sockets;
-use crate::store::{self, Keyring, KeyringError, Store, StoreError};
+use crate::store::{self, Keyring, KeyringError, Store, StoreError, WallClock};
 use crate::subscriptions::{
-    Bounds, CallbackClients, Denials, LeasePolicy, PendingDenial, Requests, Verification,
-    VerificationBreaker, VerificationMeters,
+    Bounds, CallbackClients, Denials, LeasePolicy, Requests, Verification, VerificationBreaker,
+    VerificationMeters,
 };
 use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
-    AcceptedPing, Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOutLimit, Fetcher,
-    Intake, LogShares, Pings, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
+    Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOutLimit, Fetcher, Intake, LogShares,
+    Pings, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
+use crate::waiting_work::{ShardQueues, WaitingWork};
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
@@ -164,20 +165,20 @@ impl Hub {
         let (stop, stopped) = watch::channel(false);
         let (publishing, traces) = (PublishMeters::default(), TraceMeters::default());
         let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces, &url);
-        let settings = delivery_settings(config, &tracer);
+        let settings = delivery_settings(config, store.clock(), &tracer);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
         let budgets = Budgets::new(config.publish.body_memory);
-        let mut tasks = JoinSet::new();
-        let parts = Parts { config, store: &store, guard: &guard, stopped: &stopped };
-        let (operator, policy) = (delivery.operator(), topic_policy(config, &guard, &url));
-        let (requests, denials, verifying) = parts.start_verification(operator, policy, &mut tasks).await?;
+        let (mut tasks, mut waiting) = (JoinSet::new(), Vec::new());
+        let parts = Parts { config, store: &store, guard: &guard, hub_url: &url, stopped: &stopped };
+        let (requests, denials, verifying) =
+            parts.start_verification(delivery.operator(), &mut tasks, &mut waiting);
         let fetching = FetchingParts {
             authority: authority.clone(),
-            hub_url: Arc::clone(&url),
             budget: budgets.fetches.clone(),
             tracer: tracer.clone(),
         };
-        let pings = parts.start_fetching(fetching, &mut tasks).await?;
+        let pings = parts.start_fetching(fetching, &mut tasks, &mut waiting);
+        let delivery = delivery.take_all(waiting).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
 
@@ -334,25 +335,25 @@ struct Parts<'a> {
     config: &'a Config,
     store: &'a Arc<dyn Store>,
     guard: &'a Guard,
+    hub_url: &'a Arc<str>,
     stopped: &'a watch::Receiver<bool>,
 }
 
 /// What fetching needs beside these.
 struct FetchingParts {
     authority: Authority,
-    hub_url: Arc<str>,
     budget: BodyBudget,
     tracer: Tracer,
 }
 
 impl Parts<'_> {
-    async fn start_verification(
+    fn start_verification(
         &self,
         operator: Operator,
-        policy: Arc<dyn TopicPolicy>,
         tasks: &mut JoinSet<()>,
-    ) -> Result<(Requests, Denials, VerificationMeters), StoreError> {
-        let Self { config, store, guard, stopped } = *self;
+        waiting: &mut Vec<Arc<dyn WaitingWork>>,
+    ) -> (Requests, Denials, VerificationMeters) {
+        let Self { config, store, guard, hub_url, stopped } = *self;
         let client = EgressClient::new(
             guard.clone(),
             config.delivery.connect_timeout,
@@ -365,41 +366,39 @@ impl Parts<'_> {
             strangers: client.limiting_networks(NetworkLimit::for_strangers(limited)),
         };
         let (leases, breaker) = (LeasePolicy::new(&config.lease), VerificationBreaker::new(limited));
-        let bounds = Bounds::new(&config.limits);
+        let (policy, bounds) = (topic_policy(config, guard, hub_url), Bounds::new(&config.limits));
         let verification =
             Verification::new(Arc::clone(store), clients, leases, breaker.clone(), policy, bounds, limited);
-        let (deny, pending) = mpsc::unbounded_channel();
-        // The only hub owns every shard.
-        let owned = store.all_shards();
-        queue(&deny, store.denied(&owned).await?.into_iter().map(PendingDenial::Recovered));
-        tasks.spawn(verification.denial_notifier().run(pending, stopped.clone()));
-        let denials = Denials::new(Arc::clone(store), Arc::new(operator), deny);
-        let (sender, receiver) = mpsc::unbounded_channel();
-        // Unfinished requests are read before new ones can come in, so that nothing is verified twice.
-        queue(&sender, store.request_ids(&owned).await?.into_iter().map(|id| verification.recovered(id)));
-        let (meters, waiting) = (verification.meters(), verification.waiting());
-        tasks.spawn(verification.run(receiver, denials.clone(), stopped.clone()));
-        let requests = Requests::new(Arc::clone(store), guard.clone(), breaker, bounds, sender, waiting);
-        Ok((requests, denials, meters))
+        let (denied, notifying) = ShardQueues::new_pair();
+        tasks.spawn(notifying.run(stopped.clone()));
+        waiting.push(verification.denial_notifier().in_shards(denied.clone()));
+        let denials = Denials::new(Arc::clone(store), Arc::new(operator), denied);
+        let (accepted, verifying) = ShardQueues::new_pair();
+        tasks.spawn(verifying.run(stopped.clone()));
+        let (meters, limit) = (verification.meters(), verification.waiting());
+        waiting.push(verification.in_shards(denials.clone(), accepted.clone()));
+        let requests = Requests::new(Arc::clone(store), guard.clone(), breaker, bounds, accepted, limit);
+        (requests, denials, meters)
     }
 
-    async fn start_fetching(
+    fn start_fetching(
         &self,
         parts: FetchingParts,
         tasks: &mut JoinSet<()>,
-    ) -> Result<Pings, StoreError> {
-        let Self { config, store, guard, stopped } = *self;
-        let FetchingParts { authority, hub_url, budget, tracer } = parts;
+        waiting: &mut Vec<Arc<dyn WaitingWork>>,
+    ) -> Pings {
+        let Self { config, store, guard, hub_url, stopped } = *self;
+        let FetchingParts { authority, budget, tracer } = parts;
         let client = topic_client(config, guard);
         let limited = config.limits.enabled;
         let log = LogShares::new(Arc::clone(store), authority, config.retention.size);
         let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, Arc::clone(store));
-        let fetching = Fetcher::new(log, client, budget, hub_url, fan_out, limited, tracer);
-        // The receiver always takes at once: what waits is one task per topic with subscriptions.
-        let (sender, receiver) = mpsc::unbounded_channel();
-        queue(&sender, store.pings(&store.all_shards()).await?.into_iter().map(AcceptedPing::recovered));
-        tasks.spawn(fetching.run(receiver, stopped.clone()));
-        Ok(Pings::new(Arc::clone(store), sender))
+        let fetching = Fetcher::new(log, client, budget, Arc::clone(hub_url), fan_out, limited, tracer);
+        // The receivers always take at once: what waits is one task per topic with subscriptions.
+        let (pinged, fetches) = ShardQueues::new_pair();
+        tasks.spawn(fetches.run(stopped.clone()));
+        waiting.push(fetching.in_shards(pinged.clone()));
+        Pings::new(Arc::clone(store), pinged)
     }
 }
 
@@ -418,19 +417,12 @@ fn topic_client(config: &Config, guard: &Guard) -> TopicClient {
     TopicClient::new(EgressClient::new(guard.clone(), connect, total, IDLE_PER_HOST), largest_body(config))
 }
 
-/// Queues unfinished work from before the start.
-fn queue<T>(sender: &mpsc::UnboundedSender<T>, waiting: impl IntoIterator<Item = T>) {
-    for one in waiting {
-        // The receiver is in the caller's hands, so it cannot be gone.
-        let _ = sender.send(one);
-    }
-}
-
 fn pace(config: &Config) -> Pace {
     Pace { patience: config.ingress.body_timeout, bytes_per_second: config.ingress.body_rate }
 }
 
-fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
+fn delivery_settings(config: &Config, clock: &WallClock, tracer: &Tracer) -> delivery::Settings {
+    let (limited, unconfirmed) = (config.limits.enabled, config.limits.unconfirmed);
     delivery::Settings {
         retry: retry_policy(&config.delivery),
         breaker: breaker_policy(&config.delivery),
@@ -439,7 +431,7 @@ fn delivery_settings(config: &Config, tracer: &Tracer) -> delivery::Settings {
         max_in_flight: config.delivery.max_in_flight,
         per_host: config.delivery.per_host,
         max_connections: connections(),
-        confirmed: ConfirmedAddresses::new(config.limits.enabled, config.limits.unconfirmed),
+        confirmed: ConfirmedAddresses::new(limited, unconfirmed, clock.clone()),
         signature: Arc::new(config.signature.clone()),
         entry_diff: config.publish.entry_diff.clone(),
         tracer: tracer.clone(),

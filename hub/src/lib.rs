@@ -53,6 +53,7 @@ pub mod subscriptions;
 pub mod telemetry;
 pub mod topics;
 mod trace_context;
+pub mod waiting_work;
 mod weighted_cache;
 
 pub use hub::{Hub, Inherited, StartError, check_files};

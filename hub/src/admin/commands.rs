@@ -76,22 +76,24 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn retry(&self, by: By, target: &Target) -> Result<Done, Failed> {
-        let (late, what) = match (&target.topic, target.subscription, &target.host) {
+        let (late, shard, what) = match (&target.topic, target.subscription, &target.host) {
             (Some(topic), None, None) => {
-                (delivery::Target::Topic(self.topic_by_url(topic).await?.id), format!("all late of {topic}"))
+                let id = self.topic_by_url(topic).await?.id;
+                (delivery::Target::Topic(id), None, format!("all late of {topic}"))
             }
-            (None, Some(id), None) => (
-                delivery::Target::Subscription(self.in_force(SubscriptionId(id)).await?.1),
-                format!("subscription {id}"),
-            ),
+            (None, Some(id), None) => {
+                let (shard, _) = self.place_of(SubscriptionId(id)).await?;
+                let late = delivery::Target::Subscription(SubscriptionId(id));
+                (late, Some(shard), format!("subscription {id}"))
+            }
             (None, None, Some(origin)) => {
-                let origin = self.known_host(origin).await?;
+                let (shard, origin) = self.known_host(origin).await?;
                 let what = format!("host {origin}");
-                (delivery::Target::Host(origin), what)
+                (delivery::Target::Host(origin), Some(shard), what)
             }
             _ => return Err(Failed::asked("name a target: ?topic=URL, ?subscription=ID or ?host=ORIGIN")),
         };
-        self.audited(by, "retry", &what, |service| service.execute(Command::Retry(late))).await
+        self.audited(by, "retry", &what, |service| service.execute(shard, Command::Retry(late))).await
     }
 
     /// Gives up the next notification for a late subscription.
@@ -101,7 +103,11 @@ impl AdminService {
     pub async fn skip(&self, by: By, target: &Target) -> Result<Done, Failed> {
         let id = target.subscription.ok_or_else(|| Failed::asked("name a target: ?subscription=ID"))?;
         let done = |service: Self| async move {
-            let done = service.execute(Command::Skip(SubscriptionId(id))).await?;
+            let done = match service.place_of(SubscriptionId(id)).await {
+                Ok((shard, _)) => service.execute(Some(shard), Command::Skip(SubscriptionId(id))).await?,
+                Err(Failed::Unknown(_)) => Done { subscriptions: 0 },
+                Err(error) => return Err(error),
+            };
             if done.subscriptions == 0 {
                 let why = "this subscription is not late, or its delivery is under way: try again";
                 return Err(Failed::Conflict(why.to_owned()));
@@ -117,9 +123,12 @@ impl AdminService {
     /// [`Failed`]
     pub async fn replay(&self, by: By, target: &Target) -> Result<Done, Failed> {
         let subscription = target.subscription.map(SubscriptionId);
-        let (topic, whose) = match (&target.topic, subscription) {
-            (Some(topic), None) => (self.topic_by_url(topic).await?.id, format!("all of {topic}")),
-            (None, Some(id)) => (self.in_force(id).await?.0, format!("subscription {}", id.0)),
+        let (topic, shard, whose) = match (&target.topic, subscription) {
+            (Some(topic), None) => (self.topic_by_url(topic).await?.id, None, format!("all of {topic}")),
+            (None, Some(id)) => {
+                let (shard, topic) = self.place_of(id).await?;
+                (topic, Some(shard), format!("subscription {}", id.0))
+            }
             _ => return Err(Failed::asked("name a target: ?topic=URL or ?subscription=ID")),
         };
         let from = match (target.from, &target.since) {
@@ -134,7 +143,7 @@ impl AdminService {
         };
         let what = format!("{whose} from notification {from} on");
         let replay = Command::Replay { topic, subscription, from };
-        self.audited(by, "replay", &what, |service| service.execute(replay)).await
+        self.audited(by, "replay", &what, |service| service.execute(shard, replay)).await
     }
 
     /// Delivers nothing of a topic until it is resumed.
@@ -318,7 +327,11 @@ impl AdminService {
         self.audited(By::Pages, "log in", "", |_| async { Ok(()) }).await
     }
 
-    async fn execute(self, command: Command) -> Result<Done, Failed> {
+    /// Carries out a command in the shard that has all that it is about, or in all shards.
+    async fn execute(self, shard: Option<Shard>, command: Command) -> Result<Done, Failed> {
+        if let Some(shard) = shard {
+            return Ok(Done { subscriptions: self.operator.execute_in(shard, command).await? });
+        }
         let concerned = self.operator.execute(&command).await?;
         let here = Done { subscriptions: concerned.of_this_hub() };
         match concerned.of_all() {
@@ -332,18 +345,13 @@ impl AdminService {
         Ok((self.topic_by_url(url).await?.id, url))
     }
 
-    /// A subscription with its topic.
-    async fn in_force(&self, id: SubscriptionId) -> Result<(TopicId, SubscriptionId), Failed> {
-        let topic = self.operator.topic_of(id).await?.found()?.ok_or(Failed::Unknown("subscription"))?;
-        Ok((topic, id))
-    }
-
-    /// An origin of subscriptions, however it is spelled.
-    async fn known_host(&self, origin: &str) -> Result<String, Failed> {
+    /// An origin of subscriptions, however it is spelled, and the shard that has them all.
+    async fn known_host(&self, origin: &str) -> Result<(Shard, String), Failed> {
         let url = CallbackUrl::parse(origin)
             .map_err(|_| Failed::asked("the host is an origin like https://destination.example"))?;
-        let known = self.operator.known_host(url.origin()).await?.found()?;
-        known.ok_or(Failed::Unknown("host of a subscription"))
+        let (shard, origin) = (Shard::of(&url, self.store.shards()), url.origin());
+        let is_known = self.operator.knows_host(shard, origin.clone()).await?;
+        is_known.then_some((shard, origin)).ok_or(Failed::Unknown("host of a subscription"))
     }
 
     /// Carries out a command between two lines of the audit log, and completes it even if the client hangs up.
@@ -446,7 +454,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::delivery::{Delivery, testing};
+    use crate::egress::Guard;
     use crate::store::{self, Engine, Keyring, Store};
+    use crate::subscriptions::NotOwned;
 
     const TOPIC: &str = "https://source.example/t";
 
@@ -478,6 +489,53 @@ mod tests {
         assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
         let again = service.deny(By::Api, to_topic()).await.unwrap_err();
         assert!(again.to_string().starts_with("0 denied; not all: "), "{again}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_command_for_one_subscription_or_host_needs_its_shard_alone_and_names_it_if_it_is_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        let delivery = Delivery::start(Arc::clone(&store), guard, testing::settings()).await.unwrap();
+        let (mut known, topic): (Vec<(Shard, Subscription)>, _) = (Vec::new(), TOPIC.parse().unwrap());
+        for number in 0.. {
+            let callback = format!("https://d{number}.example/").parse().unwrap();
+            if known.iter().all(|(shard, _)| *shard != Shard::of(&callback, store.shards())) {
+                known.push(store::subscribe(&*store, &topic, &callback).await);
+            }
+            if known.len() == 2 {
+                break;
+            }
+        }
+        let [(here, own), (elsewhere, other)] = &known[..] else { unreachable!("there are two") };
+        delivery.owner().take(*here).await.unwrap();
+        let nothing = AdminService::where_nothing_is_delivered(store, folder.path());
+        let service = AdminService { operator: delivery.operator(), ..nothing };
+        let of = |of: &Subscription| Target { subscription: Some(of.id.0), ..Target::default() };
+        let host = |of: &Subscription| Target { host: Some(of.callback.origin()), ..Target::default() };
+
+        for target in [of(own), host(own)] {
+            assert_eq!(service.retry(By::Api, &target).await.unwrap().subscriptions, 0, "it is not late");
+        }
+        let skipped = service.skip(By::Api, &of(own)).await;
+        assert!(matches!(skipped, Err(Failed::Conflict(_))), "{skipped:?}");
+        let not_owned = |failed: Failed| {
+            assert!(matches!(failed, Failed::NotOwned(NotOwned(shard)) if shard == *elsewhere), "{failed:?}");
+            assert!(failed.to_string().contains(&format!("shard {}: ask again", elsewhere.0)), "{failed}");
+        };
+        for target in [of(other), host(other)] {
+            not_owned(service.retry(By::Api, &target).await.unwrap_err());
+        }
+        not_owned(service.skip(By::Api, &of(other)).await.unwrap_err());
+        not_owned(service.subscription(other.id.0).await.unwrap_err());
+        let from = Some(0);
+        not_owned(service.replay(By::Api, &Target { from, ..of(other) }).await.unwrap_err());
+        assert_eq!(service.export(By::Api, other.id.0).await.unwrap().subscriptions.len(), 1, "it is stored");
+        let nobody = Target { subscription: Some(other.id.0 + 1), ..Target::default() };
+        assert!(matches!(service.retry(By::Api, &nobody).await, Err(Failed::Unknown(_))));
+        let all = Target { topic: Some(TOPIC.to_owned()), ..Target::default() };
+        assert!(matches!(service.retry(By::Api, &all).await, Err(Failed::DoneHere { .. })));
+        delivery.stop().await;
     }
 
     fn to_topic() -> ToDeny {

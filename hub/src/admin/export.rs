@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, NotificationId, TopicUrl};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::responses::{Lost, Skipped};
 use super::{AdminService, By, Failed, text};
-use crate::store::{self, Intent, Laggard, Offset, Shard, ShardState, SubscriptionId, TopicId};
+use crate::store::{self, Intent, Laggard, Offset, Shard, SubscriptionId, TopicId};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_000;
@@ -116,16 +115,13 @@ impl AdminService {
     /// [`Failed`]
     pub async fn export(&self, by: By, id: u64) -> Result<Export, Failed> {
         let id = SubscriptionId(id);
-        let topic = self.operator.topic_of(id).await?.found()?.ok_or(Failed::Unknown("subscription"))?;
-        let (shard, found) = self.record(topic, id).await?.ok_or(Failed::Unknown("subscription"))?;
+        let (shard, found) = self.record(id).await?;
         let (topic_key, callback) = (found.topic_url.clone(), found.callback.clone());
         let exported = |service: Self| async move {
-            let laggards = service.store.load_shard(shard).await?.laggards;
-            service
-                .exported(shard, vec![found], &laggards, |topic, asked| {
-                    asked.key() == callback.key() && topic.key() == topic_key.key()
-                })
-                .await
+            let concerns = |topic: &TopicUrl, asked: &CallbackUrl| {
+                asked.key() == callback.key() && topic.key() == topic_key.key()
+            };
+            service.exported(shard, vec![found], concerns).await
         };
         self.audited(by, "export", &format!("subscription {}", id.0), exported).await
     }
@@ -140,34 +136,46 @@ impl AdminService {
         let origin = callback.origin();
         let shard = Shard::of(&callback, self.store.shards());
         let exported = |service: Self| async move {
-            let (mut found, origin) = (Vec::new(), callback.origin());
-            let ShardState { slots, laggards, .. } = service.store.load_shard(shard).await?;
-            for slot in slots.iter().filter(|slot| *slot.origin == *origin) {
-                let record = service.store.subscription(shard, slot.topic, slot.id).await?;
-                found.extend(record.filter(|record| record.callback.key() == callback.key()));
-            }
-            service.exported(shard, found, &laggards, |_, asked| asked.key() == callback.key()).await
+            let found = service.records_of(shard, &callback).await?;
+            service.exported(shard, found, |_, asked| asked.key() == callback.key()).await
         };
         self.audited(by, "export", &format!("a callback of {origin}"), exported).await
+    }
+
+    /// The subscriptions of a callback, which is of this shard.
+    async fn records_of(
+        &self,
+        shard: Shard,
+        callback: &CallbackUrl,
+    ) -> Result<Vec<store::Subscription>, Failed> {
+        let (mut found, mut after, origin) = (Vec::new(), None, callback.origin());
+        loop {
+            let slots = self.store.slots_after(shard, None, after, READ_AT_ONCE).await?;
+            let Some(last) = slots.last() else { return Ok(found) };
+            after = Some((last.topic, last.id));
+            for slot in slots.iter().filter(|slot| *slot.origin == *origin) {
+                let record = self.store.subscription(shard, slot.topic, slot.id).await?;
+                found.extend(record.filter(|record| record.callback.key() == callback.key()));
+            }
+        }
     }
 
     async fn exported(
         &self,
         shard: Shard,
         found: Vec<store::Subscription>,
-        laggards: &[Laggard],
         concerns: impl Fn(&TopicUrl, &CallbackUrl) -> bool,
     ) -> Result<Export, Failed> {
         let mut subscriptions = Vec::with_capacity(found.len());
         let gaps = self.gaps_of(&found).await?;
         for record in &found {
-            subscriptions.push(self.exported_subscription(shard, record, laggards, &gaps).await?);
+            subscriptions.push(self.exported_subscription(shard, record, &gaps).await?);
         }
         // Those of a callback are in its shard.
         let requests = self.store.requests(&[shard]).await?;
         let denials = self.store.denials(&[shard]).await?;
         Ok(Export {
-            at: DateTime::now().to_string(),
+            at: self.store.now().to_string(),
             subscriptions,
             requests: requests
                 .into_iter()
@@ -186,12 +194,10 @@ impl AdminService {
         &self,
         shard: Shard,
         record: &store::Subscription,
-        laggards: &[Laggard],
         gaps: &[store::Gap],
     ) -> Result<ExportedSubscription, Failed> {
         let (topic, id) = (record.topic, record.id);
         let own = |gap: &&store::Gap| (gap.topic, gap.subscription) == (topic, id);
-        let late = laggards.iter().find(|late| (late.topic, late.subscription) == (topic, id));
         Ok(ExportedSubscription {
             id: id.0,
             topic: record.topic_url.as_str().to_owned(),
@@ -205,10 +211,22 @@ impl AdminService {
             created_at: record.created_at.to_string(),
             verified_at: record.verified_at.to_string(),
             address_replaced: self.has_other_address(record),
-            laggard: late.copied().map(Into::into),
+            laggard: self.laggard(shard, topic, id).await?.map(Into::into),
             given_up: self.all_skips(shard, topic, id).await?,
             lost: gaps.iter().filter(own).copied().map(Lost::from).collect(),
         })
+    }
+
+    /// The record of this subscription while it is a laggard.
+    async fn laggard(
+        &self,
+        shard: Shard,
+        topic: TopicId,
+        id: SubscriptionId,
+    ) -> Result<Option<Laggard>, Failed> {
+        let before = id.0.checked_sub(1).map(|before| (topic, SubscriptionId(before)));
+        let next = self.store.laggards_of(shard, Some(topic), before, 1).await?;
+        Ok(next.into_iter().find(|late| late.subscription == id))
     }
 
     async fn all_skips(

@@ -10,6 +10,7 @@ mod commands;
 mod drain;
 mod export;
 mod log_filter;
+mod lookup;
 mod notification;
 mod queries;
 mod responses;
@@ -48,9 +49,9 @@ pub use trends::{Sample, Sources, Trends};
 use tokio::sync::Mutex;
 
 use crate::config::SecretsConfig;
-use crate::delivery::{AttemptLog, Counters, Elsewhere, Operator, Stopped};
+use crate::delivery::{AttemptLog, Counters, Elsewhere, NoAnswer, Operator, Stopped};
 use crate::store::{BackupError, KeyringError, Store, StoreError};
-use crate::subscriptions::Denials;
+use crate::subscriptions::{Denials, NotOwned};
 use crate::topics::{Tickets, TokensError};
 
 /// Why a query or command failed.
@@ -79,9 +80,12 @@ pub enum Failed {
     /// Delivery has stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// Others deliver for what this is about, or may.
+    /// Others deliver for a part of what this is about.
     #[error(transparent)]
     Elsewhere(#[from] Elsewhere),
+    /// Another hub delivers for the shard of what this is about.
+    #[error("{0}: ask again, or ask the hub that does")]
+    NotOwned(NotOwned),
     /// It was done for some, and others deliver for the rest.
     #[error("{done} here; {elsewhere}")]
     DoneHere {
@@ -106,6 +110,15 @@ impl Failed {
     /// A file of the hub's own could not be written.
     fn unnoted(error: &std::io::Error) -> Self {
         Self::Conflict(format!("it cannot be saved in the data folder: {error}"))
+    }
+}
+
+impl From<NoAnswer> for Failed {
+    fn from(error: NoAnswer) -> Self {
+        match error {
+            NoAnswer::Stopped(stopped) => Self::Stopped(stopped),
+            NoAnswer::NotOwned(not_owned) => Self::NotOwned(not_owned),
+        }
     }
 }
 
@@ -174,7 +187,7 @@ pub struct AdminService {
 impl AdminService {
     fn where_nothing_is_delivered(store: Arc<dyn Store>, folder: &std::path::Path) -> Self {
         let counters = Arc::new(Counters::new(store.shards()));
-        let (telling, _) = tokio::sync::mpsc::unbounded_channel();
+        let (telling, _) = crate::waiting_work::ShardQueues::new_pair();
         let delivering = crate::delivery::Meters::default();
         let sources = Sources { published: Vec::new(), delivering, counters: Arc::clone(&counters) };
         let no_keys = serde_json::json!({ "key": "", "key_file": "" });

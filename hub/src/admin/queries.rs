@@ -183,10 +183,10 @@ impl AdminService {
     /// [`Failed`]
     pub async fn subscription(&self, id: u64) -> Result<SubscriptionDetail, Failed> {
         let id = SubscriptionId(id);
-        let unknown = || Failed::Unknown("subscription");
-        let topic = self.operator.topic_of(id).await?.found()?.ok_or_else(unknown)?;
-        let progress = self.operator.progress(topic, id).await?.found()?.ok_or_else(unknown)?;
-        let (shard, found) = self.record(topic, id).await?.ok_or_else(unknown)?;
+        let (shard, found) = self.record(id).await?;
+        let topic = found.topic;
+        let progress = self.operator.progress(shard, topic, id).await?;
+        let progress = progress.ok_or(Failed::Unknown("subscription"))?;
         let done = self.store.notification_from(topic, progress.cursor).await?;
         let done = done.filter(|done| done.offset == progress.cursor && done.offset > found.start);
         let Missed { skips, gaps, all } = self.missed(shard, &found).await?;
@@ -313,19 +313,6 @@ impl AdminService {
 
     pub(super) async fn topic_by_id(&self, id: TopicId) -> Result<store::Topic, Failed> {
         self.store.topics_of(&[id]).await?.pop().ok_or(Failed::Unknown("topic"))
-    }
-
-    pub(super) async fn record(
-        &self,
-        topic: TopicId,
-        id: SubscriptionId,
-    ) -> Result<Option<(Shard, store::Subscription)>, Failed> {
-        for shard in (0..self.store.shards()).map(Shard) {
-            if let Some(found) = self.store.subscription(shard, topic, id).await? {
-                return Ok(Some((shard, found)));
-            }
-        }
-        Ok(None)
     }
 
     async fn missed(&self, shard: Shard, of: &store::Subscription) -> Result<Missed, Failed> {

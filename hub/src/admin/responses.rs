@@ -18,16 +18,16 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// The hub in a few numbers.
+/// The hub in a few numbers. Where several hubs share a store, the others deliver the rest.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Status {
     /// The hub's version.
     pub version: &'static str,
-    /// Topics that were ever published or subscribed to.
+    /// Of the store: topics that were ever published or subscribed to.
     pub topics: usize,
-    /// Subscriptions in force.
+    /// Of this hub: subscriptions in force that it delivers to.
     pub subscriptions: usize,
-    /// Deliveries since the start.
+    /// Of this hub: deliveries since its start.
     pub deliveries: Totals,
 }
 
@@ -37,19 +37,19 @@ pub struct Overview {
     /// The numbers of the status.
     #[serde(flatten)]
     pub status: Status,
-    /// Seconds since the start.
+    /// Seconds since the start of this hub.
     pub running_for: u64,
     /// Why the hub accepts nothing new; absent while it is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Posts and pings that were accepted since the start.
+    /// Of this hub: posts and pings that it accepted since its start.
     pub published: u64,
-    /// Attempts to deliver by how they ended, since the start and in the last hour.
+    /// Of this hub: attempts to deliver by how they ended, since its start and in the last hour.
     pub outcomes: Vec<Outcome>,
-    /// Milliseconds from publish to success, on average over the last hour; absent if nothing was delivered.
+    /// Of this hub: milliseconds from publish to success, on average over the last hour; absent if nothing was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_lag_ms: Option<u64>,
-    /// Bytes of the notifications in the logs.
+    /// Of the store: bytes of the notifications in the logs.
     pub log_bytes: u64,
     /// Free bytes on the disk of the data folder.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub struct Overview {
     /// Its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_size: Option<u64>,
-    /// Hosts with an open circuit breaker.
+    /// Of this hub: hosts with an open circuit breaker.
     pub hosts: Vec<Host>,
 }
 

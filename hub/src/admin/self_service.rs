@@ -118,12 +118,14 @@ impl AdminService {
 
     /// What opens that page for a while, and for how long.
     pub fn begin_visit(&self, page: PageId) -> (String, Duration) {
-        (visit(&self.tickets, &self.name_of(page), SystemTime::now() + VISIT), VISIT)
+        // By the clock that all hubs of the store have: another one may be asked whether this is over.
+        let end = self.store.clock().system_time() + VISIT;
+        (visit(&self.tickets, &self.name_of(page), end), VISIT)
     }
 
     /// Whether this opens that page now.
     pub fn is_visit(&self, visit: &str, page: PageId) -> bool {
-        is_visit(&self.tickets, visit, &self.name_of(page), SystemTime::now())
+        is_visit(&self.tickets, visit, &self.name_of(page), self.store.clock().system_time())
     }
 
     /// What forms carry that are sent during this visit; nobody else can know it.
@@ -145,9 +147,7 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub async fn replace_address(&self, by: By, id: u64) -> Result<StatusPage, Failed> {
-        let unknown = || Failed::Unknown("subscription");
-        let topic = self.operator.topic_of(SubscriptionId(id)).await?.found()?.ok_or_else(unknown)?;
-        let (_, found) = self.record(topic, SubscriptionId(id)).await?.ok_or_else(unknown)?;
+        let (_, found) = self.record(SubscriptionId(id)).await?;
         let page = PageId::new(found.id, found.created_at);
         let replaced = |service: Self| async move {
             service.addresses.replace(page).await.map_err(|error| Failed::unnoted(&error))

@@ -78,10 +78,10 @@ impl AdminService {
         if let Err(wait) = tests.subscriptions.admit(id, now) {
             return Ok(Tested::TooMany(wait));
         }
-        let Some(topic) = self.operator.topic_of(id).await?.found()? else { return Ok(Tested::Over) };
-        let found = self.record(topic, id).await?.map(|(_, found)| found);
-        let Some(found) = found.filter(|found| PageId::new(found.id, found.created_at) == page) else {
-            return Ok(Tested::Over);
+        let found = match self.record(id).await {
+            Ok((_, found)) if PageId::new(found.id, found.created_at) == page => found,
+            Ok(_) | Err(Failed::Unknown(_)) => return Ok(Tested::Over),
+            Err(error) => return Err(error),
         };
         if let Err(wait) = tests.origins.admit(found.callback.origin(), now) {
             return Ok(Tested::TooMany(wait));

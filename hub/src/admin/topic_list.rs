@@ -127,7 +127,7 @@ impl AdminService {
             }
             let keys = match request.sort {
                 TopicOrder::Url => vec![0; topics.len()],
-                TopicOrder::Subscribers => self.subscribers(&topics),
+                TopicOrder::Subscribers => self.subscribers(&topics).await?,
                 TopicOrder::Newest => {
                     let times = self.last_received(&topics, &mut to_read).await?;
                     unknown += topics.iter().filter(|topic| !times.contains_key(&topic.id)).count();
@@ -144,7 +144,7 @@ impl AdminService {
     async fn topic_rows(&self, topics: Vec<store::Topic>) -> Result<Vec<TopicRow>, Failed> {
         let paused: HashSet<_> = self.store.paused().await?.into_iter().collect();
         let times = self.last_received(&topics, &mut topics.len()).await?;
-        let subscribers = self.subscribers(&topics);
+        let subscribers = self.subscribers(&topics).await?;
         let mut rows = Vec::with_capacity(topics.len());
         for (topic, subscriptions) in topics.into_iter().zip(subscribers) {
             let chain = self.store.chain(topic.id).await?;
@@ -158,8 +158,9 @@ impl AdminService {
         Ok(rows)
     }
 
-    fn subscribers(&self, topics: &[store::Topic]) -> Vec<u64> {
-        self.store.subscribers(&topics.iter().map(|topic| topic.id).collect::<Vec<_>>())
+    async fn subscribers(&self, topics: &[store::Topic]) -> Result<Vec<u64>, Failed> {
+        let ids: Vec<_> = topics.iter().map(|topic| topic.id).collect();
+        Ok(self.store.subscribers(&ids).await?)
     }
 
     /// When the newest notification of each of these topics came in; topics that are not read yet are left out. At most `to_read` are

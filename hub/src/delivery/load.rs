@@ -14,7 +14,7 @@ const STEPS: usize = 256;
 
 /// Until when no lease ends in a shard that is taken over now, where the wall clock cannot be believed yet.
 pub(super) async fn doubt(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
-    let now = Now::read();
+    let now = Now::read(store.clock());
     match store.uptime().await {
         Ok(Some(uptime)) => Ok(scheduler::doubt_at_start(&uptime, now)),
         // A store that is new has nobody whose lease could end.
@@ -45,7 +45,7 @@ pub(super) async fn load(
         steps: STEPS,
         worker,
     };
-    let now = Now::read();
+    let now = Now::read(store.clock());
     let scheduler = Scheduler::new(shard, limits, state, Clock::new(now, doubted_until), now);
     Ok(Owned::new(Ownership { shard, epoch }, scheduler))
 }

@@ -23,13 +23,16 @@ pub use self::scheduler::{
     BreakerPolicy, Command, LaggardProgress, OpenHost, Owed, Progress, RetryPolicy, Target, TopicCounts,
     WaitsFor,
 };
+#[cfg(test)]
+pub(crate) use self::sender::testing;
 pub use self::sender::{
-    AttemptLog, AttemptOutcome, Counters, Elsewhere, LetGo, Meters, OUTCOMES, OfOwned, Operator,
+    AttemptLog, AttemptOutcome, Counters, Elsewhere, LetGo, Meters, NoAnswer, OUTCOMES, OfOwned, Operator,
     RecordedAttempt, Settings, Stopped, TestDelivery, TestSender, Totals, without_known_entries,
 };
 use self::sender::{Inputs, LargeBodies, Observers, WorkerThread, Workers};
 use crate::egress::Guard;
 use crate::store::{Store, StoreError};
+use crate::waiting_work::WaitingWork;
 
 /// How often it is checked that the workers are alive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -42,32 +45,18 @@ pub struct Delivery {
     operator: Operator,
     tests: TestSender,
     owner: Owner,
+    /// What else is done for the shards.
+    waiting: Vec<Arc<dyn WaitingWork>>,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
 }
 
 impl Delivery {
-    /// Starts one worker per core, and takes over all shards of the store.
+    /// Starts one worker per core. They own no shard yet.
     ///
     /// # Errors
-    /// [`NotTaken`] when the state of delivery cannot be read.
-    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, NotTaken> {
-        let delivery = Self::start_workers(store, guard, settings).await?;
-        match delivery.owner.take_all().await {
-            Ok(()) => Ok(delivery),
-            Err(not_taken) => {
-                delivery.stop().await;
-                Err(not_taken)
-            }
-        }
-    }
-
-    /// Starts the workers. They own no shard yet.
-    async fn start_workers(
-        store: Arc<dyn Store>,
-        guard: Guard,
-        settings: Settings,
-    ) -> Result<Self, StoreError> {
+    /// [`StoreError`] when there is no thread for a worker.
+    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::new(store.shards()));
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
         let count = worker_count(store.shards());
@@ -81,7 +70,9 @@ impl Delivery {
         let owner =
             Owner::new(Arc::clone(&store), settings.clone(), Arc::clone(&counters), workers.clone(), states);
         let (stop, stopped) = watch::channel(false);
-        let mut delivery = Self { counters, observers, operator, tests, owner, stop, workers: Vec::new() };
+        let (waiting, threads) = (Vec::new(), Vec::new());
+        let mut delivery =
+            Self { counters, observers, operator, tests, owner, waiting, stop, workers: threads };
         let large = LargeBodies::default();
         for (index, messages) in messages.into_iter().enumerate() {
             let worker = WorkerThread {
@@ -106,6 +97,21 @@ impl Delivery {
             }
         }
         Ok(delivery)
+    }
+
+    /// Takes over all shards of the store, and with each shard this work, now and whenever one comes or goes later.
+    ///
+    /// # Errors
+    /// [`NotTaken`] when the state of a shard cannot be read. Then delivery has stopped.
+    pub async fn take_all(mut self, waiting: Vec<Arc<dyn WaitingWork>>) -> Result<Self, NotTaken> {
+        self.waiting = waiting;
+        match self.owner.take_all(&self.waiting).await {
+            Ok(()) => Ok(self),
+            Err(not_taken) => {
+                self.stop().await;
+                Err(not_taken)
+            }
+        }
     }
 
     /// Waits until a worker has died, which it does only by a fault of ours.
@@ -191,6 +197,7 @@ mod tests {
         let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
         let settings = Settings { per_host: 2, ..settings() };
         let delivery = Delivery::start(Arc::clone(&store), guard, settings).await.unwrap();
+        let delivery = delivery.take_all(Vec::new()).await.unwrap();
         let counters = delivery.counters();
         until(|| counters.subscriptions() == 3).await;
 

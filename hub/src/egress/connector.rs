@@ -301,6 +301,7 @@ impl Service<Uri> for GuardedConnector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::WallClock;
 
     #[tokio::test]
     async fn b33_every_address_of_a_name_counts_for_its_network_and_not_only_the_first() {
@@ -323,7 +324,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_may_be_sent_nothing_now_does_not_hide_one_that_may() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 1".parse().unwrap());
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 1".parse().unwrap(), WallClock::default());
         let connector =
             GuardedConnector::new(guard.clone(), Duration::from_secs(1)).limiting_unconfirmed(confirmed);
         let listen = |address: &str| std::net::TcpListener::bind((address, 0)).unwrap();
@@ -344,7 +345,7 @@ mod tests {
     #[tokio::test]
     async fn an_unconfirmed_address_is_re_verified_first_and_that_request_goes_to_one_address() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 9".parse().unwrap());
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 9".parse().unwrap(), WallClock::default());
         let connector =
             GuardedConnector::new(guard.clone(), Duration::from_secs(1)).limiting_unconfirmed(confirmed);
         let listener = std::net::TcpListener::bind(("127.0.1.1", 0)).unwrap();
@@ -381,7 +382,7 @@ mod tests {
     #[tokio::test]
     async fn of_many_addresses_that_which_has_confirmed_is_tried_first() {
         let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 1".parse().unwrap());
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 1".parse().unwrap(), WallClock::default());
         let connector = GuardedConnector::new(guard.clone(), Duration::from_secs(1))
             .limiting_unconfirmed(confirmed.clone());
         let listeners: Vec<_> =

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::{
     Answer, ConfirmedAddresses, EgressClient, EgressError, Guard, ReadLimit, Reverification, Route, Target,
 };
+use crate::store::WallClock;
 
 const TAKEN: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -39,7 +40,7 @@ impl Scene {
     /// 40 requests may be sent there.
     async fn start(peer: Peer, patience: Duration) -> Self {
         let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
-        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 40".parse().unwrap());
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 40".parse().unwrap(), WallClock::default());
         let client = EgressClient::new(guard.clone(), patience, patience, 1).limiting_unconfirmed(confirmed);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());

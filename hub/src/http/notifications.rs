@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use http::StatusCode;
-use resync_core::datetime::DateTime;
 use resync_core::websub::NotificationId;
 use serde::Serialize;
 
@@ -99,7 +98,7 @@ impl Statuses {
     }
 
     async fn count(&self, id: NotificationId) -> Result<Option<Status>, StoreError> {
-        let (topic, offset, counted_at) = (TopicId(id.topic), Offset(id.offset), DateTime::now());
+        let (topic, offset, counted_at) = (TopicId(id.topic), Offset(id.offset), self.store.now());
         let found = self.store.notification_from(topic, offset).await?;
         let Some(notification) = found.filter(|found| found.offset == offset) else { return Ok(None) };
         let NotificationProgress { delivered, owing, skipped } = self.store.standing(topic, offset).await?;

@@ -62,6 +62,9 @@ pub enum StoreError {
     /// Somebody else owns the shard by now.
     #[error("the shard has a newer owner")]
     Fenced,
+    /// Another hub owns the shard, and is up: it has to release the shard first.
+    #[error("another hub owns the shard")]
+    Owned,
     /// The disk did not take the write; nothing of it is acknowledged.
     #[error("the store could not write: {0}")]
     Write(String),

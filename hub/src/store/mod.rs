@@ -25,12 +25,12 @@ pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
 pub(crate) use conformance::{posted, subscribe};
 pub use embedded::{back_up, check, open, repair, restore, restore_stream, verify};
 #[cfg(test)]
-pub(crate) use embedded::{damage_log, damage_subscription, damage_subscription_index};
+pub(crate) use embedded::{damage_log, damage_subscription, damage_subscription_index, in_memory};
 pub use error::StoreError;
 pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
-pub use parts::{Admin, Clock, Fetches, Log, Progress, Requests, Subscriptions};
+pub use parts::{Admin, Clock, Fetches, Log, Progress, Requests, Subscriptions, WallClock};
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
     ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent, Interval,
@@ -38,7 +38,7 @@ pub use records::{
     NotificationProgress, Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed,
     RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent, Subscription,
     SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Topic, TopicId, Trimmed,
-    Uptime, Usage, Validators, Watermark,
+    Uptime, Usage, Validators, WaitingDenial, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

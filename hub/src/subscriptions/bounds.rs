@@ -12,7 +12,7 @@ use resync_core::address::customer;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::config::LimitsConfig;
-use crate::store::{Additions, ClientUsage, SubscriptionCounts, Subscriptions};
+use crate::store::{Additions, ClientUsage, StoreError, SubscriptionCounts, Subscriptions};
 
 /// When to come back: leases end, and the shortest that a hub grants by default lasts so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(3_600);
@@ -117,23 +117,22 @@ impl Bounds {
         Self { most: config.enabled.then_some(Both { of_client, in_all }) }
     }
 
-    /// Whether this client may have one more subscription, which is not in force yet. For one that is there is nothing to check.
+    /// Why this client may not have one more subscription, which is not in force yet. For one that is there is nothing to check.
     ///
     /// # Errors
-    /// [`Full`]
-    pub(super) fn check(
+    /// [`StoreError`] when what there is cannot be counted.
+    pub(super) async fn check(
         &self,
         store: &dyn Subscriptions,
         client: Option<IpAddr>,
         topic: &TopicUrl,
         callback: &CallbackUrl,
-    ) -> Result<(), Full> {
-        let Some(most) = &self.most else { return Ok(()) };
+    ) -> Result<Option<Full>, StoreError> {
+        let Some(most) = &self.most else { return Ok(None) };
         let ClientUsage { of_client, in_all, new_to_client, new_to_hub } =
-            store.accounted(client.map(customer), topic, callback);
-        beyond(&of_client, &most.of_client, new_to_client)
-            .map_or(Ok(()), |beyond| Err(Full::Client(beyond)))?;
-        beyond(&in_all, &most.in_all, new_to_hub).map_or(Ok(()), |beyond| Err(Full::Hub(beyond)))
+            store.accounted(client.map(customer), topic, callback).await?;
+        let own = beyond(&of_client, &most.of_client, new_to_client).map(Full::Client);
+        Ok(own.or_else(|| beyond(&in_all, &most.in_all, new_to_hub).map(Full::Hub)))
     }
 }
 
@@ -323,11 +322,10 @@ mod tests {
             match step {
                 Step::Subscribe(permit) if !model.begun.contains_key(&permit) => {
                     let (client, topic, callback) = names(permit);
-                    assert_eq!(
-                        store.accounted(client.map(customer), &topic, &callback),
-                        model.accounted(permit)
-                    );
-                    let admitted = bounds.check(store.as_ref(), client, &topic, &callback).is_ok();
+                    let accounted = store.accounted(client.map(customer), &topic, &callback).await;
+                    assert_eq!(accounted.unwrap(), model.accounted(permit));
+                    let full = bounds.check(store.as_ref(), client, &topic, &callback).await.unwrap();
+                    let admitted = full.is_none();
                     assert_eq!(admitted, model.admits(permit, &most.of_client, &most.in_all));
                     if admitted {
                         subscribe(store.as_ref(), permit).await;
@@ -352,7 +350,8 @@ mod tests {
         for client in 0..3 {
             let permit = (client, 0, 0);
             let (of, topic, callback) = names(permit);
-            assert_eq!(store.accounted(of.map(customer), &topic, &callback), model.accounted(permit));
+            let accounted = store.accounted(of.map(customer), &topic, &callback).await.unwrap();
+            assert_eq!(accounted, model.accounted(permit));
         }
     }
 

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use resync_core::address::customer;
 use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe, VerifyToken};
-use tokio::sync::mpsc;
 
 use super::bounds::{Bounds, Full};
 use super::breaker::VerificationBreaker;
 use crate::concurrency::{Client, ClientClass, Limiter, Permit};
 use crate::egress::{self, Forbidden, Guard};
 use crate::rate_limiter::network;
-use crate::store::{Intent, NewRequest, RequestId, Store, StoreError};
+use crate::store::{Intent, NewRequest, RequestId, Shard, Store, StoreError};
+use crate::waiting_work::ShardQueues;
 
 /// Bytes of a request on its way to verification. Each has a permit to wait, which bounds their number.
 const ON_ITS_WAY_BYTES: usize = 48;
@@ -69,14 +69,14 @@ impl Requester {
     }
 }
 
-/// Accepts requests and hands them over to verification.
+/// Accepts requests, and hands those of this hub's shards over to verification.
 #[derive(Clone, Debug)]
 pub struct Requests {
     store: Arc<dyn Store>,
     guard: Guard,
     breaker: VerificationBreaker,
     bounds: Bounds,
-    verification: mpsc::UnboundedSender<ToVerify>,
+    verification: ShardQueues<ToVerify>,
     waiting: Limiter,
 }
 
@@ -84,7 +84,7 @@ pub struct Requests {
 #[derive(Debug)]
 pub struct ToVerify {
     pub(super) id: RequestId,
-    /// `None`: it is left from before a restart.
+    /// `None`: it waited in a shard that was taken over.
     pub(super) who: Option<Requester>,
     /// Its share of what may wait.
     pub(super) permit: Permit,
@@ -97,7 +97,7 @@ impl Requests {
         guard: Guard,
         breaker: VerificationBreaker,
         bounds: Bounds,
-        verification: mpsc::UnboundedSender<ToVerify>,
+        verification: ShardQueues<ToVerify>,
         waiting: Limiter,
     ) -> Self {
         Self { store, guard, breaker, bounds, verification, waiting }
@@ -154,17 +154,20 @@ impl Requests {
         {
             return Err(NotAccepted::BreakerOpen { wait });
         }
-        if !who.in_force && intent != Intent::Unsubscribe {
-            self.bounds.check(self.store.as_ref(), who.client, &topic, &callback)?;
+        if !who.in_force
+            && intent != Intent::Unsubscribe
+            && let Some(full) = self.bounds.check(self.store.as_ref(), who.client, &topic, &callback).await?
+        {
+            return Err(full.into());
         }
         let host = callback.url().host_str().unwrap_or_default();
         let permit = self.waiting.try_acquire(who.client(), host).ok_or(NotAccepted::Busy)?;
         let client = who.client.map(customer);
+        let shard = Shard::of(&callback, self.store.shards());
         let received_at = self.store.now();
         let request = NewRequest { topic, callback, intent, verify_token, received_at, client };
         let request = self.store.put_request(request).await?;
-        // At shutdown nobody receives any more; the request is durable and waits for the next start.
-        let _ = self.verification.send(ToVerify { id: request.id, who: Some(who), permit });
+        self.verification.send(shard, ToVerify { id: request.id, who: Some(who), permit });
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! store, exist only while an entry has its permit.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -92,6 +93,17 @@ impl<E, N: Send + 'static> WaitQueue<E, N> {
         match self.pauses.pop() {
             Some(Reverse(Pause { number, permit, .. })) => Event::PauseOver(number, permit),
             None => pending().await,
+        }
+    }
+
+    /// Takes in an entry, unless there is one with this number: then it returns false.
+    pub(super) fn insert(&mut self, number: u64, entry: E) -> bool {
+        match self.entries.entry(number) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(entry);
+                true
+            }
         }
     }
 

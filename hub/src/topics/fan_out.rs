@@ -12,7 +12,7 @@ use resync_core::websub::TopicUrl;
 use crate::concurrency::{Client, ClientClass};
 use crate::config::Rate;
 use crate::rate_limiter::{RateLimiter, site};
-use crate::store::{Store, TopicId};
+use crate::store::{Store, StoreError, TopicId};
 
 /// Bytes are counted in units of this size.
 const UNIT: u64 = 1_024;
@@ -59,15 +59,30 @@ impl FanOutLimit {
         self.debts.admit(topic, clients, now)
     }
 
-    /// Charges the clients that pinged for new content of a topic; nobody if one of them is trusted.
-    pub(super) fn charge(&self, topic: &TopicUrl, id: TopicId, weight: u64, clients: &[Client]) {
+    /// How many bytes new content of a topic, which weighs this, has the hub send for the clients that pinged; none if one of them is
+    /// trusted.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub(super) async fn bytes_to_send(
+        &self,
+        id: TopicId,
+        weight: u64,
+        clients: &[Client],
+    ) -> Result<u64, StoreError> {
         if is_known(clients) {
-            return;
+            return Ok(0);
         }
         // All that the store has, whoever delivers to them; those that have just expired may be among them.
-        let subscriptions: u64 = self.store.subscribers(&[id]).iter().sum();
-        let sent = weight.saturating_mul(subscriptions);
-        self.debts.charge(topic, sent, clients, Instant::now());
+        let subscriptions: u64 = self.store.subscribers(&[id]).await?.iter().sum();
+        Ok(weight.saturating_mul(subscriptions))
+    }
+
+    /// Charges them for so many bytes of a topic.
+    pub(super) fn charge(&self, topic: &TopicUrl, bytes: u64, clients: &[Client]) {
+        if bytes > 0 {
+            self.debts.charge(topic, bytes, clients, Instant::now());
+        }
     }
 }
 

@@ -6,14 +6,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use resync_core::websub::TopicUrl;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
@@ -29,9 +30,11 @@ use super::topic_client::{FetchError, Fetched, TopicClient};
 use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
 use crate::egress::{EgressError, RedirectError};
 use crate::store::{
-    ContentKind, NewNotification, Notification, Offset, Payer, Ping, Store, StoreError, Topic, Validators,
+    ContentKind, NewNotification, Notification, Offset, Payer, Ping, Shard, Store, StoreError, Topic,
+    Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
+use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
 
 /// Fetches at once: in all, on slow networks, on one network and for one client. A slow network, or one with many names, should
 /// not slow down others.
@@ -40,18 +43,18 @@ const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
 const ON_ONE_NETWORK: Limit = Limit { total: 8, strangers: 6 };
 const FOR_ONE_CLIENT: Limit = Limit { total: 16, strangers: 6 };
 /// Pauses before a failed fetch is repeated. After the last one the ping is given up; if the store failed, it is kept for the
-/// next start. A shortage of the hub's own is waited for with the longest pause, without end: the ping was acknowledged.
+/// shard's next owner. A shortage of the hub's own is waited for with the longest pause, without end: the ping was acknowledged.
 const RETRY_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
 
 /// Pings of one request that are accepted at once.
 const ACCEPTED_AT_ONCE: usize = 128;
 
-/// Accepts pings.
+/// Accepts pings, and hands those of this hub's shards over to be fetched.
 #[derive(Clone, Debug)]
 pub struct Pings {
     store: Arc<dyn Store>,
-    fetcher: mpsc::UnboundedSender<AcceptedPing>,
+    fetcher: ShardQueues<AcceptedPing>,
 }
 
 /// A ping that waits for its fetch.
@@ -62,15 +65,15 @@ pub struct AcceptedPing {
 }
 
 impl AcceptedPing {
-    /// A ping that is left from before a restart; its client is unknown.
-    pub fn recovered(ping: Ping) -> Self {
+    /// A ping that waited in a shard that was taken over; its client is unknown.
+    fn recovered(ping: Ping) -> Self {
         Self { ping, client: Client { network: None, class: ClientClass::Stranger } }
     }
 }
 
 impl Pings {
-    /// `fetching` gets each ping once it is durable.
-    pub fn new(store: Arc<dyn Store>, fetcher: mpsc::UnboundedSender<AcceptedPing>) -> Self {
+    /// `fetcher` gets each ping of this hub's shards once it is durable.
+    pub fn new(store: Arc<dyn Store>, fetcher: ShardQueues<AcceptedPing>) -> Self {
         Self { store, fetcher }
     }
 
@@ -118,8 +121,8 @@ impl Pings {
         trace: Option<TraceContext>,
     ) -> Result<(), StoreError> {
         let ping = self.store.put_ping(topic, trace).await?;
-        // At shutdown nobody receives any more; the ping is durable and waits for the next start.
-        let _ = self.fetcher.send(AcceptedPing { ping, client });
+        let shard = Shard::that_fetches(&ping.topic, self.store.shards());
+        self.fetcher.send(shard, AcceptedPing { ping, client });
         Ok(())
     }
 }
@@ -173,7 +176,7 @@ impl FetchFailure {
 enum PingOutcome {
     /// It is forgotten.
     Done,
-    /// It stays in the store for the next start: the store may work again then.
+    /// It stays in the store for the shard's next owner: the store may work again then.
     Keep,
 }
 
@@ -231,15 +234,12 @@ impl Fetcher {
         Self { store, log, client, budget, public_hub, flights, limiter, fan_out, tracer }
     }
 
-    /// Fetches pinged topics until `stop` turns true.
-    pub async fn run(self, pings: mpsc::UnboundedReceiver<AcceptedPing>, mut stop: watch::Receiver<bool>) {
-        tokio::select! {
-            () = self.fetch_all(pings) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
+    /// Fetches what was pinged in the shards of this hub, which comes by these queues.
+    pub fn in_shards(self, queues: ShardQueues<AcceptedPing>) -> Arc<dyn WaitingWork> {
+        queues.done_by(self)
     }
 
-    async fn fetch_all(&self, mut pings: mpsc::UnboundedReceiver<AcceptedPing>) {
+    async fn fetch_all(self, mut pings: mpsc::UnboundedReceiver<AcceptedPing>) {
         let mut tasks = JoinSet::new();
         while let Some(AcceptedPing { ping, client }) = pings.recv().await {
             if self.flights.join(&ping, client) {
@@ -359,13 +359,15 @@ impl Fetcher {
             warn!(topic = topic.as_str(), %too_large, "topic fetched, but not sent: too large for the log");
             return Ok(());
         }
+        // Before it is appended: what cannot be counted is fetched again.
+        let bytes_to_send = self.fan_out.bytes_to_send(known.id, bytes, clients).await?;
         let append = span.child("append", SpanKind::Internal);
         let appended = self.store.append(new, Duration::ZERO).await;
         append.end_with(&appended);
         let appended = appended?;
         span.note("websub.notification", || appended.id().to_string());
         // Not before: what could not be stored is fetched again, and sent once.
-        self.fan_out.charge(topic, known.id, bytes, clients);
+        self.fan_out.charge(topic, bytes_to_send, clients);
         info!(id = %appended.id(), topic = topic.as_str(), bytes, "topic fetched: new content");
         // Before the next fetch gets this permit: so the log exceeds the share at most by what is fetched at once.
         if let Err(error) = self.log.make_room().await {
@@ -434,6 +436,24 @@ impl Fetcher {
     }
 }
 
+#[async_trait]
+impl ShardWorker for Fetcher {
+    type Job = AcceptedPing;
+
+    fn work(&self, pings: mpsc::UnboundedReceiver<AcceptedPing>) -> BoxFuture<'static, ()> {
+        // Flights of its own: one that is cut must not be joined later.
+        Box::pin(Self { flights: SingleFlight::default(), ..self.clone() }.fetch_all(pings))
+    }
+
+    async fn read(&self, shards: &[Shard], queues: &ShardQueues<AcceptedPing>) -> Result<(), StoreError> {
+        for ping in self.store.pings(shards).await? {
+            let shard = Shard::that_fetches(&ping.topic, self.store.shards());
+            queues.send(shard, AcceptedPing::recovered(ping));
+        }
+        Ok(())
+    }
+}
+
 /// Describes a fetch in its span.
 fn describe(mut span: OpenSpan, topic: &TopicUrl, result: &Result<(), FetchFailure>) {
     span.note("http.request.method", || "GET");
@@ -467,7 +487,9 @@ mod tests {
     use http::StatusCode;
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::sync::watch;
 
     use super::*;
     use crate::config::PublishPolicy;
@@ -521,7 +543,7 @@ mod tests {
     async fn a_ping_that_names_many_topics_shares_syncs_of_the_disk_and_wakes_all_their_fetches() {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let (fetcher, mut pinged) = mpsc::unbounded_channel();
+        let (fetcher, mut pinged) = ShardQueues::for_test(store.all_shards());
         let pings = Pings::new(Arc::clone(&store), fetcher);
         let topics: Vec<TopicUrl> =
             (0..1_000).map(|number| format!("http://source.example/{number}").parse().unwrap()).collect();
@@ -578,6 +600,38 @@ mod tests {
         let ping = store.put_ping("http://source.example/t".parse().unwrap(), None).await.unwrap();
         let takes = size_of_val(&fetcher(&store).serve(ping, Vec::new()));
         assert!(takes <= 4 * 1_024, "{takes}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_ping_that_waits_is_served_by_who_takes_its_shard_over_and_no_longer_by_who_lets_it_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let source = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let topic: TopicUrl = format!("http://{}/t", source.local_addr().unwrap()).parse().unwrap();
+        store::subscribe(&*store, &topic, &"http://destination.example/d".parse().unwrap()).await;
+        let shard = Shard::that_fetches(&topic, store.shards());
+        store.put_ping(topic.clone(), None).await.unwrap();
+        let (_running, stop) = watch::channel(false);
+        let hubs = [(), ()].map(|()| {
+            let (queues, work) = ShardQueues::new_pair();
+            tokio::spawn(work.run(stop.clone()));
+            fetcher(&store).in_shards(queues)
+        });
+        let mut asked = Vec::new();
+        for hub in [&hubs[0], &hubs[1], &hubs[0]] {
+            hub.take(&[shard]).await.unwrap();
+            asked.push(source.accept().await.unwrap());
+            hub.let_go(shard);
+        }
+        hubs[1].take(&[shard]).await.unwrap();
+        let (mut stream, _) = source.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nnew";
+        stream.write_all(answer).await.unwrap();
+        while !store.pings(&store.all_shards()).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(store.topic(&topic).await.unwrap().unwrap().latest, Offset(1), "it was fetched once");
     }
 
     /// What is large would be got again and again while the disk is full, and none of it kept.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resync_core::websub::TopicUrl;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tracing::error;
 
 use crate::concurrency::{Client, ClientClass};
@@ -70,8 +71,10 @@ impl SingleFlight {
         F: Future<Output = ()> + Send + 'static,
     {
         loop {
-            // A task of its own, so that a panic ends there.
-            if let Err(fault) = tokio::spawn(work(ping.clone(), self.begin_round(&ping))).await {
+            // A task of its own, so that a panic ends there; it ends with its caller, too.
+            let mut round = JoinSet::new();
+            round.spawn(work(ping.clone(), self.begin_round(&ping)));
+            if let Some(Err(fault)) = round.join_next().await {
                 error!(topic = ping.topic.as_str(), %fault, "topic not fetched: the task panicked");
             }
             match self.newer(&ping) {

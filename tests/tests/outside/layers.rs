@@ -39,6 +39,7 @@ const HUB: Layers = Layers {
         "telemetry",
         "concurrency",
         "egress",
+        "waiting_work",
         "store",
         "trace_context",
         "rate_limiter",

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_forward_is_in_doubt_for_ten_minutes() {
-        let begin = Now::read();
+        let begin = Now::for_test();
         let mut clock = Clock::new(begin, None);
         let now = after(begin, 120 * MINUTE, 120 * MINUTE);
         assert!(!clock.look(now), "time passes on both");
@@ -97,7 +97,7 @@ mod tests {
     /// For how many minutes a hub that starts now is in doubt, after it was seen last so long ago and with these clock jumps, by how
     /// long it has been up since.
     fn doubted_at_start(seen: Duration, clock_jumps: &[Duration]) -> Option<u64> {
-        let now = Now::read();
+        let now = Now::for_test();
         let seen = DateTime::from_system_time(now.wall.to_system_time() - seen);
         let clock_jumps =
             clock_jumps.iter().map(|up_since| ClockJump { length: 60 * MINUTE, up_since: *up_since });
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_is_believed() {
-        let now = after(Now::read(), 60 * MINUTE, 60 * MINUTE);
+        let now = after(Now::for_test(), 60 * MINUTE, 60 * MINUTE);
         let mut clock = Clock::new(now, None);
-        let back = Now { wall: Now::read().wall, monotonic: now.monotonic };
+        let back = Now { wall: Now::for_test().wall, monotonic: now.monotonic };
         assert!(!clock.look(back));
     }
 }

@@ -10,7 +10,7 @@ use super::active::Phase;
 use super::clock::Now;
 use super::hosts::OpenHost;
 use super::topic::TopicState;
-use crate::store::{FailureClass, Offset, SubscriptionId, TopicId};
+use crate::store::{FailureClass, Offset, Shard, SubscriptionId, TopicId};
 
 /// A subscription that is behind, or whose last delivery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,8 +182,12 @@ impl Scheduler {
         Some(Progress { streak_failures, failing_since, class, ..at(active.cursor, waits) })
     }
 
-    /// The topic of a subscription in force of this shard.
-    pub(crate) fn topic_of(&self, id: SubscriptionId, now: Now) -> Option<TopicId> {
+    /// This shard, and the topic of a subscription in force that it has.
+    pub(crate) fn place_of(&self, id: SubscriptionId, now: Now) -> Option<(Shard, TopicId)> {
+        Some((self.shard, self.topic_of(id, now)?))
+    }
+
+    pub(super) fn topic_of(&self, id: SubscriptionId, now: Now) -> Option<TopicId> {
         let has_it = |state: &TopicState| state.table.get(id).is_some_and(|entry| entry.is_in_force(now));
         self.topics.iter().find(|(_, state)| has_it(state)).map(|(topic, _)| *topic)
     }

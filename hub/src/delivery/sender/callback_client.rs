@@ -146,6 +146,7 @@ mod tests {
 
         let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
         let delivery = Delivery::start(Arc::clone(&store), guard, settings()).await.unwrap();
+        let delivery = delivery.take_all(Vec::new()).await.unwrap();
         for number in 0..10 {
             store.append(store::posted(&topic, number.to_string()), Duration::ZERO).await.unwrap();
         }
@@ -194,6 +195,7 @@ mod tests {
 
         let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
         let delivery = Delivery::start(Arc::clone(&store), guard, settings()).await.unwrap();
+        let delivery = delivery.take_all(Vec::new()).await.unwrap();
         for number in 0..5 {
             store.append(store::posted(&topics[0], number.to_string()), Duration::ZERO).await.unwrap();
         }

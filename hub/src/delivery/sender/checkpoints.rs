@@ -126,8 +126,13 @@ impl Checkpoints {
         self.drop_saves(of);
         if self.saving.is_none() {
             // What failed may have been of this shard alone: the others need not wait for it.
-            self.has_failed &= self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(..)));
+            self.has_failed = self.have_checkpoint();
         }
+    }
+
+    /// Whether a checkpoint is to be saved. Between two saves that is one that failed.
+    fn have_checkpoint(&self) -> bool {
+        self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(..)))
     }
 
     /// Nothing of this shard will be saved any more: a command that was carried out there has no effect.
@@ -201,7 +206,6 @@ impl Checkpoints {
 
     pub(super) fn take(&mut self, results: Results, shards: &mut Shards, counters: &Counters) {
         self.saving = None;
-        self.has_failed = false;
         let mut again = VecDeque::new();
         for (save, result) in results {
             match result {
@@ -215,7 +219,6 @@ impl Checkpoints {
                 Err(_) if !shards.has_progress_of(save.of()) => {}
                 Err(error) => {
                     error!(%error, "progress of delivery not saved: delivery waits until it is");
-                    self.has_failed |= matches!(save, Save::Checkpoint(..));
                     again.push_back(save);
                 }
             }
@@ -223,8 +226,8 @@ impl Checkpoints {
         again.append(&mut self.unsaved);
         // One that was refused may be of a shard that was lost by another one of these.
         again.retain(|save| shards.has_progress_of(save.of()));
-        self.has_failed &= again.iter().any(|save| matches!(save, Save::Checkpoint(..)));
         self.unsaved = again;
+        self.has_failed = self.have_checkpoint();
         if self.unsaved.is_empty() {
             self.all_saved(shards.owned(), counters);
         }
@@ -233,9 +236,8 @@ impl Checkpoints {
     fn start(&mut self, shards: &mut Shards, counters: &Counters) {
         self.began = Instant::now();
         self.answers = 0;
-        let now = Now::read();
-        let behind = self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(..)));
-        if !behind {
+        let now = Now::read(self.store.clock());
+        if !self.have_checkpoint() {
             self.being_saved.append(&mut self.executed);
         }
         let ends = self.unsaved.iter().filter(|save| matches!(save, Save::End(..))).count();

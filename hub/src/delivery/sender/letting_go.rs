@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::owned::Owned;
+use crate::store::Epoch;
 use crate::subscriptions::NotOwned;
 
 /// How long requests may stay under way before they are cut. The next owner waits for that, and makes them again.
@@ -29,8 +30,8 @@ pub enum LetGo {
     Fenced,
 }
 
-/// Where to say that a shard is given up.
-pub(super) type Reply = oneshot::Sender<Result<LetGo, NotOwned>>;
+/// Where to say that a shard is given up, and with which epoch it was owned.
+pub(super) type Reply = oneshot::Sender<Result<(LetGo, Epoch), NotOwned>>;
 
 /// A shard that is let go.
 pub(super) struct Leaving {

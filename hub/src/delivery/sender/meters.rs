@@ -1,6 +1,6 @@
 //! Metrics of attempts and re-verifications.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::StatusCode;
 use prometheus_client::metrics::counter::Counter;
@@ -10,7 +10,6 @@ use prometheus_client::registry::Registry;
 
 use crate::egress::{Answer, EgressError, Reverified};
 use crate::meters::{CounterFamily, request_times};
-use crate::store::Notification;
 
 /// How many outcomes of attempts there are; the first one is success.
 pub const OUTCOMES: usize = 12;
@@ -74,12 +73,12 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// An attempt that took so long. The first has number 1.
+    /// An attempt that took so long, for a notification of this age. The first has number 1.
     pub(super) fn attempted(
         &self,
         answer: &Result<Answer, EgressError>,
         took: Duration,
-        notification: &Notification,
+        age: Duration,
         number: u16,
     ) {
         let kind = OutcomeKind::of(answer);
@@ -88,9 +87,6 @@ impl Meters {
             return;
         }
         self.seconds.observe(took.as_secs_f64());
-        // A clock that was set back makes no negative times.
-        let age = SystemTime::now().duration_since(notification.received_at.to_system_time());
-        let age = age.unwrap_or_default();
         if number <= 1 {
             self.first_attempt.observe(age.saturating_sub(took).as_secs_f64());
         }

@@ -24,7 +24,7 @@ mod settings;
 mod spans;
 mod test_delivery;
 #[cfg(test)]
-pub(super) mod testing;
+pub(crate) mod testing;
 mod thread;
 mod worker;
 mod workers;
@@ -36,7 +36,7 @@ pub(super) use self::large_bodies::LargeBodies;
 pub use self::letting_go::LetGo;
 pub use self::meters::{Meters, OUTCOMES};
 pub use self::of_owned::{Elsewhere, OfOwned};
-pub use self::operator::Operator;
+pub use self::operator::{NoAnswer, Operator};
 pub(super) use self::owned::{Owned, Ownership};
 pub(super) use self::send::Observers;
 pub use self::settings::Settings;

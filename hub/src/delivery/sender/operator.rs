@@ -16,6 +16,17 @@ use crate::delivery::scheduler::{
 use crate::store::{Shard, SubscriptionId, TopicId};
 use crate::subscriptions::{NotOwned, StopDeliveries};
 
+/// Why a shard gives no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// Delivery has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// This hub does not deliver for it.
+    #[error(transparent)]
+    NotOwned(#[from] NotOwned),
+}
+
 /// The operator's handle on the running delivery.
 #[derive(Clone, Debug)]
 pub struct Operator {
@@ -75,22 +86,21 @@ impl Operator {
         }))
     }
 
-    /// The origin, if any subscription has it.
+    /// Whether any subscription of this shard has this origin.
     ///
     /// # Errors
-    /// [`Stopped`]
-    pub async fn known_host(&self, origin: String) -> Result<OfOwned<Option<String>>, Stopped> {
-        let sought = origin.clone();
-        let known = self.query(move |shard, _| shard.knows_host(&sought)).await?;
-        Ok(known.map(|known| known.contains(&true).then_some(origin)))
+    /// [`NoAnswer`]
+    pub async fn knows_host(&self, shard: Shard, origin: String) -> Result<bool, NoAnswer> {
+        self.query_one(shard, move |shard, _| shard.knows_host(&origin)).await
     }
 
-    /// The topic of a subscription in force.
+    /// The shard and the topic of a subscription in force.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn topic_of(&self, id: SubscriptionId) -> Result<OfOwned<Option<TopicId>>, Stopped> {
-        Ok(self.query(move |shard, now| shard.topic_of(id, now)).await?.map(first))
+    pub async fn place_of(&self, id: SubscriptionId) -> Result<OfOwned<Option<(Shard, TopicId)>>, Stopped> {
+        let places = self.query(move |shard, now| shard.place_of(id, now)).await?;
+        Ok(places.map(|places| places.into_iter().flatten().next()))
     }
 
     /// How many subscriptions are in force, without looking at each.
@@ -110,16 +120,17 @@ impl Operator {
         Ok(counts.map(|counts| counts.into_iter().sum()))
     }
 
-    /// How far a subscription of this topic is; `None` when it is not in force.
+    /// How far a subscription of this shard and topic is; `None` when it is not in force.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`NoAnswer`]
     pub async fn progress(
         &self,
+        shard: Shard,
         topic: TopicId,
         id: SubscriptionId,
-    ) -> Result<OfOwned<Option<Progress>>, Stopped> {
-        Ok(self.query(move |shard, now| shard.progress(topic, id, now)).await?.map(first))
+    ) -> Result<Option<Progress>, NoAnswer> {
+        self.query_one(shard, move |shard, now| shard.progress(topic, id, now)).await
     }
 
     /// How far each of these subscriptions is that is in force.
@@ -152,8 +163,46 @@ impl Operator {
     /// # Errors
     /// [`Stopped`]
     pub async fn execute(&self, command: &Command) -> Result<OfOwned<usize>, Stopped> {
-        let concerned = self.ask(|reply| WorkerMessage::Command(command.clone(), reply)).await?;
+        let concerned = self.ask(|reply| WorkerMessage::Command(command.clone(), None, reply)).await?;
         Ok(concerned.map(|concerned| concerned.into_iter().sum()))
+    }
+
+    /// The same in this shard alone, which has all that the command is about.
+    ///
+    /// # Errors
+    /// [`NoAnswer`]
+    pub async fn execute_in(&self, shard: Shard, command: Command) -> Result<usize, NoAnswer> {
+        let message = |reply| WorkerMessage::Command(command, Some(shard), reply);
+        let concerned: Vec<usize> = self.ask_one(shard, message).await?;
+        concerned.first().copied().ok_or_else(|| NotOwned(shard).into())
+    }
+
+    /// The answer of this shard.
+    async fn query_one<T: Send + 'static>(
+        &self,
+        shard: Shard,
+        answer: impl FnOnce(&Scheduler, Now) -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
+        let query = |reply: oneshot::Sender<Option<T>>| {
+            WorkerMessage::Query(Box::new(move |owned: &[Owned], now: Now| {
+                let found = owned.iter().find(|owned| owned.ownership.shard == shard);
+                // A caller that is gone needs no answer.
+                let _ = reply.send(found.map(|owned| answer(&owned.scheduler, now)));
+            }))
+        };
+        self.ask_one(shard, query).await?.ok_or_else(|| NotOwned(shard).into())
+    }
+
+    /// Asks the worker that has this shard.
+    async fn ask_one<T>(
+        &self,
+        shard: Shard,
+        message: impl FnOnce(oneshot::Sender<T>) -> WorkerMessage,
+    ) -> Result<T, NoAnswer> {
+        let worker = self.workers.worker_of(shard)?;
+        let (reply, answer) = oneshot::channel();
+        self.workers.send(worker, message(reply))?;
+        Ok(answer.await.map_err(|_| Stopped)?)
     }
 
     /// The answers of the shards.
@@ -171,8 +220,7 @@ impl Operator {
     ) -> Result<OfOwned<Vec<T>>, Stopped> {
         let query = move |reply: oneshot::Sender<Vec<T>>| {
             let answer = answer.clone();
-            message(Box::new(move |owned: &[Owned]| {
-                let now = Now::read();
+            message(Box::new(move |owned: &[Owned], now: Now| {
                 // A caller that is gone needs no answer.
                 let _ = reply.send(owned.iter().map(|owned| answer(&owned.scheduler, now)).collect());
             }))
@@ -200,11 +248,6 @@ impl Operator {
         let elsewhere = usize::from(self.workers.shards()).saturating_sub(answers.len());
         Ok(OfOwned::new(answers, elsewhere))
     }
-}
-
-/// What one shard has found.
-fn first<T>(found: Vec<Option<T>>) -> Option<T> {
-    found.into_iter().flatten().next()
 }
 
 #[async_trait]

@@ -55,7 +55,7 @@ pub(super) struct Shards {
 /// A shard that this worker owns no longer.
 #[must_use = "it is counted and assigned here until that is reported"]
 pub(super) struct Departed {
-    shard: Shard,
+    of: Ownership,
     /// What was counted and not reported yet.
     counts: Counts,
     /// Who waits for it.
@@ -66,11 +66,12 @@ impl Departed {
     /// Reports that. To who waits for it at last: it may have the shard taken over again at once.
     pub(super) fn report(self, counters: &Counters, workers: &Workers) {
         counters.add(self.counts);
-        counters.forget(self.shard);
-        workers.release(self.shard);
+        let Ownership { shard, epoch } = self.of;
+        counters.forget(shard);
+        workers.release(shard);
         if let Some((reply, how)) = self.reply {
             // A caller that is gone needs no answer.
-            let _ = reply.send(Ok(how));
+            let _ = reply.send(Ok((how, epoch)));
         }
     }
 }
@@ -171,12 +172,12 @@ impl Shards {
     }
 
     fn forget(&mut self, mut owned: Owned, reply: Option<(Reply, LetGo)>) -> Departed {
-        let (shard, counts) = (owned.ownership.shard, owned.scheduler.take_counts());
+        let (of, counts) = (owned.ownership, owned.scheduler.take_counts());
         owned.scheduler.retire();
         if owned.has_requests() {
             self.lost.push(owned);
         }
-        Departed { shard, counts, reply }
+        Departed { of, counts, reply }
     }
 }
 
@@ -198,7 +199,7 @@ mod tests {
 
     /// A shard that nobody subscribes to.
     fn owned(of: Ownership) -> Owned {
-        let (now, Settings { per_host, retry, breaker, .. }) = (Now::read(), settings());
+        let (now, Settings { per_host, retry, breaker, .. }) = (Now::for_test(), settings());
         let worker = WorkerState::new(1, per_host, now.monotonic);
         let limits = Limits { per_host, window: 1, retry, breaker, steps: 1, worker };
         let clock = Clock::new(now, None);
@@ -252,7 +253,11 @@ mod tests {
     }
 
     /// Lets a shard go from now on; returns where the answer comes.
-    fn let_go(shards: &mut Shards, shard: u16, now: Instant) -> oneshot::Receiver<Result<LetGo, NotOwned>> {
+    fn let_go(
+        shards: &mut Shards,
+        shard: u16,
+        now: Instant,
+    ) -> oneshot::Receiver<Result<(LetGo, Epoch), NotOwned>> {
         let (reply, answer) = oneshot::channel();
         shards.let_go(Shard(shard), now, reply);
         answer
@@ -278,7 +283,7 @@ mod tests {
         assert_eq!(shards.step(of, now, false), Step::GiveUp(LetGo::Saved));
         assert!(answer.try_recv().is_err(), "not before it is given up");
         report(shards.give_up(of, LetGo::Saved));
-        assert_eq!(answer.try_recv(), Ok(Ok(LetGo::Saved)));
+        assert_eq!(answer.try_recv(), Ok(Ok((LetGo::Saved, Epoch(1)))));
         assert!(!shards.has(Shard(3)) && shards.give_up(of, LetGo::Saved).is_none());
     }
 
@@ -296,7 +301,7 @@ mod tests {
         assert_eq!(shards.step(of, after(2_999), true), Step::Wait);
         assert_eq!(shards.step(of, after(3_000), true), Step::GiveUp(LetGo::Unsaved));
         report(shards.give_up(of, LetGo::Unsaved));
-        assert_eq!(answer.try_recv(), Ok(Ok(LetGo::Unsaved)));
+        assert_eq!(answer.try_recv(), Ok(Ok((LetGo::Unsaved, Epoch(1)))));
     }
 
     #[test]
@@ -307,7 +312,7 @@ mod tests {
         let mut answer = let_go(&mut shards, 3, now);
         assert_eq!(let_go(&mut shards, 3, now).try_recv(), Ok(Err(NotOwned(Shard(3)))), "once is enough");
         report(shards.lose(of));
-        assert_eq!(answer.try_recv(), Ok(Ok(LetGo::Fenced)));
+        assert_eq!(answer.try_recv(), Ok(Ok((LetGo::Fenced, Epoch(1)))));
         assert_eq!((shards.has(Shard(3)), shards.lost.len()), (false, 1), "its request ends here");
         assert_eq!(let_go(&mut shards, 3, now).try_recv(), Ok(Err(NotOwned(Shard(3)))));
     }

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use resync_core::datetime::DateTime;
 use tracing::{debug, warn};
 
 use super::attempt_log::{AttemptLog, AttemptOutcome, RecordedAttempt};
@@ -20,13 +19,14 @@ use super::spans::describe;
 use crate::config::{Prefixes, SignatureConfig};
 use crate::delivery::scheduler::{Attempt, Finished, Lane, Outcome};
 use crate::egress::{self, EgressClient, EgressError, Withheld};
-use crate::store::{Notification, Recipient, Shard, Store, StoreError, SubscriptionId};
+use crate::store::{Notification, Recipient, Shard, Store, StoreError, SubscriptionId, WallClock};
 use crate::telemetry::{SpanKind, Tracer};
 
 /// Makes the attempts of one worker.
 #[derive(Debug)]
 pub(super) struct Sender {
     store: Arc<dyn Store>,
+    clock: WallClock,
     callbacks: CallbackClient,
     lookup: Lookup,
     recipients: PreparedRecipients,
@@ -59,6 +59,7 @@ impl Sender {
     ) -> Self {
         Self {
             lookup: Lookup::new(Arc::clone(&store)),
+            clock: store.clock().clone(),
             store,
             callbacks: CallbackClient::new(client, Arc::clone(&signature), meters.clone(), operator),
             recipients: PreparedRecipients::new(signature),
@@ -159,10 +160,12 @@ impl Sender {
             Err(EgressError::Interrupted(_)) => answered(Outcome::cut()),
             Err(_) => answered(Outcome::unreachable()),
         };
-        self.meters.attempted(&answer, begun.elapsed(), notification, number);
+        // A clock that was set back makes no negative times.
+        let age = self.clock.system_time().duration_since(notification.received_at.to_system_time());
+        self.meters.attempted(&answer, begun.elapsed(), age.unwrap_or_default(), number);
         describe(span, &answer, recipient, notification, number);
         log(&answer, recipient, notification, number);
-        if let Some(attempt) = to_record(&answer, notification, number) {
+        if let Some(attempt) = to_record(&answer, notification, number, &self.clock) {
             self.log.put(recipient.id, attempt);
         }
         finished
@@ -189,6 +192,7 @@ fn to_record(
     answer: &Result<egress::Answer, EgressError>,
     notification: &Notification,
     attempt: u16,
+    clock: &WallClock,
 ) -> Option<RecordedAttempt> {
     let failure = match answer {
         Ok(answer) if answer.status.is_success() && attempt <= 1 => return None,
@@ -196,7 +200,7 @@ fn to_record(
         Ok(answer) => Some(format!("the callback answered {}", answer.status)),
         Err(error) => Some(error.to_string()),
     };
-    let (at, outcome) = (DateTime::now(), AttemptOutcome::of(answer));
+    let (at, outcome) = (clock.now(), AttemptOutcome::of(answer));
     Some(RecordedAttempt { at, notification: notification.id(), attempt, failure, outcome })
 }
 

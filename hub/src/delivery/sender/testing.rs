@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::config::{Prefixes, SignatureConfig};
 use crate::delivery::{BreakerPolicy, RetryPolicy, Settings};
 use crate::egress::ConfirmedAddresses;
+use crate::store::WallClock;
 use crate::telemetry::Tracer;
 
 /// Takes whatever it is sent, and echoes the challenge to who asks, while it agrees.
@@ -126,7 +127,7 @@ pub(crate) fn settings() -> Settings {
         max_in_flight: 16,
         per_host: 1,
         max_connections: 16,
-        confirmed: ConfirmedAddresses::new(true, "1/h, burst 3".parse().unwrap()),
+        confirmed: ConfirmedAddresses::new(true, "1/h, burst 3".parse().unwrap(), WallClock::default()),
         signature: Arc::new(SignatureConfig::always(SignatureMethod::Sha256)),
         entry_diff: Prefixes::default(),
         tracer: Tracer::default(),

@@ -24,7 +24,7 @@ use super::send::Sender;
 use super::workers::{WorkerMessage, Workers};
 use crate::delivery::scheduler::{Lane, Limiter, Now};
 use crate::egress::ConfirmedAddresses;
-use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary};
+use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary, WallClock};
 use crate::subscriptions::NotOwned;
 
 /// How often leases that are over are looked for, and losses are logged.
@@ -48,6 +48,7 @@ pub(crate) struct Inputs {
 
 pub(super) struct Worker {
     sender: Rc<Sender>,
+    clock: WallClock,
     confirmed: ConfirmedAddresses,
     counters: Arc<Counters>,
     workers: Workers,
@@ -76,6 +77,7 @@ impl Worker {
         let now = std::time::Instant::now();
         Self {
             sender: Rc::new(sender),
+            clock: store.clock().clone(),
             confirmed,
             counters,
             limiter: Limiter::new(max_in_flight, now),
@@ -129,6 +131,10 @@ impl Worker {
             self.go_on_letting_go();
         }
         self.finish(grace).await;
+    }
+
+    fn now(&self) -> Now {
+        Now::read(&self.clock)
     }
 
     async fn finish(&mut self, grace: Duration) {
@@ -243,15 +249,16 @@ impl Worker {
 
     fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
         match message {
-            WorkerMessage::Query(query) => query(self.shards.owned()),
+            WorkerMessage::Query(query) => query(self.shards.owned(), self.now()),
             WorkerMessage::UpToDateQuery(query) => {
                 self.catch_up(events);
-                query(self.shards.owned());
+                query(self.shards.owned(), self.now());
             }
-            WorkerMessage::Command(command, reply) => {
-                let now = Now::read();
+            WorkerMessage::Command(command, of, reply) => {
+                let now = self.now();
+                let is_meant = |owned: &&mut Owned| of.is_none_or(|of| of == owned.ownership.shard);
                 let execute = |owned: &mut Owned| (owned.ownership, owned.scheduler.execute(&command, now));
-                let concerned = self.shards.owned_mut().iter_mut().map(execute).collect();
+                let concerned = self.shards.owned_mut().iter_mut().filter(is_meant).map(execute).collect();
                 self.checkpoints.note_executed(reply, concerned);
             }
             WorkerMessage::Cancel(shard, subscription, reply) => {
@@ -275,7 +282,7 @@ impl Worker {
     }
 
     fn take_answers(&mut self, first: Completed) {
-        let now = Now::read();
+        let now = self.now();
         let mut taken = 0;
         let mut next = Some(first);
         while let Some(Completed { of, attempt, finished, reached }) = next {
@@ -296,7 +303,7 @@ impl Worker {
 
     /// Makes as many requests as may be in flight, the shards in turn.
     fn start_requests(&mut self) {
-        let now = Now::read();
+        let now = self.now();
         self.limiter.age(now.monotonic);
         let mut idle = 0;
         // To offer the reserved permits with each answer would be in vain nearly always.
@@ -352,14 +359,14 @@ impl Worker {
     }
 
     fn count_past_due(&mut self) {
-        let now = Now::read().monotonic;
+        let now = std::time::Instant::now();
         for Owned { ownership, scheduler, .. } in self.shards.owned_mut() {
             self.counters.set_past_due(ownership.shard, scheduler.past_due(now));
         }
     }
 
     fn count_subscriptions(&self) {
-        let now = Now::read();
+        let now = self.now();
         for Owned { ownership, scheduler, .. } in self.shards.owned() {
             self.counters.set_subscriptions(ownership.shard, scheduler.in_force(now), scheduler.hosts());
         }
@@ -376,7 +383,7 @@ impl Worker {
         if self.checkpoints.has_failed() {
             return;
         }
-        let now = Now::read();
+        let now = self.now();
         self.shards.schedulers().for_each(|scheduler| scheduler.expire(now));
     }
 }

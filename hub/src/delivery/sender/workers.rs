@@ -1,15 +1,16 @@
 //! How the workers are reached: what one may be asked for, and which of them has a shard.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::letting_go::Reply;
 use super::owned::Owned;
-use crate::delivery::scheduler::Command;
+use crate::delivery::scheduler::{Command, Now};
 use crate::store::{Shard, SubscriptionId};
 use crate::subscriptions::NotOwned;
+use crate::waiting_work::WaitingWork;
 
 /// Delivery has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,8 +23,8 @@ pub(crate) enum WorkerMessage {
     Query(Query),
     /// To be answered with all that was durable before.
     UpToDateQuery(Query),
-    /// To be answered once it is durable, with the number of subscriptions that it concerns in each shard.
-    Command(Command, oneshot::Sender<Vec<usize>>),
+    /// For this shard or for all, to be answered once it is durable, with the number of subscriptions that it concerns in each.
+    Command(Command, Option<Shard>, oneshot::Sender<Vec<usize>>),
     /// To be answered once nothing is under way to this subscription, which has ended.
     Cancel(Shard, SubscriptionId, oneshot::Sender<Result<(), NotOwned>>),
     /// The address to which the name of this origin leads now was confirmed.
@@ -38,8 +39,8 @@ pub(crate) enum WorkerMessage {
     LetGo(Shard, Reply),
 }
 
-/// Looks at the shards of a worker and answers.
-pub(super) type Query = Box<dyn FnOnce(&[Owned]) + Send>;
+/// Looks at the shards of a worker, as they are now, and answers.
+pub(super) type Query = Box<dyn FnOnce(&[Owned], Now) + Send>;
 
 /// The workers of this hub. Clones share them.
 #[derive(Clone, Debug)]
@@ -52,12 +53,24 @@ struct Shared {
     shards: u16,
     /// By the shards that this hub owns or is about to take over: the numbers of their workers.
     assigned: Mutex<BTreeMap<Shard, usize>>,
+    /// What else is done for these shards. It reaches the workers itself, so it is kept elsewhere.
+    waiting: OnceLock<Vec<Weak<dyn WaitingWork>>>,
 }
 
 impl Workers {
     /// Those that take messages from these, for a store with so many shards. No shard is assigned yet.
     pub(crate) fn new(senders: Vec<mpsc::UnboundedSender<WorkerMessage>>, shards: u16) -> Self {
-        Self(Arc::new(Shared { senders, shards, assigned: Mutex::default() }))
+        Self(Arc::new(Shared { senders, shards, assigned: Mutex::default(), waiting: OnceLock::new() }))
+    }
+
+    /// From now on this is taken up and let go with the shards, as long as it is kept. The first call counts.
+    pub(crate) fn set_waiting_work(&self, waiting: &[Arc<dyn WaitingWork>]) {
+        let _ = self.0.waiting.set(waiting.iter().map(Arc::downgrade).collect());
+    }
+
+    /// What is taken up and let go with the shards.
+    pub(crate) fn waiting_work(&self) -> Vec<Arc<dyn WaitingWork>> {
+        self.0.waiting.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
     /// How many shards the store has.
@@ -84,9 +97,11 @@ impl Workers {
         Some(worker)
     }
 
-    /// No worker has this shard any more. Only who was to bring it, or its worker, may say so: somebody else might mean a shard that has
-    /// come back meanwhile.
+    /// No worker has this shard any more, so nothing else is done for it either. Only who was to bring it, or its worker, may say so: somebody
+    /// else might mean a shard that has come back meanwhile.
     pub(crate) fn release(&self, shard: Shard) {
+        self.waiting_work().iter().for_each(|waiting| waiting.let_go(shard));
+        // Only now it may come back.
         self.assigned().remove(&shard);
     }
 

@@ -17,6 +17,7 @@ use super::recent::{Allowed, Reverifications};
 use crate::config::Rate;
 use crate::egress::guard::{canonical, network};
 use crate::rate_limiter::RateLimiter;
+use crate::store::WallClock;
 
 /// Each of so many bytes of a request, its head included, counts as one more request.
 const REQUEST_UNIT: usize = 16 * 1024;
@@ -37,6 +38,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(60);
 pub struct ConfirmedAddresses {
     /// `None`: there is no limit.
     shared: Option<Arc<Shared>>,
+    /// By which leases end.
+    clock: WallClock,
     rate: RateLimiter,
     /// Apart from `rate`: a subscriber that moved can confirm, whatever deliveries to its network used up.
     reverification_rate: RateLimiter,
@@ -119,13 +122,14 @@ pub struct Reverification {
 
 impl ConfirmedAddresses {
     /// `rate` limits the requests to all unconfirmed addresses of one network, and as many re-verifications beside them. With
-    /// `enabled` false there is no limit.
-    pub fn new(enabled: bool, rate: Rate) -> Self {
+    /// `enabled` false there is no limit. `clock` is that of the leases.
+    pub fn new(enabled: bool, rate: Rate, clock: WallClock) -> Self {
         let shared = || {
             Arc::new(Shared { hasher: RandomState::new(), table: Mutex::new(Table::new(MOST_REMEMBERED)) })
         };
         Self {
             shared: enabled.then(shared),
+            clock,
             rate: RateLimiter::new(enabled, rate),
             reverification_rate: RateLimiter::new(enabled, rate),
         }
@@ -137,7 +141,7 @@ impl ConfirmedAddresses {
             return;
         };
         let key = shared.key(host, address);
-        shared.table().remember(key, until, Instant::now());
+        shared.table().remember(key, until, Instant::now(), &self.clock);
     }
 
     /// At which of these addresses this name has confirmed. An address that stands in a URL is its own name.
@@ -149,7 +153,7 @@ impl ConfirmedAddresses {
         let Some(shared) = self.shared.as_ref().filter(|_| !is_literal(host)) else {
             return addresses.map(|_| true).collect();
         };
-        let (name, now) = (shared.name(host), DateTime::now());
+        let (name, now) = (shared.name(host), self.clock.now());
         let keys: Vec<_> = addresses.map(|address| (canonical(address), shared.key(host, address))).collect();
         let mut table = shared.table();
         keys.into_iter().map(|(address, key)| table.is_in_force(name, address, key, now)).collect()
@@ -183,11 +187,11 @@ impl Table {
         Self { until, most, tidy_at: TIDY_FROM.min(most), tidied, reverifications: Reverifications::new() }
     }
 
-    fn remember(&mut self, key: u64, until: DateTime, now: Instant) {
+    fn remember(&mut self, key: u64, until: DateTime, now: Instant, clock: &WallClock) {
         let is_full = self.until.len() >= self.most;
         let may_tidy = !is_full || now.saturating_duration_since(self.tidied) >= TIDY_EVERY;
         if self.until.len() >= self.tidy_at && may_tidy {
-            let wall = DateTime::now();
+            let wall = clock.now();
             self.until.retain(|_, end| *end > wall);
             self.tidy_at = (self.until.len() * 2).max(TIDY_FROM).min(self.most);
             self.tidied = now;
@@ -290,6 +294,11 @@ impl Reverification {
         self.to.address
     }
 
+    /// The present moment by the clock of the leases.
+    pub(in crate::egress) fn now(&self) -> DateTime {
+        self.to.confirmed.clock.now()
+    }
+
     /// Counts a request target of so many bytes.
     pub(in crate::egress) fn weighs(&mut self, bytes: usize) {
         let more = u32::try_from(bytes / REVERIFICATION_UNIT).unwrap_or(u32::MAX);
@@ -381,7 +390,7 @@ mod tests {
     }
 
     fn confirmed() -> ConfirmedAddresses {
-        ConfirmedAddresses::new(true, "2/s, burst 60".parse().unwrap())
+        ConfirmedAddresses::new(true, "2/s, burst 60".parse().unwrap(), WallClock::default())
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -441,7 +450,7 @@ mod tests {
 
     #[test]
     fn b33_re_verifications_of_a_network_are_limited_and_only_those_count_that_are_not_confirmed() {
-        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 5".parse().unwrap());
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 5".parse().unwrap(), WallClock::default());
         let at = |name: usize| confirmed.judge(&format!("n{name}.example"), ip(VICTIM)).unwrap();
         for name in 0..1_000 {
             reverification(&at(name), 1).unwrap().confirmed(in_a_minute());
@@ -476,7 +485,7 @@ mod tests {
 
     #[test]
     fn b33_a_re_verification_that_the_hub_aborts_is_no_refusal_and_counts() {
-        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 2".parse().unwrap());
+        let confirmed = ConfirmedAddresses::new(true, "1/h, burst 2".parse().unwrap(), WallClock::default());
         let reverifications = confirmed.judge("d.example", ip(VICTIM)).unwrap();
         drop(reverification(&reverifications, 1).unwrap());
         drop(reverification(&reverifications, 1).unwrap());
@@ -490,6 +499,18 @@ mod tests {
         assert!(!moved.has_confirmed());
         note(&confirmed, "http://d.example", VICTIM);
         assert!(moved.has_confirmed());
+    }
+
+    #[test]
+    fn a_confirmation_ends_by_the_clock_of_the_store_however_the_hubs_is_set() {
+        let (hour, clock) = (Duration::from_secs(3_600), WallClock::default());
+        let confirmed = ConfirmedAddresses::new(true, "2/s, burst 60".parse().unwrap(), clock.clone());
+        clock.put_ahead(hour);
+        confirmed.remember("http://d.example", Some(ip(OWN)), in_a_minute());
+        assert!(confirmed.judge("d.example", ip(OWN)).is_some(), "its lease is over");
+        let end = DateTime::from_system_time(clock.system_time() + hour);
+        confirmed.remember("http://d.example", Some(ip(OWN)), end);
+        assert!(confirmed.judge("d.example", ip(OWN)).is_none());
     }
 
     #[test]
@@ -508,24 +529,24 @@ mod tests {
 
     #[test]
     fn however_many_names_confirm_so_many_are_noted_and_room_comes_back_with_the_ends_of_leases() {
-        let (mut table, now) = (Table::new(10), Instant::now());
+        let (mut table, now, clock) = (Table::new(10), Instant::now(), WallClock::default());
         let moment = |seconds| {
             let time = DateTime::now().to_system_time() + Duration::from_secs(seconds);
             DateTime::from_system_time(time)
         };
         let (over, in_force) = (moment(0), moment(3_600));
-        (0..5).for_each(|key| table.remember(key, over, now));
-        (5..20).for_each(|key| table.remember(key, in_force, now));
+        (0..5).for_each(|key| table.remember(key, over, now, &clock));
+        (5..20).for_each(|key| table.remember(key, in_force, now, &clock));
         assert_eq!(table.until.len(), 10);
-        table.remember(9, moment(7_200), now);
+        table.remember(9, moment(7_200), now, &clock);
         assert!(table.until[&9] > in_force, "who is known renews");
-        table.remember(20, in_force, now + TIDY_EVERY);
+        table.remember(20, in_force, now + TIDY_EVERY, &clock);
         assert!(table.until.contains_key(&20) && table.until.len() == 6, "{:?}", table.until.len());
     }
 
     #[test]
     fn limits_that_are_off_hold_up_nobody() {
-        let off = ConfirmedAddresses::new(false, "2/s, burst 60".parse().unwrap());
+        let off = ConfirmedAddresses::new(false, "2/s, burst 60".parse().unwrap(), WallClock::default());
         assert!(off.judge("a.example", ip(VICTIM)).is_none());
     }
 }

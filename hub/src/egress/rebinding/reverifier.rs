@@ -4,11 +4,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request};
 use http_body_util::Full;
+use resync_core::datetime::DateTime;
 use resync_core::websub::{Challenge, SigningKey, X_HUB_QUERY_SIGNATURE, sign_query};
 use tracing::debug;
 
@@ -52,7 +53,7 @@ impl Reverifier {
         mut reverification: Reverification,
     ) -> Reverified {
         let challenge = Challenge::random();
-        let Some(request) = self.request(subscription, &challenge) else {
+        let Some(request) = self.request(subscription, &challenge, reverification.now()) else {
             reverification.withdraw();
             return Reverified::NotSent;
         };
@@ -84,9 +85,14 @@ impl Reverifier {
     }
 
     /// The request with what is left of the lease (W-111); `None` if nothing is left.
-    fn request(&self, subscription: &Subscription, challenge: &Challenge) -> Option<Request<Full<Bytes>>> {
+    fn request(
+        &self,
+        subscription: &Subscription,
+        challenge: &Challenge,
+        now: DateTime,
+    ) -> Option<Request<Full<Bytes>>> {
         let Subscription { topic_url, callback, lease_end, secret, .. } = subscription;
-        let left = lease_end.to_system_time().duration_since(SystemTime::now()).ok();
+        let left = lease_end.to_system_time().duration_since(now.to_system_time()).ok();
         let left = left.filter(|left| *left >= Duration::from_secs(1))?;
         let mut request = verification(topic_url, callback, Some(left), challenge, None).ok()?;
         if let Some(secret) = secret {

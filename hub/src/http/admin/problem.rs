@@ -58,6 +58,7 @@ pub(super) fn status(failed: &Failed) -> StatusCode {
         | Failed::Partly { .. }
         | Failed::Stopped(_)
         | Failed::Elsewhere(_)
+        | Failed::NotOwned(_)
         | Failed::DoneHere { .. }
         | Failed::Audit(_)
         | Failed::Backup(_) => StatusCode::SERVICE_UNAVAILABLE,

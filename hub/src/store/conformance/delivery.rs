@@ -18,9 +18,11 @@ on_every_engine!(
     a_refused_checkpoint_changes_nothing,
     a_former_owner_ends_no_subscription,
     nobody_owns_a_shard_that_was_never_claimed,
+    a_shard_that_was_released_is_nobodys_until_it_is_claimed,
     epochs_grow_across_reopening,
     shards_do_not_mix,
     a_shard_knows_the_topics_of_its_subscriptions_and_no_others,
+    laggards_are_listed_page_by_page_of_a_shard_or_of_one_topic_in_it,
     skips_are_listed_up_to_the_limit,
     what_one_subscription_has_missed_is_found_among_that_of_ten_thousands,
     what_is_replayed_was_not_given_up,
@@ -172,6 +174,57 @@ async fn nobody_owns_a_shard_that_was_never_claimed(place: Place) {
     let store = place.open();
     let outcome = store.checkpoint(Shard(0), Epoch(1), Checkpoint::default()).await;
     assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
+}
+
+async fn a_shard_that_was_released_is_nobodys_until_it_is_claimed(place: Place) {
+    let store = place.open();
+    let owner = store.claim(Shard(3)).await.unwrap();
+    store.release(Shard(3), owner).await.unwrap();
+    let store = place.reopen(store);
+    let outcome = store.checkpoint(Shard(3), owner, Checkpoint::default()).await;
+    assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
+    let again = store.release(Shard(3), owner).await;
+    assert!(matches!(again, Err(StoreError::Fenced)), "{again:?}");
+    let next = store.claim(Shard(3)).await.unwrap();
+    assert!(owner < next);
+    let late = store.release(Shard(3), owner).await;
+    assert!(matches!(late, Err(StoreError::Fenced)), "{late:?}");
+    store.checkpoint(Shard(3), next, Checkpoint::default()).await.unwrap();
+}
+
+async fn laggards_are_listed_page_by_page_of_a_shard_or_of_one_topic_in_it(place: Place) {
+    let store = place.open();
+    let mut late = Vec::new();
+    let mut shard = Shard(0);
+    for (name, callbacks) in [("t", ["a", "b", "c"]), ("u", ["d", "e", "f"])] {
+        for name_of in callbacks {
+            let (of, subscription) = subscribe(&*store, &topic(name), &callback(name_of)).await;
+            shard = of;
+            late.push(behind(&subscription, 0));
+        }
+    }
+    let (_, up_to_date) = subscribe(&*store, &topic("t"), &callback("g")).await;
+    let epoch = store.claim(shard).await.unwrap();
+    let checkpoint = Checkpoint { laggards: late.clone(), ..Checkpoint::default() };
+    store.checkpoint(shard, epoch, checkpoint).await.unwrap();
+    late.sort_unstable_by_key(|laggard| (laggard.topic, laggard.subscription));
+
+    let store = place.reopen(store);
+    for of in [None, Some(up_to_date.topic)] {
+        let wanted: Vec<_> =
+            late.iter().copied().filter(|late| of.is_none_or(|of| of == late.topic)).collect();
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.laggards_of(shard, of, after, 2).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some((last.topic, last.subscription));
+            assert!(page.len() <= 2);
+            seen.extend(page);
+        }
+        assert_eq!(seen, wanted, "{of:?}");
+    }
+    let other = Shard((shard.0 + 1) % store.shards());
+    assert!(store.laggards_of(other, None, None, 2).await.unwrap().is_empty());
 }
 
 async fn epochs_grow_across_reopening(place: Place) {

@@ -6,7 +6,7 @@ use super::{
     Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine,
     owned_by_hubs, pinged, secret, topic, waiting,
 };
-use crate::store::{Activation, DenialScope, Intent, NewDenial, NewRequest, Ping, Shard};
+use crate::store::{Activation, DenialScope, Intent, NewDenial, NewRequest, PendingRequest, Ping, Shard};
 use crate::trace_context::TraceContext;
 
 on_every_engine!(
@@ -197,7 +197,8 @@ async fn requests_are_listed_by_the_shards_of_their_callbacks(place: Place) {
     for of in owned_by_hubs(&*store) {
         let is_here = |callback| of.contains(&Shard::of(callback, store.shards()));
         let wanted: Vec<_> = all.iter().filter(|request| is_here(&request.callback)).cloned().collect();
-        let ids: Vec<_> = wanted.iter().map(|request| request.id).collect();
+        let shard = |request: &PendingRequest| Shard::of(&request.callback, store.shards());
+        let ids: Vec<_> = wanted.iter().map(|request| (shard(request), request.id)).collect();
         assert_eq!(store.requests(&of).await.unwrap(), wanted, "{of:?}");
         assert_eq!(store.request_ids(&of).await.unwrap(), ids, "{of:?}");
     }

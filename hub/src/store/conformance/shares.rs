@@ -213,10 +213,11 @@ async fn what_each_takes_is_known_after_reopening(place: Place) {
 
 async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place) {
     let client = Some(IpAddr::from([192, 0, 2, 1]));
-    let of = |store: &dyn Store| store.accounted(client, &topic("t"), &callback("d"));
+    let of = async |store: &dyn Store| store.accounted(client, &topic("t"), &callback("d")).await.unwrap();
     let store = place.open();
     let new = Additions { topic: true, host: true };
-    assert_eq!((of(&*store).new_to_client, of(&*store).new_to_hub), (new, new));
+    let none_yet = of(&*store).await;
+    assert_eq!((none_yet.new_to_client, none_yet.new_to_hub), (new, new));
     let mut subscriptions = Vec::new();
     for (topic, at) in [(topic("t"), callback("d")), (topic("t"), callback("e")), (topic("u"), callback("d"))]
     {
@@ -230,9 +231,9 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
         new_to_client: Additions::default(),
         new_to_hub: Additions::default(),
     };
-    assert_eq!(of(&*store), all);
+    assert_eq!(of(&*store).await, all);
     let store = place.reopen(store);
-    assert_eq!(of(&*store), all);
+    assert_eq!(of(&*store).await, all);
     let shard = Shard::of(&callback("d"), store.shards());
     for subscription in &subscriptions {
         store.end(shard, UNCLAIMED, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
@@ -244,7 +245,7 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
         new_to_client: new,
         new_to_hub: Additions { topic: false, host: true },
     };
-    assert_eq!(of(&*store), none);
+    assert_eq!(of(&*store).await, none);
     drop(store);
     assert_eq!(place.faults(), [""; 0]);
 }
@@ -258,12 +259,15 @@ async fn what_strangers_have_without_a_subscription_goes_with_the_next_trim(plac
     assert_eq!(trimmed, Trimmed { notifications: 1, bytes: weight("left", 100), early: 0 });
     assert_eq!(store.topic(&url("left")).await.unwrap(), None);
     assert_eq!(first(&*store, "needed").await, 1);
-    assert_eq!(store.accounted(None, &topic("t"), &callback("d")).in_all.topics, 1);
+    let accounted = store.accounted(None, &topic("t"), &callback("d")).await.unwrap();
+    assert_eq!(accounted.in_all.topics, 1);
 }
 
 async fn a_topic_counts_for_who_brought_it_until_nobody_is_subscribed(place: Place) {
     let client = Some(IpAddr::from([192, 0, 2, 1]));
-    let of = |store: &dyn Store| store.accounted(client, &topic("t"), &callback("d")).of_client;
+    let of = async |store: &dyn Store| {
+        store.accounted(client, &topic("t"), &callback("d")).await.unwrap().of_client
+    };
     let store = place.open();
     let mut subscriptions = Vec::new();
     for (at, client) in [(callback("d"), client), (callback("e"), None)] {
@@ -271,9 +275,9 @@ async fn a_topic_counts_for_who_brought_it_until_nobody_is_subscribed(place: Pla
         subscriptions.push((store.find_subscription(&topic("t"), &at).await.unwrap().unwrap(), at));
     }
     for (subscription, at) in &subscriptions {
-        assert_eq!(of(&*store).topics, 1, "also when its own subscription has ended");
+        assert_eq!(of(&*store).await.topics, 1, "also when its own subscription has ended");
         let shard = Shard::of(at, store.shards());
         store.end(shard, UNCLAIMED, subscription.topic, subscription.id, gone(subscription)).await.unwrap();
     }
-    assert_eq!(of(&*store), SubscriptionCounts::default());
+    assert_eq!(of(&*store).await, SubscriptionCounts::default());
 }

@@ -412,7 +412,7 @@ async fn a_search_looks_at_no_more_than_it_may_and_goes_on_where_it_stopped(plac
         (shard, _) = subscribe(&*store, &topic(["t", "U"][number / 4]), &callback(&name)).await;
     }
     let of = the(&*store, &topic("U")).await.id;
-    assert_eq!(store.subscribers(&[of, TopicId(7)]), [3, 0]);
+    assert_eq!(store.subscribers(&[of, TopicId(7)]).await.unwrap(), [3, 0]);
     for (part, whole, count) in [
         ("s://destination.ex", "", 7),
         ("/d6", "/D6", 0),

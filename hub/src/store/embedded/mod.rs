@@ -69,10 +69,10 @@ use self::reserve::DiskReserve;
 pub use self::restore::{restore, restore_stream, verify};
 use self::shared::Shared;
 #[cfg(test)]
-pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index};
+pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index, in_memory};
 use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
-use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed};
+use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
 const SHARDS: u16 = 16;
@@ -137,6 +137,7 @@ struct Embedded {
     writer: Writer,
     shared: Arc<Shared>,
     shards: u16,
+    clock: WallClock,
     /// Held while keys change: one change at a time.
     changing_keys: tokio::sync::Mutex<()>,
     /// Bytes of what anybody's pings have fetched that may wait for the writer.
@@ -158,8 +159,14 @@ impl Embedded {
         let ledger = Ledger::load(engine.as_ref(), &keys, shards)?;
         let shared = Arc::new(Shared::new(engine, keys, shards, lock)?);
         let writer = Writer::start(shared.clone(), ledger, shards, reserve)?;
-        let strange_bytes = Semaphore::new(STRANGE_BYTES as usize);
-        Ok(Self { writer, shared, shards, changing_keys: tokio::sync::Mutex::default(), strange_bytes })
+        Ok(Self {
+            writer,
+            shared,
+            shards,
+            clock: WallClock::default(),
+            changing_keys: tokio::sync::Mutex::default(),
+            strange_bytes: Semaphore::new(STRANGE_BYTES as usize),
+        })
     }
 
     /// Runs a small command on what is in the store already.

@@ -51,8 +51,18 @@ impl Shared {
     }
 }
 
+/// What a shard has, or one topic in it, behind this subscription.
+pub(super) fn part_of_shard(
+    shard: Shard,
+    of: Option<TopicId>,
+    after: Option<(TopicId, SubscriptionId)>,
+) -> Keys {
+    let within = of.map_or_else(|| key::shard(shard), |topic| key::shard_topic(shard, topic));
+    behind(Keys::prefix(within), shard, after)
+}
+
 /// Everything of a range behind this subscription.
-pub(super) fn behind(mut range: Keys, shard: Shard, after: Option<(TopicId, SubscriptionId)>) -> Keys {
+fn behind(mut range: Keys, shard: Shard, after: Option<(TopicId, SubscriptionId)>) -> Keys {
     if let Some((topic, id)) = after {
         let next = SubscriptionId(id.0.saturating_add(1));
         range.from = range.from.max(key::subscription(shard, topic, next));

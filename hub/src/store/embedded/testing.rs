@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 
+use super::Embedded;
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::fjall::Fjall;
-use crate::store::{Result, StoreError};
+use super::reserve::DiskReserve;
+use crate::store::{Keyring, Result, Store, StoreError};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fragile(Arc<State>);
@@ -157,6 +159,18 @@ impl Engine for Fragile {
     fn disk_size(&self) -> Result<u64> {
         Ok(0)
     }
+}
+
+/// A store over this engine.
+pub(super) fn over(engine: &Fragile) -> Embedded {
+    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, DiskReserve::new(|| None, 0)).unwrap()
+}
+
+/// A store in memory, and what makes its disk full, or no longer.
+pub(crate) fn in_memory() -> (Arc<dyn Store>, impl Fn(bool)) {
+    let engine = Fragile::default();
+    let store: Arc<dyn Store> = Arc::new(over(&engine));
+    (store, move |full| engine.set_full(full))
 }
 
 /// Flips a bit in the first record of a space.

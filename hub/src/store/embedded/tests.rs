@@ -18,7 +18,7 @@ use super::memory::{Ledger, Topics};
 use super::reserve::DiskReserve;
 #[cfg(feature = "sled")]
 use super::sled::Sled;
-use super::testing::{Fragile, damage};
+use super::testing::{Fragile, damage, over};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall};
 use crate::store::{
@@ -69,10 +69,6 @@ const SUBSCRIBE: Intent = Intent::Subscribe { lease: None, secret: None };
 
 fn verified(request: &PendingRequest) -> VerifiedSubscription {
     VerifiedSubscription::assumed(request.clone(), DAY, DateTime::now())
-}
-
-fn over(engine: &Fragile) -> Embedded {
-    Embedded::over(Box::new(engine.clone()), Keyring::none(), None, DiskReserve::new(|| None, 0)).unwrap()
 }
 
 /// The store notices by itself that its trouble is over.

@@ -9,7 +9,7 @@ mod requests;
 mod subscriptions;
 
 pub use admin::Admin;
-pub use clock::Clock;
+pub use clock::{Clock, WallClock};
 pub use fetches::Fetches;
 pub use log::Log;
 pub use progress::Progress;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use crate::store::{
-    Checkpoint, Epoch, Gap, Missed, NotificationProgress, Offset, Result, Shard, ShardState, Skip,
+    Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Result, Shard, ShardState, Skip,
     StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 
@@ -26,7 +26,17 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
     fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent>;
 
     /// Takes the shard over: every earlier epoch of it is refused from now on.
+    ///
+    /// # Errors
+    /// [`StoreError::Owned`](crate::store::StoreError::Owned) when another hub that is up owns it. An embedded store has one hub only, and
+    /// refuses none.
     async fn claim(&self, shard: Shard) -> Result<Epoch>;
+
+    /// Gives the shard up: this epoch, too, is refused from now on, and any hub may claim the shard.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`](crate::store::StoreError::Fenced) when `epoch` is not the newest of this shard.
+    async fn release(&self, shard: Shard, epoch: Epoch) -> Result<()>;
 
     /// Everything that a shard's owner needs to go on where the last one stopped.
     async fn load_shard(&self, shard: Shard) -> Result<ShardState>;
@@ -38,6 +48,16 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Fenced`](crate::store::StoreError::Fenced) when `epoch` is not the newest of this shard.
     async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()>;
+
+    /// At most `limit` laggards of a shard, or of one topic in it, in the order of topics and ids, beginning after this one; as the last
+    /// checkpoints have them, for whoever only looks.
+    async fn laggards_of(
+        &self,
+        shard: Shard,
+        of: Option<TopicId>,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Laggard>>;
 
     /// How far the topic's subscriptions are with this notification, as the last checkpoints have it. Takes time in
     /// proportion to the number of subscriptions.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use crate::store::{
-    Denial, NewDenial, NewRequest, PendingRequest, RequestId, Result, Shard, SubscriptionKey,
+    Denial, NewDenial, NewRequest, PendingRequest, RequestId, Result, Shard, SubscriptionKey, WaitingDenial,
 };
 
 /// What was acknowledged and is not finished: requests to be verified, and denials whose callbacks are to be informed. Each belongs to the
@@ -20,8 +20,8 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     /// Removes a request that failed verification. One that was replaced meanwhile stays.
     async fn remove_request(&self, request: &PendingRequest) -> Result<()>;
 
-    /// The identities of all that wait in these shards, oldest first; read by who has just become their owner.
-    async fn request_ids(&self, of: &[Shard]) -> Result<Vec<RequestId>>;
+    /// The identities of all that wait in these shards, with their shards, oldest first; read by who has just become their owner.
+    async fn request_ids(&self, of: &[Shard]) -> Result<Vec<(Shard, RequestId)>>;
 
     /// All that wait in these shards, oldest first.
     async fn requests(&self, of: &[Shard]) -> Result<Vec<PendingRequest>>;
@@ -37,8 +37,8 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     /// The denial of the pair of which the callback has to be informed.
     async fn denial(&self, key: SubscriptionKey) -> Result<Option<Denial>>;
 
-    /// The pairs of all such denials of these shards, the oldest first; read by who has just become their owner.
-    async fn denied(&self, of: &[Shard]) -> Result<Vec<SubscriptionKey>>;
+    /// All such denials of these shards without their texts, the oldest first; read by who has just become their owner.
+    async fn denied(&self, of: &[Shard]) -> Result<Vec<WaitingDenial>>;
 
     /// All such denials of these shards, the oldest first.
     async fn denials(&self, of: &[Shard]) -> Result<Vec<Denial>>;

@@ -16,8 +16,13 @@ use crate::store::{
 #[async_trait]
 pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
     /// What this client has the hub keep, and all clients together, and whether a subscription to this topic at this callback would
-    /// bring a topic or a callback origin that the hub does not know. Asks nothing of the disk.
-    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> ClientUsage;
+    /// bring a topic or a callback origin that the hub does not know.
+    async fn accounted(
+        &self,
+        client: Option<IpAddr>,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Result<ClientUsage>;
 
     /// Puts a verified subscription in force: new, or in the place of the one with the same topic and callback, which keeps
     /// its identity and its cursor (W-061). A new one starts at the offset that the topic's log has at this moment.
@@ -81,8 +86,8 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
     /// commits pass while they are listed.
     async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>>;
 
-    /// How many subscriptions each of these topics has. Asks nothing of the disk.
-    fn subscribers(&self, of: &[TopicId]) -> Vec<u64>;
+    /// How many subscriptions each of these topics has.
+    async fn subscribers(&self, of: &[TopicId]) -> Result<Vec<u64>>;
 
     /// Looks for subscriptions in a shard, in the order of topics and ids, beginning after this one.
     async fn search(

@@ -20,7 +20,7 @@ pub use self::log::{
 pub use self::subscriptions::{
     Activation, Additions, CachePolicy, ClientUsage, Denial, DenialId, DenialScope, Ended, Intent, NewDenial,
     NewRequest, PendingRequest, ReadAhead, Recipient, RequestId, Search, SearchResult, Subscription,
-    SubscriptionCounts, SubscriptionSummary,
+    SubscriptionCounts, SubscriptionSummary, WaitingDenial,
 };
 
 /// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length

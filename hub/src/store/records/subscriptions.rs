@@ -9,7 +9,7 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl, VerifyToken};
 
-use super::{Offset, Shard, SubscriptionId, TopicId};
+use super::{Offset, Shard, SubscriptionId, SubscriptionKey, TopicId};
 
 /// A pending request's identity; grows with every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +107,17 @@ pub struct Denial {
     pub reason: String,
     /// The subscription that has ended by it, of a callback that had confirmed.
     pub ended: Option<(Shard, TopicId, SubscriptionId)>,
+}
+
+/// A denial of which the callback has to be informed, without its texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingDenial {
+    /// Whose owner informs it.
+    pub shard: Shard,
+    /// Which denial of its pair this is.
+    pub id: DenialId,
+    /// The pair.
+    pub key: SubscriptionKey,
 }
 
 /// What became of a verified request.

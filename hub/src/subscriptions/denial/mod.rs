@@ -6,12 +6,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 pub use self::notifier::DenialNotifier;
 use crate::concurrency::Permit;
-use crate::store::{Denial, NewDenial, Shard, Store, StoreError, SubscriptionId, SubscriptionKey, TopicId};
+use crate::store::{
+    Denial, DenialId, NewDenial, Shard, Store, StoreError, SubscriptionId, SubscriptionKey, TopicId,
+};
+use crate::waiting_work::ShardQueues;
 
 /// Stops deliveries to subscriptions that have ended.
 #[async_trait]
@@ -33,7 +35,7 @@ pub struct NotOwned(pub Shard);
 pub struct Denials {
     store: Arc<dyn Store>,
     halts: Arc<dyn StopDeliveries>,
-    notifier: mpsc::UnboundedSender<PendingDenial>,
+    notifier: ShardQueues<PendingDenial>,
 }
 
 /// A denial whose callback is not notified yet.
@@ -41,26 +43,26 @@ pub struct Denials {
 pub enum PendingDenial {
     /// A new one, whose texts are at hand.
     New(NewlyDenied),
-    /// The key of one that is left from before a restart.
-    Recovered(SubscriptionKey),
+    /// One that waited in a shard that was taken over.
+    Recovered(DenialId, SubscriptionKey),
 }
 
 /// A new denial.
 #[derive(Debug)]
 pub struct NewlyDenied {
     denial: Denial,
-    /// The client whose request was denied: the notification counts for it. An operator and a restart have none.
+    /// The client whose request was denied: the notification counts for it. An operator has none.
     client: Option<IpAddr>,
     /// That of the denied request: what waits to be notified counts with what waits to be verified.
     waiting: Option<Permit>,
 }
 
 impl Denials {
-    /// `notifier` gets each denial once it is durable.
+    /// `notifier` gets each denial of this hub's shards once it is durable.
     pub fn new(
         store: Arc<dyn Store>,
         halts: Arc<dyn StopDeliveries>,
-        notifier: mpsc::UnboundedSender<PendingDenial>,
+        notifier: ShardQueues<PendingDenial>,
     ) -> Self {
         Self { store, halts, notifier }
     }
@@ -124,7 +126,7 @@ impl Denials {
 
     /// Has the callback notified; this counts for the client. `waiting` is kept until then.
     pub(super) fn notify(&self, denial: Denial, client: Option<IpAddr>, waiting: Option<Permit>) {
-        // At shutdown nobody receives any more; the denial is durable and waits for the next start.
-        let _ = self.notifier.send(PendingDenial::New(NewlyDenied { denial, client, waiting }));
+        let shard = Shard::of(&denial.callback, self.store.shards());
+        self.notifier.send(shard, PendingDenial::New(NewlyDenied { denial, client, waiting }));
     }
 }

@@ -5,22 +5,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::Request;
 use http::header::USER_AGENT;
 use http_body_util::Full;
 use resync_core::websub;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use super::{NewlyDenied, PendingDenial};
 use crate::concurrency::{Client, ClientClass, Limiter, Peer, Permit};
 use crate::egress::{self, EgressError, ReadLimit};
-use crate::store::{Denial, DenialId, Store, StoreError, SubscriptionKey};
+use crate::store::{Denial, DenialId, Shard, Store, StoreError, SubscriptionKey, WaitingDenial};
 use crate::subscriptions::limits;
 use crate::subscriptions::store_retry::{self, until_readable, until_stored};
 use crate::subscriptions::verification::CallbackClients;
 use crate::subscriptions::wait_queue::{Event, WaitQueue};
+use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
 
 /// The answer means nothing, so little of it is read.
 const ANSWER_READ: usize = 4 * 1024;
@@ -36,7 +39,7 @@ const RETRY_AFTER: [Duration; 5] = [
 const RETRIES_IF_NEVER_CONFIRMED: usize = 1;
 
 /// Bytes of a waiting denial in this queue; the limiter ([`crate::concurrency`]) takes as much again.
-const ENTRY_BYTES: usize = 104;
+const ENTRY_BYTES: usize = 88;
 const _: () = assert!(size_of::<(u64, Entry)>() <= ENTRY_BYTES);
 
 /// Notifies callbacks that they were denied.
@@ -52,12 +55,12 @@ pub struct DenialNotifier {
     waiting: Limiter,
 }
 
-/// A denial that waits: all that is kept of it in memory.
+/// A denial that waits: all that is kept of it in memory, by its identity.
 #[derive(Debug)]
 struct Entry {
     key: SubscriptionKey,
-    /// `None`: it is left from before a restart, and is read first.
-    id: Option<DenialId>,
+    /// Whether it was read. One that waited in a shard that was taken over was not.
+    is_read: bool,
     client: Client,
     peer: Peer,
     /// How often its callback could not be reached.
@@ -76,7 +79,7 @@ struct Origin {
 #[derive(Debug)]
 enum Next {
     /// It was read; `waiting` is its share of what may wait, if it counts there.
-    Found { id: DenialId, from: Origin, waiting: Option<Permit> },
+    Found { from: Origin, waiting: Option<Permit> },
     /// The store could not read it: it queues again to be read.
     Unread,
     /// Nothing: its callback was notified, or never will be.
@@ -97,25 +100,19 @@ impl DenialNotifier {
         Self { store, clients, callbacks, reading: limits::reading(), waiting }
     }
 
-    /// Notifies the callbacks of all denials until `stop` turns true. The rest waits in the store for the next start.
-    pub async fn run(self, denials: mpsc::UnboundedReceiver<PendingDenial>, mut stop: watch::Receiver<bool>) {
-        tokio::select! {
-            () = self.notify_all(denials) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
+    /// Notifies the callbacks of all denials in the shards of this hub, which come by these queues.
+    pub fn in_shards(self, queues: ShardQueues<PendingDenial>) -> Arc<dyn WaitingWork> {
+        queues.done_by(self)
     }
 
-    /// The channel closes when the hub stops; what waits then, waits in the store.
-    async fn notify_all(&self, mut denials: mpsc::UnboundedReceiver<PendingDenial>) {
+    /// Ends when nothing waits any more and nothing more can come.
+    async fn notify_all(self, mut denials: mpsc::UnboundedReceiver<PendingDenial>) {
         let mut queue = Waiters::new();
-        let (mut is_open, mut number) = (true, 0);
+        let mut is_open = true;
         while is_open || !queue.is_empty() {
             tokio::select! {
                 received = denials.recv(), if is_open => match received {
-                    Some(denial) => {
-                        number += 1;
-                        self.take_in(number, denial, &mut queue);
-                    }
+                    Some(denial) => self.take_in(denial, &mut queue),
                     None => is_open = false,
                 },
                 event = queue.next() => self.handle(event, &mut queue),
@@ -124,21 +121,22 @@ impl DenialNotifier {
     }
 
     /// Reads nothing: a store that does not answer must not hold up the others.
-    fn take_in(&self, number: u64, denial: PendingDenial, queue: &mut Waiters) {
-        let entry = match denial {
+    fn take_in(&self, denial: PendingDenial, queue: &mut Waiters) {
+        let (DenialId(number), entry) = match denial {
             PendingDenial::New(NewlyDenied { denial, client, waiting }) => {
                 let key = SubscriptionKey::of(&denial.topic, &denial.callback);
                 let Origin { client, peer } = self.origin(&denial, client);
-                Entry { key, id: Some(denial.id), client, peer, failures: 0, _waiting: waiting }
+                (denial.id, Entry { key, is_read: true, client, peer, failures: 0, _waiting: waiting })
             }
-            PendingDenial::Recovered(key) => {
+            PendingDenial::Recovered(id, key) => {
                 let client = Client { network: None, class: ClientClass::Stranger };
                 let peer = self.reading.peer("");
-                Entry { key, id: None, client, peer, failures: 0, _waiting: None }
+                (id, Entry { key, is_read: false, client, peer, failures: 0, _waiting: None })
             }
         };
-        queue.entries.insert(number, entry);
-        self.enqueue(number, queue);
+        if queue.insert(number, entry) {
+            self.enqueue(number, queue);
+        }
     }
 
     fn origin(&self, denial: &Denial, client: Option<IpAddr>) -> Origin {
@@ -147,26 +145,28 @@ impl DenialNotifier {
     }
 
     fn enqueue(&self, number: u64, queue: &Waiters) {
-        let Some(Entry { id, client, peer, .. }) = queue.entries.get(&number) else { return };
-        let limiter = if id.is_some() { &self.callbacks } else { &self.reading };
+        let Some(Entry { is_read, client, peer, .. }) = queue.entries.get(&number) else { return };
+        let limiter = if *is_read { &self.callbacks } else { &self.reading };
         limiter.enqueue(*client, *peer, &queue.grants, number);
     }
 
     fn handle(&self, event: Event<Next>, queue: &mut Waiters) {
         match event {
             Event::Granted(number, permit) => {
-                let Some(Entry { key, id, failures, .. }) = queue.entries.get(&number) else { return };
-                let (notifier, key, id, failures) = (self.clone(), *key, *id, *failures);
+                let Some(Entry { key, is_read, failures, .. }) = queue.entries.get(&number) else { return };
+                let (notifier, id) = (self.clone(), DenialId(number));
+                let (key, is_read, failures) = (*key, *is_read, *failures);
                 queue.run(number, async move {
-                    match id {
-                        Some(id) => notifier.notify(id, key, failures, permit).await,
-                        None => notifier.find(key, permit).await,
+                    if is_read {
+                        notifier.notify(id, key, failures, permit).await
+                    } else {
+                        notifier.find(id, key, permit).await
                     }
                 });
             }
-            Event::Finished(number, Some(Next::Found { id, from: Origin { client, peer }, waiting })) => {
+            Event::Finished(number, Some(Next::Found { from: Origin { client, peer }, waiting })) => {
                 let Some(entry) = queue.entries.get_mut(&number) else { return };
-                *entry = Entry { id: Some(id), client, peer, _waiting: waiting, ..*entry };
+                *entry = Entry { is_read: true, client, peer, _waiting: waiting, ..*entry };
                 self.enqueue(number, queue);
             }
             Event::Finished(number, Some(Next::Unread)) | Event::PauseOver(number, None) => {
@@ -179,19 +179,20 @@ impl DenialNotifier {
                 queue.pause(number, pause, permit);
             }
             Event::PauseOver(number, Some(permit)) => permit.requeue(&queue.grants, number),
-            // After a panic it stays in the store for the next start.
+            // After a panic it stays in the store for the next owner.
             Event::Finished(number, Some(Next::Done) | None) => {
                 queue.forget(number);
             }
         }
     }
 
-    /// Reads a denial that is left from before a restart. After a failure of the store the permit is kept over the pause, and
-    /// the denial queues at the end, as in verification.
-    async fn find(&self, key: SubscriptionKey, _permit: Permit) -> Next {
+    /// Reads a denial that waited in a shard that was taken over. After a failure of the store the permit is kept over the pause, and the
+    /// denial queues at the end, as in verification.
+    async fn find(&self, id: DenialId, key: SubscriptionKey, _permit: Permit) -> Next {
         let denial = match self.store.denial(key).await {
-            Ok(Some(denial)) => denial,
-            Ok(None) => return Next::Done,
+            Ok(Some(denial)) if denial.id == id => denial,
+            // A newer one of the pair comes in like any other.
+            Ok(_) => return Next::Done,
             Err(error @ StoreError::Damaged { .. }) => {
                 unreadable(&error);
                 return Next::Done;
@@ -202,12 +203,12 @@ impl DenialNotifier {
             }
         };
         let from = self.origin(&denial, None);
-        // The denial of a request counts with what waits, as before the restart. There are no more of those left than may wait,
+        // The denial of a request counts with what waits, as with the owner before. There are no more of those left than may wait,
         // since they counted then too; new requests count beside them as soon as these are read.
         let host = denial.callback.url().host_str().unwrap_or_default();
         let is_request = from.client.class == ClientClass::Stranger;
         let waiting = is_request.then(|| self.waiting.force_acquire(from.client, host));
-        Next::Found { id: denial.id, from, waiting }
+        Next::Found { from, waiting }
     }
 
     /// Notifies the callback, unless a newer denial of the same pair will.
@@ -261,6 +262,22 @@ impl DenialNotifier {
             Err(EgressError::RateLimited(wait)) => Err(NotNotified::RateLimited(wait.max(RETRY_AFTER[0]))),
             Err(error) => Err(NotNotified::Failed(error.to_string())),
         }
+    }
+}
+
+#[async_trait]
+impl ShardWorker for DenialNotifier {
+    type Job = PendingDenial;
+
+    fn work(&self, denials: mpsc::UnboundedReceiver<PendingDenial>) -> BoxFuture<'static, ()> {
+        Box::pin(self.clone().notify_all(denials))
+    }
+
+    async fn read(&self, shards: &[Shard], queues: &ShardQueues<PendingDenial>) -> Result<(), StoreError> {
+        for WaitingDenial { shard, id, key } in self.store.denied(shards).await? {
+            queues.send(shard, PendingDenial::Recovered(id, key));
+        }
+        Ok(())
     }
 }
 

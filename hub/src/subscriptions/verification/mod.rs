@@ -11,7 +11,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, watch};
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use tokio::sync::{Semaphore, mpsc};
 use tracing::debug;
 
 use super::bounds::Bounds;
@@ -25,8 +27,9 @@ use super::store_retry::{self, until_readable};
 use super::wait_queue::{Event, WaitQueue};
 use crate::concurrency::{ClientClass, Limiter, Permit};
 use crate::egress::EgressClient;
-use crate::store::{Denial, PendingRequest, RequestId, Store, StoreError};
+use crate::store::{Denial, PendingRequest, RequestId, Shard, Store, StoreError};
 use crate::topics::TopicPolicy;
+use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
 
 /// The pause before something is tried again: an unreachable callback once (an answer, whatever it says, is final, C-08), and a
 /// topic that could not be looked at.
@@ -38,7 +41,7 @@ const RENEWALS_JUDGED: usize = 1_024;
 const ENTRY_BYTES: usize = 48;
 const _: () = assert!(size_of::<(u64, Entry)>() <= ENTRY_BYTES);
 
-/// Who sent a request that is left from before a restart, until it is read.
+/// Who sent a request that waited in a shard that was taken over, until it is read.
 const UNKNOWN: Requester = Requester { client: None, in_force: false, confirmed: false };
 
 /// HTTP clients for requests to callbacks. Each counts its connections by network, so strangers use up nothing of what trusted
@@ -104,7 +107,7 @@ struct Task {
 enum Step {
     /// Read the request from the store.
     Read,
-    /// Read the request and who sent it: it is left from before a restart.
+    /// Read the request and who sent it: it waited in a shard that was taken over.
     Recover,
     /// Resolve the host of its topic.
     Resolve,
@@ -175,24 +178,15 @@ impl Verification {
         self.waiting.clone()
     }
 
-    /// A request that is left from before a restart. It counts with what waits from the start, so that restarts do not raise
-    /// the limit.
-    pub fn recovered(&self, id: RequestId) -> ToVerify {
-        ToVerify { id, who: None, permit: self.waiting.force_acquire(UNKNOWN.client(), "") }
+    /// Verifies each request in the shards of this hub, which come by these queues; what policy refuses goes to `denials`.
+    pub fn in_shards(self, denials: Denials, queues: ShardQueues<ToVerify>) -> Arc<dyn WaitingWork> {
+        queues.done_by(Verifier { verification: self, denials })
     }
 
-    /// Verifies each request until `stop` turns true; what policy refuses goes to `denials`. Unfinished requests stay in the
-    /// store and are verified after the next start.
-    pub async fn run(
-        self,
-        requests: mpsc::UnboundedReceiver<ToVerify>,
-        denials: Denials,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        tokio::select! {
-            () = self.verify_all(requests, &denials) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
+    /// A request that waited in a shard that was taken over. It counts with what waits from then on, so that restarts do not raise the
+    /// limit.
+    fn recovered(&self, id: RequestId) -> ToVerify {
+        ToVerify { id, who: None, permit: self.waiting.force_acquire(UNKNOWN.client(), "") }
     }
 
     /// A request that got its 202 is verified, however long that takes (W-097). Per client a few are under way at once, so that
@@ -215,8 +209,9 @@ impl Verification {
     fn take_in(&self, ToVerify { id, who, permit }: ToVerify, queue: &mut Waiters) {
         let step = if who.is_some() { Step::Read } else { Step::Recover };
         let task = Task { who: who.unwrap_or(UNKNOWN), step, tries: 0 };
-        queue.entries.insert(id.0, Entry { task, waiting: permit });
-        self.enqueue(id.0, task, "", queue);
+        if queue.insert(id.0, Entry { task, waiting: permit }) {
+            self.enqueue(id.0, task, "", queue);
+        }
     }
 
     /// Queues for the permit that a step needs.
@@ -264,7 +259,7 @@ impl Verification {
                     denials.notify(denial, task.who.client, Some(waiting));
                 }
             }
-            // After a panic it stays in the store for the next start.
+            // After a panic it stays in the store for the next owner.
             Event::Finished(number, Some(Next::Done) | None) | Event::PauseOver(number, None) => {
                 queue.forget(number);
             }
@@ -309,10 +304,34 @@ impl Verification {
         }
     }
 
-    /// Who sent a request that is left from before a restart.
+    /// Who sent a request that waited in a shard that was taken over.
     async fn requester(&self, request: &PendingRequest) -> Result<Requester, StoreError> {
         let found = self.store.find_subscription(&request.topic, &request.callback).await?;
         Ok(Requester { client: request.client, in_force: found.is_some(), confirmed: false })
+    }
+}
+
+/// Verifies what comes in one shard.
+#[derive(Clone, Debug)]
+struct Verifier {
+    verification: Verification,
+    denials: Denials,
+}
+
+#[async_trait]
+impl ShardWorker for Verifier {
+    type Job = ToVerify;
+
+    fn work(&self, requests: mpsc::UnboundedReceiver<ToVerify>) -> BoxFuture<'static, ()> {
+        let Self { verification, denials } = self.clone();
+        Box::pin(async move { verification.verify_all(requests, &denials).await })
+    }
+
+    async fn read(&self, shards: &[Shard], queues: &ShardQueues<ToVerify>) -> Result<(), StoreError> {
+        for (shard, id) in self.verification.store.request_ids(shards).await? {
+            queues.send(shard, self.verification.recovered(id));
+        }
+        Ok(())
     }
 }
 

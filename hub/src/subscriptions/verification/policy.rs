@@ -124,7 +124,7 @@ impl Verification {
             return None;
         }
         match self.store.find_subscription(topic, callback).await {
-            Ok(None) => self.bounds.check(self.store.as_ref(), *client, topic, callback).err(),
+            Ok(None) => self.bounds.check(self.store.as_ref(), *client, topic, callback).await.ok().flatten(),
             // A renewal adds nothing. If the store cannot tell, it cannot put anything in force either.
             Ok(Some(_)) | Err(_) => None,
         }

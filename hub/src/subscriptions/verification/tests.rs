@@ -6,7 +6,8 @@ use futures_util::FutureExt;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::callback::note_slowness;
@@ -15,7 +16,7 @@ use crate::concurrency::Client;
 use crate::config::{self, LeaseConfig, LimitsConfig};
 use crate::delivery::Operator;
 use crate::egress::{EgressError, Guard, NetworkLimit};
-use crate::store::{self, Engine, Intent, Keyring, NewRequest};
+use crate::store::{self, DenialScope, Engine, Intent, Keyring, NewDenial, NewRequest, WaitingDenial};
 use crate::subscriptions::PendingDenial;
 use crate::subscriptions::limits::{OF_ONE_CLIENT, WAITING, WAITING_AT_ONE_HOST};
 use crate::topics::{EveryTopic, Verdict};
@@ -25,19 +26,36 @@ async fn subscriber() -> CallbackUrl {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut asked = vec![0; 4_096];
-            let read = stream.read(&mut asked).await.unwrap();
-            let asked = String::from_utf8_lossy(&asked[..read]).into_owned();
-            let challenge = asked.split("hub.challenge=").nth(1).unwrap().split(['&', ' ']).next().unwrap();
-            let length = challenge.len();
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{challenge}"
-            );
-            let _ = stream.write_all(answer.as_bytes()).await;
+        while let Ok((stream, _)) = listener.accept().await {
+            agree(stream).await;
         }
     });
     url.parse().unwrap()
+}
+
+async fn agree(mut stream: TcpStream) {
+    let mut asked = vec![0; 4_096];
+    let read = stream.read(&mut asked).await.unwrap();
+    let asked = String::from_utf8_lossy(&asked[..read]).into_owned();
+    let challenge = asked.split("hub.challenge=").nth(1).unwrap().split(['&', ' ']).next().unwrap();
+    let length = challenge.len();
+    let answer =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{challenge}");
+    let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+/// Takes what it is told.
+async fn hear(mut stream: TcpStream) {
+    let mut told = vec![0; 4_096];
+    assert!(stream.read(&mut told).await.unwrap() > 0);
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
+}
+
+/// Where a callback is, and its URL.
+async fn callback() -> (TcpListener, CallbackUrl) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    (listener, url.parse().unwrap())
 }
 
 fn topic() -> TopicUrl {
@@ -55,12 +73,17 @@ struct Room {
     verification: Verification,
     store: Arc<dyn Store>,
     denials: Denials,
+    denied: ShardQueues<PendingDenial>,
     pending: mpsc::UnboundedReceiver<PendingDenial>,
 }
 
 impl Room {
     fn new(folder: &std::path::Path, network_limit: NetworkLimit, policy: Arc<dyn TopicPolicy>) -> Self {
         let store = store::open(Engine::default(), folder, Keyring::none(), 0).unwrap();
+        Self::over(store, network_limit, policy)
+    }
+
+    fn over(store: Arc<dyn Store>, network_limit: NetworkLimit, policy: Arc<dyn TopicPolicy>) -> Self {
         let (guard, patience) = (Guard::open_to(&["127.0.0.0/8"]), Duration::from_secs(300));
         let client = EgressClient::new(guard.clone(), patience, patience, 1);
         let clients = CallbackClients { strangers: client.limiting_networks(network_limit), trusted: client };
@@ -71,9 +94,9 @@ impl Room {
         let mut verification =
             Verification::new(Arc::clone(&store), clients, leases, breaker, policy, bounds, true);
         verification.pause = Duration::from_millis(1);
-        let (telling, pending) = mpsc::unbounded_channel();
-        let denials = Denials::new(Arc::clone(&store), Arc::new(Operator::of_nobody()), telling);
-        Self { verification, store, denials, pending }
+        let (denied, pending) = ShardQueues::for_test(store.all_shards());
+        let denials = Denials::new(Arc::clone(&store), Arc::new(Operator::of_nobody()), denied.clone());
+        Self { verification, store, denials, denied, pending }
     }
 
     async fn ask(&self, callback: &CallbackUrl) -> PendingRequest {
@@ -234,7 +257,7 @@ async fn what_an_earlier_life_left_undone_is_verified_in_the_share_of_its_client
     let request = room.ask_from(client, &callback).await;
     assert_eq!(room.verification.requester(&request).await.unwrap().client, client);
     let (asking, asked) = mpsc::unbounded_channel();
-    for id in room.store.request_ids(&room.store.all_shards()).await.unwrap() {
+    for (_, id) in room.store.request_ids(&room.store.all_shards()).await.unwrap() {
         asking.send(room.verification.recovered(id)).unwrap();
     }
     asking.send(room.verification.recovered(RequestId(u64::MAX))).unwrap();
@@ -295,7 +318,8 @@ async fn b33_what_an_earlier_life_left_and_cannot_be_read_holds_up_no_other_turn
         () = room.verification.verify_all(asked, &room.denials) => unreachable!("one waits to be read"),
         () = in_force => {}
     }
-    assert_eq!(room.store.request_ids(&room.store.all_shards()).await.unwrap(), [left.id]);
+    let waiting = room.left().await;
+    assert_eq!(waiting.iter().map(|request| request.id).collect::<Vec<_>>(), [left.id]);
 }
 
 /// Refuses every topic.
@@ -333,8 +357,7 @@ async fn b33_who_is_denied_is_told_by_the_share_of_the_client_that_asked() {
         hanging.push(listener);
     }
     let Room { verification, pending, .. } = room;
-    let (_running, stop) = watch::channel(false);
-    let telling = tokio::spawn(verification.denial_notifier().run(pending, stop));
+    let telling = tokio::spawn(verification.denial_notifier().work(pending));
     let mut told = Vec::new();
     for listener in &hanging {
         told.push(listener.accept().await.unwrap());
@@ -358,11 +381,10 @@ async fn b33_a_denial_of_a_request_that_an_earlier_life_left_untold_counts_with_
     let Room { verification, store, pending, .. } = room;
     drop(pending);
     let (deny, pending) = mpsc::unbounded_channel();
-    for key in store.denied(&store.all_shards()).await.unwrap() {
-        deny.send(PendingDenial::Recovered(key)).unwrap();
+    for WaitingDenial { id, key, .. } in store.denied(&store.all_shards()).await.unwrap() {
+        deny.send(PendingDenial::Recovered(id, key)).unwrap();
     }
-    let (_running, stop) = watch::channel(false);
-    let telling = tokio::spawn(verification.denial_notifier().run(pending, stop));
+    let telling = tokio::spawn(verification.denial_notifier().work(pending));
     listener.accept().await.unwrap();
     let permit = |_| verification.waiting.try_acquire(UNKNOWN.client(), "127.0.0.1");
     let may_wait = (0..).map_while(permit).collect::<Vec<_>>().len();
@@ -452,4 +474,103 @@ async fn w062_where_a_subscription_is_in_force_the_topic_is_looked_at_for_its_su
     room.judge_as(request, Requester { client: None, in_force: true, confirmed: false }).await;
     let waits = room.left().await;
     assert!(waits.iter().all(|request| request.intent != Intent::Unsubscribe), "nobody was asked: {waits:?}");
+}
+
+/// Each of these rooms as the verification of a hub of its own, until what is returned with them is dropped.
+fn hubs<const N: usize>(rooms: [&Room; N]) -> ([Arc<dyn WaitingWork>; N], watch::Sender<bool>) {
+    let (running, stop) = watch::channel(false);
+    let hubs = rooms.map(|room| {
+        let (queues, work) = ShardQueues::new_pair();
+        tokio::spawn(work.run(stop.clone()));
+        room.verification.clone().in_shards(room.denials.clone(), queues)
+    });
+    (hubs, running)
+}
+
+#[tokio::test]
+async fn a_request_that_waits_is_verified_by_who_takes_its_shard_over_and_no_longer_by_who_lets_it_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let store = Arc::clone(&first.store);
+    let second = Room::over(store, NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let (listener, callback) = callback().await;
+    let shard = Shard::of(&callback, first.store.shards());
+    first.ask(&callback).await;
+    let (hubs, _running) = hubs([&first, &second]);
+    let mut asked = Vec::new();
+    for hub in [&hubs[0], &hubs[1], &hubs[0]] {
+        hub.take(&[shard]).await.unwrap();
+        asked.push(listener.accept().await.unwrap().0);
+        hub.let_go(shard);
+    }
+    hubs[1].take(&[shard]).await.unwrap();
+    agree(listener.accept().await.unwrap().0).await;
+    while !first.is_in_force(&callback).await {
+        tokio::task::yield_now().await;
+    }
+    assert!(first.left().await.is_empty());
+    assert!(listener.accept().now_or_never().is_none(), "nobody else asked");
+}
+
+#[tokio::test]
+async fn a_request_that_comes_in_while_its_shard_is_taken_over_is_asked_about_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let (listener, callback) = callback().await;
+    let request = room.ask(&callback).await;
+    let (asking, asked) = mpsc::unbounded_channel();
+    asking.send(room.verification.recovered(request.id)).unwrap();
+    asking.send(room.waiting(&request, UNKNOWN)).unwrap();
+    drop(asking);
+    let agrees = async { agree(listener.accept().await.unwrap().0).await };
+    tokio::join!(room.verification.verify_all(asked, &room.denials), agrees);
+    assert!(room.is_in_force(&callback).await);
+    assert!(listener.accept().now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn a_denial_that_waits_is_told_by_who_takes_its_shard_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let (listener, callback) = callback().await;
+    room.ask(&callback).await;
+    room.store.deny(denial(&callback)).await.unwrap().unwrap();
+    let (queues, work) = ShardQueues::new_pair();
+    let (_running, stop) = watch::channel(false);
+    tokio::spawn(work.run(stop));
+    let notifying = room.verification.denial_notifier().in_shards(queues);
+    let shard = Shard::of(&callback, room.store.shards());
+    notifying.take(&[shard]).await.unwrap();
+    let cut = listener.accept().await.unwrap();
+    notifying.let_go(shard);
+    notifying.take(&[shard]).await.unwrap();
+    hear(listener.accept().await.unwrap().0).await;
+    while !room.denied().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    drop(cut);
+}
+
+#[tokio::test]
+async fn a_denial_that_comes_in_while_its_shard_is_taken_over_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let (listener, callback) = callback().await;
+    room.ask(&callback).await;
+    assert!(room.denials.deny(denial(&callback)).await.unwrap());
+    let Room { verification, store, denials, denied, pending } = room;
+    for WaitingDenial { shard, id, key } in store.denied(&store.all_shards()).await.unwrap() {
+        denied.send(shard, PendingDenial::Recovered(id, key));
+    }
+    drop((denials, denied));
+    let hears = async { hear(listener.accept().await.unwrap().0).await };
+    tokio::join!(verification.denial_notifier().work(pending), hears);
+    assert!(store.denials(&store.all_shards()).await.unwrap().is_empty());
+    assert!(listener.accept().now_or_never().is_none());
+}
+
+/// Of whatever there is of this callback.
+fn denial(callback: &CallbackUrl) -> NewDenial {
+    let (topic, callback) = (topic(), callback.clone());
+    NewDenial { topic, callback, reason: "moved".to_owned(), scope: DenialScope::Everything }
 }

@@ -69,7 +69,7 @@ impl World {
 
     /// One in which failures are repeated so.
     fn with(retry: RetryPolicy) -> Self {
-        let now = Now::read();
+        let now = Now::for_test();
         let state = WorkerState::new(PERMITS, PER_HOST, now.monotonic);
         let limits = Limits {
             per_host: PER_HOST,

@@ -80,7 +80,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let now = Now::read();
+        let now = Now::for_test();
         // The schedule's jitter comes from here.
         fastrand::seed(seed);
         Self {

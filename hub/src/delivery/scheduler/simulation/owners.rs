@@ -118,7 +118,7 @@ impl Cluster {
         let mut cluster = Self {
             is_orderly: false,
             rng: Rng::with_seed(seed),
-            now: Now::read(),
+            now: Now::for_test(),
             logs: (1..=TOPICS).map(|topic| (TopicId(topic), 0)).collect(),
             shards: (0..SHARDS).map(|_| Durable::default()).collect(),
             epochs: vec![Epoch(0); usize::from(SHARDS)],

@@ -7,12 +7,13 @@ use tokio::sync::mpsc;
 
 use super::super::engine::Keys;
 use super::super::key;
+use super::super::search::part_of_shard;
 use super::super::writer::Kind;
 use super::super::{Embedded, SLICE, SMALL};
 use super::super::{missed, standing};
 use crate::store::{
-    Checkpoint, Epoch, Gap, Missed, NotificationProgress, Offset, Progress, Result, Shard, ShardState, Skip,
-    StoreEvent, Subscription, SubscriptionId, TopicId,
+    Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Progress, Result, Shard,
+    ShardState, Skip, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 
 #[async_trait]
@@ -27,6 +28,10 @@ impl Progress for Embedded {
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
         self.change(move |t| t.claim(shard)).await
+    }
+
+    async fn release(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+        self.try_change(move |t| t.release(shard, epoch)).await
     }
 
     async fn load_shard(&self, shard: Shard) -> Result<ShardState> {
@@ -50,6 +55,17 @@ impl Progress for Embedded {
             left.extend(next.map(|next| (replayed, next)));
         }
         Ok(())
+    }
+
+    async fn laggards_of(
+        &self,
+        shard: Shard,
+        of: Option<TopicId>,
+        after: Option<(TopicId, SubscriptionId)>,
+        limit: usize,
+    ) -> Result<Vec<Laggard>> {
+        let range = part_of_shard(shard, of, after);
+        self.read(move |shared| shared.list(&range).take(limit).collect()).await
     }
 
     async fn standing(&self, topic: TopicId, offset: Offset) -> Result<NotificationProgress> {

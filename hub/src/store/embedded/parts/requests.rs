@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use resync_core::websub::CallbackUrl;
 
+use super::super::codec::Record;
 use super::super::engine::Keys;
 use super::super::key;
 use super::super::shared::Shared;
@@ -10,6 +11,7 @@ use super::super::writer::Kind;
 use super::super::{Embedded, SMALL};
 use crate::store::{
     Denial, NewDenial, NewRequest, PendingRequest, RequestId, Requests, Result, Shard, SubscriptionKey,
+    WaitingDenial,
 };
 
 /// Some of the shards. One process wants all nearly always, so what waits has no index by them: all of it is read, and what is of
@@ -20,20 +22,29 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn has(&self, callback: &CallbackUrl) -> bool {
-        self.of.contains(&Shard::of(callback, self.shards))
+    /// The shard of this callback, if it is one of them.
+    fn shard(&self, callback: &CallbackUrl) -> Option<Shard> {
+        let shard = Shard::of(callback, self.shards);
+        self.of.contains(&shard).then_some(shard)
     }
 
     /// The requests that wait there, the oldest first.
-    fn requests(&self, shared: &Shared) -> impl Iterator<Item = Result<PendingRequest>> {
-        let all = shared.list::<PendingRequest>(&Keys::all());
-        all.filter(|request| request.as_ref().map_or(true, |request| self.has(&request.callback)))
+    fn requests(&self, shared: &Shared) -> impl Iterator<Item = Result<(Shard, PendingRequest)>> {
+        self.waiting::<PendingRequest>(shared, |request| &request.callback)
     }
 
     /// The denials of which callbacks there have to be informed, in no order.
-    fn denials(&self, shared: &Shared) -> impl Iterator<Item = Result<Denial>> {
-        let all = shared.list::<Denial>(&Keys::all());
-        all.filter(|denial| denial.as_ref().map_or(true, |denial| self.has(&denial.callback)))
+    fn denials(&self, shared: &Shared) -> impl Iterator<Item = Result<(Shard, Denial)>> {
+        self.waiting::<Denial>(shared, |denial| &denial.callback)
+    }
+
+    fn waiting<R: Record>(
+        &self,
+        shared: &Shared,
+        callback: fn(&R) -> &CallbackUrl,
+    ) -> impl Iterator<Item = Result<(Shard, R)>> {
+        let found = move |record: R| Some((self.shard(callback(&record))?, record));
+        shared.list::<R>(&Keys::all()).filter_map(move |record| record.map(&found).transpose())
     }
 }
 
@@ -59,15 +70,20 @@ impl Requests for Embedded {
         self.change(move |t| t.remove_request(&request)).await
     }
 
-    async fn request_ids(&self, of: &[Shard]) -> Result<Vec<RequestId>> {
-        let id = |request: Result<PendingRequest>| request.map(|request| request.id);
+    async fn request_ids(&self, of: &[Shard]) -> Result<Vec<(Shard, RequestId)>> {
         let wanted = self.wanted(of);
-        self.read(move |shared| wanted.requests(shared).map(id).collect()).await
+        self.read(move |shared| {
+            wanted.requests(shared).map(|found| found.map(|(shard, request)| (shard, request.id))).collect()
+        })
+        .await
     }
 
     async fn requests(&self, of: &[Shard]) -> Result<Vec<PendingRequest>> {
         let wanted = self.wanted(of);
-        self.read(move |shared| wanted.requests(shared).collect()).await
+        self.read(move |shared| {
+            wanted.requests(shared).map(|found| found.map(|(_, request)| request)).collect()
+        })
+        .await
     }
 
     async fn deny(&self, denial: NewDenial) -> Result<Option<Denial>> {
@@ -83,20 +99,26 @@ impl Requests for Embedded {
         self.shared.get(key.as_bytes())
     }
 
-    async fn denied(&self, of: &[Shard]) -> Result<Vec<SubscriptionKey>> {
-        let pair = |denial: Result<Denial>| {
-            denial.map(|denial| (denial.id, SubscriptionKey::of(&denial.topic, &denial.callback)))
+    async fn denied(&self, of: &[Shard]) -> Result<Vec<WaitingDenial>> {
+        let waiting = |(shard, denial): (Shard, Denial)| WaitingDenial {
+            shard,
+            id: denial.id,
+            key: SubscriptionKey::of(&denial.topic, &denial.callback),
         };
         let wanted = self.wanted(of);
-        let read = self.read(move |shared| wanted.denials(shared).map(pair).collect::<Result<Vec<_>>>());
-        let mut waiting = read.await?;
-        waiting.sort_by_key(|(id, _)| *id);
-        Ok(waiting.into_iter().map(|(_, pair)| pair).collect())
+        let read = self.read(move |shared| {
+            wanted.denials(shared).map(|found| found.map(waiting)).collect::<Result<Vec<_>>>()
+        });
+        let mut denied = read.await?;
+        denied.sort_by_key(|denial| denial.id);
+        Ok(denied)
     }
 
     async fn denials(&self, of: &[Shard]) -> Result<Vec<Denial>> {
         let wanted = self.wanted(of);
-        let read = self.read(move |shared| wanted.denials(shared).collect::<Result<Vec<_>>>());
+        let read = self.read(move |shared| {
+            wanted.denials(shared).map(|found| found.map(|(_, denial)| denial)).collect::<Result<Vec<_>>>()
+        });
         let mut denials = read.await?;
         denials.sort_by_key(|denial| denial.id);
         Ok(denials)

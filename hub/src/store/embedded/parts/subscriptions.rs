@@ -7,10 +7,9 @@ use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use super::super::Embedded;
-use super::super::engine::Keys;
 use super::super::key;
 use super::super::layout::Address;
-use super::super::search::behind;
+use super::super::search::part_of_shard;
 use crate::store::{
     Activation, CachePolicy, ClientUsage, Clock, Ended, Epoch, ReadAhead, Recipient, Result, Search,
     SearchResult, Shard, Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions,
@@ -19,8 +18,13 @@ use crate::store::{
 
 #[async_trait]
 impl Subscriptions for Embedded {
-    fn accounted(&self, client: Option<IpAddr>, topic: &TopicUrl, callback: &CallbackUrl) -> ClientUsage {
-        self.shared.accounted(client, topic, callback)
+    async fn accounted(
+        &self,
+        client: Option<IpAddr>,
+        topic: &TopicUrl,
+        callback: &CallbackUrl,
+    ) -> Result<ClientUsage> {
+        Ok(self.shared.accounted(client, topic, callback))
     }
 
     async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation> {
@@ -79,8 +83,8 @@ impl Subscriptions for Embedded {
         self.read(move |shared| shared.ids(shard)).await
     }
 
-    fn subscribers(&self, of: &[TopicId]) -> Vec<u64> {
-        self.shared.subscribers(of)
+    async fn subscribers(&self, of: &[TopicId]) -> Result<Vec<u64>> {
+        Ok(self.shared.subscribers(of))
     }
 
     async fn search(
@@ -89,7 +93,7 @@ impl Subscriptions for Embedded {
         after: Option<(TopicId, SubscriptionId)>,
         search: Search,
     ) -> Result<SearchResult> {
-        let range = behind(Keys::prefix(key::shard(shard)), shard, after);
+        let range = part_of_shard(shard, None, after);
         self.read(move |shared| shared.search(&range, &search)).await
     }
 
@@ -100,11 +104,7 @@ impl Subscriptions for Embedded {
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
     ) -> Result<Vec<SubscriptionSummary>> {
-        let within = Keys::prefix(match of {
-            Some(topic) => key::shard_topic(shard, topic),
-            None => key::shard(shard),
-        });
-        let range = behind(within, shard, after);
+        let range = part_of_shard(shard, of, after);
         self.read(move |shared| shared.slots_in(&range, limit)).await
     }
 }

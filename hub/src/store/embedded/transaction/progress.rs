@@ -21,6 +21,13 @@ impl Transaction<'_> {
         epoch
     }
 
+    /// The newest epoch is nobody's from now on.
+    pub(in super::super) fn release(&mut self, shard: Shard, epoch: Epoch) -> Result<()> {
+        self.check_owner(shard, epoch)?;
+        self.claim(shard);
+        Ok(())
+    }
+
     pub(in super::super) fn pause(&mut self, topic: TopicId) -> bool {
         let exists = self.topic_state(topic).is_some();
         if exists {

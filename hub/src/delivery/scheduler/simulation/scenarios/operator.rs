@@ -92,7 +92,7 @@ fn who_was_passed_by_is_counted_as_behind() {
 
 #[test]
 fn what_could_be_served_and_is_not_is_past_due_and_what_waits_for_its_next_attempt_is_not() {
-    let (begun, topic) = (Now::read(), TopicId(1));
+    let (begun, topic) = (Now::for_test(), TopicId(1));
     let slot = |id| SubscriptionSummary {
         id: SubscriptionId(id),
         topic,

@@ -1,0 +1,297 @@
+//! Work that waits in the store by shard: the owner of a shard takes it up with the shard, and gives it up with the shard.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::future::{AbortHandle, Abortable, BoxFuture};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{mpsc, watch};
+
+use crate::store::{Shard, StoreError};
+
+/// What is to be done for the shards of this hub.
+#[async_trait]
+pub trait WaitingWork: fmt::Debug + Send + Sync + 'static {
+    /// This hub owns these shards from now on: takes up what waits there, and what will.
+    ///
+    /// # Errors
+    /// [`StoreError`] where that cannot be read. The shards are to be let go then.
+    async fn take(&self, shards: &[Shard]) -> Result<(), StoreError>;
+
+    /// This hub owns the shard no longer: begins nothing more there, and ends what is under way. That waits in the store for the next owner.
+    /// Does nothing where the shard was not taken.
+    fn let_go(&self, shard: Shard);
+}
+
+/// How a module does what waits in a shard.
+#[async_trait]
+pub(crate) trait ShardWorker: fmt::Debug + Send + Sync + 'static {
+    /// One thing to do.
+    type Job: Send + 'static;
+
+    /// Does these in one shard, until it is dropped.
+    fn work(&self, jobs: mpsc::UnboundedReceiver<Self::Job>) -> BoxFuture<'static, ()>;
+
+    /// Sends what waits in these shards to their queues. A job that came in a moment ago may be there already.
+    async fn read(&self, shards: &[Shard], queues: &ShardQueues<Self::Job>) -> Result<(), StoreError>;
+}
+
+/// The queues of a module's jobs, one for each shard that this hub owns. Clones share them.
+#[derive(Debug)]
+pub struct ShardQueues<T>(Arc<Shared<T>>);
+
+#[derive(Debug)]
+struct Shared<T> {
+    queues: Mutex<BTreeMap<Shard, Queue<T>>>,
+    begun: mpsc::UnboundedSender<Work>,
+}
+
+/// The queue of a shard. The work on it ends with it.
+#[derive(Debug)]
+struct Queue<T> {
+    jobs: mpsc::UnboundedSender<T>,
+    work: AbortHandle,
+}
+
+type Work = Abortable<BoxFuture<'static, ()>>;
+
+/// Does the work of all queues of a module.
+#[derive(Debug)]
+pub struct ShardWork(mpsc::UnboundedReceiver<Work>);
+
+impl<T> ShardQueues<T> {
+    /// No queue yet, and what will do the work of all.
+    pub fn new_pair() -> (Self, ShardWork) {
+        let (begun, work) = mpsc::unbounded_channel();
+        (Self(Arc::new(Shared { queues: Mutex::default(), begun })), ShardWork(work))
+    }
+
+    /// What is sent to these queues, done by this worker.
+    pub(crate) fn done_by(self, worker: impl ShardWorker<Job = T>) -> Arc<dyn WaitingWork> {
+        Arc::new(InShards { worker, queues: self })
+    }
+
+    /// Sends a job to the queue of its shard, once it is durable. One of a shard elsewhere is left to its owner, which finds it in the store.
+    pub(crate) fn send(&self, shard: Shard, job: T) {
+        if let Some(queue) = self.queues().get(&shard) {
+            // At shutdown nobody receives any more: it waits in the store for the next start.
+            let _ = queue.jobs.send(job);
+        }
+    }
+
+    /// Opens the queue of a shard. The work gets what is sent there, and ends when the queue is closed, whatever it waits for.
+    fn open(&self, shard: Shard, work: impl FnOnce(mpsc::UnboundedReceiver<T>) -> BoxFuture<'static, ()>) {
+        let (jobs, received) = mpsc::unbounded_channel();
+        let (handle, registration) = AbortHandle::new_pair();
+        // At shutdown nobody works any more.
+        let _ = self.0.begun.send(Abortable::new(work(received), registration));
+        self.queues().insert(shard, Queue { jobs, work: handle });
+    }
+
+    /// Closes the queue of a shard.
+    fn close(&self, shard: Shard) {
+        self.queues().remove(&shard);
+    }
+
+    fn queues(&self) -> MutexGuard<'_, BTreeMap<Shard, Queue<T>>> {
+        // What it guards is complete between any two statements.
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for ShardQueues<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Drop for Queue<T> {
+    fn drop(&mut self) {
+        self.work.abort();
+    }
+}
+
+/// A module's work in the shards of this hub.
+struct InShards<W: ShardWorker> {
+    worker: W,
+    queues: ShardQueues<W::Job>,
+}
+
+impl<W: ShardWorker> fmt::Debug for InShards<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InShards").field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl<W: ShardWorker> WaitingWork for InShards<W> {
+    async fn take(&self, shards: &[Shard]) -> Result<(), StoreError> {
+        for shard in shards {
+            self.queues.open(*shard, |jobs| self.worker.work(jobs));
+        }
+        // Only now: what comes in meanwhile is in its queue, or is read here, or both.
+        self.worker.read(shards, &self.queues).await
+    }
+
+    fn let_go(&self, shard: Shard) {
+        self.queues.close(shard);
+    }
+}
+
+impl ShardWork {
+    /// Works until `stop` turns true. What is not finished waits in the store for the next start.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.work() => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    /// Until the queues are gone.
+    async fn work(mut self) {
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                begun = self.0.recv() => match begun {
+                    Some(work) => under_way.push(work),
+                    None => return,
+                },
+                // Finished, or cut because its queue was closed.
+                Some(_) = under_way.next() => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl<T> ShardQueues<T> {
+    /// Queues of these shards that lead to the test.
+    pub(crate) fn for_test(shards: impl IntoIterator<Item = Shard>) -> (Self, mpsc::UnboundedReceiver<T>) {
+        let (queues, _) = Self::new_pair();
+        let (sender, received) = mpsc::unbounded_channel();
+        for shard in shards {
+            let (work, _) = AbortHandle::new_pair();
+            queues.queues().insert(shard, Queue { jobs: sender.clone(), work });
+        }
+        (queues, received)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reports each job.
+    #[derive(Debug)]
+    struct Worker {
+        begun: mpsc::UnboundedSender<u8>,
+        /// What waits in each shard.
+        waiting: Mutex<BTreeMap<Shard, u8>>,
+    }
+
+    #[async_trait]
+    impl ShardWorker for Worker {
+        type Job = u8;
+
+        fn work(&self, mut jobs: mpsc::UnboundedReceiver<u8>) -> BoxFuture<'static, ()> {
+            let begun = self.begun.clone();
+            Box::pin(async move {
+                while let Some(job) = jobs.recv().await {
+                    begun.send(job).unwrap();
+                }
+            })
+        }
+
+        async fn read(&self, shards: &[Shard], queues: &ShardQueues<u8>) -> Result<(), StoreError> {
+            for shard in shards {
+                let job = self.waiting.lock().unwrap().get(shard).copied().ok_or(StoreError::Closed)?;
+                queues.send(*shard, job);
+            }
+            Ok(())
+        }
+    }
+
+    /// Work in which a job waits in the first and in the second shard.
+    fn worker() -> (Worker, mpsc::UnboundedReceiver<u8>) {
+        let (begun, seen) = mpsc::unbounded_channel();
+        let waiting = Mutex::new(BTreeMap::from([(Shard(1), 10), (Shard(2), 20)]));
+        (Worker { begun, waiting }, seen)
+    }
+
+    #[tokio::test]
+    async fn what_waits_in_a_shard_and_what_comes_in_is_done_while_the_shard_is_here() {
+        let (queues, work) = ShardQueues::new_pair();
+        let (running, stop) = watch::channel(false);
+        let working = tokio::spawn(work.run(stop));
+        let (worker, mut begun) = worker();
+        let waiting = queues.clone().done_by(worker);
+        queues.send(Shard(1), 11);
+        waiting.take(&[Shard(1), Shard(2)]).await.unwrap();
+        let mut both = [begun.recv().await.unwrap(), begun.recv().await.unwrap()];
+        both.sort_unstable();
+        assert_eq!(both, [10, 20], "what came in before waits in the store");
+
+        waiting.let_go(Shard(1));
+        waiting.let_go(Shard(7));
+        queues.send(Shard(1), 12);
+        queues.send(Shard(2), 21);
+        assert_eq!(begun.recv().await, Some(21), "the first shard is somebody else's");
+        waiting.take(&[Shard(1)]).await.unwrap();
+        assert_eq!(begun.recv().await, Some(10));
+        queues.send(Shard(1), 13);
+        assert_eq!(begun.recv().await, Some(13));
+
+        running.send(true).unwrap();
+        working.await.unwrap();
+        queues.send(Shard(1), 14);
+        drop((queues, waiting));
+        assert_eq!(begun.recv().await, None, "the hub has stopped");
+    }
+
+    #[tokio::test]
+    async fn a_shard_whose_work_cannot_be_read_is_not_taken() {
+        let (queues, _work) = ShardQueues::new_pair();
+        let waiting = queues.done_by(worker().0);
+        assert!(waiting.take(&[Shard(3)]).await.is_err());
+    }
+
+    /// Begins in each shard, and never ends.
+    #[derive(Debug)]
+    struct Hangs(mpsc::UnboundedSender<mpsc::Sender<()>>);
+
+    #[async_trait]
+    impl ShardWorker for Hangs {
+        type Job = ();
+
+        fn work(&self, _: mpsc::UnboundedReceiver<()>) -> BoxFuture<'static, ()> {
+            let begun = self.0.clone();
+            Box::pin(async move {
+                let (kept, _ended) = mpsc::channel(1);
+                begun.send(kept).unwrap();
+                std::future::pending().await
+            })
+        }
+
+        async fn read(&self, _: &[Shard], _: &ShardQueues<()>) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_in_a_shard_is_cut_when_it_is_let_go() {
+        let (queues, work) = ShardQueues::new_pair();
+        let (_running, stop) = watch::channel(false);
+        tokio::spawn(work.run(stop));
+        let (begun, mut seen) = mpsc::unbounded_channel();
+        let waiting = queues.done_by(Hangs(begun));
+        waiting.take(&[Shard(1), Shard(2)]).await.unwrap();
+        let (first, second) = (seen.recv().await.unwrap(), seen.recv().await.unwrap());
+        waiting.let_go(Shard(1));
+        tokio::select! {
+            () = first.closed() => assert!(!second.is_closed()),
+            () = second.closed() => assert!(!first.is_closed()),
+        }
+    }
+}
