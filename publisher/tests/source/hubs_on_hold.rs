@@ -112,7 +112,8 @@ fn a_hub_that_is_no_longer_named_is_told_so_only_when_it_is_dropped() {
     old.heard_nothing_more();
     let drop = |hub: &str| publish(&config, &["--drop-hub", hub]);
     drop(&new.url()).failed_with(64, "still a hub of the site");
-    let nothing = |hub: &str| format!("warning: {hub} is not a hub of this site, so there is nothing to drop;");
+    let nothing =
+        |hub: &str| format!("warning: {hub} is not a hub of this site, so there is nothing to drop;");
     let run = drop(WRONG).succeeded();
     assert!(run.err.contains(&nothing(WRONG)), "{}", run.err);
     assert!(
