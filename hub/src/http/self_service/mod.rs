@@ -23,7 +23,7 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::body::{self, Bodies, Unread};
+use super::body::{self, Bodies};
 use super::client::TrustedProxies;
 use super::cookies::cookie;
 use super::endpoint_state::EndpointState;
@@ -39,7 +39,6 @@ use crate::topics::Reservation;
 
 /// The longest form: two URLs and a secret.
 const FORM_LIMIT: usize = 16 * 1024;
-const TOO_MANY: &str = "Too many requests came from this address.";
 /// The cookie of a visit.
 const VISIT: &str = "resync-page";
 /// The rate at which one client may try secrets for one callback; all clients together five times as often.
@@ -128,24 +127,21 @@ async fn show(
     Path(id): Path<String>,
     Query(Ticket { ticket }): Query<Ticket>,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, Response> {
     let id = id.parse::<PageId>();
     // Nobody should wait with the ticket in the browser's address bar.
     if let Ok(id) = id
         && !ticket.is_empty()
         && state.service.admits(&ticket, id)
     {
-        return state.let_in(id);
+        return Ok(state.let_in(id));
     }
-    let client = match state.client(peer, &headers) {
-        Ok(client) => client,
-        Err(early) => return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY),
-    };
+    let client = state.client(peer, &headers).map_err(|early| state.too_many(early))?;
     match (id, cookie(&headers, VISIT)) {
         (Ok(id), Some(visit)) if ticket.is_empty() && state.service.is_visit(visit, id) => {
-            state.view(id, client, visit, None).await
+            Ok(state.view(id, client, visit, None).await)
         }
-        (Ok(_) | Err(()), _) => page::unknown(&state.base),
+        (Ok(_) | Err(()), _) => Err(page::unknown(&state.base)),
     }
 }
 
@@ -155,39 +151,32 @@ async fn test(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Path(id): Path<String>,
     request: Request<Body>,
-) -> Response {
+) -> Result<Response, Response> {
     let (head, body) = request.into_parts();
-    let client = match state.client(peer, &head.headers) {
-        Ok(client) => client,
-        Err(early) => return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY),
-    };
+    let client = state.client(peer, &head.headers).map_err(|early| state.too_many(early))?;
     let visit = cookie(&head.headers, VISIT);
-    let (Ok(id), Some(visit)) = (id.parse::<PageId>(), visit) else { return page::unknown(&state.base) };
+    let (Ok(id), Some(visit)) = (id.parse::<PageId>(), visit) else { return Err(page::unknown(&state.base)) };
     if !state.service.is_visit(visit, id) {
-        return page::unknown(&state.base);
+        return Err(page::unknown(&state.base));
     }
-    let (body, _room) = match state.read_form(&head.headers, body).await {
-        Ok(read) => read,
-        Err(unread) => return unread.into_response(),
-    };
+    let (body, _room) = state.read_form(&head.headers, body).await?;
     let token = form_urlencoded::parse(&body).find(|(name, _)| name == page::CSRF_FIELD);
     let is_own = is_from_here(&head.headers, Some(&state.origin))
         && token.is_some_and(|(_, token)| state.service.is_form_word(&token, visit));
     if !is_own {
-        return page::foreign(&state.base);
+        return Err(page::foreign(&state.base));
     }
-    match state.service.test_delivery(id).await {
-        Ok(Tested::Sent(result)) => state.view(id, client, visit, Some(&result)).await,
-        Ok(Tested::TooMany(wait)) => {
+    match state.service.test_delivery(id).await.map_err(|error| state.unavailable(&error))? {
+        Tested::Sent(result) => Ok(state.view(id, client, visit, Some(&result)).await),
+        Tested::TooMany(wait) => {
             let why = "Too many test deliveries were sent to this callback.";
-            state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why)
+            Err(state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why))
         }
-        Ok(Tested::Busy(wait)) => {
+        Tested::Busy(wait) => {
             let why = "The hub has too many test deliveries under way now.";
-            state.later(StatusCode::SERVICE_UNAVAILABLE, wait.as_secs(), why)
+            Err(state.later(StatusCode::SERVICE_UNAVAILABLE, wait.as_secs(), why))
         }
-        Ok(Tested::Over) => page::over(&state.base),
-        Err(error) => state.unavailable(&error),
+        Tested::Over => Err(page::over(&state.base)),
     }
 }
 
@@ -196,33 +185,27 @@ async fn open(
     State(state): State<SelfService>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request<Body>,
-) -> Response {
+) -> Result<Response, Response> {
     let (head, body) = request.into_parts();
-    let client = match state.client(peer, &head.headers) {
-        Ok(client) => client,
-        Err(early) => return state.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), TOO_MANY),
-    };
-    let (body, _room) = match state.read_form(&head.headers, body).await {
-        Ok(read) => read,
-        Err(unread) => return unread.into_response(),
-    };
+    let client = state.client(peer, &head.headers).map_err(|early| state.too_many(early))?;
+    let (body, _room) = state.read_form(&head.headers, body).await?;
     let fields: Vec<_> = form_urlencoded::parse(&body).collect();
     let field = |wanted| fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value);
     let (Ok(topic), Ok(callback)) =
         (field("topic").trim().parse::<TopicUrl>(), field("callback").trim().parse::<CallbackUrl>())
     else {
-        return page::login(StatusCode::BAD_REQUEST, &state.base, state.overheard, Some(page::NO_URLS));
+        return Err(page::login(StatusCode::BAD_REQUEST, &state.base, state.overheard, Some(page::NO_URLS)));
     };
     let pair = (topic.key(), callback.key());
     if let Err(wait) = state.tries.admit(Some(network(client)), pair, Instant::now()) {
         let why = "Too many secrets were tried for this callback.";
-        return state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why);
+        return Err(state.later(StatusCode::TOO_MANY_REQUESTS, wait.as_secs() + 1, why));
     }
-    match state.service.page_by_secret(&topic, &callback, field("secret")).await {
-        Ok(Some(id)) => state.let_in(id),
-        Ok(None) => page::login(StatusCode::FORBIDDEN, &state.base, state.overheard, Some(page::NO_MATCH)),
-        Err(error) => state.unavailable(&error),
-    }
+    let found = state.service.page_by_secret(&topic, &callback, field("secret")).await;
+    let id = found.map_err(|error| state.unavailable(&error))?.ok_or_else(|| {
+        page::login(StatusCode::FORBIDDEN, &state.base, state.overheard, Some(page::NO_MATCH))
+    })?;
+    Ok(state.let_in(id))
 }
 
 impl SelfService {
@@ -233,8 +216,9 @@ impl SelfService {
     }
 
     /// The body of a form, with the memory that is reserved for it.
-    async fn read_form(&self, headers: &HeaderMap, body: Body) -> Result<(Bytes, Reservation), Unread> {
-        body::read(headers, body, FORM_LIMIT, self.bodies.pace, &self.bodies.forms).await
+    async fn read_form(&self, headers: &HeaderMap, body: Body) -> Result<(Bytes, Reservation), Response> {
+        let read = body::read(headers, body, FORM_LIMIT, self.bodies.pace, &self.bodies.forms).await;
+        read.map_err(IntoResponse::into_response)
     }
 
     /// Begins a visit.
@@ -271,6 +255,11 @@ impl SelfService {
         tracing::debug!(%error, "no status page");
         let why = "The hub cannot use its store now.";
         self.later(StatusCode::SERVICE_UNAVAILABLE, STORE_RETRY, why)
+    }
+
+    fn too_many(&self, early: TooMany) -> Response {
+        let why = "Too many requests came from this address.";
+        self.later(StatusCode::TOO_MANY_REQUESTS, early.seconds(), why)
     }
 
     fn later(&self, status: StatusCode, seconds: u64, why: &str) -> Response {
