@@ -74,5 +74,5 @@ fn append(path: &Path, body: &[u8]) -> Result<(Rate, Spread), Failure> {
     let rate = Rate::new(times.len() as u64, began.elapsed());
     drop(file);
     std::fs::remove_file(path)?;
-    Ok((rate, Spread::of(&times)?))
+    Ok((rate, Spread::of(times)?))
 }

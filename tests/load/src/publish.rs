@@ -117,7 +117,7 @@ async fn in_turns(plan: &Publish, hub: &HubProcess, count: usize, bare: Rate) ->
         bare_server: servers[servers.len() / 2],
         of_bare_server: median(ratios),
         of_bare_appends: appends.per_second / bare.per_second,
-        acknowledged: Spread::of(times)?,
+        acknowledged: Spread::of(times.iter().copied())?,
     })
 }
 
@@ -192,7 +192,7 @@ async fn quietly(plan: &Publish, hub: &HubProcess) -> Result<(Spread, Spread, Co
         }
     }
     let copies = receiver.check(|_| true);
-    Ok((Spread::of(&acknowledged)?, Spread::of(&delivered)?, copies))
+    Ok((Spread::of(acknowledged)?, Spread::of(delivered)?, copies))
 }
 
 struct Publisher {

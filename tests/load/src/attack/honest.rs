@@ -121,8 +121,7 @@ impl Post {
 /// When none of them was acknowledged.
 pub(super) fn latency(posts: &[Post]) -> Result<Latency, Failure> {
     let failed = posts.iter().filter(|post| !post.is_acknowledged()).count();
-    let times = posts.iter().filter_map(|post| post.took);
-    Latency::of(times, failed).ok_or_else(|| "the hub took no notification".into())
+    Latency::of(posts.iter().filter_map(|post| post.took).collect(), failed)
 }
 
 /// Asks again and again how a notification fares, as long as what this returns is kept. `unanswered` counts the queries that are

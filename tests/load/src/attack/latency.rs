@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::Failure;
+use crate::measure::Spread;
+
 /// Of posts: from the moment at which a notification was due to its 202. Of deliveries: from that moment to the subscriber, where one
-/// that never came counts with the time that it was waited for. In milliseconds.
+/// that never came counts with the time that it was waited for.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
     /// How many ended well.
     pub done: usize,
     /// How many did not.
     pub failed: usize,
-    /// Half of them were faster.
-    pub p50: f64,
-    /// One in a hundred was slower.
-    pub p99: f64,
-    /// The slowest.
-    pub max: f64,
+    /// How long they took.
+    #[serde(flatten)]
+    pub took: Spread,
 }
 
 /// The same without an attack and during one, in the same round.
@@ -32,24 +32,20 @@ pub struct Compared {
 }
 
 impl Latency {
-    /// Of these times, and of so many that failed; `None` where there is no time.
-    pub(super) fn of(times: impl IntoIterator<Item = Duration>, failed: usize) -> Option<Self> {
-        let mut times: Vec<f64> = times.into_iter().map(|time| time.as_secs_f64() * 1_000.0).collect();
-        times.sort_by(f64::total_cmp);
-        let at = |hundredths: usize| times.get(times.len() * hundredths / 100).copied();
-        let (p50, p99, max) = (at(50)?, at(99)?, times.last().copied()?);
-        Some(Self { done: times.len(), failed, p50, p99, max })
+    /// Of these times, and of so many that failed.
+    pub(super) fn of(times: Vec<Duration>, failed: usize) -> Result<Self, Failure> {
+        Ok(Self { done: times.len(), failed, took: Spread::of(times)? })
     }
 
     /// Of these times, so many of which are how long was waited for what never came.
-    pub(super) fn with_lost(times: impl IntoIterator<Item = Duration>, lost: usize) -> Option<Self> {
+    pub(super) fn with_lost(times: Vec<Duration>, lost: usize) -> Result<Self, Failure> {
         Self::of(times, lost).map(|all| Self { done: all.done - lost, ..all })
     }
 }
 
 impl Compared {
     pub(super) fn new(quiet: Latency, attacked: Latency) -> Self {
-        let p99_ratio = attacked.p99 / quiet.p99;
+        let p99_ratio = attacked.took.p99 / quiet.took.p99;
         Self { quiet, attacked, p99_ratio }
     }
 
@@ -67,24 +63,24 @@ mod tests {
 
     #[test]
     fn one_in_a_hundred_is_slower_than_the_p99_and_what_failed_has_no_time() {
-        let times = (1..=200).map(Duration::from_millis);
+        let times = (1..=200).map(Duration::from_millis).collect();
         let latency = Latency::of(times, 3).unwrap();
         assert_eq!((latency.done, latency.failed), (200, 3));
-        let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(f64::round);
-        assert!((p50, p99, max) == (101.0, 199.0, 200.0), "{latency:?}");
-        assert!(Latency::of([], 3).is_none());
+        let Spread { p50, p99, max } = latency.took;
+        assert!((p50.round(), p99.round(), max.round()) == (101.0, 199.0, 200.0), "{latency:?}");
+        assert!(Latency::of(Vec::new(), 3).is_err());
     }
 
     #[test]
     fn what_is_lost_is_not_done_but_makes_the_slowest_slower() {
-        let latency = Latency::with_lost([1, 20_000, 2].map(Duration::from_millis), 1).unwrap();
+        let latency = Latency::with_lost([1, 20_000, 2].map(Duration::from_millis).into(), 1).unwrap();
         assert_eq!((latency.done, latency.failed), (2, 1));
-        assert!((latency.max - 20_000.0).abs() < 1e-9, "{latency:?}");
+        assert!((latency.took.max - 20_000.0).abs() < 1e-9, "{latency:?}");
     }
 
     #[test]
     fn the_round_in_the_middle_is_that_of_the_ratio_in_the_middle() {
-        let latency = |millis| Latency::of([Duration::from_millis(millis)], 0).unwrap();
+        let latency = |millis| Latency::of(vec![Duration::from_millis(millis)], 0).unwrap();
         let rounds = [9, 2, 4].map(|attacked| Compared::new(latency(2), latency(attacked)));
         let middle = Compared::middle(rounds.into()).unwrap();
         assert!((middle.p99_ratio - 2.0).abs() < 1e-9, "{middle:?}");

@@ -253,7 +253,7 @@ mod tests {
     }
 
     fn compared(attacked: u64) -> Compared {
-        let latency = |millis| Latency::of([Duration::from_millis(millis)], 0).unwrap();
+        let latency = |millis| Latency::of(vec![Duration::from_millis(millis)], 0).unwrap();
         Compared::new(latency(1), latency(attacked))
     }
 

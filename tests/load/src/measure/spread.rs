@@ -1,4 +1,5 @@
-//! How long something took: half of the times, all but one in a hundred, the longest.
+//! How long something took: half of the times, all but one in a hundred, the longest. Of a run with too many times to keep,
+//! [`Quantiles`](super::Quantiles) say so by histograms.
 
 use std::time::Duration;
 
@@ -18,8 +19,10 @@ pub struct Spread {
 }
 
 impl Spread {
-    pub(crate) fn of(times: &[Duration]) -> Result<Self, Failure> {
-        let mut times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1_000.0).collect();
+    /// # Errors
+    /// When there is no time.
+    pub(crate) fn of(times: impl IntoIterator<Item = Duration>) -> Result<Self, Failure> {
+        let mut times: Vec<f64> = times.into_iter().map(|time| time.as_secs_f64() * 1_000.0).collect();
         times.sort_by(f64::total_cmp);
         let at = |hundredths: usize| times.get(times.len() * hundredths / 100).copied();
         match (at(50), at(99), times.last().copied()) {
