@@ -1,5 +1,5 @@
-//! Repairs a damaged store. It stays beside `restore`, because a backup goes back to the time when it was taken, and perhaps there is none:
-//! this keeps everything that can be read, and loses only what cannot.
+//! Repairs a damaged store. `restore` cannot stand in for it: one record that cannot be read keeps the hub from starting, every backup
+//! taken since has that record too, and an older one lacks all that was acknowledged since. This loses only what cannot be read.
 //!
 //! What is wrong is what `check` says. Each fault is fixed for itself, and the check is repeated until it finds nothing. So a
 //! repair that is interrupted anywhere is finished by the next one.
