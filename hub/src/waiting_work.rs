@@ -151,7 +151,7 @@ impl ShardWork {
 
     /// Until the queues are gone.
     async fn work(mut self) {
-        let mut under_way = FuturesUnordered::new();
+        let mut under_way = FuturesUnordered::<Work>::new();
         loop {
             tokio::select! {
                 begun = self.0.recv() => match begun {

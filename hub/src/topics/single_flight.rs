@@ -51,7 +51,8 @@ impl SingleFlight {
         match self.under_way().entry(ping.topic.clone()) {
             Entry::Occupied(mut entry) => {
                 let flight = entry.get_mut();
-                (flight.id, flight.trace) = (ping.id, ping.trace.or(flight.trace));
+                // One that was read in the store may come behind a newer one, which must not count as done with it.
+                (flight.id, flight.trace) = (flight.id.max(ping.id), ping.trace.or(flight.trace));
                 flight.join(client);
                 flight.pinged.notify_waiters();
                 true
@@ -192,6 +193,24 @@ mod tests {
             .await;
         assert_eq!(*rounds.lock().unwrap(), [1, 3]);
         assert!(!flights.join(&ping(4), STRANGER), "nothing is left of them");
+    }
+
+    #[tokio::test]
+    async fn a_ping_that_comes_behind_a_newer_one_is_of_its_round() {
+        let (flights, rounds) = (SingleFlight::default(), Arc::new(Mutex::new(Vec::new())));
+        assert!(!flights.join(&ping(2), STRANGER));
+        assert!(flights.join(&ping(1), KNOWN));
+        let seen = Arc::clone(&rounds);
+        flights
+            .serve(ping(2), move |round, clients| {
+                let seen = Arc::clone(&seen);
+                async move {
+                    seen.lock().unwrap().push((round.id.0, clients));
+                }
+            })
+            .await;
+        assert_eq!(*rounds.lock().unwrap(), [(2, vec![STRANGER, KNOWN])]);
+        assert!(!flights.join(&ping(3), STRANGER), "nothing is left of them");
     }
 
     #[tokio::test]

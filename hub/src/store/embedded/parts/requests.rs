@@ -44,7 +44,7 @@ impl Wanted {
         callback: fn(&R) -> &CallbackUrl,
     ) -> impl Iterator<Item = Result<(Shard, R)>> {
         let found = move |record: R| Some((self.shard(callback(&record))?, record));
-        shared.list::<R>(&Keys::all()).filter_map(move |record| record.map(&found).transpose())
+        shared.list::<R>(&Keys::all()).filter_map(move |record| record.map(found).transpose())
     }
 }
 
