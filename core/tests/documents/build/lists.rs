@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use resync_core::build::{
     ArchiveKind, Archives, BuildError, Completed, FileInventory, FolderSink, Item, MemoryInventory,
-    MemorySink, ResourceLists, Site, discovery_header, discovery_html, publish_capability_list,
-    publish_source_description, publish_source_description_index, robots_txt,
+    MemorySink, ResourceLists, Site, publish_capability_list, publish_source_description,
+    publish_source_description_index,
 };
 use resync_core::document::{
     Capability, CapabilityList, Link, Relation, Root, SourceDescription, SourceDescriptionIndex,
@@ -228,37 +228,6 @@ fn rs082_a_capability_that_is_listed_twice_is_refused_and_nothing_is_published()
     });
     assert!(matches!(publish_capability_list(twice, &mut sink), Err(BuildError::Violations(_))));
     assert_eq!(sink.names().count(), 0);
-}
-
-#[test]
-fn rs162_robots_txt_has_a_line_for_each_set() {
-    let lists: Vec<url::Url> =
-        ["https://example.org/a/resourcelist.xml", "https://example.org/b\n/resourcelist.xml"]
-            .iter()
-            .map(|url| url.parse().unwrap())
-            .collect();
-    let lines = robots_txt(&lists);
-    assert_eq!(
-        lines,
-        "Sitemap: https://example.org/a/resourcelist.xml\nSitemap: https://example.org/b/resourcelist.xml\n"
-    );
-    assert_eq!(robots_txt([]), "");
-}
-
-#[test]
-fn rs161_what_a_page_says_of_its_capability_list_is_read_back_as_it_was() {
-    for url in ["https://example.org/list", "https://example.org/a;b,c?d=<e>&f='g'\"h\"#i>j"] {
-        let list: url::Url = url.parse().unwrap();
-        let header = discovery_header(&list);
-        let target = header.strip_prefix('<').unwrap().strip_suffix(">; rel=\"resourcesync\"").unwrap();
-        assert_eq!(target.parse(), Ok(list.clone()));
-        assert!(!target.contains(['<', '>', '"']), "{header}");
-        let element = discovery_html(&list);
-        let target =
-            element.strip_prefix("<link rel=\"resourcesync\" href=\"").unwrap().strip_suffix("\">").unwrap();
-        assert!(!target.contains(['<', '"']), "{element}");
-        assert_eq!(target.replace("&amp;", "&").parse(), Ok(list));
-    }
 }
 
 #[test]
