@@ -84,7 +84,5 @@ pub use resource_dump::ResourceDumps;
 pub use resource_list::{Completed, ResourceLists, StagedLists};
 pub use settings::{Published, Site};
 pub use sink::{Documents, MemoryDraft, MemorySink, Sink};
-pub use source_description::{
-    SOURCE_DESCRIPTION, publish_source_description, publish_source_description_index,
-};
+pub use source_description::{SOURCE_DESCRIPTION, publish_source_description};
 pub use stamp::{Known, Stamp, StampError};

@@ -8,7 +8,7 @@ use resync_core::document::{
     Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpIndex, ChangeDumpManifest,
     ChangeList, ChangePackage, Document, Entry, Header, Link, Metadata, Package, PackedChange, RawDocument,
     Relation, Resource, ResourceChange, ResourceDump, ResourceDumpIndex, ResourceDumpManifest, ResourceList,
-    ResourceListIndex, Root, SourceDescription,
+    ResourceListIndex, Root, SourceDescription, SourceDescriptionIndex,
 };
 use resync_core::rules::{Rule, Violations, check};
 use resync_core::xml;
@@ -53,6 +53,16 @@ fn without_up(document: &mut RawDocument) {
 fn rs072_a_source_description_names_its_capability_lists() {
     let document = written(SourceDescription::new().capability_list(UP).build(), "urlset", "description");
     assert_eq!(document.entries[0].loc, UP);
+    assert_eq!(after(&document, without_loc), [Rule::Loc]);
+}
+
+#[test]
+fn rs074_several_source_descriptions_are_grouped_by_an_index() {
+    let index = SourceDescriptionIndex::new()
+        .description("http://example.org/description-1.xml")
+        .description("http://example.org/description-2.xml");
+    let document = written(index.build(), "sitemapindex", "description");
+    assert_eq!(document.entries.len(), 2);
     assert_eq!(after(&document, without_loc), [Rule::Loc]);
 }
 

@@ -6,11 +6,8 @@ use proptest::prelude::*;
 use resync_core::build::{
     ArchiveKind, Archives, BuildError, Completed, FileInventory, FolderSink, Item, MemoryInventory,
     MemorySink, ResourceLists, Site, publish_capability_list, publish_source_description,
-    publish_source_description_index,
 };
-use resync_core::document::{
-    Capability, CapabilityList, Link, Relation, Root, SourceDescription, SourceDescriptionIndex,
-};
+use resync_core::document::{Capability, CapabilityList, Link, Relation, Root, SourceDescription};
 use resync_core::xml::Limits;
 
 use super::broken::{Break, Breaking};
@@ -206,18 +203,6 @@ fn rs070_rs073_rs080_a_source_with_several_sets_lists_a_capability_list_for_each
         ]
         .map(|loc| (loc, Some(&Capability::CapabilityList))))
     );
-}
-
-#[test]
-fn rs074_several_source_descriptions_are_grouped_by_an_index_at_the_well_known_place() {
-    let mut sink = MemorySink::default();
-    let index = SourceDescriptionIndex::new()
-        .description("https://example.org/description-1.xml")
-        .description("https://example.org/description-2.xml");
-    publish_source_description_index(index, &mut sink).unwrap();
-    let index = document(&sink, ".well-known/resourcesync");
-    assert_eq!((index.root(), index.capability()), (Root::SitemapIndex, &Capability::Description));
-    assert_eq!(index.entries().len(), 2);
 }
 
 #[test]
