@@ -22,9 +22,18 @@ const UNFINISHED: (&str, &str) = (".resync-", ".tmp");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put(path, bytes, temporary)
+}
+
+/// Writes `bytes` to `path`, for the eyes of its owner only. Missing folders are made.
+pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put(path, bytes, |folder| builder().tempfile_in(folder))
+}
+
+fn put(path: &Path, bytes: &[u8], new: impl Fn(&Path) -> io::Result<NamedTempFile>) -> io::Result<()> {
     let folder = folder_of(path);
     make_folder(folder)?;
-    let mut file = temporary(folder)?;
+    let mut file = new(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
@@ -55,10 +64,16 @@ pub fn sync_together(files: &[File]) -> io::Result<()> {
 
 /// A temporary file beside its target; a web server under another user may read what it becomes.
 pub(crate) fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = Builder::new();
-    builder.prefix(UNFINISHED.0).suffix(UNFINISHED.1);
+    let mut builder = builder();
     share(&mut builder);
     builder.tempfile_in(folder)
+}
+
+/// Makes a file that is private and not in its place yet.
+fn builder() -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(UNFINISHED.0).suffix(UNFINISHED.1);
+    builder
 }
 
 /// Whether a name is that of a file that is not in its place yet.
@@ -169,7 +184,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn others_may_read_what_is_published() {
+    fn others_may_read_what_is_published_and_nothing_private() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let (ordinary, published) = (folder.path().join("ordinary"), folder.path().join("published"));
@@ -177,6 +192,9 @@ mod tests {
         replace(&published, b"x").unwrap();
         let mode = |path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&published), mode(&ordinary));
+        let private = folder.path().join("private");
+        replace_private(&private, b"x").unwrap();
+        assert_eq!(mode(&private) & 0o777, 0o600);
     }
 
     #[test]

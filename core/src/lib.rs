@@ -3,7 +3,7 @@
 //!
 //! No network and no async: bytes in, values out. The modules:
 //!
-//! * [`document`]: one model for every document of the family, with a typed constructor for each kind;
+//! * [`document`]: one model for every document of the family, with typed constructors;
 //! * [`xml`]: streaming reader and writer;
 //! * [`rules`]: what a conforming document must satisfy, one named violation per rule;
 //! * [`lint`]: a whole site checked, document by document and against each other;

@@ -16,9 +16,10 @@ use crate::document::{Entry, Relation};
 use crate::xml::{ReadError, Reader};
 
 /// What names end with, after the number.
+pub(super) const DOCUMENT: &str = ".xml";
 pub(super) const PACKAGE: &str = ".zip";
 pub(super) const MANIFEST_COPY: &str = "-manifest.xml";
-const ENDS: [&str; 4] = [".xml", ".xml.gz", PACKAGE, MANIFEST_COPY];
+const ENDS: [&str; 3] = [DOCUMENT, PACKAGE, MANIFEST_COPY];
 
 /// The names of one run: `STEM-MOMENT-NUMBER`, or `STEM-MOMENT_RUN-NUMBER` where another run had the same moment.
 #[derive(Clone, Debug)]
@@ -76,11 +77,9 @@ impl Kept {
 }
 
 fn led_to_now<D: Documents>(sink: &D, settings: &Settings) -> Result<BTreeSet<String>, BuildError> {
-    let mut tops: Vec<String> = settings.tops().into();
-    for archive in settings.archive().tops() {
-        let archived = archived(sink, &settings.site, &archive)?;
-        tops.extend(archived.iter().filter_map(|(loc, ..)| settings.site.name(loc)).map(str::to_owned));
-    }
+    let archived = archived(sink, &settings.site, &settings.archive().top())?;
+    let mut tops = vec![settings.top()];
+    tops.extend(archived.iter().filter_map(|(loc, ..)| settings.site.name(loc)).map(str::to_owned));
     let mut ids = BTreeSet::new();
     for name in tops {
         let id = led_to(sink, &settings.stem, &name);

@@ -40,7 +40,6 @@ mod archive;
 mod capability_list;
 mod change_dump;
 mod change_list;
-mod discovery;
 mod error;
 mod file_path;
 mod files;
@@ -73,7 +72,6 @@ pub use archive::{ArchiveKind, Archives};
 pub use capability_list::publish_capability_list;
 pub use change_dump::ChangeDumps;
 pub use change_list::{ChangeLists, Event, Position, Rotation, differences};
-pub use discovery::{discovery_header, discovery_html, robots_txt};
 pub use error::BuildError;
 pub use files::{FileContents, FileInventory, Files, MAX_READS};
 pub use folder::{Folder, LocateError, Refusal, SkipReason, Skipped, SymbolicLinks};
@@ -86,7 +84,5 @@ pub use resource_dump::ResourceDumps;
 pub use resource_list::{Completed, ResourceLists, StagedLists};
 pub use settings::{Published, Site};
 pub use sink::{Documents, MemoryDraft, MemorySink, Sink};
-pub use source_description::{
-    SOURCE_DESCRIPTION, publish_source_description, publish_source_description_index,
-};
+pub use source_description::{SOURCE_DESCRIPTION, publish_source_description};
 pub use stamp::{Known, Stamp, StampError};

@@ -1,6 +1,6 @@
 //! Documents of any length: split at the limits, grouped under one index (RS-043, RS-094, RS-108, AR-011).
 
-use super::generation::{Generation, Kept};
+use super::generation::{DOCUMENT, Generation, Kept};
 use super::ready::Ready;
 use super::scratch::Scratch;
 use super::settings::{Published, Settings};
@@ -97,7 +97,7 @@ impl<'a, K: Kind, S: Sink> Parts<'a, K, S> {
         let empty = spool(&self.kind, self.settings, self.sink)?;
         let full = std::mem::replace(&mut self.spool, empty);
         let number = u64::try_from(self.ended.len() + 1).unwrap_or(u64::MAX);
-        let name = self.generation.name(number, &format!(".{}", self.settings.extension()));
+        let name = self.generation.name(number, DOCUMENT);
         let completed = self.kind.completed();
         let header = self.kind.header(Some(self.settings.site.url(&self.settings.top())), completed);
         let url = self.settings.site.url(&name);
@@ -116,7 +116,7 @@ impl<'a, K: Kind, S: Sink> Parts<'a, K, S> {
         } else {
             self.end_part()?;
             let index = self.kind.index(self.ended)?;
-            last.document(self.sink, top, &index, self.settings.format)?;
+            last.document(self.sink, top, &index)?;
         }
         let (settings, entries) = (self.settings.clone(), self.entries);
         Ok(Staged { settings, generation: self.generation, ready: self.ready, last, entries })
@@ -146,5 +146,5 @@ impl<S: Sink> Staged<S> {
 
 fn spool<K: Kind, S: Sink>(kind: &K, settings: &Settings, sink: &S) -> Result<Spool, BuildError> {
     let header = kind.header(Some(settings.site.url(&settings.top())), None);
-    Spool::new(header, settings.format, settings.limits, Scratch::of(sink))
+    Spool::new(header, settings.limits, Scratch::of(sink))
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::spool::Spool;
 use super::{BuildError, Sink};
 use crate::document::{Document, Header};
-use crate::xml::{self, Format};
+use crate::xml;
 
 /// Documents that are staged under their names.
 pub(super) struct Ready<S: Sink> {
@@ -40,9 +40,8 @@ impl<S: Sink> Ready<S> {
         sink: &mut S,
         name: String,
         document: &Document,
-        format: Format,
     ) -> Result<(), BuildError> {
-        self.bytes(sink, name, &xml::write_with(document, format))
+        self.bytes(sink, name, &xml::write(document))
     }
 
     /// A short document as bytes.
@@ -113,6 +112,6 @@ fn publish<S: Sink>(sink: &mut S, name: &str, staged: S::Staged) -> Result<(), B
 /// Writes one document and publishes it right away.
 pub(super) fn put<S: Sink>(sink: &mut S, name: &str, document: &Document) -> Result<(), BuildError> {
     let mut ready = Ready::new();
-    ready.document(sink, name.to_owned(), document, Format::default())?;
+    ready.document(sink, name.to_owned(), document)?;
     ready.publish(sink).map(drop)
 }

@@ -54,7 +54,7 @@ impl Series<'_> {
 
         let index = self.index(kept, state.open, Some(&url))?;
         let mut ready = Ready::new();
-        ready.document(sink, self.settings.top(), &index, self.settings.format)?;
+        ready.document(sink, self.settings.top(), &index)?;
         published.documents.extend(ready.publish(sink)?);
         Ok(published)
     }

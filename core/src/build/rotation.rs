@@ -22,7 +22,7 @@ use crate::xml::{self, MAX_ENTRIES, Mode, Options, ReadError, Reader};
 
 /// How published documents are read that are written anew: an entry that only a lenient reader would pass over must not be
 /// lost (RS-050).
-pub(super) const WHOLLY: Options = Options { mode: Mode::Strict, gzip: true, ..Options::PLAIN };
+pub(super) const WHOLLY: Options = Options { mode: Mode::Strict, ..Options::PLAIN };
 
 /// Which change document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,13 +273,6 @@ impl Series<'_> {
 
     /// The first run of all can have been killed before it came to the index.
     fn load_without_index<D: Documents>(&self, sink: &D) -> Result<State, BuildError> {
-        for name in self.settings.in_another_format() {
-            if sink.open(&name)?.is_some() {
-                let reason =
-                    "it goes on in the format that it has, compressed or not, and another one is asked for";
-                return Err(BuildError::NotContinuable { name, reason });
-            }
-        }
         let first = header_of(sink, &self.settings.component(1))?.and_then(|header| header.metadata.from);
         let open = first.map(|from| Open { number: 1, from, is_published: true });
         self.catch_up(sink, State { open, ..State::default() })
@@ -323,7 +316,7 @@ impl Series<'_> {
     }
 
     fn spool<S: Sink>(&self, sink: &S, from: DateTime) -> Result<Spool, BuildError> {
-        Spool::new(self.header(from, None), self.settings.format, self.settings.limits, Scratch::of(sink))
+        Spool::new(self.header(from, None), self.settings.limits, Scratch::of(sink))
     }
 
     fn metadata(&self, from: DateTime, until: Option<DateTime>) -> Metadata {
@@ -474,7 +467,7 @@ impl<S: Sink> Growing<'_, S> {
             }
         };
         let index = self.series.index(&self.closed, open, self.archives.as_ref())?;
-        let bytes = xml::write_with(&index, self.series.settings.format);
+        let bytes = xml::write(&index);
         let top = self.series.settings.top();
         if !is_published(sink, &top, &bytes)? {
             self.ready.bytes(sink, top.clone(), &bytes)?;

@@ -2,7 +2,7 @@
 
 use super::names::folder_url;
 use crate::document::{Header, Link, Metadata, Relation, Root};
-use crate::xml::{Compression, Format, Limits, MAX_BYTES, MAX_ENTRIES};
+use crate::xml::{Limits, MAX_BYTES, MAX_ENTRIES};
 
 /// The URL of the folder that a [`Sink`](super::Sink)'s documents are served from.
 ///
@@ -48,20 +48,13 @@ impl Site {
 pub(super) struct Settings {
     pub(super) site: Site,
     pub(super) stem: String,
-    pub(super) format: Format,
     pub(super) limits: Limits,
     pub(super) archives: Option<String>,
 }
 
 impl Settings {
     pub(super) fn new(site: &Site, stem: &str) -> Self {
-        Self {
-            site: site.clone(),
-            stem: stem.to_owned(),
-            format: Format::default(),
-            limits: Limits::default(),
-            archives: None,
-        }
+        Self { site: site.clone(), stem: stem.to_owned(), limits: Limits::default(), archives: None }
     }
 
     pub(super) fn limit(&mut self, limits: Limits) {
@@ -69,27 +62,9 @@ impl Settings {
             Limits { bytes: limits.bytes.min(MAX_BYTES), entries: limits.entries.clamp(1, MAX_ENTRIES) };
     }
 
-    pub(super) fn extension(&self) -> &'static str {
-        match self.format.compression {
-            Compression::None => "xml",
-            Compression::Gzip => "xml.gz",
-        }
-    }
-
     /// The document that the Capability List points at: the only one, or the index.
     pub(super) fn top(&self) -> String {
-        format!("{}.{}", self.stem, self.extension())
-    }
-
-    /// All names that this document has in one format or another.
-    pub(super) fn tops(&self) -> [String; 2] {
-        ["xml", "xml.gz"].map(|extension| format!("{}.{extension}", self.stem))
-    }
-
-    /// A document that the documents in another format would begin with.
-    pub(super) fn in_another_format(&self) -> impl Iterator<Item = String> {
-        let other = ["xml", "xml.gz"].into_iter().filter(|extension| *extension != self.extension());
-        other.flat_map(|extension| ["", "-1"].map(|number| format!("{}{number}.{extension}", self.stem)))
+        format!("{}.xml", self.stem)
     }
 
     /// The archive of these documents.
@@ -113,22 +88,21 @@ impl Settings {
 
     /// A document under the index that keeps its name.
     pub(super) fn component(&self, number: u64) -> String {
-        format!("{}-{number}.{}", self.stem, self.extension())
+        format!("{}-{number}.xml", self.stem)
     }
 
     /// The number of a document under the index.
     pub(super) fn number(&self, url: &str) -> Option<u64> {
-        self.number_of(self.site.name(url)?, self.extension())
+        self.number_of(self.site.name(url)?)
     }
 
-    /// Whether a name is that of a document under the index, in one format or another.
+    /// Whether a name is that of a document under the index.
     pub(super) fn is_component(&self, name: &str) -> bool {
-        ["xml", "xml.gz"].iter().any(|extension| self.number_of(name, extension).is_some())
+        self.number_of(name).is_some()
     }
 
-    fn number_of(&self, name: &str, extension: &str) -> Option<u64> {
-        let rest = name.strip_prefix(&self.stem)?.strip_prefix('-')?;
-        rest.strip_suffix(extension)?.strip_suffix('.')?.parse().ok()
+    fn number_of(&self, name: &str) -> Option<u64> {
+        name.strip_prefix(&self.stem)?.strip_prefix('-')?.strip_suffix(".xml")?.parse().ok()
     }
 }
 
@@ -166,12 +140,6 @@ macro_rules! settings {
             /// several sets in one folder need a stem each.
             pub fn stem(mut self, stem: impl Into<String>) -> Self {
                 self.settings.stem = stem.into();
-                self
-            }
-
-            /// Layout and compression; compressed documents are called `.xml.gz`.
-            pub fn format(mut self, format: $crate::xml::Format) -> Self {
-                self.settings.format = format;
                 self
             }
 

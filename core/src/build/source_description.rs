@@ -2,7 +2,7 @@
 
 use super::ready::put;
 use super::{BuildError, Sink};
-use crate::document::{SourceDescription, SourceDescriptionIndex};
+use crate::document::SourceDescription;
 pub use crate::misplaced::SOURCE_DESCRIPTION;
 
 /// Checks a Source Description and publishes it as [`SOURCE_DESCRIPTION`], in a sink that stands for the root of a host. Publish it
@@ -12,12 +12,4 @@ pub fn publish_source_description<S: Sink>(
     sink: &mut S,
 ) -> Result<(), BuildError> {
     put(sink, SOURCE_DESCRIPTION, &description.build()?)
-}
-
-/// The same for a Source with several Source Descriptions: their index has the place where one is looked for (RS-074, RS-075).
-pub fn publish_source_description_index<S: Sink>(
-    index: SourceDescriptionIndex,
-    sink: &mut S,
-) -> Result<(), BuildError> {
-    put(sink, SOURCE_DESCRIPTION, &index.build()?)
 }

@@ -2,15 +2,14 @@
 //!
 //! Whether a list is alone or has siblings, and when its snapshot or interval ended, shows only after its last entry.
 
-use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
+use std::io::{self, BufReader, Seek as _, SeekFrom};
 
-use flate2::write::GzEncoder;
 use tempfile::SpooledTempFile;
 
 use super::BuildError;
 use super::scratch::Scratch;
 use crate::document::{Entry, Header, Link, Metadata};
-use crate::xml::{Compression, Format, Limits, WriteError, Writer};
+use crate::xml::{Limits, WriteError, Writer};
 
 /// Most bytes of a spool in memory.
 const IN_MEMORY: usize = 256 * 1024;
@@ -22,7 +21,6 @@ const RESERVE: u64 = 128;
 pub(super) struct Spool {
     writer: Writer<SpooledTempFile>,
     header: Header,
-    format: Format,
     limits: Limits,
     entries: usize,
     scratch: Scratch,
@@ -30,15 +28,9 @@ pub(super) struct Spool {
 
 impl Spool {
     /// An empty document; `header` has everything of the final one apart from times.
-    pub(super) fn new(
-        header: Header,
-        format: Format,
-        limits: Limits,
-        scratch: Scratch,
-    ) -> Result<Self, BuildError> {
-        let plain = Format { compression: Compression::None, ..format };
-        let writer = Writer::with_format(scratch.spooled(IN_MEMORY), &header, plain)?;
-        Ok(Self { writer, header, format, limits, entries: 0, scratch })
+    pub(super) fn new(header: Header, limits: Limits, scratch: Scratch) -> Result<Self, BuildError> {
+        let writer = Writer::new(scratch.spooled(IN_MEMORY), &header)?;
+        Ok(Self { writer, header, limits, entries: 0, scratch })
     }
 
     pub(super) fn entries(&self) -> usize {
@@ -68,41 +60,28 @@ impl Spool {
 
     /// Moves the entries below `header`.
     pub(super) fn write_to(self, out: &mut impl io::Write, header: &Header) -> Result<(), BuildError> {
-        let Self { writer, header: first, format, scratch, .. } = self;
-        let skipped = u64::try_from(head(&first, format)?.len()).unwrap_or(u64::MAX);
-        let head = head(header, format)?;
+        let Self { writer, header: first, scratch, .. } = self;
+        let skipped = u64::try_from(head(&first)?.len()).unwrap_or(u64::MAX);
+        let head = head(header)?;
         let mut body = writer.finish().map_err(|error| scratch.refused(error))?;
         body.seek(SeekFrom::Start(skipped)).map_err(|error| scratch.error(error))?;
-        match format.compression {
-            Compression::None => append(out, &head, body)?,
-            Compression::Gzip => {
-                let mut encoder = GzEncoder::new(out, flate2::Compression::default());
-                append(&mut encoder, &head, body)?;
-                encoder.finish()?;
-            }
-        }
+        out.write_all(&head)?;
+        // In large pieces, since all else waits for it.
+        io::copy(&mut BufReader::with_capacity(IN_MEMORY, body), out)?;
         Ok(())
     }
 
     fn length(&self, entry: &Entry) -> Result<u64, BuildError> {
-        let plain = Format { compression: Compression::None, ..self.format };
-        let mut writer = Writer::with_format(io::sink(), &self.header, plain)?;
+        let mut writer = Writer::new(io::sink(), &self.header)?;
         let before = writer.bytes();
         writer.entry(entry)?;
         Ok(writer.bytes() - before)
     }
 }
 
-/// In large pieces, since all else waits for it.
-fn append(out: &mut impl Write, head: &[u8], body: impl Read) -> io::Result<()> {
-    out.write_all(head)?;
-    io::copy(&mut BufReader::with_capacity(IN_MEMORY, body), out).map(drop)
-}
-
 /// The bytes before the first entry.
-fn head(header: &Header, format: Format) -> Result<Vec<u8>, WriteError> {
-    let plain = Format { compression: Compression::None, ..format };
-    let writer = Writer::with_format(Vec::new(), header, plain)?;
+fn head(header: &Header) -> Result<Vec<u8>, WriteError> {
+    let writer = Writer::new(Vec::new(), header)?;
     let length = usize::try_from(writer.bytes()).unwrap_or(usize::MAX);
     let mut bytes = writer.finish()?;
     bytes.truncate(length);

@@ -20,7 +20,7 @@ use super::{BuildError, PackageLimits, Sink, ready};
 use crate::digest::{Agreement, Algorithm, Hasher, Hashes};
 use crate::document::{Entry, Header};
 use crate::package::MANIFEST;
-use crate::xml::{FREE_EXPANSION, Format, Limits};
+use crate::xml::{FREE_EXPANSION, Limits};
 
 const IN_MEMORY: usize = 1024 * 1024;
 const BUFFER: usize = 64 * 1024;
@@ -48,7 +48,7 @@ impl Packer {
     pub(super) fn new(manifest: Header, limits: PackageLimits, scratch: Scratch) -> Result<Self, BuildError> {
         Ok(Self {
             bitstreams: ZipWriter::new(Careful::new(BufWriter::new(scratch.file()?))),
-            manifest: Spool::new(manifest, Format::default(), Limits::default(), scratch.clone())?,
+            manifest: Spool::new(manifest, Limits::default(), scratch.clone())?,
             limits,
             scratch,
             bytes: 0,

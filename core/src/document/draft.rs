@@ -58,14 +58,8 @@ impl Draft {
     }
 
     /// An entry that points at the document of one interval.
-    pub(super) fn interval_entry(
-        &mut self,
-        loc: impl Into<String>,
-        from: Option<DateTime>,
-        until: Option<DateTime>,
-    ) {
-        let metadata = from.or(until).map(|_| Metadata { from, until, ..Metadata::default() });
-        self.entry(Entry { metadata, ..Entry::new(loc) });
+    pub(super) fn interval_entry(&mut self, loc: impl Into<String>, from: DateTime, until: Option<DateTime>) {
+        self.entry(Entry::with_metadata(loc, Metadata { from: Some(from), until, ..Metadata::default() }));
     }
 
     pub(super) fn header(&self) -> Header {
@@ -139,14 +133,14 @@ macro_rules! document_method {
             from: $crate::datetime::DateTime,
             until: $crate::datetime::DateTime,
         ) -> Self {
-            self.0.interval_entry(loc, Some(from), Some(until));
+            self.0.interval_entry(loc, from, Some(until));
             self
         }
     };
     (open) => {
         /// Lists the document that is still open: the last one (RS-127).
         pub fn open(mut self, loc: impl Into<String>, from: $crate::datetime::DateTime) -> Self {
-            self.0.interval_entry(loc, Some(from), None);
+            self.0.interval_entry(loc, from, None);
             self
         }
     };

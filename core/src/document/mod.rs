@@ -1,9 +1,9 @@
 //! One model for every ResourceSync document: a header, and entries under one of two roots (RS-002, RS-013).
 //!
 //! [`RawDocument`] is what stands on the page and may break rules; [`Document`] is the proof that it breaks none. Each
-//! kind of document has a typed constructor whose methods are what the matrices RS-060 and RS-061 allow.
+//! kind of document has a typed constructor whose methods are what the matrices RS-060 and RS-061 allow; archives are
+//! made by [`build::Archives`](crate::build::Archives).
 
-mod archive;
 mod capability_list;
 mod change_dump;
 mod change_list;
@@ -15,10 +15,6 @@ mod resource_dump;
 mod resource_list;
 mod source_description;
 
-pub use archive::{
-    ChangeDumpArchive, ChangeDumpArchiveIndex, ChangeListArchive, ChangeListArchiveIndex,
-    ResourceDumpArchive, ResourceDumpArchiveIndex, ResourceListArchive, ResourceListArchiveIndex,
-};
 pub use capability_list::CapabilityList;
 pub use change_dump::{ChangeDump, ChangeDumpIndex, ChangeDumpManifest, ChangePackage, PackedChange};
 pub use change_list::{ChangeList, ChangeListIndex, ResourceChange};

@@ -12,9 +12,9 @@ use super::*;
 use crate::datetime::DateTime;
 use crate::digest::{Algorithm, Digest, Hashes};
 use crate::document::{
-    Bitstream, Capability, CapabilityList, ChangeList, ChangeListArchive, ChangeListIndex,
-    ChangeNotification, Document, Package, Resource, ResourceChange, ResourceDump, ResourceDumpManifest,
-    ResourceList, ResourceListIndex, SourceDescription,
+    Bitstream, Capability, CapabilityList, ChangeList, ChangeListIndex, ChangeNotification, Document, Entry,
+    Header, Link, Metadata, Package, RawDocument, Relation, Resource, ResourceChange, ResourceDump,
+    ResourceDumpManifest, ResourceList, ResourceListIndex, Root, SourceDescription,
 };
 use crate::rules::Rule;
 use crate::websub::LinkHeader;
@@ -179,10 +179,17 @@ fn web() -> Web {
     web.put(CHANGES, &index.archives(ARCHIVE).build().unwrap());
     web.put(CHANGES_1, &changes_1().build().unwrap());
     web.put(CHANGES_2, &changes_2().build().unwrap());
-    let archive = ChangeListArchive::new(UP).archived(OLD, day(1), day(1));
-    web.put(ARCHIVE, &archive.build().unwrap());
+    web.put(ARCHIVE, &archive());
     web.put(OLD, &ChangeList::new(day(1), UP).until(day(1)).build().unwrap());
     web
+}
+
+/// The archive of the Change List that is closed.
+fn archive() -> Document {
+    let mut header = Header::new(Root::UrlSet, Capability::ChangeListArchive);
+    header.links.push(Link::new(Relation::Up, UP));
+    let closed = Metadata { from: Some(day(1)), until: Some(day(1)), ..Metadata::default() };
+    RawDocument { header, entries: vec![Entry::with_metadata(OLD, closed)] }.try_into().unwrap()
 }
 
 #[test]

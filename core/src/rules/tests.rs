@@ -4,9 +4,9 @@ use super::*;
 use crate::datetime::DateTime;
 use crate::digest::{Algorithm, Digest, Hashes};
 use crate::document::{
-    Bitstream, Capability, CapabilityList, Change, ChangeDumpManifest, ChangeList, ChangeListArchive,
-    ChangeNotification, Document, Entry, ForeignAttribute, FrameworkChange, FrameworkNotification, Header,
-    Link, Metadata, Package, PackedChange, RawDocument, Relation, Resource, ResourceChange, ResourceDump,
+    Bitstream, Capability, CapabilityList, Change, ChangeDumpManifest, ChangeList, ChangeNotification,
+    Document, Entry, ForeignAttribute, FrameworkChange, FrameworkNotification, Header, Link, Metadata,
+    Package, PackedChange, RawDocument, Relation, Resource, ResourceChange, ResourceDump,
     ResourceDumpManifest, ResourceList, ResourceListIndex, Root, SourceDescription,
 };
 use crate::xml::{self, MAX_ENTRIES};
@@ -652,10 +652,16 @@ fn rs178_rs181_there_is_one_memento_and_one_original() {
 #[test]
 fn ar009_ar016_a_change_archive_lists_closed_documents_oldest_first() {
     let (first, second) = (time("2013-01-01"), time("2013-01-02"));
-    let one = "http://example.org/changelist-1.xml";
-    let archive = ChangeListArchive::new(UP).archived("http://example.org/changelist-2.xml", second, second);
-    assert_eq!(errors(archive.clone().archived(one, first, second).build()), [Rule::ArchiveOrder]);
-    let mut document = archive.build().unwrap().into_raw();
+    let closed = |number: u8, from, until| {
+        let metadata = Metadata { from: Some(from), until: Some(until), ..Metadata::default() };
+        Entry::with_metadata(format!("http://example.org/changelist-{number}.xml"), metadata)
+    };
+    let mut document = raw(Root::UrlSet, Capability::ChangeListArchive);
+    document.header.links.push(Link::new(Relation::Up, UP));
+    document.entries = vec![closed(2, second, second), closed(1, first, second)];
+    assert_eq!(errors(document.clone().try_into()), [Rule::ArchiveOrder]);
+    document.entries.truncate(1);
+    assert_eq!(errors(document.clone().try_into()), []);
     document.entries[0].metadata.as_mut().unwrap().until = None;
     assert_eq!(rules(&check(&document)), [Rule::ArchivedOpen]);
 }

@@ -60,8 +60,6 @@ pub use verify_token::{MAX_VERIFY_TOKEN, VerifyToken, VerifyTokenError};
 pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 /// Media type of `ResourceSync` documents, and so of the notifications that carry them.
 pub const XML_CONTENT_TYPE: &str = "application/xml";
-/// Media type in which a subscriber echoes a challenge: nothing that a browser would run (W-118, W-187).
-pub const CHALLENGE_CONTENT_TYPE: &str = "application/octet-stream";
 
 /// A text from outside, made fit for an error message: control characters escaped, at most 64 characters.
 fn excerpt(text: &str) -> String {

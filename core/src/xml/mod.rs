@@ -1,4 +1,4 @@
-//! Documents as XML, plain or gzip: a streaming reader that tolerates what can be tolerated, older forms included, and a
+//! Documents as XML: a streaming reader, of plain or gzip, that tolerates what can be tolerated, older forms included, and a
 //! streaming writer that writes nothing it would have to tolerate.
 
 mod attribute;
@@ -24,10 +24,10 @@ pub use limits::{
     FREE_EXPANSION, Limits, MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, MAX_EXPANSION, MAX_LINKS,
     MAX_TEXT,
 };
-pub use options::{Compression, Format, Layout, Mode, Options};
+pub use options::{Mode, Options};
 pub use reader::Reader;
 pub use whole::{Read, read, read_with};
-pub use writer::{Writer, write, write_with};
+pub use writer::{Writer, write};
 
 pub use crate::model::{Position, RS_NAMESPACE, SITEMAP_NAMESPACE};
 

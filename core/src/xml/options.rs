@@ -1,4 +1,4 @@
-//! How a document is read and how it is written.
+//! How a document is read.
 
 use super::{Limits, MAX_BYTES, MAX_ENTRIES};
 
@@ -38,38 +38,4 @@ pub enum Mode {
     /// One of severity [`Error`](crate::rules::Severity::Error) ends reading with
     /// [`ReadError::Rule`](super::ReadError::Rule). Every rule is checked.
     Strict,
-}
-
-/// How a [`Writer`](super::Writer) writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Format {
-    /// Where lines end.
-    pub layout: Layout,
-    /// Whether the output is compressed.
-    pub compression: Compression,
-}
-
-impl Format {
-    /// Compressed, and compact, since nobody reads the lines.
-    pub const GZIP: Self = Self { layout: Layout::Compact, compression: Compression::Gzip };
-}
-
-/// Where lines end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
-    /// One element a line, indented.
-    #[default]
-    Pretty,
-    /// One line.
-    Compact,
-}
-
-/// Whether the output is compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Plain XML.
-    #[default]
-    None,
-    /// As RFC 1952 has it, without a time, so that equal documents are equal bytes.
-    Gzip,
 }

@@ -1,26 +1,25 @@
 //! The text of a document: UTF-8, children in the order of RS-045, times in UTC, digests in lower-case hexadecimal.
 
 use super::characters::push_escaped;
-use super::{Layout, RS_NAMESPACE, SITEMAP_NAMESPACE, XML_NAMESPACE};
+use super::{RS_NAMESPACE, SITEMAP_NAMESPACE, XML_NAMESPACE};
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
 use crate::document::{Capability, Change, Entry, ForeignAttribute, Header, Link, Metadata, Root};
 
 /// Text that grows element by element.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Serializer {
     text: String,
-    layout: Layout,
 }
 
 impl Serializer {
-    pub(super) fn new(layout: Layout) -> Self {
-        Self { text: String::new(), layout }
-    }
-
     /// All that was added.
     pub(super) fn text(&self) -> &str {
         &self.text
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.text.into_bytes()
     }
 
     /// Drops what lies behind this length.
@@ -46,12 +45,12 @@ impl Serializer {
 
     pub(super) fn entry(&mut self, root: Root, entry: &Entry) {
         let element = root.entry_element();
-        self.indent("  ");
+        self.push("  ");
         self.push("<");
         self.push(element);
         self.push(">");
         self.end_line();
-        self.indent("    ");
+        self.push("    ");
         self.push("<loc>");
         push_escaped(&mut self.text, &entry.loc);
         self.push("</loc>");
@@ -71,7 +70,7 @@ impl Serializer {
         for link in &entry.links {
             self.link("    ", link);
         }
-        self.indent("  ");
+        self.push("  ");
         self.push("</");
         self.push(element);
         self.push(">");
@@ -86,9 +85,8 @@ impl Serializer {
     }
 
     /// How many bytes [`end`](Self::end) adds.
-    pub(super) fn end_length(&self, root: Root) -> u64 {
-        let line_end = usize::from(self.layout == Layout::Pretty);
-        u64::try_from("</>".len() + root.element().len() + line_end).unwrap_or(u64::MAX)
+    pub(super) fn end_length(root: Root) -> u64 {
+        u64::try_from("</>\n".len() + root.element().len()).unwrap_or(u64::MAX)
     }
 
     #[inline]
@@ -97,23 +95,14 @@ impl Serializer {
     }
 
     #[inline]
-    fn indent(&mut self, indent: &str) {
-        if self.layout == Layout::Pretty {
-            self.text.push_str(indent);
-        }
-    }
-
-    #[inline]
     fn end_line(&mut self) {
-        if self.layout == Layout::Pretty {
-            self.text.push('\n');
-        }
+        self.text.push('\n');
     }
 
     /// A child with text that never needs escaping.
     #[inline]
     fn field(&mut self, start: &str, value: &str, end: &str) {
-        self.indent("    ");
+        self.push("    ");
         self.push(start);
         self.push(value);
         self.push(end);
@@ -121,7 +110,7 @@ impl Serializer {
     }
 
     fn metadata(&mut self, indent: &str, metadata: &Metadata) {
-        self.indent(indent);
+        self.push(indent);
         self.push("<rs:md");
         self.optional(" capability=\"", metadata.capability.as_ref().map(Capability::token));
         self.optional(" change=\"", metadata.change.map(Change::token));
@@ -141,7 +130,7 @@ impl Serializer {
     }
 
     fn link(&mut self, indent: &str, link: &Link) {
-        self.indent(indent);
+        self.push(indent);
         self.push("<rs:ln");
         self.attribute(" rel=\"", link.rel.as_str());
         self.attribute(" href=\"", &link.href);

@@ -5,11 +5,10 @@
 use resync_core::datetime::DateTime;
 use resync_core::digest::Hashes;
 use resync_core::document::{
-    Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpArchive, ChangeDumpIndex,
-    ChangeDumpManifest, ChangeList, ChangeListArchive, ChangePackage, Document, Entry, Metadata, Package,
-    PackedChange, RawDocument, Resource, ResourceChange, ResourceDump, ResourceDumpArchive,
-    ResourceDumpIndex, ResourceDumpManifest, ResourceList, ResourceListArchive, ResourceListIndex, Root,
-    SourceDescription,
+    Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpIndex, ChangeDumpManifest,
+    ChangeList, ChangePackage, Document, Entry, Header, Link, Metadata, Package, PackedChange, RawDocument,
+    Relation, Resource, ResourceChange, ResourceDump, ResourceDumpIndex, ResourceDumpManifest, ResourceList,
+    ResourceListIndex, Root, SourceDescription, SourceDescriptionIndex,
 };
 use resync_core::rules::{Rule, Violations, check};
 use resync_core::xml;
@@ -54,6 +53,16 @@ fn without_up(document: &mut RawDocument) {
 fn rs072_a_source_description_names_its_capability_lists() {
     let document = written(SourceDescription::new().capability_list(UP).build(), "urlset", "description");
     assert_eq!(document.entries[0].loc, UP);
+    assert_eq!(after(&document, without_loc), [Rule::Loc]);
+}
+
+#[test]
+fn rs074_several_source_descriptions_are_grouped_by_an_index() {
+    let index = SourceDescriptionIndex::new()
+        .description("http://example.org/description-1.xml")
+        .description("http://example.org/description-2.xml");
+    let document = written(index.build(), "sitemapindex", "description");
+    assert_eq!(document.entries.len(), 2);
     assert_eq!(after(&document, without_loc), [Rule::Loc]);
 }
 
@@ -151,14 +160,21 @@ fn rs126_where_no_moment_is_told_the_place_in_the_list_is_the_order() {
 
 /// An archive of each kind with one entry, which has the times of what it archives, and its capability.
 fn archives() -> [(Result<Document, Violations>, &'static str); 4] {
-    let (from, until) = (time("2013-01-02"), noon());
     let completed = Some(time("2013-01-03T12:30:00Z"));
+    let snapshot = Metadata { at: Some(noon()), completed, ..Metadata::default() };
+    let interval = Metadata { from: Some(time("2013-01-02")), until: Some(noon()), ..Metadata::default() };
     [
-        (ResourceListArchive::new(UP).archived(LOC, Some(noon()), completed).build(), "resourcelist-archive"),
-        (ResourceDumpArchive::new(UP).archived(LOC, Some(noon()), completed).build(), "resourcedump-archive"),
-        (ChangeListArchive::new(UP).archived(LOC, from, until).build(), "changelist-archive"),
-        (ChangeDumpArchive::new(UP).archived(LOC, from, until).build(), "changedump-archive"),
+        (archive(Capability::ResourceListArchive, snapshot.clone()), "resourcelist-archive"),
+        (archive(Capability::ResourceDumpArchive, snapshot), "resourcedump-archive"),
+        (archive(Capability::ChangeListArchive, interval.clone()), "changelist-archive"),
+        (archive(Capability::ChangeDumpArchive, interval), "changedump-archive"),
     ]
+}
+
+fn archive(capability: Capability, times: Metadata) -> Result<Document, Violations> {
+    let mut header = Header::new(Root::UrlSet, capability);
+    header.links.push(Link::new(Relation::Up, UP));
+    RawDocument { header, entries: vec![Entry::with_metadata(LOC, times)] }.try_into()
 }
 
 #[test]

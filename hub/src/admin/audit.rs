@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use resync_core::datetime::DateTime;
+use resync_core::durable::replace_private;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 use utoipa::ToSchema;
@@ -84,7 +85,7 @@ impl Audit {
     /// [`io::Error`] when it cannot be used.
     pub fn shorten(path: &Path) -> io::Result<()> {
         if fs::exists(path)? && fs::metadata(path)?.len() > LARGEST {
-            crate::topics::replace_file(path, newer_half(&fs::read(path)?))?;
+            replace_private(path, newer_half(&fs::read(path)?))?;
         }
         Ok(())
     }

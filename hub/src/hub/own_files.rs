@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use resync_core::durable::replace_private;
 use resync_core::websub::{Secret, SecretError};
 use tracing::warn;
 
@@ -11,7 +12,7 @@ use super::StartError;
 use crate::admin::{Addresses, Audit};
 use crate::config::Config;
 use crate::http::AdminToken;
-use crate::topics::{Authority, Tickets, replace_file};
+use crate::topics::{Authority, Tickets};
 
 /// What the hub keeps beside its store.
 pub(super) struct OwnFiles {
@@ -78,6 +79,6 @@ fn own_secret(path: &Path) -> Result<String, StartError> {
 
 fn make_secret(path: &Path) -> io::Result<String> {
     let secret = String::from_utf8_lossy(Secret::random().as_bytes()).into_owned();
-    replace_file(path, secret.as_bytes())?;
+    replace_private(path, secret.as_bytes())?;
     Ok(secret)
 }

@@ -6,14 +6,14 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use resync_core::datetime::DateTime;
-use resync_core::durable::{folder_of, sync_folder};
+use resync_core::durable::{folder_of, replace_private};
 use resync_core::lock::FileLock;
 use resync_core::websub::TopicUrl;
 use serde::{Deserialize, Serialize};
@@ -328,18 +328,7 @@ impl TokenInfo {
 }
 
 pub(super) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    replace_file(path, &serde_json::to_vec_pretty(value)?)
-}
-
-/// Readers see the old content or the new, never half of it; only the hub's user may read it.
-pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    let folder = folder_of(path);
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(content)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    sync_folder(folder)
+    replace_private(path, &serde_json::to_vec_pretty(value)?)
 }
 
 /// Locks the tokens against other changes until this is dropped. The lock is a file of its own, since each change replaces that of

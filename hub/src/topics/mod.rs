@@ -17,7 +17,6 @@ mod ticket;
 mod token_uses;
 mod topic_client;
 
-pub(crate) use authority::replace_file;
 pub use authority::{Authority, Denied, Grant, NewToken, TokenInfo, Tokens, TokensError};
 pub use budget::{BodyBudget, BudgetExhausted, Budgets, Reservation};
 pub use catch_up::{CatchUp, CatchUpError, List, Page};

@@ -8,7 +8,6 @@ use std::process::{self, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, iter};
 
-use flate2::read::GzDecoder;
 use tempfile::TempDir;
 use walkdir::{DirEntry, WalkDir};
 use zip::ZipArchive;
@@ -107,7 +106,7 @@ pub fn complaints(grammar: &Path, files: &[PathBuf]) -> String {
     judged("--relaxng", grammar, files)
 }
 
-/// The documents below a folder by their paths there: plain, unpacked where they are compressed, and the manifests in packages.
+/// The documents below a folder, and the manifests in packages, by their paths there.
 ///
 /// # Panics
 /// When one cannot be read.
@@ -117,11 +116,6 @@ pub fn documents_below(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let bytes = match extension {
             "xml" => fs::read(&path).expect("it can be read"),
-            "gz" if name.ends_with(".xml.gz") => {
-                let mut bytes = Vec::new();
-                GzDecoder::new(opened(&path)).read_to_end(&mut bytes).expect("it is compressed");
-                bytes
-            }
             "zip" => {
                 // What is no archive is none of a dump that was published: tests lay such things in the way.
                 let mut package = ZipArchive::new(opened(&path)).ok()?;

@@ -1,5 +1,5 @@
-//! A judge from outside for all that the generators of core write: every one of them, in both layouts, each document and the manifest in
-//! each package, plain and compressed. `RESYNC_TEST_DOCUMENTS=FOLDER` keeps the documents, to be shown to another validator.
+//! A judge from outside for all that the generators of core write: every one of them, each document and the manifest in
+//! each package. `RESYNC_TEST_DOCUMENTS=FOLDER` keeps the documents, to be shown to another validator.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flate2::read::GzDecoder;
 use resync_core::build::{
     ArchiveKind, Archives, BuildError, ChangeDumps, ChangeLists, Completed, Event, FolderSink, Item,
     MemoryInventory, PackageLimits, Position, ResourceDumps, ResourceLists, Rotation, Site,
@@ -18,7 +17,7 @@ use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Hasher, Hashes};
 use resync_core::document::{Capability, CapabilityList, Change, Link, Root, SourceDescription};
 use resync_core::package::Package;
-use resync_core::xml::{self, Format, Layout, Limits};
+use resync_core::xml::{self, Limits};
 use resync_judge::{Documents, PublishedSchemas, complaints, files_below, grammar};
 
 const SOURCE: &str = "https://herbarium.example/.well-known/resourcesync";
@@ -33,23 +32,17 @@ const PACKED: PackageLimits = PackageLimits { bitstreams: 2, bytes: 1_000 };
 #[test]
 fn all_that_the_generators_write_is_what_the_specifications_foresee() {
     let schemas = PublishedSchemas::found();
-    for (name, format) in [
-        ("pretty", Format::default()),
-        ("compact", Format { layout: Layout::Compact, ..Format::default() }),
-        ("gzip", Format::GZIP),
-    ] {
-        let folder = Documents::new(&format!("generators-{name}"));
-        for (number, generate) in GENERATORS.iter().enumerate() {
-            let mut sink = FolderSink::open(folder.path().join(number.to_string())).unwrap();
-            generate(&mut sink, format).unwrap();
-        }
-        let files = documents_below(folder.path());
-        assert_eq!(kinds(&files), foreseen(), "{name}");
-        assert_eq!(complaints(&grammar(), &files), "", "{name}");
-        if let Some(schemas) = &schemas {
-            // Media types with dots or parameters, and lists without entries; our datetimes are always whole.
-            assert_eq!(schemas.documented(&files), BTreeSet::from(["RS-038", "RS-046"]), "{name}");
-        }
+    let folder = Documents::new("generators");
+    for (number, generate) in GENERATORS.iter().enumerate() {
+        let mut sink = FolderSink::open(folder.path().join(number.to_string())).unwrap();
+        generate(&mut sink).unwrap();
+    }
+    let files = documents_below(folder.path());
+    assert_eq!(kinds(&files), foreseen());
+    assert_eq!(complaints(&grammar(), &files), "");
+    if let Some(schemas) = &schemas {
+        // Media types with dots or parameters, and lists without entries; our datetimes are always whole.
+        assert_eq!(schemas.documented(&files), BTreeSet::from(["RS-038", "RS-046"]));
     }
 }
 
@@ -79,17 +72,11 @@ fn kinds(files: &[PathBuf]) -> BTreeSet<(String, bool)> {
     files.iter().map(kind).collect()
 }
 
-/// Every document; those that are compressed and the manifests in packages are laid beside them first.
+/// Every document; the manifests in packages are laid beside them first.
 fn documents_below(folder: &Path) -> Vec<PathBuf> {
     let files = files_below(folder).into_iter();
     files
         .map(|path| {
-            if path.extension().is_some_and(|extension| extension == "gz") {
-                let plain = path.with_extension("gunzipped.xml");
-                let mut decoder = GzDecoder::new(File::open(&path).unwrap());
-                io::copy(&mut decoder, &mut File::create(&plain).unwrap()).unwrap();
-                return plain;
-            }
             if path.extension().is_none_or(|extension| extension != "zip") {
                 return path;
             }
@@ -101,7 +88,7 @@ fn documents_below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-type Generator = fn(&mut FolderSink, Format) -> Result<(), BuildError>;
+type Generator = fn(&mut FolderSink) -> Result<(), BuildError>;
 
 const GENERATORS: &[Generator] = &[
     navigation,
@@ -116,7 +103,7 @@ const GENERATORS: &[Generator] = &[
     archives,
 ];
 
-fn navigation(sink: &mut FolderSink, _: Format) -> Result<(), BuildError> {
+fn navigation(sink: &mut FolderSink) -> Result<(), BuildError> {
     use Capability as C;
     let kinds = [C::ResourceList, C::ChangeList, C::ResourceDump, C::ChangeDump, C::ChangeListArchive];
     let list = CapabilityList::new(SOURCE).described_by(ABOUT);
@@ -134,27 +121,27 @@ fn navigation(sink: &mut FolderSink, _: Format) -> Result<(), BuildError> {
     )
 }
 
-fn one_resource_list(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
-    ResourceLists::new(&site(), hour(9)).format(format).write(inventory(3), sink)?;
+fn one_resource_list(sink: &mut FolderSink) -> Result<(), BuildError> {
+    ResourceLists::new(&site(), hour(9)).write(inventory(3), sink)?;
     // Without resources there is an empty list, which is a list all the same (RS-046).
-    let empty = ResourceLists::new(&site(), hour(9)).format(format).stem("empty");
+    let empty = ResourceLists::new(&site(), hour(9)).stem("empty");
     empty.write(inventory(0), sink).map(drop)
 }
 
-fn several_resource_lists(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
+fn several_resource_lists(sink: &mut FolderSink) -> Result<(), BuildError> {
     let lists = ResourceLists::new(&site(), hour(9)).completed(Completed::At(hour(10)));
     let lists = lists.archives(site().url("resourcelist-archive.xml"));
-    lists.format(format).limits(FEW).write(inventory(5), sink).map(drop)
+    lists.limits(FEW).write(inventory(5), sink).map(drop)
 }
 
-fn an_open_change_list(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
-    let lists = ChangeLists::new(&site()).format(format);
+fn an_open_change_list(sink: &mut FolderSink) -> Result<(), BuildError> {
+    let lists = ChangeLists::new(&site());
     lists.record(sink, hour(0), [], hour(0))?;
     lists.stem("changes").record(sink, hour(0), events(1, 4), hour(4)).map(drop)
 }
 
-fn rotated_change_lists(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
-    let lists = ChangeLists::new(&site()).rotation(Rotation { entries: Some(2), age: None }).format(format);
+fn rotated_change_lists(sink: &mut FolderSink) -> Result<(), BuildError> {
+    let lists = ChangeLists::new(&site()).rotation(Rotation { entries: Some(2), age: None });
     let lists = lists.archives(site().url("changelist-archive.xml"));
     for hour_of_run in 1..=5 {
         lists.record(sink, hour(0), events(hour_of_run, hour_of_run), hour(hour_of_run))?;
@@ -162,26 +149,23 @@ fn rotated_change_lists(sink: &mut FolderSink, format: Format) -> Result<(), Bui
     Ok(())
 }
 
-fn closed_change_lists(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
-    let lists = ChangeLists::new(&site()).rotation(Rotation { entries: Some(2), age: None }).format(format);
+fn closed_change_lists(sink: &mut FolderSink) -> Result<(), BuildError> {
+    let lists = ChangeLists::new(&site()).rotation(Rotation { entries: Some(2), age: None });
     lists.clone().resume(Position::default()).close().record(sink, hour(0), events(1, 5), hour(6)).map(drop)
 }
 
-fn one_resource_dump(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
-    ResourceDumps::new(&site(), hour(9))
-        .format(format)
-        .write(inventory(3), |_: &Item| content(), sink)
-        .map(drop)
+fn one_resource_dump(sink: &mut FolderSink) -> Result<(), BuildError> {
+    ResourceDumps::new(&site(), hour(9)).write(inventory(3), |_: &Item| content(), sink).map(drop)
 }
 
-fn several_resource_dumps(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
-    let dumps = ResourceDumps::new(&site(), hour(9)).completed(Completed::At(hour(10))).format(format);
+fn several_resource_dumps(sink: &mut FolderSink) -> Result<(), BuildError> {
+    let dumps = ResourceDumps::new(&site(), hour(9)).completed(Completed::At(hour(10)));
     dumps.limits(FEW).package_limits(PACKED).write(inventory(9), |_: &Item| content(), sink).map(drop)
 }
 
-fn change_dumps(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
+fn change_dumps(sink: &mut FolderSink) -> Result<(), BuildError> {
     let dumps = ChangeDumps::new(&site()).rotation(Rotation { entries: Some(2), age: None });
-    let dumps = dumps.format(format).package_limits(PACKED);
+    let dumps = dumps.package_limits(PACKED);
     for hour_of_run in [3, 6] {
         dumps.record(
             sink,
@@ -194,11 +178,11 @@ fn change_dumps(sink: &mut FolderSink, format: Format) -> Result<(), BuildError>
     Ok(())
 }
 
-fn archives(sink: &mut FolderSink, format: Format) -> Result<(), BuildError> {
+fn archives(sink: &mut FolderSink) -> Result<(), BuildError> {
     use ArchiveKind as K;
     for kind in [K::ResourceLists, K::ResourceDumps, K::ChangeLists, K::ChangeDumps] {
         let archived = (1..=5).map(|n| (site().url(&format!("{n}.xml")), Some(hour(n)), Some(hour(n + 1))));
-        Archives::new(&site(), kind, hour(9)).format(format).limits(FEW).write(archived, sink)?;
+        Archives::new(&site(), kind, hour(9)).limits(FEW).write(archived, sink)?;
     }
     Ok(())
 }

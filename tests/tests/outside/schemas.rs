@@ -14,16 +14,14 @@ use mutants::Mutant;
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Hasher, Hashes};
 use resync_core::document::{
-    Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpArchive, ChangeDumpArchiveIndex,
-    ChangeDumpIndex, ChangeDumpManifest, ChangeFrequency, ChangeList, ChangeListArchive,
-    ChangeListArchiveIndex, ChangeListIndex, ChangeNotification, ChangePackage, Document, ForeignAttribute,
-    FrameworkChange, FrameworkNotification, Link, Package, PackedChange, Resource, ResourceChange,
-    ResourceDump, ResourceDumpArchive, ResourceDumpArchiveIndex, ResourceDumpIndex, ResourceDumpManifest,
-    ResourceList, ResourceListArchive, ResourceListArchiveIndex, ResourceListIndex, SourceDescription,
-    SourceDescriptionIndex,
+    Bitstream, Capability, CapabilityList, Change, ChangeDump, ChangeDumpIndex, ChangeDumpManifest,
+    ChangeFrequency, ChangeList, ChangeListIndex, ChangeNotification, ChangePackage, Document, Entry,
+    ForeignAttribute, FrameworkChange, FrameworkNotification, Header, Link, Metadata, Package, PackedChange,
+    RawDocument, Relation, Resource, ResourceChange, ResourceDump, ResourceDumpIndex, ResourceDumpManifest,
+    ResourceList, ResourceListIndex, Root, SourceDescription, SourceDescriptionIndex,
 };
 use resync_core::rules::Violations;
-use resync_core::xml::{self, Format, Layout};
+use resync_core::xml;
 use resync_harness::binary;
 use resync_judge::{Documents, PublishedSchemas, complaints, files_below, grammar, judge, written};
 use tempfile::tempdir;
@@ -40,16 +38,11 @@ fn rs003_rs012_rs015_rs025_rs048_rs060_rs061_one_document_of_each_kind_is_what_t
         documents.iter().map(|document| (document.capability().clone(), document.root())).collect();
     assert_eq!((kinds.len(), documents.len()), (23, 23));
     let folder = Documents::new("kinds");
-    let compact = Format { layout: Layout::Compact, ..Format::default() };
     let files: Vec<_> = documents
         .iter()
         .enumerate()
-        .flat_map(|(number, document)| {
-            let name = format!("{number}-{}", document.capability());
-            [
-                folder.store(&format!("{name}.xml"), &xml::write(document)),
-                folder.store(&format!("{name}-compact.xml"), &xml::write_with(document, compact)),
-            ]
+        .map(|(number, document)| {
+            folder.store(&format!("{number}-{}.xml", document.capability()), &xml::write(document))
         })
         .collect();
     judge(&files);
@@ -316,21 +309,32 @@ fn changes() -> Result<Vec<Document>, Violations> {
 }
 
 fn archives() -> Result<Vec<Document>, Violations> {
-    let (start, end) = (hour(9), hour(10));
-    macro_rules! archives {
-        ($($archive:ident $index:ident [$($times:expr),*])*) => {
-            vec![$(
-                $archive::new(CAPABILITIES).index(url("a.xml")).archived(url("1.xml"), $($times),*).build()?,
-                $index::new(CAPABILITIES).archive(url("1.xml")).build()?,
-            )*]
+    let (start, end) = (Some(hour(9)), Some(hour(10)));
+    let snapshot = Metadata { at: start, completed: end, ..Metadata::default() };
+    let begun = Metadata { at: start, ..Metadata::default() };
+    let interval = Metadata { from: start, until: end, ..Metadata::default() };
+    let kinds = [
+        (Capability::ResourceListArchive, snapshot),
+        (Capability::ResourceDumpArchive, begun),
+        (Capability::ChangeListArchive, interval.clone()),
+        (Capability::ChangeDumpArchive, interval),
+    ];
+    let up = || Link::new(Relation::Up, CAPABILITIES);
+    let mut archives = Vec::new();
+    for (kind, times) in kinds {
+        let mut archive = RawDocument {
+            header: Header::new(Root::UrlSet, kind.clone()),
+            entries: vec![Entry::with_metadata(url("1.xml"), times)],
         };
+        archive.header.links = vec![up(), Link::new(Relation::Index, url("a.xml"))];
+        let mut index = RawDocument {
+            header: Header::new(Root::SitemapIndex, kind),
+            entries: vec![Entry::new(url("1.xml"))],
+        };
+        index.header.links = vec![up()];
+        archives.extend([Document::try_from(archive)?, Document::try_from(index)?]);
     }
-    Ok(archives! {
-        ResourceListArchive ResourceListArchiveIndex [Some(start), Some(end)]
-        ResourceDumpArchive ResourceDumpArchiveIndex [Some(start), None]
-        ChangeListArchive ChangeListArchiveIndex [start, end]
-        ChangeDumpArchive ChangeDumpArchiveIndex [start, end]
-    })
+    Ok(archives)
 }
 
 fn notifications() -> Result<Vec<Document>, Violations> {

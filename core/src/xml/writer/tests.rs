@@ -1,10 +1,10 @@
-//! What is written, in which layout, and what is refused.
+//! What is written, and what is refused.
 
 use super::*;
 use crate::digest::Hashes;
 use crate::document::Link;
 use crate::document::{Capability, Change, FrameworkChange, FrameworkNotification, Resource, ResourceList};
-use crate::xml::{Layout, MAX_ENTRIES, read};
+use crate::xml::{MAX_ENTRIES, read};
 
 #[test]
 fn rs045_rs027_children_come_in_the_order_of_the_schema_and_times_in_utc() {
@@ -103,31 +103,6 @@ fn rs042_a_document_does_not_grow_past_its_byte_limit() {
     assert!(writer.entry(&entry).is_err());
     assert_eq!(writer.bytes(), bytes);
     writer.entry(&Entry::new("http://example.org/b")).unwrap();
-}
-
-#[test]
-fn a_compact_document_is_one_line_and_says_the_same() {
-    let document = three_resources();
-    let compact = write_with(&document, Format { layout: Layout::Compact, ..Format::default() });
-    assert!(!compact.contains(&b'\n'));
-    assert!(compact.len() < write(&document).len());
-    assert_eq!(read(&compact).unwrap().into_document().unwrap(), document);
-}
-
-#[test]
-fn gzip_is_read_back_and_streaming_gives_the_same_bytes() {
-    let document = three_resources();
-    for layout in [Layout::Pretty, Layout::Compact] {
-        let format = Format { layout, compression: Compression::Gzip };
-        let bytes = write_with(&document, format);
-        assert!(bytes.starts_with(&[0x1f, 0x8b]));
-        assert_eq!(read(&bytes).unwrap().into_document().unwrap(), document);
-        let mut writer = Writer::with_format(Vec::new(), document.header(), format).unwrap();
-        for entry in document.entries() {
-            writer.entry(entry).unwrap();
-        }
-        assert!(read(&writer.finish().unwrap()).unwrap().into_document().unwrap() == document);
-    }
 }
 
 #[test]

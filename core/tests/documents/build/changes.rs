@@ -12,7 +12,7 @@ use resync_core::datetime::DateTime;
 use resync_core::document::{
     Capability, Change, ChangeList, ChangeListIndex, Document, Relation, ResourceChange,
 };
-use resync_core::xml::{self, Compression, Format, Limits};
+use resync_core::xml::{self, Limits};
 
 use super::site::{ROOT, Watched, check_each, check_site, document, item, judge_each, moment, site};
 
@@ -318,27 +318,6 @@ fn rs125_a_series_that_is_closed_has_until_everywhere_and_does_not_go_on() {
     for (events, until) in [(vec![Ok(event(5, 9))], moment(9)), (vec![], moment(10))] {
         let other = lists.clone().resume(position).close().record(&mut sink, moment(0), events, until);
         assert!(matches!(other, Err(BuildError::NotContinuable { .. })));
-    }
-}
-
-#[test]
-fn another_format_does_not_begin_a_series_anew_behind_the_back_of_the_one_there_is() {
-    let compressed = Format { compression: Compression::Gzip, ..Format::default() };
-    for (first, second) in [(Format::default(), compressed), (compressed, Format::default())] {
-        let mut sink = MemorySink::default();
-        lists(9, None).format(first).record(&mut sink, moment(0), [Ok(event(1, 1))], moment(1)).unwrap();
-        let mut killed = MemorySink::default();
-        let mut watched = Watched { sink: killed, steps_left: 1, after: &mut |_| {} };
-        let events = [Ok(event(1, 1))];
-        assert!(lists(9, None).format(first).record(&mut watched, moment(0), events, moment(1)).is_err());
-        killed = watched.sink;
-        assert_eq!(killed.names().count(), 1);
-        for sink in [&mut sink, &mut killed] {
-            let lists = lists(9, None).format(second);
-            assert!(matches!(lists.end(sink), Err(BuildError::NotContinuable { .. })));
-            let more = lists.record(sink, moment(0), [Ok(event(2, 2))], moment(2));
-            assert!(matches!(more, Err(BuildError::NotContinuable { .. })));
-        }
     }
 }
 

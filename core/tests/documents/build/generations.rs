@@ -10,7 +10,7 @@ use resync_core::build::{
 };
 use resync_core::document::{Change, Document, Relation, Root};
 use resync_core::package::Package;
-use resync_core::xml::{self, Compression, Format, Limits};
+use resync_core::xml::{self, Limits};
 
 use super::broken::{Break, Breaking};
 use super::site::{ROOT, check_each, content, item, moment, site};
@@ -273,23 +273,6 @@ fn documents_that_somebody_else_put_there_are_never_removed() {
 }
 
 #[test]
-fn what_another_format_leads_to_stays_with_it() {
-    let mut sink = MemorySink::default();
-    Kind::Lists.publish(&mut sink, 0, LONG).unwrap();
-    let plain = top(&sink, Kind::Lists).unwrap();
-    let format = Format { compression: Compression::Gzip, ..Format::default() };
-    for number in 1..4 {
-        let inventory: MemoryInventory = (0..5).map(|place| item(place, number)).collect();
-        ResourceLists::new(&site(), moment(0))
-            .limits(Limits { entries: 2, ..Limits::default() })
-            .format(format)
-            .write(inventory.into_iter(), &mut sink)
-            .unwrap();
-        assert_eq!(Seen::from(&sink, &plain).resources, LONG.items);
-    }
-}
-
-#[test]
 fn a_list_that_cannot_be_read_is_replaced_and_nothing_is_removed_that_it_may_have_led_to() {
     let mut sink = MemorySink::default();
     Kind::Lists.publish(&mut sink, 0, LONG).unwrap();
@@ -380,12 +363,10 @@ fn rs140_no_package_stays_that_no_dump_names_whatever_a_run_broke_at() {
 }
 
 #[test]
-fn archives_of_two_sets_in_one_folder_have_a_stem_each_and_any_format() {
+fn archives_of_two_sets_in_one_folder_have_a_stem_each() {
     let mut sink = MemorySink::default();
-    let format = Format { compression: Compression::Gzip, ..Format::default() };
-    for (stem, format) in [("moss-archive", Format::default()), ("fern-archive", format)] {
-        let archives =
-            Archives::new(&site(), ArchiveKind::ResourceLists, moment(5)).stem(stem).format(format);
+    for stem in ["moss-archive", "fern-archive"] {
+        let archives = Archives::new(&site(), ArchiveKind::ResourceLists, moment(5)).stem(stem);
         let archived = (0..3).map(|place| (format!("https://example.org/{stem}/{place}.xml"), None, None));
         archives.limits(Limits { entries: 2, ..Limits::default() }).write(archived, &mut sink).unwrap();
     }
@@ -393,9 +374,9 @@ fn archives_of_two_sets_in_one_folder_have_a_stem_each_and_any_format() {
     assert_eq!(
         names,
         [
-            "fern-archive-20260101T000005Z-1.xml.gz",
-            "fern-archive-20260101T000005Z-2.xml.gz",
-            "fern-archive.xml.gz",
+            "fern-archive-20260101T000005Z-1.xml",
+            "fern-archive-20260101T000005Z-2.xml",
+            "fern-archive.xml",
             "moss-archive-20260101T000005Z-1.xml",
             "moss-archive-20260101T000005Z-2.xml",
             "moss-archive.xml",

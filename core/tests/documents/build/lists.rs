@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use resync_core::build::{
     ArchiveKind, Archives, BuildError, Completed, FileInventory, FolderSink, Item, MemoryInventory,
-    MemorySink, ResourceLists, Site, discovery_header, discovery_html, publish_capability_list,
-    publish_source_description, publish_source_description_index, robots_txt,
+    MemorySink, ResourceLists, Site, publish_capability_list, publish_source_description,
 };
-use resync_core::document::{
-    Capability, CapabilityList, Link, Relation, Root, SourceDescription, SourceDescriptionIndex,
-};
-use resync_core::xml::{Compression, Format, Layout, Limits};
+use resync_core::document::{Capability, CapabilityList, Link, Relation, Root, SourceDescription};
+use resync_core::xml::Limits;
 
 use super::broken::{Break, Breaking};
 use super::site::{SOURCE, check_each, check_site, document, item, judge_each, moment, site};
@@ -59,16 +56,11 @@ proptest! {
         items in items(),
         entries in 1..8_usize,
         bytes in 1_500..6_000_u64,
-        is_gzip in any::<bool>(),
-        is_compact in any::<bool>(),
     ) {
         let inventory = MemoryInventory::new(items);
-        let compression = if is_gzip { Compression::Gzip } else { Compression::None };
-        let layout = if is_compact { Layout::Compact } else { Layout::Pretty };
         let mut sink = MemorySink::default();
         let published = ResourceLists::new(&site(), moment(100))
             .limits(limits(entries, bytes))
-            .format(Format { layout, compression })
             .completed(Completed::At(moment(120)))
             .write(inventory.clone().into_iter(), &mut sink)
             .unwrap();
@@ -76,7 +68,7 @@ proptest! {
         for name in sink.names() {
             let list = document(&sink, name);
             prop_assert!(list.root() == Root::SitemapIndex || list.entries().len() <= entries);
-            prop_assert!(is_gzip || list.root() == Root::SitemapIndex || sink.get(name).unwrap().len() as u64 <= bytes);
+            prop_assert!(list.root() == Root::SitemapIndex || sink.get(name).unwrap().len() as u64 <= bytes);
             prop_assert_eq!(list.header().metadata.at, Some(moment(100)));
             prop_assert_eq!(list.header().metadata.completed, Some(moment(120)));
         }
@@ -214,18 +206,6 @@ fn rs070_rs073_rs080_a_source_with_several_sets_lists_a_capability_list_for_each
 }
 
 #[test]
-fn rs074_several_source_descriptions_are_grouped_by_an_index_at_the_well_known_place() {
-    let mut sink = MemorySink::default();
-    let index = SourceDescriptionIndex::new()
-        .description("https://example.org/description-1.xml")
-        .description("https://example.org/description-2.xml");
-    publish_source_description_index(index, &mut sink).unwrap();
-    let index = document(&sink, ".well-known/resourcesync");
-    assert_eq!((index.root(), index.capability()), (Root::SitemapIndex, &Capability::Description));
-    assert_eq!(index.entries().len(), 2);
-}
-
-#[test]
 fn rs082_a_capability_that_is_listed_twice_is_refused_and_nothing_is_published() {
     let mut sink = MemorySink::default();
     let twice = ["a", "b"].iter().fold(CapabilityList::new(SOURCE), |list, name| {
@@ -233,37 +213,6 @@ fn rs082_a_capability_that_is_listed_twice_is_refused_and_nothing_is_published()
     });
     assert!(matches!(publish_capability_list(twice, &mut sink), Err(BuildError::Violations(_))));
     assert_eq!(sink.names().count(), 0);
-}
-
-#[test]
-fn rs162_robots_txt_has_a_line_for_each_set() {
-    let lists: Vec<url::Url> =
-        ["https://example.org/a/resourcelist.xml", "https://example.org/b\n/resourcelist.xml"]
-            .iter()
-            .map(|url| url.parse().unwrap())
-            .collect();
-    let lines = robots_txt(&lists);
-    assert_eq!(
-        lines,
-        "Sitemap: https://example.org/a/resourcelist.xml\nSitemap: https://example.org/b/resourcelist.xml\n"
-    );
-    assert_eq!(robots_txt([]), "");
-}
-
-#[test]
-fn rs161_what_a_page_says_of_its_capability_list_is_read_back_as_it_was() {
-    for url in ["https://example.org/list", "https://example.org/a;b,c?d=<e>&f='g'\"h\"#i>j"] {
-        let list: url::Url = url.parse().unwrap();
-        let header = discovery_header(&list);
-        let target = header.strip_prefix('<').unwrap().strip_suffix(">; rel=\"resourcesync\"").unwrap();
-        assert_eq!(target.parse(), Ok(list.clone()));
-        assert!(!target.contains(['<', '>', '"']), "{header}");
-        let element = discovery_html(&list);
-        let target =
-            element.strip_prefix("<link rel=\"resourcesync\" href=\"").unwrap().strip_suffix("\">").unwrap();
-        assert!(!target.contains(['<', '"']), "{element}");
-        assert_eq!(target.replace("&amp;", "&").parse(), Ok(list));
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest, Hashes};
 use resync_core::document::{Capability, CapabilityList, Document, SourceDescription};
 use resync_core::lint::{self, Fetch, FetchFailure, Fetched, PackageBytes, Report};
-use resync_core::xml::{self, Format};
+use resync_core::xml;
 
 pub(crate) const ROOT: &str = "https://example.org/resync/";
 pub(crate) const SOURCE: &str = "https://example.org/.well-known/resourcesync";
@@ -64,10 +64,7 @@ pub(crate) fn check_site(sink: &MemorySink, capability: Capability, top: &str) -
         .capability_list_described_by(site().capability_list(), about)
         .build()
         .unwrap();
-    lint::check(
-        &mut Web { sink: whole, description: xml::write_with(&description, Format::default()) },
-        SOURCE,
-    )
+    lint::check(&mut Web { sink: whole, description: xml::write(&description) }, SOURCE)
 }
 
 struct Web {

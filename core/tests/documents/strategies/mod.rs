@@ -1,4 +1,4 @@
-//! Any document that the typed constructors can build.
+//! Any document of any kind, with whatever its kind may have.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod entries;
@@ -10,12 +10,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use resync_core::datetime::DateTime;
 use resync_core::document::{
-    Capability, CapabilityList, Change, ChangeDump, ChangeDumpArchive, ChangeDumpArchiveIndex,
-    ChangeDumpIndex, ChangeDumpManifest, ChangeList, ChangeListArchive, ChangeListArchiveIndex,
-    ChangeListIndex, ChangeNotification, Document, FrameworkChange, FrameworkNotification, ResourceDump,
-    ResourceDumpArchive, ResourceDumpArchiveIndex, ResourceDumpIndex, ResourceDumpManifest, ResourceList,
-    ResourceListArchive, ResourceListArchiveIndex, ResourceListIndex, SourceDescription,
-    SourceDescriptionIndex,
+    Capability, CapabilityList, Change, ChangeDump, ChangeDumpIndex, ChangeDumpManifest, ChangeList,
+    ChangeListIndex, ChangeNotification, Document, Entry, FrameworkChange, FrameworkNotification, Header,
+    Link, Metadata, RawDocument, Relation, ResourceDump, ResourceDumpIndex, ResourceDumpManifest,
+    ResourceList, ResourceListIndex, Root, SourceDescription, SourceDescriptionIndex,
 };
 
 use entries::{bitstream, change, change_package, package, packed_change, resource};
@@ -223,56 +221,54 @@ fn change_index() -> impl Strategy<Value = Document> {
 /// A Resource List Archive or a Resource Dump Archive.
 fn snapshot_archive() -> impl Strategy<Value = Document> {
     let part = (uri(), interval(), any::<bool>(), any::<bool>());
-    (head(), vec(part, 0..5), any::<bool>()).prop_map(|((_, up, index, _), parts, dumps)| {
-        let mut lists =
-            maybe(ResourceListArchive::new(up.clone()), index.clone(), ResourceListArchive::index);
-        let mut all = maybe(ResourceDumpArchive::new(up), index, ResourceDumpArchive::index);
-        for (loc, (at, completed), started, ended) in parts {
+    let kind = select(vec![Capability::ResourceListArchive, Capability::ResourceDumpArchive]);
+    (head(), vec(part, 0..5), kind).prop_map(|((_, up, index, _), parts, kind)| {
+        let entries = parts.into_iter().map(|(loc, (at, completed), started, ended)| {
             let (at, completed) = (started.then_some(at), ended.then_some(completed));
-            lists = lists.archived(loc.clone(), at, completed);
-            all = all.archived(loc, at, completed);
-        }
-        if dumps { all.build().unwrap() } else { lists.build().unwrap() }
+            let metadata = at.or(completed).map(|_| Metadata { at, completed, ..Metadata::default() });
+            Entry { metadata, ..Entry::new(loc) }
+        });
+        archive(Root::UrlSet, kind, up, index, entries.collect())
     })
 }
 
 /// A Change List Archive or a Change Dump Archive.
 fn change_archive() -> impl Strategy<Value = Document> {
-    (head(), times(), uri(), any::<bool>()).prop_map(|((_, up, index, _), times, loc, dumps)| {
-        let mut lists = maybe(ChangeListArchive::new(up.clone()), index.clone(), ChangeListArchive::index);
-        let mut all = maybe(ChangeDumpArchive::new(up), index, ChangeDumpArchive::index);
-        for (number, (from, until)) in pairs(&times).enumerate() {
-            lists = lists.archived(format!("{loc}{number}"), from, until);
-            all = all.archived(format!("{loc}{number}"), from, until);
-        }
-        (lists, all) = (lists.archived_undated(loc.clone()), all.archived_undated(loc));
-        if dumps { all.build().unwrap() } else { lists.build().unwrap() }
+    let kind = select(vec![Capability::ChangeListArchive, Capability::ChangeDumpArchive]);
+    (head(), times(), uri(), kind).prop_map(|((_, up, index, _), times, loc, kind)| {
+        let closed = pairs(&times).enumerate().map(|(number, (from, until))| {
+            let metadata = Metadata { from: Some(from), until: Some(until), ..Metadata::default() };
+            Entry::with_metadata(format!("{loc}{number}"), metadata)
+        });
+        let entries = closed.chain([Entry::new(&loc)]).collect();
+        archive(Root::UrlSet, kind, up, index, entries)
     })
 }
 
 /// The index of any archive.
 fn archive_index() -> impl Strategy<Value = Document> {
-    (uri(), vec(uri(), 0..5), 0..4_u8).prop_map(|(up, archives, kind)| {
-        let built = match kind {
-            0 => archives
-                .into_iter()
-                .fold(ResourceListArchiveIndex::new(up), ResourceListArchiveIndex::archive)
-                .build(),
-            1 => archives
-                .into_iter()
-                .fold(ResourceDumpArchiveIndex::new(up), ResourceDumpArchiveIndex::archive)
-                .build(),
-            2 => archives
-                .into_iter()
-                .fold(ChangeListArchiveIndex::new(up), ChangeListArchiveIndex::archive)
-                .build(),
-            _ => archives
-                .into_iter()
-                .fold(ChangeDumpArchiveIndex::new(up), ChangeDumpArchiveIndex::archive)
-                .build(),
-        };
-        built.unwrap()
+    let kinds = [
+        Capability::ResourceListArchive,
+        Capability::ResourceDumpArchive,
+        Capability::ChangeListArchive,
+        Capability::ChangeDumpArchive,
+    ];
+    (uri(), vec(uri(), 0..5), select(kinds.to_vec())).prop_map(|(up, archives, kind)| {
+        archive(Root::SitemapIndex, kind, up, None, archives.into_iter().map(Entry::new).collect())
     })
+}
+
+fn archive(
+    root: Root,
+    capability: Capability,
+    up: String,
+    index: Option<String>,
+    entries: Vec<Entry>,
+) -> Document {
+    let mut header = Header::new(root, capability);
+    header.links.push(Link::new(Relation::Up, up));
+    header.links.extend(index.map(|index| Link::new(Relation::Index, index)));
+    RawDocument { header, entries }.try_into().unwrap()
 }
 
 /// Consecutive intervals.
