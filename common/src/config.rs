@@ -61,13 +61,6 @@ pub fn table(path: &Path) -> Result<Table, ConfigError> {
     source.settle(table, path)
 }
 
-/// Reads TOML. An error says line, column and what is wrong there.
-pub fn parse(text: &str) -> Result<Table, String> {
-    let source = Source::new(text);
-    let table = source.table();
-    table.ok_or_else(|| source.mistakes().iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-}
-
 /// The one of the known keys that was meant by an unknown one, if there is one like it.
 ///
 /// ```

@@ -109,12 +109,11 @@ impl<'a, 's> Keys<'a, 's> {
     pub fn sections(&self, key: &str) -> Vec<Keys<'a, 's>> {
         self.know(&[key]);
         let Some(value) = self.table.get(key) else { return Vec::new() };
-        let items = value.get_ref().as_array();
-        let tables = items.into_iter().flat_map(|items| items.iter());
+        let tables = value.get_ref().as_array().into_iter().flat_map(|items| items.iter());
         let found: Option<Vec<_>> =
             tables.map(|item| Some(self.below(item.get_ref().as_table()?, key, item.span().start))).collect();
         match found {
-            Some(found) if items.is_some() => found,
+            Some(found) if !found.is_empty() => found,
             _ => {
                 let name = format!("{}{key}", self.prefix);
                 self.wrong(
