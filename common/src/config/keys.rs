@@ -32,7 +32,12 @@ impl<'a, 's> Keys<'a, 's> {
 
     /// That there may be these keys, even if nothing asks for them.
     pub fn know(&self, keys: &[&str]) {
-        self.known.borrow_mut().extend(keys.iter().map(|key| (*key).to_owned()));
+        let mut known = self.known.borrow_mut();
+        for key in keys {
+            if !known.iter().any(|known| known == key) {
+                known.push((*key).to_owned());
+            }
+        }
     }
 
     /// The value that `read` makes of it; one that it can make nothing of is a mistake, and `what` says what would be right.
