@@ -81,8 +81,8 @@ pub fn meant<'k>(key: &str, known: impl IntoIterator<Item = &'k str>) -> Option<
         .map(|found| found.1)
 }
 
-/// What to say of an unknown key.
-fn hint(meant: Option<&str>, listing: &str) -> String {
+/// What to say of an unknown name: the one that was `meant`, or else where to find all.
+pub fn hint(meant: Option<&str>, listing: &str) -> String {
     meant.map_or_else(|| listing.to_owned(), |name| format!("did you mean {name}?"))
 }
 

@@ -104,7 +104,7 @@ mod tests {
         let source = Source::new("delay = \"1s\"\ntoken = s3cret");
         let table = source.table();
         let said = source.settle(table, Path::new("mill.toml")).unwrap_err().to_string();
-        assert!(said.contains("mill.toml, line 2, column 9: not valid TOML: "), "{said}");
+        assert!(said.contains("mill.toml, line 2, column ") && said.contains(": not valid TOML: "), "{said}");
         assert!(!said.contains("s3cret"), "{said}");
     }
 }

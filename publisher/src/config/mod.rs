@@ -264,7 +264,10 @@ mod tests {
             "{problems:?}"
         );
         assert!(
-            parse(&format!("{top}[[link]]\nrell = \"via\"\n")).unwrap_err().concat().contains("mean link.rel?")
+            parse(&format!("{top}[[link]]\nrell = \"via\"\n"))
+                .unwrap_err()
+                .concat()
+                .contains("mean link.rel?")
         );
     }
 
