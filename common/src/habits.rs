@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::process;
 
-use clap::builder::ValueHint;
+use clap::builder::{Resettable, ValueHint};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error, Parser};
 
@@ -47,6 +47,33 @@ pub struct Help {
 /// A command line with its help.
 pub fn habitual(command: Command, help: &Help) -> Command {
     with_help(command.max_term_width(WIDTH), "", help)
+}
+
+/// With an environment variable for each flag: `prefix` and the [`name`] of the flag, unless it has one of another name. The flags of
+/// `one_run` have none. A variable that is empty counts as absent.
+pub fn with_variables(command: Command, prefix: &str, one_run: &[&str]) -> Command {
+    let with = |arg: Arg| with_variable(arg, prefix, one_run);
+    command.mut_args(with).mut_subcommands(|sub| match sub.get_name() {
+        // These are for packagers.
+        "completions" | "man" => sub,
+        _ => with_variables(sub, prefix, one_run),
+    })
+}
+
+fn with_variable(arg: Arg, prefix: &str, one_run: &[&str]) -> Arg {
+    let name = name(&arg);
+    let variable = match arg.get_env() {
+        Some(own) => own.to_owned(),
+        None if one_run.contains(&&*name) => return arg,
+        None => format!("{prefix}{}", name.to_uppercase()).into(),
+    };
+    let is_empty = |value: OsString| value.to_str().is_some_and(|text| text.trim().is_empty());
+    if env::var_os(&variable).is_some_and(is_empty) { arg.env(Resettable::Reset) } else { arg.env(variable) }
+}
+
+/// What a flag or argument is called where it is no flag: in a configuration file, and in its variable.
+pub fn name(arg: &Arg) -> String {
+    arg.get_long().unwrap_or(arg.get_id().as_str()).replace('-', "_")
 }
 
 fn with_help(command: Command, path: &str, help: &Help) -> Command {

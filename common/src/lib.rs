@@ -5,7 +5,7 @@
 //! * [`backoff`]: pauses between tries that fail;
 //! * `client`: what HTTP clients trust (feature `client`);
 //! * `completions`: completions for shells, and man pages (feature `cli`);
-//! * `config`: configuration in layers, and the key that was meant (feature `config`);
+//! * `config`: configuration files and layers, and the key that was meant (feature `config`);
 //! * `habits`: what all command lines have in common (feature `cli`);
 //! * `logging`: the log of a program (feature `cli`);
 //! * [`output`]: what a program prints;

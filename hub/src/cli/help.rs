@@ -32,7 +32,7 @@ pub(super) const HELP: Help = Help {
         ),
         ("deliveries pause", &["resync-hub deliveries pause https://source.example/resync/changes/"]),
         ("deliveries resume", &["resync-hub deliveries resume https://source.example/resync/changes/"]),
-        ("config check", &["resync-hub config check hub.toml"]),
+        ("config check", &["resync-hub config check --config hub.toml"]),
         ("config print", &["resync-hub config print", "resync-hub config print --default > hub.toml"]),
         ("subscriptions list", &["resync-hub subscriptions list"]),
         (

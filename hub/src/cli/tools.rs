@@ -36,8 +36,11 @@ pub(super) enum ConfigCommand {
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
     /// Configuration file (TOML); /etc/resync-hub/hub.toml, as for the service, if it exists and neither this nor RESYNC_HUB_DATA_DIR is given
-    #[arg(value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
     config: Option<PathBuf>,
+    /// The same without the flag
+    #[arg(value_name = "FILE", hide = true)]
+    unflagged: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -107,8 +110,9 @@ pub(super) struct Healthcheck {
 impl CheckArgs {
     /// Names the file in use. On standard error, since what is printed is itself a configuration.
     fn file(self) -> Option<PathBuf> {
-        let is_named = self.config.is_some();
-        let file = file_in_force(self.config);
+        let named = self.unflagged.or(self.config);
+        let is_named = named.is_some();
+        let file = file_in_force(named);
         note(match &file {
             None => "no configuration file is used".to_owned(),
             Some(file) if is_named => format!("the configuration file is {}", file.display()),

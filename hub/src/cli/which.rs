@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -98,8 +99,8 @@ fn is_there(file: &Path) -> bool {
 /// A configuration that cannot be used; that of the service may be readable to root only.
 pub(super) fn unread(error: ConfigError) -> Failure {
     match error {
-        ConfigError::File { path, reason } if path == Path::new(INSTALLED) => {
-            ConfigError::File { path, reason: format!("{reason}; {AS_ROOT}") }.into()
+        ConfigError::Read { path, source } if path == Path::new(INSTALLED) => {
+            ConfigError::Read { path, source: io::Error::other(format!("{source}; {AS_ROOT}")) }.into()
         }
         error => error.into(),
     }

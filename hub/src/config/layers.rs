@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use resync_common::config::{Layers, Names, keys, parse, value};
+use resync_common::config::{Layers, Names, dotted, value};
 use toml::Table;
 use url::Url;
 
@@ -13,11 +13,7 @@ use super::{Config, ConfigError};
 /// Keys set on the command line, by their dotted names.
 pub type Overrides = Vec<(&'static str, String)>;
 
-const NAMES: Names = Names {
-    program: "the hub",
-    prefix: "RESYNC_HUB_",
-    listing: "`resync-hub config print` shows all there are",
-};
+const NAMES: Names = Names { prefix: "RESYNC_HUB_", listing: "`resync-hub config print` shows all keys" };
 /// Where systemd puts a service's credentials (`LoadCredential`).
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// Keys whose values are secrets.
@@ -48,9 +44,7 @@ pub(super) fn layered(
     let mut layers = Layers::over(default(), NAMES);
     let mut secrets_in = None;
     if let Some(path) = file {
-        let written = read(path)?;
-        secrets_in = holds_secrets(&written).then(|| path.to_owned());
-        layers.file(written);
+        secrets_in = holds_secrets(&layers.file(path)?).then(|| path.to_owned());
     }
     let environment: BTreeMap<_, _> = environment.into_iter().collect();
     layers.environment(&environment, |name, value| FLAGS.contains(&name) || is_link(name, value));
@@ -83,16 +77,10 @@ fn is_link(name: &str, value: &str) -> bool {
         || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-fn read(path: &Path) -> Result<Table, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigError::File { path: path.to_owned(), reason: error.to_string() })?;
-    parse(&text).map_err(|reason| ConfigError::Syntax { path: path.to_owned(), reason })
-}
-
 /// Whether there is a key of secrets or a password among what is written there.
 fn holds_secrets(written: &Table) -> bool {
     let has_password = |text: &str| Url::parse(text).is_ok_and(|url| url.password().is_some());
-    keys(written)
+    dotted(written)
         .iter()
         .filter_map(|key| Some((key, value(written, key)?.as_str()?)))
         .any(|(key, text)| (SECRET.contains(&key.as_str()) && !text.is_empty()) || has_password(text))
@@ -149,8 +137,9 @@ mod tests {
     #[test]
     fn an_unknown_key_is_an_error_that_names_the_nearest_known_one() {
         assert!(
-            problems("[delivery]\nper_hosts = 3")
-                .contains("delivery.per_hosts is not a key of the hub: did you mean delivery.per_host?")
+            problems("[delivery]\nper_hosts = 3").contains(
+                "line 2, column 1: delivery.per_hosts is not a key: did you mean delivery.per_host?"
+            )
         );
         assert!(problems("publik_url = \"http://a.example\"").contains("did you mean public_url?"));
         assert!(problems("zzz = 1").contains("config print"));
@@ -189,9 +178,7 @@ mod tests {
         assert!(misspelt.contains("did you mean RESYNC_HUB_SECRETS_KEY?"), "{misspelt}");
         assert!(!misspelt.contains("\"x\""), "what it holds may be a secret");
         let unlike = told("RESYNC_HUB_QQ", "1").unwrap_err().to_string();
-        assert!(
-            unlike.contains("RESYNC_HUB_QQ is not a variable of the hub") && unlike.contains("config print")
-        );
+        assert!(unlike.contains("RESYNC_HUB_QQ is not a variable: ") && unlike.contains("config print"));
         for (name, value) in [
             ("RESYNC_HUB_CONFIG", "hub.toml"),
             ("RESYNC_HUB_DEV", "true"),

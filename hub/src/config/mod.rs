@@ -23,32 +23,9 @@ pub use exposed::Exposed;
 pub use layers::{Overrides, load};
 pub use prefixes::{NoPrefix, Prefixes};
 pub use print::print;
+pub use resync_common::config::ConfigError;
 pub use signature::{HostMethod, HostMethodError, SignatureConfig};
 pub use values::{DEFAULT_TOML, Engine, Rate, RateError};
-
-/// Why there is no usable configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file could not be read.
-    #[error("the configuration file {path} cannot be read: {reason}")]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
-    /// The file is no TOML.
-    #[error("the configuration file {path} is not valid TOML: {reason}")]
-    Syntax {
-        /// Which file.
-        path: PathBuf,
-        /// What the parser says.
-        reason: String,
-    },
-    /// Keys or values that the hub does not understand; all of them.
-    #[error("the configuration has errors:\n{}", .0.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n"))]
-    Problems(Vec<String>),
-}
 
 /// The effective configuration of a hub.
 #[derive(Clone, Debug, Deserialize)]

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use resync_common::config::value;
-use toml::{Table, Value};
+use resync_common::config::{value, with_values};
+use toml::Value;
 
 use super::layers::{SECRET, default, layered};
 use super::values::DEFAULT_TOML;
@@ -19,36 +19,11 @@ pub fn print(
     environment: impl IntoIterator<Item = (String, String)>,
 ) -> Result<String, ConfigError> {
     let (_, effective) = layered(file, environment, &Overrides::new())?;
-    Ok(with_values(&effective))
-}
-
-/// In the default every value is on the line of its key, and none contains a `#`.
-fn with_values(effective: &Table) -> String {
-    let (default, mut section) = (default(), String::new());
-    let line = |line: &str| {
-        if let Some((name, _)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            section = format!("{name}.");
-        }
-        let key = line.split_once(" = ").map(|(name, _)| format!("{section}{name}"));
-        match key.as_deref().map(|key| (key, value(effective, key), value(&default, key))) {
-            Some((key, Some(value), Some(usual))) if value != usual => {
-                let shown = if SECRET.contains(&key) { Value::from("[hidden]") } else { value.clone() };
-                with_value(line, &shown)
-            }
-            Some(_) | None => line.to_owned(),
-        }
-    };
-    DEFAULT_TOML.lines().map(line).map(|line| line + "\n").collect()
-}
-
-/// The comment stays in its column, if it can.
-fn with_value(line: &str, value: &Value) -> String {
-    let name = line.split_once(" = ").map_or(line, |(name, _)| name);
-    let setting = format!("{name} = {value}");
-    match line.find('#') {
-        Some(at) => format!("{setting:<width$} {}", &line[at..], width = at - 1),
-        None => setting,
-    }
+    let default = default();
+    Ok(with_values(DEFAULT_TOML, |key| {
+        let changed = value(&effective, key).filter(|changed| value(&default, key) != Some(*changed))?;
+        Some(if SECRET.contains(&key) { Value::from("[hidden]") } else { changed.clone() })
+    }))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use clap::{
 };
 use resync_common::{
     completions::{Completions, Man},
-    habits::{GLOBAL, habitual, parse},
+    habits::{GLOBAL, habitual, parse, with_variables},
     values::{address, duration, duration_or_zero, number, size},
     words::quoted,
 };
@@ -47,10 +47,10 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// What to log on standard error: off, error, warn, info, debug, trace, or a filter such as `resync_publisher=debug`
-    #[arg(long, global = true, env = "RESYNC_SOURCE_LOG", default_value = LOG, value_name = "FILTER", help_heading = GLOBAL)]
+    #[arg(long, global = true, default_value = LOG, value_name = "FILTER", help_heading = GLOBAL)]
     pub(crate) log: String,
     /// Print failures only, and what --json asks for
-    #[arg(short, long, global = true, env = "RESYNC_SOURCE_QUIET", help_heading = GLOBAL)]
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) quiet: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         tokens: Tokens,
         /// How often to look at all files, in case an event was missed
-        #[arg(long, env = "RESYNC_SOURCE_RESCAN", value_name = "DURATION", default_value = "10m", value_parser = duration)]
+        #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
         rescan: Duration,
     },
     /// Build, then pack every resource into a Resource Dump, or every change since the last one into a Change Dump
@@ -91,7 +91,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         build: BuildArgs,
         /// Pack the changes, not the resources
-        #[arg(long, env = "RESYNC_SOURCE_CHANGES")]
+        #[arg(long)]
         changes: bool,
     },
     /// Serve the files, the documents and the topic URIs over HTTP
@@ -100,34 +100,62 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show what was built, and what waits for each hub
     Status(StatusArgs),
+    /// Check or print the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Print completions for a shell
     Completions(Completions),
     /// Write man pages into a folder
     Man(Man),
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the file
+    Check(ConfigArgs),
+    /// Print every key with its meaning, and its value in the file or else its default
+    Print(ConfigArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// The configuration file [default: source.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    pub(crate) fn file(self) -> Option<PathBuf> {
+        self.config.or_else(usual_file)
+    }
+}
+
+/// The configuration of a site that is here.
+fn usual_file() -> Option<PathBuf> {
+    Some(PathBuf::from(config::FILE)).filter(|path| path.exists())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct OutArgs {
     /// The folder of the site: documents, and the state in `.resync-source`
-    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// The configuration file; --out overrides its `out` [default: source.toml, if it exists and --out is not given]
-    #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print JSON
-    #[arg(long, env = "RESYNC_SOURCE_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl OutArgs {
     /// The configuration, if that names the site.
     fn config(&self) -> Result<Option<Config>, Failure> {
-        let found = || Some(PathBuf::from(config::FILE)).filter(|path| path.exists());
         match (&self.config, &self.out) {
             (Some(path), None) => Ok(Some(Config::load(path)?)),
             (Some(path), Some(out)) => Ok(Some(Config::load(path)?.at(out))),
             (None, Some(_)) => Ok(None),
-            (None, None) => Ok(Some(Config::load(&found().ok_or(Failure::NoSite)?)?)),
+            (None, None) => Ok(Some(Config::load(&usual_file().ok_or(Failure::NoSite)?)?)),
         }
     }
 
@@ -190,26 +218,25 @@ pub(crate) fn outs_of(out: &Path) -> Result<Vec<PathBuf>, Failure> {
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// The file to write
-    #[arg(long, env = "RESYNC_SOURCE_CONFIG", value_name = "FILE", default_value = config::FILE)]
+    #[arg(long, value_name = "FILE", default_value = config::FILE)]
     pub(crate) config: PathBuf,
     /// The folder whose files are the resources
     #[arg(env = "RESYNC_SOURCE_DIR", value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
     /// The URL under which that folder is published
-    #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
+    #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// The folder of the site [default: site, beside the file]
-    #[arg(long, env = "RESYNC_SOURCE_OUT", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// A hub (repeatable)
-    #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
+    #[arg(long, value_name = "URL", value_delimiter = ' ')]
     pub(crate) hub: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DryRunArgs {
     /// Only print what would be written, changed, removed and notified; writes new lists and the inventory into a temporary folder below TMPDIR
-    // No variable for this: it would apply to every run.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
@@ -220,21 +247,20 @@ pub(crate) struct BuildArgs {
     #[arg(env = "RESYNC_SOURCE_DIR", value_name = "DIR", requires = "base_url")]
     directory: Option<PathBuf>,
     /// The URL under which that folder is published
-    #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL", requires = "directory")]
+    #[arg(long, value_name = "URL", requires = "directory")]
     base_url: Option<String>,
     #[command(flatten)]
     pub(crate) out: OutArgs,
     /// Hashes in the Resource List: md5, sha-1, sha-256 (repeatable) [default: those of the last build, at first sha-256]
-    #[arg(long, env = "RESYNC_SOURCE_HASH", value_name = "ALGORITHM", value_delimiter = ',', value_parser = algorithm(), ignore_case = true)]
+    #[arg(long, value_name = "ALGORITHM", value_delimiter = ',', value_parser = algorithm(), ignore_case = true)]
     hash: Vec<Algorithm>,
     /// A hub for both notification channels (repeatable) [default: those of the last build, at first none]
-    #[arg(long, env = "RESYNC_SOURCE_HUB", value_name = "URL", value_delimiter = ' ')]
+    #[arg(long, value_name = "URL", value_delimiter = ' ')]
     pub(crate) hub: Vec<String>,
     /// Remove all hubs, and with them the channels
-    #[arg(long, env = "RESYNC_SOURCE_NO_HUB", conflicts_with = "hub")]
+    #[arg(long, conflicts_with = "hub")]
     no_hub: bool,
     /// Build the site from this configuration although it belongs to another one; sets that this one does not list are removed
-    // No variable for this either.
     #[arg(long)]
     pub(crate) take_over: bool,
 }
@@ -354,10 +380,9 @@ fn check_collection(collection: &Path) -> Result<(), Failure> {
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min
-    #[arg(long, env = "RESYNC_SOURCE_RETRY", value_name = "DURATION", default_value = "0s", value_parser = duration_or_zero)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) retry: Duration,
     /// Leave a hub that is no longer named: what waits for it is discarded, and it is notified once more so that its subscribers find the new hubs (repeatable)
-    // No variable for this either.
     #[arg(long, value_name = "URL")]
     pub(crate) drop_hub: Vec<HubUrl>,
     #[command(flatten)]
@@ -368,13 +393,7 @@ pub(crate) struct TokenArgs {
 pub(crate) struct Tokens {
     /// Bearer token for the hub, which must cover both topics, resync/changes/ and resync/framework/ below the base URL; with several hubs `HUB_URL=TOKEN`
     /// (repeatable)
-    #[arg(
-        long,
-        env = "RESYNC_SOURCE_TOKEN",
-        hide_env_values = true,
-        value_name = "TOKEN",
-        value_delimiter = ' '
-    )]
+    #[arg(long, hide_env_values = true, value_name = "TOKEN", value_delimiter = ' ')]
     pub(crate) token: Vec<Token>,
 }
 
@@ -383,7 +402,7 @@ pub(crate) struct NotifyArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
     /// Skip the Change Notification of this number, which a hub has refused, and send later ones; `status` shows the number
-    #[arg(long, env = "RESYNC_SOURCE_SKIP", value_name = "N", value_parser = number::<u64>)]
+    #[arg(long, value_name = "N", value_parser = number::<u64>)]
     pub(crate) skip: Option<u64>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
@@ -394,7 +413,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
     /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, env = "RESYNC_SOURCE_LISTEN", default_value = "127.0.0.1:8090", value_name = "ADDR", value_parser = address)]
+    #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDR", value_parser = address)]
     pub(crate) listen: SocketAddr,
 }
 
@@ -413,19 +432,19 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) out: OutArgs,
     /// The URL under which the folder is published [default: that of the last build, or of its Source Description]
-    #[arg(long, env = "RESYNC_SOURCE_BASE_URL", value_name = "URL")]
+    #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Time limit for the check of a URL, such as 90s or 1h
-    #[arg(long, env = "RESYNC_SOURCE_DEADLINE", value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     pub(crate) deadline: Duration,
     /// Maximum number of requests of a check, for documents, packages and topics
-    #[arg(long, env = "RESYNC_SOURCE_MAX_REQUESTS", value_name = "N", default_value_t = MAX_REQUESTS, value_parser = number::<usize>)]
+    #[arg(long, value_name = "N", default_value_t = MAX_REQUESTS, value_parser = number::<usize>)]
     pub(crate) max_requests: usize,
     /// Maximum number of documents of a check
-    #[arg(long, env = "RESYNC_SOURCE_MAX_DOCUMENTS", value_name = "N", default_value_t = MAX_DOCUMENTS, value_parser = number::<usize>)]
+    #[arg(long, value_name = "N", default_value_t = MAX_DOCUMENTS, value_parser = number::<usize>)]
     pub(crate) max_documents: usize,
     /// Maximum bytes of packages that the check of a URL fetches, such as 500MB; 0B for none
-    #[arg(long, env = "RESYNC_SOURCE_PACKAGES", value_name = "SIZE", default_value_t = ByteSize(PACKAGE_BYTES), value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(PACKAGE_BYTES), value_parser = size)]
     pub(crate) packages: ByteSize,
 }
 
@@ -437,32 +456,22 @@ impl CheckArgs {
 }
 
 impl Cli {
-    /// The command line of this process. An environment variable that is empty counts as absent.
+    /// The command line of this process.
     pub(crate) fn of_process() -> Self {
-        parse(without_empty_variables(command()))
+        parse(command())
     }
 }
 
+/// Flags without a variable, which would apply to every run.
+const ONE_RUN: [&str; 3] = ["take_over", "drop_hub", "dry_run"];
+
 /// The command line with all its habits.
 pub(crate) fn command() -> clap::Command {
-    habitual(Cli::command(), &HELP)
+    with_variables(habitual(Cli::command(), &HELP), "RESYNC_SOURCE_", &ONE_RUN)
 }
 
 fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
     PossibleValuesParser::new(["md5", "sha-1", "sha-256"]).try_map(|name| name.parse::<Algorithm>())
-}
-
-fn without_empty_variables(command: clap::Command) -> clap::Command {
-    let is_empty = |name: &std::ffi::OsStr| {
-        std::env::var_os(name).is_some_and(|value| value.to_str().is_some_and(|text| text.trim().is_empty()))
-    };
-    command
-        .mut_args(
-            |argument| {
-                if argument.get_env().is_some_and(is_empty) { argument.env(None) } else { argument }
-            },
-        )
-        .mut_subcommands(without_empty_variables)
 }
 
 #[cfg(test)]
@@ -494,9 +503,9 @@ mod tests {
     fn every_flag_but_those_of_a_single_run_has_an_environment_variable() {
         let is_for_packagers =
             |command: &&clap::Command| ["completions", "man"].contains(&command.get_name());
-        for command in Cli::command().get_subcommands().filter(|command| !is_for_packagers(command)) {
+        for command in command().get_subcommands().filter(|command| !is_for_packagers(command)) {
             for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
-                if ["take_over", "drop_hub", "dry_run"].contains(&argument.get_id().as_str()) {
+                if ONE_RUN.contains(&argument.get_id().as_str()) {
                     assert_eq!(argument.get_env(), None);
                     continue;
                 }

@@ -7,7 +7,7 @@ use resync_common::{
     words::counted,
 };
 use resync_core::build::BuildError;
-use resync_publisher::{Action, Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
+use resync_publisher::{Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,10 @@ pub(crate) enum Failure {
         "no site given; use --out DIR or --config FILE, or run `resync-source init` to write a source.toml here"
     )]
     NoSite,
+    #[error(
+        "which configuration? Give --config FILE, or run `resync-source init` to write a source.toml here"
+    )]
+    NoConfiguration,
     #[error("{0} is missing, and there is no terminal to ask; give it with {1}")]
     NotAsked(&'static str, &'static str),
     #[error(transparent)]
@@ -69,13 +73,9 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Sets { code, .. } | Self::Tried { code, .. } => *code,
-            Self::NoSite | Self::NotAsked(..) => USAGE,
+            Self::NoSite | Self::NoConfiguration | Self::NotAsked(..) => USAGE,
             Self::Url(_)
-            | Self::Config(
-                ConfigError::Io { action: Action::Read, .. }
-                | ConfigError::Syntax { .. }
-                | ConfigError::Problems { .. },
-            )
+            | Self::Config(ConfigError::Unusable(_))
             | Self::NoCollection { .. }
             | Self::Log(_)
             | Self::BareToken(_)
@@ -118,6 +118,8 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use resync_publisher::Action;
 
     use super::*;
 

@@ -50,6 +50,8 @@ pub(super) const HELP: Help = Help {
             ],
         ),
         ("status", &["resync-source status", "resync-source status --json"]),
+        ("config check", &["resync-source config check --config source.toml"]),
+        ("config print", &["resync-source config print"]),
         (
             "completions",
             &["resync-source completions bash > ~/.local/share/bash-completion/completions/resync-source"],

@@ -18,11 +18,11 @@ mod watch;
 
 use std::io;
 
-use resync_common::output::answer;
-use resync_publisher::publish::BuildMode;
+use resync_common::output::{answer, say};
+use resync_publisher::{config, config::Config, publish::BuildMode};
 use serde_json::Value;
 
-use self::arguments::{Command, command as command_line};
+use self::arguments::{Command, ConfigCommand, command as command_line};
 pub(crate) use self::{
     arguments::{Cli, LOG},
     failure::Failure,
@@ -47,6 +47,16 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(arguments) => show::serve(arguments).await,
         Command::Check(arguments) => show::check(&arguments).await,
         Command::Status(arguments) => show::status(&arguments),
+        Command::Config(ConfigCommand::Check(arguments)) => {
+            let file = arguments.file().ok_or(Failure::NoConfiguration)?;
+            Config::load(&file)?;
+            say(format_args!("{} can be used", file.display()));
+            Ok(())
+        }
+        Command::Config(ConfigCommand::Print(arguments)) => {
+            answer(config::print(arguments.file().as_deref())?.trim_end());
+            Ok(())
+        }
         Command::Completions(wanted) => {
             answer(wanted.script(command_line()));
             Ok(())

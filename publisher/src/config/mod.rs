@@ -1,21 +1,16 @@
 //! `source.toml`: what a Source publishes, and how. All mistakes of a file are named at once, each with a hint.
 
 mod reader;
-mod section;
 
 use std::{
-    cell::RefCell,
     fs, io,
     path::{Path, PathBuf},
 };
 
-use toml::Value;
+use resync_common::config::{self, Keys, Source, value, with_values};
+use toml::{Table, Value};
 
-use self::{reader::Reader, section::Section};
-use crate::{
-    error::Action,
-    settings::{BaseUrl, HubUrl, Settings},
-};
+use crate::settings::{BaseUrl, HubUrl, Settings};
 
 /// The default name of the file.
 pub const FILE: &str = "source.toml";
@@ -39,49 +34,29 @@ pub struct Config {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It cannot be read or written.
-    #[error("cannot {action} `{}`: {source}", path.display())]
-    Io {
-        /// What was tried.
-        action: Action,
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    /// It cannot be read, or something in it is wrong.
+    #[error(transparent)]
+    Unusable(#[from] config::ConfigError),
     /// It is there already.
     #[error("`{}` exists already; edit it, or remove it first", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// It is not valid TOML.
-    #[error("`{}` is not valid TOML: {reason}", path.display())]
-    Syntax {
+    /// It cannot be written.
+    #[error("cannot write `{}`: {source}", path.display())]
+    Write {
         /// The file.
         path: PathBuf,
-        /// Line, column and what was expected.
-        reason: String,
-    },
-    /// Keys or values are wrong.
-    #[error("`{}`:\n  {}", path.display(), problems.join("\n  "))]
-    Problems {
-        /// The file.
-        path: PathBuf,
-        /// All that is wrong with it.
-        problems: Vec<String>,
+        /// The reason.
+        source: io::Error,
     },
 }
 
 impl Config {
     /// Reads a file. Relative paths in it start from its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Io {
-            action: Action::Read,
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, path)
+        Self::parse(&config::read(path)?, path)
     }
 
     /// With the site in another folder.
@@ -96,17 +71,22 @@ impl Config {
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let table = resync_common::config::parse(text)
-            .map_err(|reason| ConfigError::Syntax { path: path.to_owned(), reason })?;
+        let source = Source::new(text);
         let folder = path.parent().unwrap_or(Path::new(""));
-        let problems = RefCell::default();
-        let top = Section { table: &table, place: "", problems: &problems };
-        let config = Reader { folder, top }.config();
-        match (config, problems.into_inner()) {
-            (Some(config), problems) if problems.is_empty() => Ok(config),
-            (_, problems) => Err(ConfigError::Problems { path: path.to_owned(), problems }),
-        }
+        let config = source.parse().and_then(|table| reader::config(folder, Keys::new(&source, &table)));
+        Ok(source.settle(config, path)?)
     }
+}
+
+/// Every key with its meaning and its value in a file, or else its default. With a file it is itself a configuration.
+pub fn print(path: Option<&Path>) -> Result<String, ConfigError> {
+    let Some(path) = path else { return Ok(TEMPLATE.to_owned()) };
+    Config::load(path)?;
+    let written = config::table(path)?;
+    let settings = with_values(TEMPLATE, |key| value(&written, key).cloned());
+    let of_tables = |key: &str| Some((key.to_owned(), written.get(key)?.clone()));
+    let tables: Table = ["link", "set"].into_iter().filter_map(of_tables).collect();
+    Ok(if tables.is_empty() { settings } else { format!("{settings}\n{tables}") })
 }
 
 /// Writes a commented file for one set of resources, unless the file exists.
@@ -117,16 +97,16 @@ pub fn write_new(
     base_url: &BaseUrl,
     hubs: &[HubUrl],
 ) -> Result<(), ConfigError> {
-    let quoted = |text: &str| Value::String(text.to_owned()).to_string();
-    let hubs: Vec<_> = hubs.iter().map(|hub| quoted(hub.as_str())).collect();
-    let text = TEMPLATE
-        .replace("{out}", &quoted(&out.to_string_lossy()))
-        .replace("{directory}", &quoted(&directory.to_string_lossy()))
-        .replace("{base_url}", &quoted(base_url.as_str()))
-        .replace("{hubs}", &format!("[{}]", hubs.join(", ")));
+    let text = with_values(TEMPLATE, |key| match key {
+        "out" => Some(Value::from(&*out.to_string_lossy())),
+        "directory" => Some(Value::from(&*directory.to_string_lossy())),
+        "base_url" => Some(Value::from(base_url.as_str())),
+        "hubs" => Some(Value::from(hubs.iter().map(HubUrl::as_str).collect::<Vec<_>>())),
+        _ => None,
+    });
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => ConfigError::Exists { path: path.to_owned() },
-        _ => ConfigError::Io { action: Action::Write, path: path.to_owned(), source },
+        _ => ConfigError::Write { path: path.to_owned(), source },
     };
     let mut file = fs::File::create_new(path).map_err(failed)?;
     io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)
@@ -141,7 +121,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<Config, Vec<String>> {
         Config::parse(text, Path::new("/etc/rs/source.toml")).map_err(|error| match error {
-            ConfigError::Problems { problems, .. } => problems,
+            ConfigError::Unusable(config::ConfigError::Problems(problems)) => problems,
             other => vec![other.to_string()],
         })
     }
@@ -248,21 +228,22 @@ mod tests {
         )
         .unwrap_err();
         let expected = [
-            "ouT: is not a key here: did you mean out?",
-            "hubz: is not a key here: did you mean hubs?",
-            "out: is missing",
-            "base_url: `ftp://example.org/` uses `ftp`",
-            "change_list.entries: write a number from 1 to 50000",
-            "change_dump.every: write it as \"12h\"",
-            "archive.every: is not a key here; there are after",
-            "set 1: colour: is not a key here",
-            "set 1: name: ",
-            "set 1: directory: write it in quotes",
-            "hash: write md5, sha-1 or sha-256",
+            "line 2, column 13: ouT is not a key: did you mean out?",
+            "line 4, column 13: hubz is not a key: did you mean hubs?",
+            "line 1, column 1: out is missing",
+            "line 3, column 24: base_url: `ftp://example.org/` uses `ftp`",
+            "line 7, column 23: change_list.entries must be a whole number from 1 to 50000",
+            "line 9, column 21: change_dump.every must be a time such as \"12h\"",
+            "line 11, column 13: archive.every is not a key: known here: after",
+            "line 15, column 13: set.colour is not a key: ",
+            "line 13, column 20: set.name: ",
+            "line 14, column 25: set.directory must be text in quotes",
+            "line 5, column 20: hash: write md5, sha-1 or sha-256",
         ];
         for words in expected {
+            let words = format!("/etc/rs/source.toml, {words}");
             assert!(
-                problems.iter().any(|problem| problem.starts_with(words)),
+                problems.iter().any(|problem| problem.starts_with(&words)),
                 "`{words}` is not in {problems:#?}"
             );
         }
@@ -270,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_read_and_what_is_wrong_with_one_is_named_with_its_number() {
+    fn links_are_read_and_what_is_wrong_with_one_is_named_with_its_line() {
         let top = "out = \"o\"\nbase_url = \"http://example.org/\"\ndirectory = \"d\"\n";
         let link = "[[link]]\nrel = \"duplicate\"\nhref = \"http://m.example/{path}\"\npri = 2\ntype = \"a/b\"\nmodified = true\n";
         let config = parse(&format!("{top}{link}")).unwrap();
@@ -278,9 +259,15 @@ mod tests {
         assert_eq!(config.sets[0].1.links, [expected.media_type("a/b").modified()]);
         let problems =
             parse(&format!("{top}{link}[[link]]\nrel = \"up\"\nhref = \"http://m.example/\"\n")).unwrap_err();
-        assert!(problems[0].starts_with("link 2: `up` is not a relation between resources"), "{problems:?}");
         assert!(
-            parse(&format!("{top}[[link]]\nrell = \"via\"\n")).unwrap_err()[0].contains("did you mean rel?")
+            problems[0].contains("line 11, column 7: `up` is not a relation between resources"),
+            "{problems:?}"
+        );
+        assert!(
+            parse(&format!("{top}[[link]]\nrell = \"via\"\n"))
+                .unwrap_err()
+                .concat()
+                .contains("mean link.rel?")
         );
     }
 
@@ -289,9 +276,31 @@ mod tests {
         let set = "[[set]]\nname = \"a\"\ndirectory = \"a\"\n";
         let top = "out = \"o\"\nbase_url = \"http://example.org/\"\n";
         let problems = parse(&format!("{top}{set}{set}")).unwrap_err();
-        assert_eq!(problems, ["set 2: name: `a` is the name of another set"]);
+        assert_eq!(
+            problems,
+            ["/etc/rs/source.toml, line 7, column 8: set.name: `a` is the name of another set"]
+        );
         let problems = parse(&format!("{top}directory = \"d\"\nignore = [\"[z-a]\"]")).unwrap_err();
-        assert!(problems[0].starts_with("ignore: "), "{problems:?}");
-        assert!(parse("out = ").unwrap_err()[0].contains("is not valid TOML"));
+        assert!(problems[0].contains("line 4, column 10: ignore: "), "{problems:?}");
+        assert!(parse("out = ").unwrap_err()[0].contains("line 1, column 7: not valid TOML: "));
+    }
+
+    #[test]
+    fn what_is_printed_has_every_key_and_means_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let text = "out = \"o\"\nbase_url = \"http://example.org/\"\nhash = \"md5\"\nresource_list = { keep = 3 }\n\
+                    [[link]]\nrel = \"via\"\nhref = \"http://m.example/{path}\"\n\
+                    [[set]]\nname = \"a\"\ndirectory = \"a\"\n[[set.link]]\nrel = \"collection\"\nhref = \"http://m.example/\"\n\
+                    [[set]]\nname = \"b\"\ndirectory = \"b\"\n";
+        fs::write(&path, text).unwrap();
+        let meant = Config::load(&path).unwrap();
+        let printed = print(Some(&path)).unwrap();
+        assert!(printed.contains("\nkeep = 3\n") && printed.contains("\n#directory = "), "{printed}");
+        fs::write(&path, &printed).unwrap();
+        assert_eq!(Config::load(&path).unwrap(), meant, "{printed}");
+        assert_eq!(print(Some(&path)).unwrap(), printed);
+        let default = print(None).unwrap();
+        assert!(default.contains("\n#out = ") && default.contains("\nhash = [\"sha-256\"]\n"), "{default}");
     }
 }

@@ -2,195 +2,169 @@
 
 use std::path::{Path, PathBuf};
 
+use resync_common::config::Keys;
 use resync_core::digest::Algorithm;
-use toml::Value;
 
-use super::{Config, section::Section};
+use super::Config;
 use crate::settings::{BaseUrl, HubUrl, LinkError, LinkTemplate, PageUrl, Root, Rules, SetName, Settings};
 
-const TOP: [&str; 15] = [
-    "out",
-    "base_url",
-    "directory",
-    "described_by",
-    "hubs",
-    "hash",
-    "ignore",
-    "json_patch",
-    "change_list",
-    "resource_list",
-    "resource_dump",
-    "change_dump",
-    "archive",
-    "link",
-    "set",
-];
-const SET: [&str; 9] =
-    ["name", "directory", "base_url", "described_by", "hubs", "hash", "ignore", "json_patch", "link"];
-const LINK: [&str; 7] = ["rel", "href", "pri", "type", "only", "sidecar", "modified"];
+/// Keys of a set. For those that it does not have, those at the top count.
+const OF_SETS: [&str; 7] = ["directory", "described_by", "hubs", "hash", "ignore", "json_patch", "link"];
 
-/// Reads one file.
-pub(super) struct Reader<'a> {
-    /// Where relative paths start from.
-    pub(super) folder: &'a Path,
-    pub(super) top: Section<'a>,
+/// All that the file says, as far as it can be understood. Relative paths start from `folder`.
+pub(super) fn config(folder: &Path, top: Keys<'_, '_>) -> Option<Config> {
+    top.know(&OF_SETS);
+    let out = top.required("out", top.text("out"), "write the folder of the site");
+    let out = out.map(|out| folder.join(out));
+    let base_url = top.parsed("base_url", BaseUrl::parse);
+    let base_url = top.required("base_url", base_url, "write the URL of that folder");
+    let rules = rules(&top);
+    let tables = top.sections("set");
+    let sets = if top.has("set") {
+        if top.has("directory") {
+            top.blame("directory", &"belongs into each [[set]] where there are any");
+        }
+        sets(folder, &top, tables, base_url.as_ref(), out.as_deref(), rules)
+    } else {
+        let settings = settings(folder, &top, &top, base_url, rules);
+        settings.zip(out.clone()).map(|(settings, out)| vec![(out, settings)])
+    };
+    top.finish();
+    Some(Config { out: out?, sets: sets? })
 }
 
-impl Reader<'_> {
-    /// All that the file says, as far as it can be understood.
-    pub(super) fn config(&self) -> Option<Config> {
-        let top = self.top;
-        top.only(&TOP);
-        let out = top.path("out").map(|out| self.folder.join(out));
-        let base_url = top.parsed("base_url", BaseUrl::parse);
-        let rules = self.rules();
-        let sets = match top.table.get("set") {
-            None => self
-                .settings(top, base_url, rules)
-                .zip(out.as_ref())
-                .map(|(settings, out)| vec![(out.clone(), settings)]),
-            Some(Value::Array(sets)) if !sets.is_empty() => {
-                if top.has("directory") {
-                    top.wrong("directory", &"belongs into each [[set]] where there are any");
-                }
-                self.sets(sets, base_url.as_ref(), out.as_deref(), rules)
-            }
-            Some(_) => {
-                top.wrong("set", &"write [[set]], and below it name and directory, once for each set");
-                None
-            }
-        };
-        Some(Config { out: out?, sets: sets? })
-    }
-
-    fn sets(
-        &self,
-        sets: &[Value],
-        root: Option<&BaseUrl>,
-        out: Option<&Path>,
-        rules: Rules,
-    ) -> Option<Vec<(PathBuf, Settings)>> {
-        let mut found: Vec<(PathBuf, Settings)> = Vec::new();
-        for (number, set) in sets.iter().enumerate() {
-            let place = format!("set {}: ", number + 1);
-            let Value::Table(table) = set else {
-                self.top.wrong(&place, &"write it as a [[set]] with its keys below");
-                continue;
-            };
-            let set = Section { table, place: &place, problems: self.top.problems };
-            set.only(&SET);
-            let name = set.parsed("name", SetName::parse);
-            let own = set.has("base_url").then(|| set.parsed("base_url", BaseUrl::parse));
-            let below = root.zip(name.as_ref()).map(|(root, name)| root.below(name));
-            let settings = self.settings(set, own.unwrap_or(below), rules);
-            let (Some(name), Some(root), Some(out), Some(settings)) = (name, root, out, settings) else {
-                continue;
-            };
+fn sets(
+    folder: &Path,
+    top: &Keys<'_, '_>,
+    tables: Vec<Keys<'_, '_>>,
+    root: Option<&BaseUrl>,
+    out: Option<&Path>,
+    rules: Rules,
+) -> Option<Vec<(PathBuf, Settings)>> {
+    let (all, mut found) = (tables.len(), Vec::<(PathBuf, Settings)>::new());
+    for set in tables {
+        set.know(&OF_SETS);
+        let name = set.required("name", set.parsed("name", SetName::parse), "write what the set is called");
+        let own = set.parsed("base_url", BaseUrl::parse);
+        let below = root.zip(name.as_ref()).map(|(root, name)| root.below(name));
+        let base_url = if set.has("base_url") { own } else { below };
+        let settings = settings(folder, top, &set, base_url, rules);
+        if let (Some(name), Some(root), Some(out), Some(settings)) = (name, root, out, settings) {
             let folder = out.join(name.as_str());
             if found.iter().any(|(known, _)| *known == folder) {
-                set.wrong("name", &format!("`{name}` is the name of another set"));
+                set.blame("name", &format!("`{name}` is the name of another set"));
             }
-            let root = Root { base_url: root.clone(), name, described_by: page(self.top) };
+            let root = Root { base_url: root.clone(), name, described_by: page(top) };
             found.push((folder, Settings { root: Some(root), ..settings }));
         }
-        (found.len() == sets.len()).then_some(found)
+        set.finish();
     }
-
-    /// The settings of a set. For keys that it does not have, those at the top count.
-    fn settings(&self, set: Section<'_>, base_url: Option<BaseUrl>, rules: Rules) -> Option<Settings> {
-        let directory = set.path("directory").map(|directory| self.folder.join(directory));
-        let of = |key| if set.has(key) { set } else { self.top };
-        let hubs = of("hubs").list("hubs", HubUrl::parse);
-        let hash = of("hash")
-            .list("hash", |text| text.parse::<Algorithm>().map_err(|_| "write md5, sha-1 or sha-256"));
-        let ignore = of("ignore").texts("ignore");
-        let links = links(of("link"));
-        let json_patch = of("json_patch").flag("json_patch");
-        let described_by = page(of("described_by"));
-        let settings = Settings::new(directory?, base_url?).hashes(hash);
-        let settings = Settings { rules, ignore, json_patch, links, described_by, ..settings };
-        if let Err(reason) = settings.ignored() {
-            of("ignore").wrong("ignore", &reason);
-        }
-        Some(hubs.into_iter().fold(settings, Settings::hub))
-    }
-
-    fn rules(&self) -> Rules {
-        let mut rules = Rules::default();
-        if let Some(list) = self.top.below("change_list", "change_list.") {
-            list.only(&["entries", "age"]);
-            replace(&mut rules.change_list_entries, list.number("entries", 1..=50_000));
-            rules.change_list_seconds = list.seconds("age", rules.change_list_seconds);
-        }
-        if let Some(list) = self.top.below("resource_list", "resource_list.") {
-            list.only(&["small", "percent", "age", "keep"]);
-            replace(&mut rules.resource_list_small, list.number("small", 0..=i64::MAX));
-            replace(&mut rules.resource_list_percent, list.number("percent", 1..=100));
-            rules.resource_list_seconds = list.seconds("age", rules.resource_list_seconds);
-            replace(&mut rules.resource_lists_kept, list.number("keep", 1..=1_000));
-        }
-        if let Some(dump) = self.top.below("resource_dump", "resource_dump.") {
-            dump.only(&["every", "keep"]);
-            rules.resource_dump_seconds = dump.seconds("every", None);
-            replace(&mut rules.resource_dumps_kept, dump.number("keep", 1..=1_000));
-        }
-        if let Some(dump) = self.top.below("change_dump", "change_dump.") {
-            dump.only(&["every"]);
-            rules.change_dump_seconds = dump.seconds("every", None);
-        }
-        if let Some(archive) = self.top.below("archive", "archive.") {
-            archive.only(&["after"]);
-            rules.archive_seconds = archive.seconds("after", None);
-        }
-        rules
-    }
+    (found.len() == all).then_some(found)
 }
 
-fn replace<T>(value: &mut T, new: Option<T>) {
-    if let Some(new) = new {
-        *value = new;
+fn settings(
+    folder: &Path,
+    top: &Keys<'_, '_>,
+    set: &Keys<'_, '_>,
+    base_url: Option<BaseUrl>,
+    rules: Rules,
+) -> Option<Settings> {
+    let directory = set.required("directory", set.text("directory"), "write the folder of the resources");
+    let of = |key: &str| if set.has(key) { set } else { top };
+    let hubs = of("hubs").list("hubs", HubUrl::parse);
+    let hash =
+        of("hash").list("hash", |text| text.parse::<Algorithm>().map_err(|_| "write md5, sha-1 or sha-256"));
+    let ignore = texts(of("ignore"), "ignore");
+    let links = of("link").sections("link").into_iter().filter_map(link).collect();
+    let json_patch = of("json_patch").flag("json_patch").unwrap_or(false);
+    let described_by = page(of("described_by"));
+    let settings = Settings::new(folder.join(directory?), base_url?).hashes(hash);
+    let settings = Settings { rules, ignore, json_patch, links, described_by, ..settings };
+    if let Err(reason) = settings.ignored() {
+        of("ignore").blame("ignore", &reason);
     }
+    Some(hubs.into_iter().fold(settings, Settings::hub))
 }
 
-fn page(section: Section<'_>) -> Option<PageUrl> {
-    let key = "described_by";
-    section.has(key).then(|| section.parsed(key, PageUrl::parse)).flatten()
+fn rules(top: &Keys<'_, '_>) -> Rules {
+    let mut rules = Rules::default();
+    if let Some(list) = top.section("change_list") {
+        replace(&mut rules.change_list_entries, number(&list, "entries", 1, 50_000));
+        rules.change_list_seconds = seconds(&list, "age", rules.change_list_seconds);
+        list.finish();
+    }
+    if let Some(list) = top.section("resource_list") {
+        replace(&mut rules.resource_list_small, number(&list, "small", 0, u64::MAX >> 1));
+        replace(&mut rules.resource_list_percent, number(&list, "percent", 1, 100));
+        rules.resource_list_seconds = seconds(&list, "age", rules.resource_list_seconds);
+        replace(&mut rules.resource_lists_kept, number(&list, "keep", 1, 1_000));
+        list.finish();
+    }
+    if let Some(dump) = top.section("resource_dump") {
+        rules.resource_dump_seconds = seconds(&dump, "every", None);
+        replace(&mut rules.resource_dumps_kept, number(&dump, "keep", 1, 1_000));
+        dump.finish();
+    }
+    if let Some(dump) = top.section("change_dump") {
+        rules.change_dump_seconds = seconds(&dump, "every", None);
+        dump.finish();
+    }
+    if let Some(archive) = top.section("archive") {
+        rules.archive_seconds = seconds(&archive, "after", None);
+        archive.finish();
+    }
+    rules
 }
 
-fn links(section: Section<'_>) -> Vec<LinkTemplate> {
-    let Some(links) = section.table.get("link") else { return Vec::new() };
-    let tables: Option<Vec<_>> =
-        links.as_array().and_then(|links| links.iter().map(Value::as_table).collect());
-    let Some(tables) = tables else {
-        section.wrong("link", &"write [[link]], and below it rel and href, once for each link");
-        return Vec::new();
-    };
-    let links = tables.into_iter().enumerate().filter_map(|(number, table)| {
-        let place = format!("{}link {}: ", section.place, number + 1);
-        link(Section { table, place: &place, problems: section.problems })
-    });
-    links.collect()
-}
-
-fn link(section: Section<'_>) -> Option<LinkTemplate> {
-    section.only(&LINK);
-    let (rel, href) = (section.text("rel"), section.text("href"));
-    let (pri, only) = (section.number("pri", 1..=999_999), section.texts("only"));
-    let media_type = section.has("type").then(|| section.text("type")).flatten();
-    let (is_sidecar, has_time) = (section.flag("sidecar"), section.flag("modified"));
-    let (rel, href) = (rel?, href?);
-    let template = || -> Result<LinkTemplate, LinkError> {
-        let mut template = LinkTemplate::new(rel, href)?.only(only)?;
+fn link(keys: Keys<'_, '_>) -> Option<LinkTemplate> {
+    let rel = keys.required("rel", keys.text("rel"), "write how the target is related");
+    let href = keys.required("href", keys.text("href"), "write the URL of the target");
+    let (pri, only) = (number(&keys, "pri", 1, 999_999), texts(&keys, "only"));
+    let media_type = keys.text("type");
+    let (is_sidecar, has_time) = (keys.flag("sidecar"), keys.flag("modified"));
+    let template = |rel: String, href: String| -> Result<LinkTemplate, LinkError> {
+        let mut template = LinkTemplate::new(&rel, &href)?.only(only)?;
         if let Some(pri) = pri {
             template = template.pri(pri)?;
         }
         if let Some(media_type) = media_type {
             template = template.media_type(media_type);
         }
-        if is_sidecar {
+        if is_sidecar == Some(true) {
             template = template.sidecar();
         }
-        Ok(if has_time { template.modified() } else { template })
+        Ok(if has_time == Some(true) { template.modified() } else { template })
     };
-    template().map_err(|error| section.wrong("", &error)).ok()
+    let made = rel.zip(href).map(|(rel, href)| template(rel, href));
+    let link = made.and_then(|made| made.map_err(|error| keys.wrong("rel", error.to_string())).ok());
+    keys.finish();
+    link
+}
+
+fn page(keys: &Keys<'_, '_>) -> Option<PageUrl> {
+    keys.parsed("described_by", PageUrl::parse)
+}
+
+fn texts(keys: &Keys<'_, '_>, key: &str) -> Vec<String> {
+    keys.list(key, |text| Ok::<_, std::convert::Infallible>(text.to_owned()))
+}
+
+fn number<T: TryFrom<u64>>(keys: &Keys<'_, '_>, key: &str, from: u64, to: u64) -> Option<T> {
+    keys.count(key, from, to).and_then(|number| T::try_from(number).ok())
+}
+
+/// A duration in seconds, `None` for `never`; `otherwise` where the key is missing.
+fn seconds(keys: &Keys<'_, '_>, key: &str, otherwise: Option<u64>) -> Option<u64> {
+    let time = keys.read(key, "a time such as \"12h\" or \"30d\", or \"never\"", |value| {
+        let text = value.as_str()?;
+        let never = (text == "never").then_some(None);
+        never.or_else(|| humantime::parse_duration(text).ok().map(|time| Some(time.as_secs())))
+    });
+    time.unwrap_or(otherwise)
+}
+
+fn replace<T>(value: &mut T, new: Option<T>) {
+    if let Some(new) = new {
+        *value = new;
+    }
 }

@@ -684,7 +684,7 @@ fn what_is_wrong_with_a_file_is_named_at_once() {
     let config =
         configured(&place, "outt = \"site\"\nbase_url = \"http://source.example/\"\ndirectory = 1\n");
     let run = run(&["build", "--config", text(&config)]).failed_with(64, "did you mean out?");
-    assert!(run.err.contains("directory: write it in quotes"), "{}", run.err);
+    assert!(run.err.contains("line 3, column 13: directory must be text in quotes"), "{}", run.err);
     assert!(!place.out().exists());
 }
 
@@ -701,5 +701,6 @@ fn a_configuration_is_called_by_its_name_also_where_it_is_missing() {
         assert!(said.contains("other.toml") && !said.contains("source.toml"), "{said}");
     }
     fs::write(&other, "out = ").unwrap();
-    run(&["status", "--config", text(&other)]).failed_with(64, "is not valid TOML");
+    run(&["status", "--config", text(&other)])
+        .failed_with(64, "other.toml, line 1, column 7: not valid TOML");
 }

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use http::{HeaderName, HeaderValue};
 use resync_common::completions::{Completions, Man};
-use resync_common::habits::{GLOBAL, habitual};
+use resync_common::habits::{GLOBAL, habitual, with_variables};
 use resync_common::values::{address, duration, duration_or_zero, size};
 use resync_common::words::counted;
 use resync_core::datetime::DateTime;
@@ -60,33 +60,15 @@ pub(crate) fn command() -> clap::Command {
             .hide_possible_values(true),
         _ => arg,
     };
-    let command = habitual(Cli::command(), &HELP);
-    command.mut_args(with_value).mut_args(with_variable).mut_subcommands(|sub| match sub.get_name() {
-        // These are for packagers.
-        "completions" | "man" => sub,
-        _ => sub.mut_args(with_value).mut_args(with_variable),
-    })
+    let command = habitual(Cli::command(), &HELP).mut_args(with_value);
+    let command = command.mut_subcommands(|sub| sub.mut_args(with_value));
+    with_variables(command, "RESYNC_DESTINATION_", &ONE_RUN)
 }
 
 /// The flags of one run only: neither variables nor keys of the file. If `adopt` stayed there beside `delete`, a copy that loses
 /// its state, or a wrong folder, would lose somebody's files without a question; beside `switch_source`, a wrong URL would do that.
 /// With `dry_run` there, no run would do anything.
 pub(crate) const ONE_RUN: [&str; 4] = ["since", "adopt", "switch_source", "dry_run"];
-
-/// `RESYNC_DESTINATION_` and the name of the flag.
-fn with_variable(arg: Arg) -> Arg {
-    if arg.get_env().is_some() || ONE_RUN.contains(&&*name(&arg)) {
-        return arg;
-    }
-    let variable = format!("RESYNC_DESTINATION_{}", name(&arg).to_uppercase());
-    // The command line lives as long as the program.
-    arg.env(&*variable.leak())
-}
-
-/// The name of a flag or argument as a key of the configuration.
-pub(crate) fn name(arg: &Arg) -> String {
-    arg.get_long().unwrap_or(arg.get_id().as_str()).replace('-', "_")
-}
 
 /// Whether this flag needs no value.
 pub(crate) fn is_switch(arg: &Arg) -> bool {
@@ -562,7 +544,7 @@ fn notification_size(text: &str) -> Result<ByteSize, String> {
 
 #[cfg(test)]
 mod tests {
-    use resync_common::habits::wrong_help;
+    use resync_common::habits::{name, wrong_help};
 
     use super::*;
 

@@ -8,34 +8,14 @@ use std::path::{Path, PathBuf};
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, Command};
-use resync_common::config::{meant, parse};
-use resync_common::habits;
-use toml::{Table, Value};
+use resync_common::config::{self, ConfigError, Keys, Source, plain};
+use resync_common::habits::{self, name};
+use toml::Value;
 
-use super::args::{self, Cli, ONE_RUN, name};
+use super::args::{self, Cli, ONE_RUN};
 
 /// Flags that are not keys, besides [`ONE_RUN`].
 const NO_KEYS: [&str; 3] = ["config", "help", "version"];
-
-/// Why a configuration file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
-    /// It cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    /// It is not TOML.
-    #[error("the configuration {} is not TOML: {reason}", path.display())]
-    Syntax { path: PathBuf, reason: String },
-    /// No flag has this name.
-    #[error("the configuration {}: {key} is not a key: {hint}", path.display())]
-    Unknown { path: PathBuf, key: String, hint: String },
-    /// The value has the wrong kind.
-    #[error("the configuration {}: {key} must be {wanted}", path.display())]
-    Kind { path: PathBuf, key: String, wanted: &'static str },
-    /// The flag refuses the value.
-    #[error("the configuration {}: {reason}", path.display())]
-    Value { path: PathBuf, reason: String },
-}
 
 /// The command line, completed by the configuration file. Ends the program with a message if it is wrong, and after `--help`.
 pub(crate) fn command_line() -> Result<Cli, ConfigError> {
@@ -55,18 +35,19 @@ fn named(arguments: &[OsString]) -> Option<PathBuf> {
 
 /// A command with the values of the file as defaults.
 fn with_file(command: Command, path: &Path) -> Result<Command, ConfigError> {
-    let values = values(read(path)?, &keys(&command), path)?;
-    // Without the environment, whose mistakes are not the file's.
-    let alone = |arg: Arg| arg.env(Resettable::Reset);
-    let bare = command.clone().mut_args(alone).mut_subcommands(|sub| sub.mut_args(alone));
-    check(&with_values(bare, &values), path)?;
-    Ok(with_values(command, &values))
-}
-
-fn read(path: &Path) -> Result<Table, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    parse(&text).map_err(|reason| ConfigError::Syntax { path: path.to_owned(), reason })
+    let text = config::read(path)?;
+    let source = Source::new(&text);
+    let completed = source.parse().map(|table| {
+        let file = Keys::new(&source, &table);
+        let values = values(&file, &keys(&command));
+        // Without the environment, whose mistakes are not the file's.
+        let alone = |arg: Arg| arg.env(Resettable::Reset);
+        let bare = command.clone().mut_args(alone).mut_subcommands(|sub| sub.mut_args(alone));
+        check(&with_values(bare, &values), &file);
+        file.finish_with("`resync-destination config print` shows all keys", of_one_run);
+        with_values(command, &values)
+    });
+    source.settle(completed, path)
 }
 
 /// Whether other users may read a file that contains a secret.
@@ -76,7 +57,7 @@ pub(crate) fn is_exposed(path: &Path) -> bool {
     let is_open = path.metadata().is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
     let known = keys(&args::command());
     let is_secret = |key: &String| known.iter().any(|known| is_secret(&known.arg) && known.name() == *key);
-    is_open && read(path).is_ok_and(|table| table.keys().any(is_secret))
+    is_open && config::table(path).is_ok_and(|table| table.keys().any(is_secret))
 }
 
 /// Unknown on this system.
@@ -86,46 +67,22 @@ pub(crate) fn is_exposed(_: &Path) -> bool {
 }
 
 /// The values of each key, as text.
-type Values = BTreeMap<String, Vec<&'static str>>;
+type Values = BTreeMap<String, Vec<String>>;
 
-fn values(table: Table, known: &[Key], path: &Path) -> Result<Values, ConfigError> {
-    let path = || path.to_owned();
-    let text = |key: &str, value: Value| match value {
-        Value::String(text) => Ok(text),
-        Value::Array(_) | Value::Table(_) => {
-            let wanted = "a value or a list of values; sections are not supported";
-            Err(ConfigError::Kind { path: path(), key: key.to_owned(), wanted })
-        }
-        plain => Ok(plain.to_string()),
+fn values(file: &Keys<'_, '_>, known: &[Key]) -> Values {
+    let texts = |key: &Key| {
+        let what = if key.takes_several { "a value or a list of values" } else { "one value" };
+        file.read(&key.name(), what, |value| match value.as_array() {
+            Some(all) if key.takes_several => all.iter().map(|one| plain(one.get_ref())).collect(),
+            _ => Some(vec![plain(value)?]),
+        })
     };
-    let read = |(key, value): (String, Value)| {
-        let Some(known) = known.iter().find(|known| known.name() == key) else {
-            return Err(ConfigError::Unknown { path: path(), hint: hint(&key, known), key });
-        };
-        let several = match value {
-            Value::Array(_) if !known.takes_several => {
-                return Err(ConfigError::Kind { path: path(), key, wanted: "one value, not a list" });
-            }
-            Value::Array(values) => values,
-            value => vec![value],
-        };
-        let texts = several.into_iter().map(|value| text(&key, value));
-        // The command line lives as long as the program.
-        let texts = texts.map(|text| text.map(|text| &*text.leak())).collect::<Result<_, _>>()?;
-        Ok((key, texts))
-    };
-    table.into_iter().map(read).collect()
+    known.iter().filter_map(|key| Some((key.name(), texts(key)?))).collect()
 }
 
-fn hint(key: &str, known: &[Key]) -> String {
-    if ONE_RUN.contains(&key) {
-        return format!("it is for one run, so give the flag --{}", key.replace('_', "-"));
-    }
-    let names: Vec<String> = known.iter().map(Key::name).collect();
-    match meant(key, names.iter().map(String::as_str)) {
-        Some(name) => format!("did you mean {name}?"),
-        None => "`resync-destination config print` shows all keys".to_owned(),
-    }
+fn of_one_run(key: &str) -> Option<String> {
+    let flag = key.replace('_', "-");
+    ONE_RUN.contains(&key).then(|| format!("it is for one run, so give the flag --{flag}"))
 }
 
 fn with_values(command: Command, values: &Values) -> Command {
@@ -140,37 +97,36 @@ fn with_values(command: Command, values: &Values) -> Command {
 
 fn settled(arg: Arg, values: &Values) -> Arg {
     match value(&arg, values) {
-        Some(value) => arg.required(false).default_values(value.iter().copied()),
+        Some(value) => arg.required(false).default_values(value),
         None => arg,
     }
 }
 
 /// The value of a flag in the file. A list is for other commands if this one takes only one value.
-fn value<'v>(arg: &Arg, values: &'v Values) -> Option<&'v Vec<&'static str>> {
+fn value<'v>(arg: &Arg, values: &'v Values) -> Option<&'v Vec<String>> {
     values.get(&name(arg)).filter(|value| value.len() == 1 || takes_several(arg))
 }
 
-/// Checks the defaults with every command.
-fn check(command: &Command, path: &Path) -> Result<(), ConfigError> {
+/// Tries the values with every command.
+fn check(command: &Command, file: &Keys<'_, '_>) {
     for sub in command.get_subcommands() {
         let result = command.clone().try_get_matches_from(["resync-destination", sub.get_name()]);
         // What is missing may be on the command line.
-        let wrong = result
-            .err()
-            .filter(|error| matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation));
-        if let Some(error) = wrong {
-            let blamed = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
-            let is_blamed = |long: &str| blamed.split([' ', '=']).next() == Some(&format!("--{long}"));
-            let secret =
-                sub.get_arguments().find(|arg| is_secret(arg) && arg.get_long().is_some_and(is_blamed));
-            let message = error.to_string();
-            let first =
-                || message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            let reason = secret.map_or_else(first, |arg| format!("{} has an invalid value", name(arg)));
-            return Err(ConfigError::Value { path: path.to_owned(), reason });
+        let is_wrong = |error: &clap::Error| {
+            matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation)
+        };
+        let Some(error) = result.err().filter(is_wrong) else { continue };
+        let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+        let long = flag.trim_start_matches('-').split([' ', '=', '[']).next().unwrap_or_default();
+        let key = long.replace('-', "_");
+        let message = error.to_string();
+        let said = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        if sub.get_arguments().any(|arg| is_secret(arg) && name(arg) == key) {
+            file.wrong(&key, format!("{key} has an invalid value"));
+        } else {
+            file.wrong(&key, said);
         }
     }
-    Ok(())
 }
 
 /// A setting, as the first command that has it describes it.
@@ -319,7 +275,7 @@ mod tests {
     #[test]
     fn what_is_wrong_in_a_file_is_named_with_a_hint() {
         for (file, said) in [
-            ("per_hosts = 3", "per_hosts is not a key: did you mean per_host?"),
+            ("per_hosts = 3", "line 1, column 1: per_hosts is not a key: did you mean per_host?"),
             ("zzz = 3", "zzz is not a key: `resync-destination config print`"),
             ("config = \"x\"", "config is not a key"),
             ("since = \"2026-11-20\"", "since is not a key: it is for one run, so give the flag --since"),
@@ -329,9 +285,9 @@ mod tests {
             ("per_host = 3000", "invalid value '3000' for '--per-host <N>'"),
             ("delay = \"soon\"", "invalid value 'soon' for '--delay <DURATION>'"),
             ("delete = \"perhaps\"", "invalid value 'perhaps' for '--delete[=<true|false>]'"),
-            ("per_host = [1, 2]", "per_host must be one value"),
-            ("[per_host]\nx = 1", "per_host must be a value"),
-            ("delay = \"1s\"\nper_host = ", "is not TOML: line 2, column 12: "),
+            ("per_host = [1, 2]", "line 1, column 12: per_host must be one value"),
+            ("[per_host]\nx = 1", "per_host must be one value"),
+            ("delay = \"1s\"\nper_host = ", "mirror.toml, line 2, column 12: not valid TOML: "),
         ] {
             let refused = refused(file);
             assert!(refused.contains(said), "{file}: {refused}");

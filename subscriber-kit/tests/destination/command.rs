@@ -129,6 +129,8 @@ async fn one_variable_names_the_directory_for_every_command() {
     let printed = with_variable(&["config", "print"]).await;
     let line = format!("into = \"{named}\"");
     assert!(stdout(&printed).lines().any(|one| one == line), "{}", stdout(&printed));
+    let empty = command(&["config", "print"]).env("RESYNC_DESTINATION_DELETE", " ").output().await.unwrap();
+    assert!(stdout(&empty).contains("\n# delete = false\n"), "it counts as absent: {empty:?}");
     for arguments in [&["audit", "http://127.0.0.1:1/"][..], &["status"]] {
         let refused = with_variable(arguments).await;
         let said = String::from_utf8_lossy(&refused.stderr);

@@ -571,8 +571,11 @@ async fn a_configuration_is_printed_with_a_word_from_which_file_it_is() {
         assert!(output.status.success(), "{output:?}");
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    for (arguments, variable) in [(vec![file], ("NO_COLOR", "1")), (Vec::new(), ("RESYNC_HUB_CONFIG", file))]
-    {
+    for (arguments, variable) in [
+        (vec!["--config", file], ("NO_COLOR", "1")),
+        (vec![file], ("RESYNC_HUB_CONFIG", "elsewhere.toml")),
+        (Vec::new(), ("RESYNC_HUB_CONFIG", file)),
+    ] {
         let (configuration, told) = printed(&arguments, variable).await;
         assert!(configuration.contains("127.0.0.1:7"), "{configuration}");
         assert!(told.contains(&format!("the configuration file is {file}")), "{told}");

@@ -50,7 +50,7 @@ const VALUES: [&str; 29] = [
 ];
 
 /// Commands that neither list nor report, or whose output has a form of its own already.
-const WITHOUT_JSON: [&str; 19] = [
+const WITHOUT_JSON: [&str; 21] = [
     "resync-hub",
     "resync-hub serve",
     "resync-hub token add",
@@ -62,6 +62,8 @@ const WITHOUT_JSON: [&str; 19] = [
     "resync-hub backup",
     "resync-hub restore",
     "resync-source init",
+    "resync-source config check",
+    "resync-source config print",
     "resync-destination config check",
     "resync-destination config print",
     "resync-load report",
@@ -275,12 +277,17 @@ fn a_configuration_that_cannot_be_read_or_makes_no_sense_ends_with_64() {
         "resync-hub deliveries laggards",
         "resync-hub fsck",
         "resync-hub healthcheck",
+        "resync-hub config check --quiet",
+        "resync-hub config print --quiet",
         "resync-source build",
         "resync-source publish",
         "resync-source status",
         "resync-source serve",
         "resync-destination sync http://a.example/ x",
+        "resync-source config check",
+        "resync-source config print",
         "resync-destination config check",
+        "resync-destination config print",
     ] {
         for file in [&missing, &wrong] {
             let words: Vec<_> = line.split(' ').collect();
@@ -288,7 +295,9 @@ fn a_configuration_that_cannot_be_read_or_makes_no_sense_ends_with_64() {
             let message = said(&output.stderr);
             assert_eq!(output.status.code(), Some(64), "{line} --config {}: {message}", file.display());
             assert_message(words[0], &message);
-            assert!(message.contains(file.to_str().unwrap()) || message.contains("zzz"), "{line}: {message}");
+            assert!(message.contains(file.to_str().unwrap()), "{line}: {message}");
+            let is_named = message.contains(", line 1, column 1: zzz is not a key: ");
+            assert!(is_named || file == &missing, "{line}: {message}");
         }
     }
 }
@@ -321,6 +330,8 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         ("resync-source status", 0),
         ("resync-source status --json", 0),
         ("resync-source check", 0),
+        ("resync-source config check", 0),
+        ("resync-source config print", 0),
         ("resync-source completions bash", 0),
         ("resync-source build --config none.toml", 64),
         ("resync-hub config print", 0),
@@ -362,6 +373,7 @@ fn a_quiet_command_prints_failures_only() {
             "resync-source check",
             "resync-destination man pages",
             "resync-hub man pages",
+            "resync-source config check",
             "resync-hub config check",
         ] {
             let (code, out, err) = quiet(line);

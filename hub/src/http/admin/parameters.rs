@@ -8,7 +8,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use resync_common::config::meant;
+use resync_common::config::{hint, meant};
 use serde_json::Value;
 use url::form_urlencoded;
 use utoipa::PartialSchema;
@@ -84,11 +84,9 @@ pub(super) fn unknown_field<T: PartialSchema>(body: &[u8]) -> Option<String> {
 
 fn misnamed(name: &str, what: &str, known: &[&str]) -> String {
     let shown: String = name.chars().take(SHOWN).collect();
-    let hint = match (meant(name, known.iter().copied()), known) {
-        (Some(meant), _) => format!("did you mean {meant}?"),
-        (None, []) => "there is none".to_owned(),
-        (None, known) => format!("write {}", known.join(", ")),
-    };
+    let all =
+        if known.is_empty() { "there is none".to_owned() } else { format!("write {}", known.join(", ")) };
+    let hint = hint(meant(name, known.iter().copied()), &all);
     format!("{shown:?} is not a {what} here: {hint}")
 }
 

@@ -1,6 +1,8 @@
 //! When a run has passed: bounds on what it measures.
 
-use super::reader::Keys;
+use resync_common::config::Keys;
+
+use super::reader::Amounts as _;
 
 /// The most, or the least, that may come out. What has no bound is not judged; correctness always is.
 #[derive(Clone, Debug, Default, PartialEq)]

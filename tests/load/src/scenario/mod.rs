@@ -15,7 +15,7 @@ use crate::Failure;
 pub use catalogue::names;
 pub use expect::Expect;
 pub(super) use plan::{Act, Motion, Plan, Post};
-pub use reader::Mistake;
+pub use resync_common::config::Mistake;
 
 /// What is done to a hub.
 #[derive(Clone, Debug, PartialEq)]

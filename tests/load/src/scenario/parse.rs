@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use toml::de::{DeTable, DeValue};
+use resync_common::config::{Keys, Mistake, Source, plain, whole as count};
+use toml::de::DeValue;
 
-use super::reader::{Keys, Mistake, Source, count, duration, size};
+use super::reader::{Amounts as _, duration, size};
 use super::{
     Audience, Behaviour, By, Churn, Expect, Fault, FaultKind, Pace, Pattern, Publishing, Receivers, Scenario,
     Spell, When,
@@ -19,14 +20,7 @@ const MOST_PAYLOAD: u64 = 1 << 20;
 
 pub(super) fn scenario(name: &str, text: &str) -> Result<Scenario, Vec<Mistake>> {
     let source = Source::new(text);
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        source.wrong(error.span().map_or(0, |span| span.start), error.message().trim().to_owned());
-    }
-    if !errors.is_empty() {
-        return Err(source.mistakes());
-    }
-    let read = read(name, Keys::new(&source, table.get_ref(), String::new(), 0));
+    let read = source.parse().and_then(|table| read(name, Keys::new(&source, &table)));
     let mistakes = source.mistakes();
     match read {
         Some(scenario) if mistakes.is_empty() => Ok(scenario),
@@ -250,14 +244,6 @@ fn hub(keys: &Keys<'_, '_>) -> Vec<(String, String)> {
 }
 
 fn variable(value: &DeValue<'_>) -> Option<String> {
-    let plain = |value: &DeValue<'_>| {
-        let whole = value.as_integer().map(ToString::to_string);
-        let float = value.as_float().map(|float| float.as_str().to_owned());
-        whole.or(float).or_else(|| value.as_bool().map(|flag| flag.to_string()))
-    };
-    if let Some(text) = value.as_str() {
-        return Some(text.to_owned());
-    }
     let Some(list) = value.as_array() else { return plain(value) };
     let items: Option<Vec<_>> = list
         .iter()
