@@ -42,7 +42,9 @@ impl<'s> Source<'s> {
     /// Its keys and values with their places, for [`Keys`](super::Keys). What is no TOML is a mistake.
     pub fn parse(&self) -> Option<DeTable<'s>> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
-        errors.iter().for_each(|error| self.no_toml(error));
+        for error in &errors {
+            self.no_toml(error);
+        }
         errors.is_empty().then(|| table.into_inner())
     }
 

@@ -278,16 +278,14 @@ fn find_state(StateArgs { into, state }: StateArgs) -> Result<(PathBuf, Status),
     let Some(folder) = state.or_else(|| into.map(|into| into.join(STATE_FOLDER))) else {
         return Err(Failure { code: USAGE, text: "which state? Give --into DIR or --state DIR".to_owned() });
     };
-    match status(&folder).map_err(|error| start_failure(error.into()))? {
-        Some(status) => Ok((folder, status)),
-        None => {
-            let text = format!(
-                "there is no state in {}; name the folder of a copy with --into, or that of `subscribe` with --state",
-                folder.display()
-            );
-            Err(Failure { code: FAILED, text })
-        }
+    if let Some(status) = status(&folder).map_err(|error| start_failure(error.into()))? {
+        return Ok((folder, status));
     }
+    let text = format!(
+        "there is no state in {}; name the folder of a copy with --into, or that of `subscribe` with --state",
+        folder.display()
+    );
+    Err(Failure { code: FAILED, text })
 }
 
 /// The hubs of a state whose addresses are certain. A Source has named them, so another name may have been changed to an address
