@@ -270,7 +270,7 @@ mod tests {
             Box::pin(async move {
                 let (kept, _ended) = mpsc::channel(1);
                 begun.send(kept).unwrap();
-                std::future::pending().await;
+                std::future::pending::<()>().await;
             })
         }
 
