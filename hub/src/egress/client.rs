@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use ipnet::IpNet;
 use resync_common::client::in_plain_words;
+use resync_common::words::Size;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -127,7 +128,7 @@ pub enum EgressError {
     #[error("no complete answer within {0:?}")]
     Timeout(Duration),
     /// The body is too long.
-    #[error("the answer's body is longer than {0} bytes")]
+    #[error("the answer's body is longer than {}", Size(*.0 as u64))]
     TooLarge(usize),
     /// The body is compressed. A small one may unpack to any length, so none is ever unpacked.
     #[error("the answer is compressed, although the request has Accept-Encoding: identity")]

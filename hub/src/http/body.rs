@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
+use resync_common::words::Size;
 use tokio::time::{Instant, timeout_at};
 
 use super::reply::{later, refuse};
@@ -99,7 +100,7 @@ pub(super) async fn read(
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum Unread {
     /// It is larger than so many bytes.
-    #[error("the body is larger than {0} bytes")]
+    #[error("the body is larger than {}", Size(*.0 as u64))]
     TooLarge(usize),
     /// Its client hung up, or it is malformed.
     #[error("the body ended before it was complete")]

@@ -1,5 +1,7 @@
 //! What can go wrong with storage, by what one can do about it.
 
+use resync_common::words::Size;
+
 use super::keyring::KeyId;
 
 /// Why an operation on the store failed.
@@ -71,7 +73,9 @@ pub enum StoreError {
     /// The disk is nearly full: what would make the store grow is refused while there is still room for what delivery must
     /// remember.
     #[error(
-        "the disk is nearly full: {free} bytes are free, and [store] reserve keeps {reserve}: free some space, and the hub resumes by itself"
+        "the disk is nearly full: {} are free, and [store] reserve keeps {}: free some space, and the hub resumes by itself",
+        Size(*free),
+        Size(*reserve)
     )]
     Full {
         /// Bytes that are free.

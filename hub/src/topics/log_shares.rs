@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use resync_common::words::Size;
 use tracing::warn;
 
 use super::authority::Authority;
@@ -21,7 +22,9 @@ pub struct LogShares {
 /// Why a notification is not appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it has {weight} bytes, and all topics without a publisher's token share {share}: make a token with `resync-hub token add`, or raise [retention] size"
+    "it takes {}, and all topics without a publisher's token share {}: make a token with `resync-hub token add`, or raise [retention] size",
+    Size(*weight),
+    Size(*share)
 )]
 pub(super) struct TooLarge {
     weight: u64,

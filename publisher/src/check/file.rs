@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use resync_common::words::Size;
 use resync_core::{
     lint::{Fetch, FetchFailure, Fetched},
     xml::MAX_BYTES,
@@ -70,5 +71,5 @@ fn no_file() -> FetchFailure {
 }
 
 pub(super) fn too_long() -> FetchFailure {
-    FetchFailure::new(format!("it is longer than {MAX_BYTES} bytes"))
+    FetchFailure::new(format!("it is longer than {}", Size(MAX_BYTES)))
 }

@@ -7,6 +7,7 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE, LINK},
 };
 use reqwest::redirect::Policy;
+use resync_common::words::Size;
 use resync_core::websub::XML_CONTENT_TYPE;
 
 use super::message::Message;
@@ -56,7 +57,8 @@ pub enum PostError {
     },
     /// The notification is too long for it (413).
     #[error(
-        "the hub answered {status}: {text}; it refuses a notification of {length} bytes. Its operator must allow 1 MiB (`publish.max_body` of resync-hub). Nothing is lost: the notification waits, and the Change List has the same changes"
+        "the hub answered {status}: {text}; it refuses a notification of {}. Its operator must allow 1 MiB (`publish.max_body` of resync-hub). Nothing is lost: the notification waits, and the Change List has the same changes",
+        Size(*length as u64)
     )]
     TooLong {
         /// 413.

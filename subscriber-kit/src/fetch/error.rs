@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use resync_common::client::root_cause;
+use resync_common::words::Size;
 use url::{Host, Origin, Url};
 
 use super::address_policy::refused;
@@ -249,7 +250,8 @@ impl FetchError {
             }
             Self::TooSlow { min, .. } => write!(
                 f,
-                "{begin}sends less than {min} bytes per second; try again later or lower --min-rate"
+                "{begin}sends less than {} per second; try again later or lower --min-rate",
+                Size(*min)
             ),
             Self::TooManyRedirects { last, max, .. } => write!(
                 f,
@@ -275,13 +277,15 @@ impl FetchError {
                 "{begin}was not requested: its host asked for a pause (Retry-After), {} s remain",
                 left.as_secs() + 1
             ),
-            Self::TooLarge { max, .. } => write!(f, "{begin}is larger than {max} bytes"),
+            Self::TooLarge { max, .. } => write!(f, "{begin}is larger than {}", Size(*max)),
             Self::CutOff { reason, .. } => {
                 write!(f, "the transfer of {it} was cut off ({reason}); try again later")
             }
             Self::NoSpace { needed, free, .. } => write!(
                 f,
-                "{begin}has {needed} bytes, but the disk has only {free} bytes left; free some space"
+                "{begin}has {}, but the disk has only {} left; free some space",
+                Size(*needed),
+                Size(*free)
             ),
             Self::Spool { reason, .. } => write!(f, "cannot write a temporary file for {it}: {reason}"),
         }

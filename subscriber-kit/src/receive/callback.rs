@@ -38,6 +38,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use resync_common::words::Size;
 use resync_core::datetime::DateTime;
 use resync_core::websub::identity::{NotificationId, WEBHOOK_ID, WEBHOOK_TEST};
 use resync_core::websub::key::TopicUrl;
@@ -351,7 +352,7 @@ impl Shared {
             Refusal::UnknownPath => not_found(),
             Refusal::Ended => plain(StatusCode::GONE, "this subscription was ended"),
             Refusal::TooLarge => {
-                let text = format!("the limit is {} bytes", self.options.max_body);
+                let text = format!("the limit is {}", Size(self.options.max_body as u64));
                 plain(StatusCode::PAYLOAD_TOO_LARGE, &text)
             }
             Refusal::CutOff => plain(StatusCode::BAD_REQUEST, "the body ended too early"),

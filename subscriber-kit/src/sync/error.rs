@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use resync_common::words::Size;
 use resync_core::package::PackageError;
 use resync_core::xml::ReadError;
 use url::Url;
@@ -124,7 +125,8 @@ pub enum SyncError {
     },
     /// The documents of a run are too large.
     #[error(
-        "{url} with its lists and manifests is larger than {max} bytes; increase --max-list-size if you trust this Source"
+        "{url} with its lists and manifests is larger than {}; increase --max-list-size if you trust this Source",
+        Size(*max)
     )]
     ListsTooLarge {
         /// The Resource List, or else the Resource Dump.

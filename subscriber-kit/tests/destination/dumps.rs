@@ -184,7 +184,7 @@ async fn a_bitstream_that_is_too_large_or_has_no_room_fails_and_is_not_asked_for
     };
     let (found, cause) = run(&site, 150_000).await;
     assert_eq!(found, [1, 0, 0, 0, 1], "{cause}");
-    assert!(cause.contains("larger than 150000"), "{cause}");
+    assert!(cause.contains("larger than 146.5 KiB"), "{cause}");
     let [package] = asked(&site).try_into().unwrap();
 
     let at = "2026-11-18T14:13:20Z";

@@ -274,7 +274,7 @@ async fn a_server_that_drips_is_given_up() {
         synchronise(&Client::new(options).unwrap(), &Offer::list(list), &target, &copy.options, Depth::Full)
             .await;
     let error = result.unwrap_err().to_string();
-    assert!(error.contains("less than 10000 bytes per second"), "{error}");
+    assert!(error.contains("less than 9.8 KiB per second"), "{error}");
 }
 
 #[tokio::test]

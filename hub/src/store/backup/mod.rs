@@ -20,6 +20,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use resync_common::words::Size;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::reader::{Content, Reader};
@@ -104,7 +105,8 @@ pub enum BackupError {
     Input(String),
     /// Whoever takes the backup is so slow that too much changes meanwhile.
     #[error(
-        "the backup is stopped: it is written so slowly that {0} bytes of changes wait; write it to a faster disk"
+        "the backup is stopped: it is written so slowly that {} of changes wait; write it to a faster disk",
+        Size(*.0 as u64)
     )]
     TooSlow(usize),
     /// Another file.

@@ -183,7 +183,7 @@ fn of_requests() -> Vec<(FetchError, FailureKind, &'static str)> {
             FailureKind::Redirect,
             "its Location is missing or unusable",
         ),
-        (FetchError::TooLarge { url: url(), max: 2 }, FailureKind::TooLarge, "is larger than 2 bytes"),
+        (FetchError::TooLarge { url: url(), max: 2 }, FailureKind::TooLarge, "is larger than 2 B"),
         (FetchError::NoSpace { url: url(), needed: 2, free: 1 }, FailureKind::NoSpace, "free some space"),
         (FetchError::Setup("no TLS".to_owned()), FailureKind::Other, "no TLS"),
         (FetchError::Scheme { url: url() }, FailureKind::Other, "is not an http or https URL"),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use http::HeaderMap;
+use resync_common::words::Size;
 use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
@@ -52,19 +53,19 @@ pub enum ResourceError {
         sent: Hashes,
     },
     /// It is larger than allowed.
-    #[error("it is larger than {max} bytes; increase --max-resource-size if you trust this Source")]
+    #[error("it is larger than {}; increase --max-resource-size if you trust this Source", Size(*.max))]
     TooLarge {
         /// The limit.
         max: u64,
     },
     /// The run has reached its transfer limit; the next run continues.
-    #[error("the run reached its limit of {max} bytes; the next run continues")]
+    #[error("the run reached its limit of {}; the next run continues", Size(*.max))]
     RunFull {
         /// The limit.
         max: u64,
     },
     /// The disk has not enough space.
-    #[error("it has {needed} bytes, but the disk has only {free} bytes left; free some space")]
+    #[error("it has {}, but the disk has only {} left; free some space", Size(*.needed), Size(*.free))]
     NoSpace {
         /// How many bytes are needed.
         needed: u64,
