@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use resync_common::words::{Size, counted};
 use resync_harness::tree;
 use resync_hub::{Hub, config};
 use resync_publisher::notify::{HubReport, Outcome};
@@ -57,7 +58,8 @@ pub async fn run(folder: &Path, out: &mut (dyn Write + Send)) -> Result<(), Anyt
     let base = BaseUrl::parse(&format!("http://{}/", listener.local_addr()?))?;
     let settings = Settings::new(&collection, base.clone()).hub(HubUrl::parse(hub.url())?);
     let built = built(&settings, &site).await?;
-    writeln!(out, "  Source       {}  {} resources, {} bytes", base.as_str(), built.resources, built.bytes)?;
+    let resources = counted(built.resources, "resource", "resources");
+    writeln!(out, "  Source       {}  {resources}, {}", base.as_str(), Size(built.bytes))?;
     let (stop_source, source_stopped) = oneshot::channel::<()>();
     let source = tokio::spawn(serve(listener, site.clone(), async { drop(source_stopped.await) }));
 
@@ -148,7 +150,8 @@ fn same(collection: &Path, copy: &Path) -> Result<(), Anything> {
 
 fn summary(report: &Report) -> String {
     let Report { created, updated, deleted, bytes_fetched, .. } = report;
-    format!("{created} created, {updated} updated, {deleted} deleted ({bytes_fetched} bytes fetched)")
+    let fetched = Size(*bytes_fetched);
+    format!("{created} created, {updated} updated, {deleted} deleted ({fetched} fetched)")
 }
 
 fn millis(duration: Duration) -> f64 {

@@ -157,13 +157,14 @@ impl fmt::Display for Report {
                 writeln!(f, "  and {} more", violations.omitted())?;
             }
         }
-        let (documents, errors, warnings) = (self.documents.len(), self.errors(), self.warnings());
-        write!(f, "{documents} documents, {errors} errors, {warnings} warnings")?;
+        let documents = counted(self.documents.len(), "document");
+        let (errors, warnings) = (counted(self.errors(), "error"), counted(self.warnings(), "warning"));
+        write!(f, "{documents}, {errors}, {warnings}")?;
         if self.omitted > 0 {
-            write!(f, ", {} links not followed", self.omitted)?;
+            write!(f, ", {} not followed", counted(self.omitted, "link"))?;
         }
         if self.packages_skipped > 0 {
-            write!(f, ", {} packages not looked into", self.packages_skipped)?;
+            write!(f, ", {} not looked into", counted(self.packages_skipped, "package"))?;
         }
         if let Some(stopped) = &self.stopped {
             write!(f, ", ended early: {stopped}")?;
@@ -173,6 +174,10 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Kind {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::audit::By;
 use super::commands::Outcome;
-use super::text::Size;
+use super::text::{Size, counted};
 use super::{AdminService, Failed};
 use crate::store::Copied;
 
@@ -29,6 +29,6 @@ impl AdminService {
 
 impl Outcome for Copied {
     fn summary(&self) -> String {
-        format!("{} records, {}", self.records, Size(self.bytes))
+        format!("{}, {}", counted(self.records, "record", "records"), Size(self.bytes))
     }
 }
