@@ -38,9 +38,6 @@ pub(super) struct CheckArgs {
     /// Configuration file (TOML); /etc/resync-hub/hub.toml, as for the service, if it exists and neither this nor RESYNC_HUB_DATA_DIR is given
     #[arg(long, value_name = "FILE", env = "RESYNC_HUB_CONFIG")]
     config: Option<PathBuf>,
-    /// The same without the flag
-    #[arg(value_name = "FILE", hide = true)]
-    unflagged: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -110,9 +107,8 @@ pub(super) struct Healthcheck {
 impl CheckArgs {
     /// Names the file in use. On standard error, since what is printed is itself a configuration.
     fn file(self) -> Option<PathBuf> {
-        let named = self.unflagged.or(self.config);
-        let is_named = named.is_some();
-        let file = file_in_force(named);
+        let is_named = self.config.is_some();
+        let file = file_in_force(self.config);
         note(match &file {
             None => "no configuration file is used".to_owned(),
             Some(file) if is_named => format!("the configuration file is {}", file.display()),

@@ -572,8 +572,7 @@ async fn a_configuration_is_printed_with_a_word_from_which_file_it_is() {
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     for (arguments, variable) in [
-        (vec!["--config", file], ("NO_COLOR", "1")),
-        (vec![file], ("RESYNC_HUB_CONFIG", "elsewhere.toml")),
+        (vec!["--config", file], ("RESYNC_HUB_CONFIG", "elsewhere.toml")),
         (Vec::new(), ("RESYNC_HUB_CONFIG", file)),
     ] {
         let (configuration, told) = printed(&arguments, variable).await;

@@ -147,7 +147,7 @@ fn systemd_hands_the_keys_of_secrets_to_the_hub_as_the_page_on_storage_says() {
 
 #[test]
 fn the_hub_accepts_the_sample_configuration() {
-    let output = run(hub().args(["config", "check"]).arg(root().join("deploy/hub.toml")));
+    let output = run(hub().args(["config", "check", "--config"]).arg(root().join("deploy/hub.toml")));
     assert!(output.status.success(), "{}", text(&output));
     assert!(text(&output).contains("public_url is still https://hub.example.org/"), "{}", text(&output));
 }

@@ -302,6 +302,19 @@ fn a_configuration_that_cannot_be_read_or_makes_no_sense_ends_with_64() {
     }
 }
 
+#[test]
+fn a_configuration_is_named_by_config_and_by_no_bare_word() {
+    for program in ["resync-hub", "resync-source", "resync-destination"] {
+        for command in ["check", "print"] {
+            let output = run(Command::new(binary(program)).args(["config", command, "here.toml"]));
+            let message = said(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{program} config {command}: {message}");
+            assert_message(program, &message);
+            assert!(message.contains("'here.toml'"), "{message}");
+        }
+    }
+}
+
 /// Runs it with a reader who has seen enough before the first line, of both outputs.
 fn cut(words: &[&str], folder: &Path) -> Option<i32> {
     let (reader, writer) = io::pipe().unwrap();

@@ -56,7 +56,7 @@ fn the_package_is_installed_kept_as_it_was_changed_and_removed_without_a_trace()
     system.install();
     let (hub, config) = (system.path("usr/bin/resync-hub"), system.path("etc/resync-hub/hub.toml"));
     assert_eq!((mode(&hub), mode(&config)), (0o755, 0o644));
-    let checked = said(Command::new(&hub).args(["config", "check"]).arg(&config));
+    let checked = said(Command::new(&hub).args(["config", "check", "--config"]).arg(&config));
     assert!(!checked.is_empty());
     let unit = fs::read_to_string(system.path("usr/lib/systemd/system/resync-hub.service")).unwrap();
     assert!(unit.contains("ExecStart=/usr/bin/resync-hub serve --config /etc/resync-hub/hub.toml"), "{unit}");
