@@ -160,7 +160,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     let records = counted(found.records, "record", "records");
     audit.end(begun.map_err(Failure::new)?, &records);
     say(format_args!(
-        "{}: {records} of a backup begun at {}, in {:?}",
+        "{}: {records} of a backup begun at {}, in {}",
         config.data_dir.display(),
         header.begun,
         config.store.engine

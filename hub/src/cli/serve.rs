@@ -79,7 +79,7 @@ fn greet(hub: &Hub, config: &Config, dev: bool) {
         config.tls.origin(hub.public_address())
     ));
     say(format_args!("  hub      {url}"));
-    say(format_args!("  store    {:?} in {}", config.store.engine, config.data_dir.display()));
+    say(format_args!("  store    {} in {}", config.store.engine, config.data_dir.display()));
     say(format_args!(
         "  admin    {}  (pages, health at /readyz; token in {})",
         config.admin.tls.origin(hub.admin_address()),

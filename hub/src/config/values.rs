@@ -73,6 +73,23 @@ pub enum Engine {
     Sled,
 }
 
+impl Engine {
+    /// Its name in the configuration, in the mark of a store, and of its folder.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fjall => "fjall",
+            #[cfg(feature = "sled")]
+            Self::Sled => "sled",
+        }
+    }
+}
+
+impl Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 #[cfg(test)]
 impl Engine {
     /// What this program is built with.
@@ -156,6 +173,14 @@ fn parse_duration(value: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_is_shown_as_it_is_set() {
+        for engine in Engine::ALL {
+            let set: Engine = serde_json::from_value(engine.to_string().into()).unwrap();
+            assert_eq!(set, *engine);
+        }
+    }
 
     #[test]
     fn an_engine_that_was_left_out_is_an_error_that_says_how_to_get_it() {

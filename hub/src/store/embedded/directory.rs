@@ -199,17 +199,6 @@ fn cannot(act: &str, path: &Path, error: &io::Error) -> StoreError {
     if act == "read" { StoreError::Read(message) } else { StoreError::Write(message) }
 }
 
-impl Engine {
-    /// The name in the configuration, in the mark, and of the folder.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Fjall => "fjall",
-            #[cfg(feature = "sled")]
-            Self::Sled => "sled",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
