@@ -1,5 +1,7 @@
 //! `resync-hub serve`: start, say where and what to try, wait for a signal, stop; systemd is told of each.
 
+use std::env;
+use std::path::{self, Path};
 use std::sync::Arc;
 
 use resync_common::signals;
@@ -12,6 +14,9 @@ use tracing::{debug, info};
 
 use super::systemd::{Done, Systemd};
 use super::{Failure, Settings, say, start_logging};
+
+/// The variable that says where the operator's token is.
+const TOKEN_FILE: &str = "RESYNC_HUB_ADMIN_TOKEN_FILE";
 
 pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
     let config = settings.load()?;
@@ -26,12 +31,12 @@ pub(super) fn run(settings: &Settings) -> Result<(), Failure> {
         ));
     }
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
-    runtime.block_on(serve(&config, settings.dev, Inherited { sockets, log: Some(log) }, &systemd))
+    runtime.block_on(serve(settings, &config, Inherited { sockets, log: Some(log) }, &systemd))
 }
 
 async fn serve(
+    settings: &Settings,
     config: &Config,
-    dev: bool,
     inherited: Inherited,
     systemd: &Arc<Systemd>,
 ) -> Result<(), Failure> {
@@ -46,7 +51,7 @@ async fn serve(
     asking.abort();
     // It has ended for certain: nothing is asked for behind what follows.
     let _ = asking.await;
-    greet(&hub, config, dev);
+    greet(&hub, settings, config);
     let status = format!("serving {}", hub.url());
     systemd.notify(&format!("READY=1\nSTATUS={status}"));
     let liveness = hub.liveness();
@@ -71,7 +76,7 @@ fn raise_file_limit() {
     }
 }
 
-fn greet(hub: &Hub, config: &Config, dev: bool) {
+fn greet(hub: &Hub, settings: &Settings, config: &Config) {
     let url = hub.url();
     say(format_args!(
         "resync-hub {} listening on {}",
@@ -85,16 +90,28 @@ fn greet(hub: &Hub, config: &Config, dev: bool) {
         config.admin.tls.origin(hub.admin_address()),
         config.admin_token_file().display()
     ));
-    if dev {
+    if settings.dev {
         say("  dev      anybody on this machine may publish, callbacks on loopback are allowed");
         say(next_steps(url));
     } else if config.publish.policy == PublishPolicy::Token {
         say("\nA Source needs a token to post notifications:");
-        say(format_args!(
-            "  resync-hub token add my-library --topic-prefix https://source.example/ --data-dir {}",
-            quoted(&config.data_dir.to_string_lossy())
-        ));
+        say(format_args!("  {}", new_token(settings, config)));
     }
+}
+
+/// The command that makes a token at this hub, in another terminal, which has another folder and other variables.
+fn new_token(settings: &Settings, config: &Config) -> String {
+    let word =
+        |path: &Path| quoted(&path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy());
+    let token_file = env::var_os(TOKEN_FILE).filter(|file| !file.is_empty());
+    let variable =
+        token_file.map_or_else(String::new, |file| format!("{TOKEN_FILE}={} ", word(Path::new(&file))));
+    let file =
+        settings.config.as_deref().map_or_else(String::new, |file| format!(" --config {}", word(file)));
+    format!(
+        "{variable}resync-hub token add my-library --topic-prefix https://source.example/{file} --data-dir {}",
+        word(&config.data_dir)
+    )
 }
 
 /// Commands that can be pasted into other terminals.

@@ -589,6 +589,31 @@ async fn a_configuration_is_printed_with_a_word_from_which_file_it_is() {
 }
 
 #[tokio::test]
+async fn the_command_for_a_token_that_a_hub_suggests_works_in_another_folder() {
+    let folder = tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    fs::create_dir(place("elsewhere")).unwrap();
+    let on_this_machine = "listen = \"127.0.0.1:0\"\n";
+    let settings = format!(
+        "{on_this_machine}data_dir = {:?}\n[admin]\n{on_this_machine}token_file = {:?}\n",
+        place("data"),
+        place("elsewhere/token")
+    );
+    let config = place("our hub.toml");
+    fs::write(&config, settings).unwrap();
+    let arguments = ["--config", config.to_str().unwrap()];
+    let mut hub = Process::start("resync-hub", &arguments, &HashMap::new());
+    let suggested = hub.line("resync-hub token add").await;
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &suggested]).env("PATH", binary("resync-hub").parent().unwrap());
+    let output = shell.current_dir(place("elsewhere")).output().await.unwrap();
+    assert!(output.status.success() && output.stdout.starts_with(b"rsh_"), "{suggested}: {output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("by the hub that runs there"), "{said}");
+    hub.terminate().await;
+}
+
+#[tokio::test]
 async fn a_hub_that_starts_with_the_url_of_an_example_says_so_once() {
     for (url, times) in [("https://hub.example.org", 1), ("http://127.0.0.1:8080", 0)] {
         let folder = tempdir().unwrap();
