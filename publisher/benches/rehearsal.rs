@@ -1,10 +1,10 @@
 //! What a Source costs at real size, and beside the tool that is in use today.
 //!
 //! ```text
-//! cargo bench -p resync-publisher --bench rehearsal                2,400,000 entries, then a day with 1,600 changes
-//! cargo bench -p resync-publisher --bench rehearsal -- 100000      fewer entries
-//! cargo bench -p resync-publisher --bench rehearsal -- python      20,000 files, beside Python's `resync`
-//! cargo bench -p resync-publisher --bench rehearsal -- watch       14 changes a second, and bursts of 10,000
+//! cargo bench -p resync-publisher --features cli --bench rehearsal                2,400,000 entries, then a day with 1,600 changes
+//! cargo bench -p resync-publisher --features cli --bench rehearsal -- 100000      fewer entries
+//! cargo bench -p resync-publisher --features cli --bench rehearsal -- python      20,000 files, beside Python's `resync`
+//! cargo bench -p resync-publisher --features cli --bench rehearsal -- watch       14 changes a second, and bursts of 10,000
 //! ```
 //!
 //! *The rehearsal* has the figures of arXiv and a synthetic inventory. Each run is a process of its own: its time, the peak of its resident memory,

@@ -228,7 +228,7 @@ async fn every_command_of_the_ten_minute_starts_does_what_they_say() {
 async fn every_command_of_the_first_page_does_what_it_says_for_each_role() {
     let folder = tempdir().unwrap();
     let first = fs::read_to_string(root().join("README.md")).unwrap();
-    let installed = ["hub", "publisher", "subscriber-kit"]
+    let installed = ["hub", "publisher --features cli", "subscriber-kit --features cli"]
         .map(|member| format!("$ cargo install --locked --path {member}\n"));
     let guide = with(&first, &installed.each_ref().map(|line| (line.as_str(), "")));
     let used = ["8080", "8090"].map(|port| format!("127.0.0.1:{port}"));

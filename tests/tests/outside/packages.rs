@@ -50,6 +50,19 @@ fn every_published_crate_can_be_packaged_with_its_readme_and_its_licences() {
 }
 
 #[test]
+fn whoever_takes_a_library_compiles_nothing_of_its_program() {
+    for name in ["resync-publisher", "resync-subscriber-kit"] {
+        let output = cargo(&["tree", "--edges", "normal", "--prefix", "none", "-p", name]);
+        let tree = String::from_utf8(output.stdout).unwrap();
+        let is_there = |needed: &str| tree.lines().any(|line| line.starts_with(&format!("{needed} v")));
+        assert!(is_there("reqwest"), "{tree}");
+        for of_program in ["clap", "indicatif", "tracing-subscriber"] {
+            assert!(!is_there(of_program), "{name} takes {of_program}");
+        }
+    }
+}
+
+#[test]
 fn every_published_crate_says_what_it_is_as_the_registry_wants_it_and_nothing_else_is_published() {
     let output = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();

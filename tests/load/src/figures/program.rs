@@ -59,7 +59,7 @@ pub(super) fn spelled(program: &Program) -> String {
             format!("{variable}={value} cargo test -p resync-tests --test {tests} -- --nocapture")
         }
         Program::Bench(package, name, argument) => {
-            format!("cargo bench -p {package} --bench {name} -- {argument}")
+            format!("cargo bench -p {package} --features cli --bench {name} -- {argument}")
         }
         Program::Script(words) => words.join(" "),
     }
@@ -76,8 +76,8 @@ pub(super) async fn prepare(program: &Program) -> Result<(), Failure> {
         }
         Program::Bench(package, bench, _) => {
             let mut command = cargo()?;
-            command.args(["bench", "--locked", "--no-run", "-p", package, "--bench", bench]);
-            said(&mut command).await?.expected()?;
+            command.args(["bench", "--locked", "--no-run", "-p", package, "--features", "cli"]);
+            said(command.args(["--bench", bench])).await?.expected()?;
         }
         Program::Load(_) | Program::Scenario(..) | Program::Peer | Program::Script(_) => {}
     }
@@ -110,7 +110,9 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
             Ok(Said { ran: ran_a_test(&said.text), ..said })
         }
         Program::Bench(package, bench, argument) => {
-            said(cargo()?.args(["bench", "--locked", "-p", package, "--bench", bench, "--", argument])).await
+            let mut command = cargo()?;
+            command.args(["bench", "--locked", "-p", package, "--features", "cli", "--bench", bench]);
+            said(command.args(["--", argument])).await
         }
         Program::Script(words) => {
             let mut command = Command::new(repository()?.join(words[0]));
