@@ -82,7 +82,9 @@ async fn a_fan_out_is_measured_and_counted() {
     assert!(ratio > 0.0 && (told.number("/cpu_ratio") - ratio).abs() < 1e-9);
     assert!(told.count("/copies/wrong") == 0 && told.count("/hub/count") == 400);
     assert_eq!(told.count("/copies/checked"), 420, "with those that make the connections");
-    assert_told("fanout", &told);
+    for name in ["fanout", "burst"] {
+        assert_told(name, &told);
+    }
 }
 
 #[tokio::test]
