@@ -94,7 +94,8 @@ async fn publishers_and_the_first_delivery_are_timed() {
     assert!(
         told.number("/publishers/0/appends/per_second") > 0.0 && told.count("/publishers/2/publishers") == 3
     );
-    let alone = told.number("/publishers/0/appends/per_second") / told.number("/bare_appends/per_second");
+    let alone = told.number("/publishers/0/appends/per_second")
+        / told.number("/publishers/0/bare_appends/per_second");
     assert!((told.number("/publishers/0/of_bare_appends") - alone).abs() < 1e-9);
     let share =
         told.number("/publishers/0/appends/per_second") / told.number("/publishers/0/bare_server/per_second");

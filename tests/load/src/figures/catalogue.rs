@@ -180,7 +180,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "publish",
         program: Program::Load(&["publish"]),
-        seconds: 75,
+        seconds: 100,
         figures: &[
             Figure::new("durable posts of 1 publisher", "/publishers/0/appends/per_second", "/s"),
             Figure::new("durable posts of 16 publishers", "/publishers/1/appends/per_second", "/s"),
