@@ -257,6 +257,24 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_divided_by_white_space_or_commas_and_none_is_left_out() {
+        let texts = [Keyring::generate(), Keyring::generate(), Keyring::generate()];
+        let ids = texts.each_ref().map(|text| Keyring::parse(text).unwrap().writes_with().unwrap());
+        for between in [" ", "\t", "\n", ",", ", ", " ,\n\n", " # a remark, and more\n"] {
+            let keys = Keyring::parse(&texts.join(between)).unwrap();
+            assert_eq!(keys.0.iter().map(|key| key.id).collect::<Vec<_>>(), ids, "{between:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_for_keys_that_has_none_does_not_switch_encryption_off() {
+        for empty in ["", " \n", ",", "# a remark"] {
+            let refused = some(empty, "keys.txt").unwrap_err();
+            assert_eq!(refused, KeyringError::Empty("keys.txt".to_owned()), "{empty:?}");
+        }
+    }
+
+    #[test]
     fn without_keys_nothing_is_locked() {
         assert_eq!(Keyring::none().writes_with(), None);
         assert_eq!(Keyring::none().lock(b"place", &secret()), None);

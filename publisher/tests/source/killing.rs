@@ -1,6 +1,7 @@
 //! `resync-source publish` and `dump` killed at any instant: the site always conforms, and no change and no notification is lost or told of too early.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fs,
     io::Write as _,
@@ -27,7 +28,7 @@ use crate::{
     configured::configured,
     dumping::unpacked,
     rich_site::rules,
-    support::{ACCEPTED, BASE, Heard, Place, program, read_request, run, text},
+    support::{ACCEPTED, BASE, Heard, Place, judge_linked, program, read_request, run, text},
 };
 
 /// A hub that takes everything, once for each idempotency key, and looks whether what it is told of is there as it is told; otherwise it is a hub no more.
@@ -177,6 +178,8 @@ pub(crate) struct Trial {
     witness: Witness,
     config: PathBuf,
     rules: &'static str,
+    /// The documents that a judge from outside has seen.
+    judged: RefCell<BTreeSet<Vec<u8>>>,
 }
 
 impl Trial {
@@ -191,7 +194,7 @@ impl Trial {
                 "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{hub}\"\n{rules}"
             ),
         );
-        let trial = Self { place, witness, config, rules };
+        let trial = Self { place, witness, config, rules, judged: RefCell::default() };
         run(&trial.command(&["publish"])).succeeded();
         trial
     }
@@ -201,9 +204,11 @@ impl Trial {
         [command, &["--config", text(&self.config)]].concat()
     }
 
-    /// The site conforms, whatever happened before.
+    /// The site conforms, whatever happened before, and not only by the product's own word.
     pub(crate) fn conforms(&self) {
-        run(&["check", text(&self.place.out())]).succeeded();
+        let out = self.place.out();
+        run(&["check", text(&out)]).succeeded();
+        judge_linked(&out, &mut self.judged.borrow_mut());
     }
 
     /// Once it has died for the last time.

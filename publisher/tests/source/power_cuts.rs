@@ -1,12 +1,12 @@
 //! `resync-source` on a machine that loses power before any of its syncs, and with it whatever was not synced: names, and parts of files.
 
-use std::{fs, os::unix::process::ExitStatusExt as _, process::Stdio};
+use std::{collections::BTreeSet, fs, os::unix::process::ExitStatusExt as _, process::Stdio};
 
 use resync_harness::{Machine, deaths_wanted, seed};
 
 use crate::{
     killing::{EVERYTHING, PUBLISH, Trial, change},
-    support::{BASE, Hub, Place, Run, document_in, program, run, text},
+    support::{BASE, Hub, Place, Run, document_in, judge_linked, program, run, text},
 };
 
 /// How often a trial loses power; `RESYNC_TEST_DEATHS` asks for more.
@@ -96,7 +96,10 @@ fn a_site_that_loses_power_while_it_is_made_is_there_whole_or_not_yet_and_the_ne
     let out = sites.join("site");
     let (collection, hub) = (place.collection(), hub.url());
     let build = &["build", text(&collection), "--base-url", BASE, "--out", text(&out), "--hub", &hub][..];
-    let check = || run(&["check", text(&out)]).succeeded();
+    let check = || {
+        run(&["check", text(&out)]).succeeded();
+        judge_linked(&out, &mut BTreeSet::new());
+    };
     let syncs_of_all = syncs(&mut machine, build);
     for number in machine.numbers(syncs_of_all + 1, deaths_wanted(CUTS)) {
         fs::remove_dir_all(&out).unwrap();

@@ -1,7 +1,7 @@
 //! A folder with a collection and a site, the binary, a hub that keeps what it hears, and a client that speaks bytes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -129,6 +129,30 @@ pub(crate) fn judge_site(arguments: &[&str]) {
         let documents = resync_judge::documents_below(&out).into_iter().filter(is_document);
         resync_judge::written("site", documents);
     }
+}
+
+/// A judge from outside sees all that readers come to who begin at the Source Description, but what is among `judged`. A run that has died
+/// may leave other files, to which nothing leads. Whether something is missing is for `check` to say.
+pub(crate) fn judge_linked(out: &Path, judged: &mut BTreeSet<Vec<u8>>) {
+    let documents: BTreeMap<_, _> = resync_judge::documents_below(out).into_iter().collect();
+    let (mut linked, mut names) = (BTreeSet::new(), vec![".well-known/resourcesync".to_owned()]);
+    while let Some(name) = names.pop() {
+        if let Some(document) = documents.get(&name)
+            && linked.insert(name)
+        {
+            names.extend(links_in(document));
+        }
+    }
+    assert!(linked.contains("resync/resourcelist.xml"), "the Source Description leads to {linked:?} only");
+    let new = linked.iter().map(|name| (name, &documents[name]));
+    resync_judge::written("left", new.filter(|(_, document)| judged.insert((*document).clone())));
+}
+
+/// What a document names below the base URL.
+fn links_in(document: &[u8]) -> Vec<String> {
+    let (text, base) = (String::from_utf8_lossy(document), format!("{BASE}/"));
+    let named = text.split(base.as_str()).skip(1);
+    named.map(|rest| rest.split(['<', '"']).next().unwrap_or_default().to_owned()).collect()
 }
 
 pub(crate) struct Run {

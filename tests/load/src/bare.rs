@@ -1,7 +1,8 @@
 //! The bound: the HTTP library that the hub's client is made of, in a loop on every core, with signatures, without a store.
 //!
 //! Nothing holds it back that a hub could avoid: targets, keys and header fields are made beforehand, connections stand before
-//! the clock runs, and each sender has subscribers and connections of its own, so that it never has to look for one.
+//! the clock runs, and each sender has subscribers and connections of its own, so that it never has to look for one. It signs with
+//! another implementation than the hub: one of the product's that became slower would make the bound slower too.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,7 +17,6 @@ use http::{HeaderMap, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use resync_core::websub::{Secret, SignatureMethod, SigningKey};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use tokio::net::TcpStream;
@@ -24,7 +24,7 @@ use tokio::runtime::{self, Runtime};
 use tokio::task::{JoinSet, spawn_blocking};
 use url::Url;
 
-use super::check::KIND;
+use super::check::{KIND, Signer};
 use super::receiver::{Receiver, secret};
 use super::stage::Audience;
 use super::{Failure, Rate};
@@ -217,7 +217,7 @@ struct Prepared {
     connection: usize,
     host: HeaderValue,
     path: Uri,
-    key: SigningKey,
+    signer: Signer,
 }
 
 impl Sender {
@@ -230,10 +230,9 @@ impl Sender {
                 hosts.push(host);
                 hosts.len() - 1
             });
-            let secret = Secret::new(secret(subscriber))?;
-            let key = SigningKey::new(SignatureMethod::Sha256, &secret);
+            let signer = Signer::new(&secret(subscriber));
             let host = HeaderValue::try_from(host.to_string())?;
-            prepared.push(Prepared { connection, host, path: url.path().parse()?, key });
+            prepared.push(Prepared { connection, host, path: url.path().parse()?, signer });
         }
         let (head, body) = (head()?, body.clone());
         Ok(Self { subscribers: prepared, hosts, connections: Vec::new(), head, body })
@@ -264,7 +263,7 @@ impl Sender {
     async fn send(&mut self, number: usize) -> Result<(), Failure> {
         let subscriber = &self.subscribers[number];
         let mut head = self.head.clone();
-        let signature = subscriber.key.sign(&self.body).to_string();
+        let signature = subscriber.signer.field(&self.body);
         head.insert(SIGNATURE, HeaderValue::from_maybe_shared(Bytes::from(signature))?);
         head.insert(HOST, subscriber.host.clone());
         let mut request = Request::new(Full::new(self.body.clone()));

@@ -46,14 +46,18 @@ pub async fn limit(limit: &Limit, folder: &Path) -> Result<LimitReport, Failure>
     let audience = Audience { topics: 1, subscribers: limit.hosts, hosts: limit.hosts };
     let plan = Bare { audience, at_once: limit.at_once, bytes: u32::try_from(limit.payload)? };
     let (_, tried) = Bounds::connect(&plan).await?.measure(limit.requests).await?;
-    let (durable_appends, _) = durable_appends(folder, payload(limit.payload)).await?;
+    let (durable_appends, _) = durable_appends(folder, payload(limit.payload), APPENDING).await?;
     Ok(LimitReport { bare_client: tried[BareClient::fastest(&tried)], durable_appends })
 }
 
-/// What the disk in this folder allows to one writer without a store.
-pub(super) async fn durable_appends(folder: &Path, body: Bytes) -> Result<(Rate, Spread), Failure> {
+/// What the disk in this folder allows to one writer without a store, and how long each append took.
+pub(super) async fn durable_appends(
+    folder: &Path,
+    body: Bytes,
+    time: Duration,
+) -> Result<(Rate, Spread), Failure> {
     let file = folder.join("appends");
-    tokio::task::spawn_blocking(move || append(&file, &body)).await?
+    tokio::task::spawn_blocking(move || append(&file, &body, time)).await?
 }
 
 /// A body of so many bytes.
@@ -62,10 +66,10 @@ pub(super) fn payload(bytes: usize) -> Bytes {
 }
 
 /// Each synced before the next.
-fn append(path: &Path, body: &[u8]) -> Result<(Rate, Spread), Failure> {
+fn append(path: &Path, body: &[u8], time: Duration) -> Result<(Rate, Spread), Failure> {
     let mut file = File::create(path)?;
     let (began, mut times) = (Instant::now(), Vec::new());
-    while began.elapsed() < APPENDING {
+    while began.elapsed() < time {
         let before = Instant::now();
         file.write_all(body)?;
         file.sync_data()?;

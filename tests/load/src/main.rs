@@ -188,7 +188,7 @@ enum Command {
         /// Publishers at once, one measurement for each number
         #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,256", value_parser = number::<usize>)]
         publishers: Vec<usize>,
-        /// Seconds of each in a round, to the hub and to a bare HTTP server
+        /// Seconds of each in a round, to the hub, to a bare HTTP server and to a file
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<u64>)]
         seconds: u64,
         /// Rounds; the middle one counts

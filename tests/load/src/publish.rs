@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_millis(20);
 pub struct Publish {
     /// Numbers of publishers, each with a topic and a connection of its own.
     pub publishers: Vec<usize>,
-    /// How long each number of them posts in a round, to the hub and to the bare server.
+    /// How long each number of them posts in a round, to the hub and to the bare server, and how long is appended to a file.
     pub time: Duration,
     /// Rounds; the middle one counts.
     pub rounds: usize,
@@ -49,10 +49,6 @@ pub struct Publish {
 /// What came out.
 #[derive(Clone, Debug, Serialize)]
 pub struct PublishReport {
-    /// Appends to a file without a store, each synced before the next.
-    pub bare_appends: Rate,
-    /// How long each of them took.
-    pub bare_append: Spread,
     /// By number of publishers.
     pub publishers: Vec<Publishers>,
     /// Of a quiet hub, from the moment that a post was due to the answer.
@@ -74,7 +70,11 @@ pub struct Publishers {
     pub bare_server: Rate,
     /// The one by the other, in the middle one of all rounds.
     pub of_bare_server: f64,
-    /// Acknowledged ones by appends to a file without a store.
+    /// Appends to a file without a store, each synced before the next, in their middle round.
+    pub bare_appends: Rate,
+    /// In that round, how long each of them took.
+    pub bare_append: Spread,
+    /// Acknowledged ones by those appends, in the middle one of all rounds.
     pub of_bare_appends: f64,
     /// In the middle round, from the beginning of a post to its answer; each publisher waits for it before the next.
     pub acknowledged: Spread,
@@ -85,40 +85,60 @@ pub struct Publishers {
 /// # Errors
 /// When the hub does not accept a notification, or does not deliver it.
 pub async fn publish(plan: &Publish, folder: &Path) -> Result<PublishReport, Failure> {
-    let (bare_appends, bare_append) = durable_appends(folder, payload(plan.payload as usize)).await?;
     let mut hub = HubProcess::start_with(folder, &[("STORE_ENGINE", &plan.engine)]).await;
     let mut publishers = Vec::new();
     for &count in &plan.publishers {
-        publishers.push(in_turns(plan, &hub, count, bare_appends).await?);
+        publishers.push(in_turns(plan, &hub, count, folder).await?);
     }
     let (acknowledged, first_delivery, copies) = quietly(plan, &hub).await?;
     hub.stop().await;
-    Ok(PublishReport { bare_appends, bare_append, publishers, acknowledged, first_delivery, copies })
+    Ok(PublishReport { publishers, acknowledged, first_delivery, copies })
 }
 
-/// To the hub and to a bare server, so that whatever else the machine does is shared.
-async fn in_turns(plan: &Publish, hub: &HubProcess, count: usize, bare: Rate) -> Result<Publishers, Failure> {
-    let (mut rounds, mut ratios, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+/// To the hub, to a bare server and to a file, so that whatever else the machine does is shared.
+async fn in_turns(
+    plan: &Publish,
+    hub: &HubProcess,
+    count: usize,
+    folder: &Path,
+) -> Result<Publishers, Failure> {
+    let (mut rounds, mut servers, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.rounds.max(1) {
-        let round = together(plan, &hub.url(), count).await?;
-        // It ends with its round: while the hub is measured nothing else runs.
-        let server = BareServer::start().await?;
-        let (bare_server, _) = together(plan, &server.url, count).await?;
-        ratios.push(round.0.per_second / bare_server.per_second);
-        servers.push(bare_server);
-        rounds.push(round);
+        rounds.push(together(plan, &hub.url(), count).await?);
+        servers.push(to_a_bare_server(plan, count).await?);
+        files.push(durable_appends(folder, payload(plan.payload as usize), plan.time).await?);
     }
-    rounds.sort_by(|(one, _), (other, _)| one.per_second.total_cmp(&other.per_second));
-    servers.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
-    let (appends, times) = &rounds[rounds.len() / 2];
+    let (of_bare_server, of_bare_appends) = (ratio(&rounds, &servers), ratio(&rounds, &files));
+    let (appends, times) = middle(rounds);
+    let (bare_server, _) = middle(servers);
+    let (bare_appends, bare_append) = middle(files);
     Ok(Publishers {
         publishers: count,
-        appends: *appends,
-        bare_server: servers[servers.len() / 2],
-        of_bare_server: median(ratios),
-        of_bare_appends: appends.per_second / bare.per_second,
-        acknowledged: Spread::of(times.iter().copied())?,
+        appends,
+        bare_server,
+        of_bare_server,
+        bare_appends,
+        bare_append,
+        of_bare_appends,
+        acknowledged: Spread::of(times)?,
     })
+}
+
+/// Rounds of the hub by those of a bound that followed them: the ratio in the middle.
+fn ratio<H, B>(hub: &[(Rate, H)], bound: &[(Rate, B)]) -> f64 {
+    median(hub.iter().zip(bound).map(|((hub, _), (bound, _))| hub.per_second / bound.per_second))
+}
+
+/// The one in the middle; there is at least one.
+fn middle<T>(mut rounds: Vec<(Rate, T)>) -> (Rate, T) {
+    rounds.sort_by(|(one, _), (other, _)| one.per_second.total_cmp(&other.per_second));
+    rounds.swap_remove(rounds.len() / 2)
+}
+
+/// It ends with its turn: while something else is measured it does not run.
+async fn to_a_bare_server(plan: &Publish, count: usize) -> Result<(Rate, Vec<Duration>), Failure> {
+    let server = BareServer::start().await?;
+    together(plan, &server.url, count).await
 }
 
 /// So many publishers at once: what was answered, and how long each answer took.
@@ -228,5 +248,22 @@ impl Publisher {
         } else {
             Err(format!("a notification was answered {status}").into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_compared_with_that_of_the_bound_beside_it_and_each_counts_by_its_own_middle() {
+        let rounds = |rates: [u64; 3]| {
+            let round = |rate| (Rate::new(rate, Duration::from_secs(1)), rate);
+            rates.map(round).to_vec()
+        };
+        // A machine that was slow in the second round was so for both.
+        let (hub, bound) = (rounds([60, 10, 40]), rounds([100, 20, 90]));
+        assert!((ratio(&hub, &bound) - 0.5).abs() < 1e-9, "{}", ratio(&hub, &bound));
+        assert_eq!((middle(hub).1, middle(bound).1), (40, 90));
     }
 }

@@ -204,3 +204,26 @@ fn write_error(error: &fjall::Error) -> StoreError {
         error => error.to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_that_was_committed_waits_in_memory_and_is_no_table_yet() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = Fjall::open(directory.path()).unwrap();
+        for number in 0..100 {
+            let mut batch = Batch::default();
+            for space in Space::ALL {
+                batch.put(space, vec![number], vec![0; 100]);
+            }
+            engine.commit(&batch).unwrap();
+        }
+        let opened = engine.opened().unwrap();
+        for space in Space::ALL {
+            let keyspace = opened.keyspace(space);
+            assert_eq!((keyspace.sealed_memtable_count(), keyspace.table_count()), (0, 0), "{space:?}");
+        }
+    }
+}

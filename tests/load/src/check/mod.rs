@@ -14,7 +14,7 @@ use super::stamp::Stamp;
 
 pub use judge::Copies;
 pub(super) use judge::{Known, judge};
-pub(super) use signature::{is_signed, read as read_signature};
+pub(super) use signature::{Signer, is_signed, read as read_signature};
 
 /// How everything is published.
 pub(super) const KIND: &str = "text/plain";

@@ -1,10 +1,35 @@
-//! Signatures of copies, checked by `ring`: the hub signs with another implementation.
+//! Signatures by `ring`, of copies that are checked and of the bare loop's requests: the hub signs with another implementation.
 
-use ring::hmac::{HMAC_SHA256, Key, verify};
+use ring::hmac::{HMAC_SHA256, Key, sign, verify};
+
+/// What a field begins with that names SHA-256.
+const METHOD: &str = "sha256=";
+/// By their values.
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Signs with a secret that is prepared once, as a hub may do too.
+pub(in super::super) struct Signer(Key);
+
+impl Signer {
+    pub(in super::super) fn new(secret: &str) -> Self {
+        Self(Key::new(HMAC_SHA256, secret.as_bytes()))
+    }
+
+    /// The value of the field that goes with this body.
+    pub(in super::super) fn field(&self, body: &[u8]) -> Vec<u8> {
+        let signature = sign(&self.0, body);
+        let mut field = Vec::with_capacity(METHOD.len() + 2 * signature.as_ref().len());
+        field.extend_from_slice(METHOD.as_bytes());
+        for byte in signature.as_ref() {
+            field.extend([byte >> 4, byte & 0xf].map(|value| DIGITS[usize::from(value)]));
+        }
+        field
+    }
+}
 
 /// Out of a field that names SHA-256.
 pub(in super::super) fn read(field: &str) -> Option<[u8; 32]> {
-    let digits = field.strip_prefix("sha256=")?.as_bytes();
+    let digits = field.strip_prefix(METHOD)?.as_bytes();
     let mut signature = [0; 32];
     if digits.len() != 2 * signature.len() {
         return None;
@@ -41,6 +66,7 @@ mod tests {
         assert!(is_signed("Jefe", b"what do ya want for nothing?", &signature));
         assert!(!is_signed("Jefe", b"what do ya want for nothing!", &signature));
         assert!(!is_signed("jefe", b"what do ya want for nothing?", &signature));
+        assert_eq!(Signer::new("Jefe").field(b"what do ya want for nothing?"), signed.as_bytes());
         assert_eq!(read(&signed.to_uppercase().replace("SHA256", "sha256")), Some(signature));
         assert!(read(&signed[..70]).is_none() && read(&signed.replace('5', "g")).is_none());
     }

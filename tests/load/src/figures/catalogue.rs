@@ -127,12 +127,12 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             "15",
         ]),
         seconds: 30,
-        figures: &[Figure::new(
-            "20 posts to 200 subscribers, of the loop at its best",
-            "/ratio_to_the_best",
-            "",
-        )
-        .at_least(0.45)],
+        figures: &[
+            Figure::new("20 posts to 200 subscribers, of the loop at its best", "/ratio_to_the_best", "")
+                .at_least(0.45),
+            Figure::new("20 posts to 200 subscribers: copies that are wrong", "/copies/wrong", "")
+                .at_most(0.0),
+        ],
     },
     Measurement {
         name: "million",
@@ -180,7 +180,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "publish",
         program: Program::Load(&["publish"]),
-        seconds: 75,
+        seconds: 100,
         figures: &[
             Figure::new("durable posts of 1 publisher", "/publishers/0/appends/per_second", "/s"),
             Figure::new("durable posts of 16 publishers", "/publishers/1/appends/per_second", "/s"),
@@ -204,6 +204,8 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             ),
             Figure::new("from a post to its first delivery, p50", "/first_delivery/p50", "ms"),
             Figure::new("from a post to its first delivery, p99", "/first_delivery/p99", "ms").at_most(3.0),
+            Figure::new("from a post to its first delivery: copies that are wrong", "/copies/wrong", "")
+                .at_most(0.0),
         ],
     },
     Measurement {

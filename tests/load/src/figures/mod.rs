@@ -70,11 +70,10 @@ pub fn measurements() -> impl Iterator<Item = (&'static str, Duration, Vec<&'sta
 /// measured of this commit already are left out: so it goes on after an interruption.
 ///
 /// # Errors
-/// For a name that is not known, and when figures of several states would stand in one table, before anything is measured; when one of
-/// them was not measured, after all.
+/// For a name that is not known, and when figures of several states would stand in one table, before anything is measured; when the
+/// commit has changed meanwhile, at once; when one of them was not measured, after all.
 pub async fn figures(plan: &Figures) -> Result<(), Failure> {
     let mut chosen = chosen(&plan.names)?;
-    // Whoever goes on with the work meanwhile changes what is found here.
     let commit = program::commit().await.unwrap_or_default();
     let is_commit = !commit.is_empty() && !commit.ends_with(program::CHANGED);
     let known = outcomes(&plan.folder)?;
@@ -91,7 +90,7 @@ pub async fn figures(plan: &Figures) -> Result<(), Failure> {
         .map_err(|error| format!("{} cannot be made: {error}", plan.folder.display()))?;
     let expected: Duration = chosen.iter().map(|one| one.expected()).sum();
     note(format_args!("{} measurements, about {}", chosen.len(), Lasting(expected)));
-    measure_each(chosen, &plan.folder, &commit).await
+    measure_each(chosen, &plan.folder, &commit, &program::commit).await
 }
 
 /// Refuses a table of several states.
@@ -116,19 +115,37 @@ fn one_state(
     .into())
 }
 
+/// Refuses what would be measured of one state and said of another, where somebody goes on with the work meanwhile.
+async fn unchanged(commit: &str, now: &impl AsyncFn() -> Option<String>) -> Result<(), Failure> {
+    let now = now().await.unwrap_or_default();
+    if now == commit {
+        return Ok(());
+    }
+    let name = |state: &str| if state.is_empty() { "no known commit".to_owned() } else { state.to_owned() };
+    Err(format!(
+        "what is here was {} when measuring began and is {} now: measure where nobody commits or edits meanwhile",
+        name(commit),
+        name(&now)
+    )
+    .into())
+}
+
+/// `now` reads the commit, which is to be this one before and after each of them.
 async fn measure_each<'m>(
     chosen: impl IntoIterator<Item = &'m Measurement>,
     folder: &Path,
     commit: &str,
+    now: &impl AsyncFn() -> Option<String>,
 ) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for measurement in chosen {
+        unchanged(commit, now).await?;
         let (name, command) = (measurement.name, program::spelled(&measurement.program));
         note(format_args!("{name}, about {}: {command}", Lasting(measurement.expected())));
         let file = folder.join(format!("{name}.json"));
         // What an earlier version did is not what this one does, even if nobody can say what it does. There may be none.
         let _ = fs::remove_file(&file);
-        match measure(measurement, folder, commit).await {
+        match measure(measurement, folder, commit, now).await {
             Ok(outcome) => {
                 fs::write(&file, serde_json::to_string_pretty(&outcome)? + "\n")
                     .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
@@ -155,7 +172,12 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Measurement>, Failure> {
     Ok(names.iter().map(known).collect::<Result<_, _>>()?)
 }
 
-async fn measure(measurement: &Measurement, folder: &Path, commit: &str) -> Result<Outcome, Failure> {
+async fn measure(
+    measurement: &Measurement,
+    folder: &Path,
+    commit: &str,
+    now: &impl AsyncFn() -> Option<String>,
+) -> Result<Outcome, Failure> {
     program::prepare(&measurement.program).await?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let clock = Instant::now();
@@ -170,6 +192,7 @@ async fn measure(measurement: &Measurement, folder: &Path, commit: &str) -> Resu
     if values.is_empty() {
         return Err(format!("it ended without a figure: {}", said.last_words()).into());
     }
+    unchanged(commit, now).await?;
     Ok(Outcome {
         name: measurement.name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -210,6 +233,8 @@ pub fn outcomes(folder: &Path) -> Result<Vec<Outcome>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::catalogue::Program;
     use super::figure::Figure;
     use super::*;
@@ -256,11 +281,35 @@ mod tests {
             let found = outcomes(folder.path()).unwrap();
             found.into_iter().map(|outcome| outcome.values["apples"]).collect::<Vec<_>>()
         };
-        measure_each([&apples(&["/bin/sh", "-c", "echo 3 apples"])], folder.path(), "a").await.unwrap();
+        let now = async || Some("a".to_owned());
+        let counts = apples(&["/bin/sh", "-c", "echo 3 apples"]);
+        measure_each([&counts], folder.path(), "a", &now).await.unwrap();
         assert_eq!(values(), [3.0]);
         let fails = apples(&["/bin/sh", "-c", "exit 1"]);
-        let failure = measure_each([&fails], folder.path(), "a").await.unwrap_err();
+        let failure = measure_each([&fails], folder.path(), "a", &now).await.unwrap_err();
         assert_eq!(failure.to_string(), "not measured: limit");
         assert!(values().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_measured_while_the_commit_changed_is_not_kept_and_nothing_else_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = || outcomes(folder.path()).unwrap().len();
+        let counts = apples(&["/bin/sh", "-c", "echo 3 apples"]);
+        let asked = AtomicUsize::new(0);
+        // The second question is the one after the first measurement.
+        let now = async || {
+            let before = asked.fetch_add(1, Ordering::Relaxed);
+            Some(if before == 0 { "a" } else { "b-dirty" }.to_owned())
+        };
+        let failure = measure_each([&counts, &counts], folder.path(), "a", &now).await.unwrap_err();
+        let why = "what is here was a when measuring began and is b-dirty now: ";
+        assert!(failure.to_string().starts_with(why), "{failure}");
+        assert_eq!((kept(), asked.load(Ordering::Relaxed)), (0, 3), "the second is not begun");
+
+        let same = async || Some("a".to_owned());
+        measure_each([&counts], folder.path(), "a", &same).await.unwrap();
+        assert!(measure_each([&counts], folder.path(), "a", &async || None).await.is_err());
+        assert_eq!(kept(), 1, "what was known before stays where nothing is measured");
     }
 }
