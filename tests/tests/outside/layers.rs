@@ -167,11 +167,9 @@ const KIT_CIRCLES: &[(&str, &str)] = &[
     ("sync/progress", "sync/report"),
     ("sync/reading", "sync/report"),
     ("sync/reading/change_reader", "sync/reading/changes"),
-    ("sync/reading/collector", "sync/reading/lists"),
-    ("sync/reading/document", "sync/reading/packages"),
     ("sync/reading/gaps", "sync/reading/changes"),
     ("sync/reading/lists", "sync/reading/changes"),
-    ("sync/reading/packages", "sync/reading/lists"),
+    ("sync/reading/lists", "sync/reading/collector"),
     ("sync/report", "sync/saved"),
 ];
 

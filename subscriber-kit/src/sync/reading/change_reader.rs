@@ -11,10 +11,9 @@ use url::Url;
 
 use super::changes::{Point, Reached};
 use super::collector::{Collector, ManifestKind};
-use super::document::{Document, unreadable};
+use super::document::{Document, ListedPackage, unreadable};
 use super::gaps::Continuity;
 use super::lists::Lists;
-use super::packages::ListedPackage;
 use crate::fetch::{Fetched, Validators};
 use crate::sync::SyncError;
 use crate::sync::files::download::blocking;

@@ -12,10 +12,9 @@ use url::Url;
 
 use super::changes::{Changes, GapPolicy, Point, Reached};
 use super::collector::{Collected, Collector, ManifestKind};
-use super::document::Document;
+use super::document::{Document, ListedPackage};
 use super::gaps::Continuity;
 use super::notified::NotifiedChanges;
-use super::packages::ListedPackage;
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 use crate::notification::DatedChange;
 use crate::sync::files::download::{Transfer, blocking};
