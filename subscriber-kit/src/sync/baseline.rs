@@ -10,7 +10,7 @@ use crate::sync::files::download::blocking;
 use crate::sync::files::dump::{Dumps, Filled, fill, is_empty};
 use crate::sync::files::executor::Executor;
 use crate::sync::files::run_outcome::RunOutcome;
-use crate::sync::reading::changes::Point;
+use crate::sync::reading::change_reader::Point;
 use crate::sync::reading::collector::Collected;
 use crate::sync::reading::file_map::FileMap;
 use crate::sync::reading::gaps::GapHistory;

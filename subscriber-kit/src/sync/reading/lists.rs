@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use resync_core::datetime::DateTime;
 use url::Url;
 
-use super::changes::{Changes, GapPolicy, Point, Reached};
+use super::change_reader::{Point, Reached};
+use super::changes::Changes;
 use super::collector::{Collected, Collector, ManifestKind};
 use super::document::{Document, ListedPackage};
-use super::gaps::Continuity;
+use super::gaps::{Continuity, GapPolicy};
 use super::notified::NotifiedChanges;
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 use crate::notification::DatedChange;
