@@ -166,9 +166,6 @@ const KIT_CIRCLES: &[(&str, &str)] = &[
     ("sync/files", "sync/saved"),
     ("sync/progress", "sync/report"),
     ("sync/reading", "sync/report"),
-    ("sync/reading/lists", "sync/reading/change_reader"),
-    ("sync/reading/lists", "sync/reading/changes"),
-    ("sync/reading/lists", "sync/reading/collector"),
     ("sync/report", "sync/saved"),
 ];
 
