@@ -164,7 +164,6 @@ const KIT_CIRCLES: &[(&str, &str)] = &[
     ("sync/files", "sync/report"),
     ("sync/files", "sync/run"),
     ("sync/files", "sync/saved"),
-    ("sync/progress", "sync/report"),
     ("sync/reading", "sync/report"),
     ("sync/report", "sync/saved"),
 ];
