@@ -5,20 +5,53 @@
 //! is none, the claim cannot be kept, and there is no dump.
 
 use std::collections::HashMap;
+use std::io;
 
 use tempfile::SpooledTempFile;
 
 use super::change_list::Event;
+use super::course::Course;
 use super::generation::{Generation, sweep_packages};
+use super::going_on::going_on;
+use super::package_limits::PackageLimits;
 use super::packages::{Packages, packing};
-use super::rotation::{Addition, Course};
+use super::rotation::Addition;
 use super::scratch::Scratch;
-use super::settings::{Published, Settings, Site, archived, going_on, settings};
-use super::{BuildError, Item, PackageLimits, Sink, Versions};
+use super::settings::{Published, Settings, Site, archived, settings};
+use super::{BuildError, Item, Sink};
 use crate::datetime::DateTime;
 use crate::digest::{Agreement, Digest, Hasher};
-use crate::document::{Change, ChangeDumpManifest, ChangePackage, Entry, Header, PackedChange, Relation};
+use crate::document::{
+    Change, ChangeDumpManifest, ChangePackage, Entry, Header, Link, PackedChange, Relation,
+};
 use crate::package::{Package, PackageReadLimits};
+
+/// Where the bytes of a resource as a change left it come from, for Change Dumps. A closure will do.
+pub trait Versions {
+    /// What the bytes are read from.
+    type Content: io::Read;
+
+    /// Opens the representation that a change led to; `None` when it is gone.
+    ///
+    /// The event's item tells which one that is. Who has nothing but the present bytes may open those: a dump compares them with the
+    /// item's length and digests, and takes them for gone where they differ.
+    fn open_version(&mut self, event: &Event) -> io::Result<Option<Self::Content>>;
+
+    /// Opens the patch that a link of a change leads to, to be packed with it (RS-146); `None` when it is not at hand, and then the dump does
+    /// not tell of it.
+    fn open_patch(&mut self, link: &Link) -> io::Result<Option<Self::Content>> {
+        let _ = link;
+        Ok(None)
+    }
+}
+
+impl<R: io::Read, F: FnMut(&Event) -> io::Result<Option<R>>> Versions for F {
+    type Content = R;
+
+    fn open_version(&mut self, event: &Event) -> io::Result<Option<R>> {
+        self(event)
+    }
+}
 
 /// Makes Change Dumps that go on from run to run, as [`ChangeLists`](super::ChangeLists) do: `changedump.xml` is the index,
 /// `changedump-1.xml`, … list packages, the last one open.

@@ -1,11 +1,11 @@
 //! Change Lists from events or from two inventories (RS-120 to RS-130).
 
-use std::time::Duration;
-
+use super::course::Course;
+use super::going_on::going_on;
 use super::inventory::Ordered;
 use super::joined::{Pair, joined};
-use super::rotation::{Addition, Course};
-use super::settings::{Published, Settings, Site, archived, going_on, settings};
+use super::rotation::Addition;
+use super::settings::{Published, Settings, Site, archived, settings};
 use super::{BuildError, Inventory, Item, Sink};
 use crate::datetime::DateTime;
 use crate::document::{Change, Entry, ResourceChange};
@@ -90,38 +90,6 @@ pub fn differences(
     })
 }
 
-/// When an open document is closed and a successor goes on; the limits of RS-042 close it in any case.
-///
-/// A run reads the open document and writes it anew, whether it adds one entry or thousands, and a Destination polls it whole. So
-/// `entries` is what bounds the cost of a run: record in one run what has come together since the last one. The benchmark
-/// `build` measures both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rotation {
-    /// At so many entries; `None` leaves it to the limits.
-    pub entries: Option<usize>,
-    /// So long after its `from`, once there is an entry in it.
-    pub age: Option<Duration>,
-}
-
-impl Default for Rotation {
-    /// 5,000 entries, whatever their age.
-    fn default() -> Self {
-        Self { entries: Some(5_000), age: None }
-    }
-}
-
-/// How far a series of change documents had come: so many entries in the document of this number. The default is before the first.
-///
-/// Keep it beside the changes that are about to be recorded, and a run that was killed halfway can be taken up exactly
-/// ([`ChangeLists::resume`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Position {
-    /// The number of the document, counted from 1.
-    pub document: u64,
-    /// How many entries it had.
-    pub entries: u64,
-}
-
 /// Makes Change Lists that go on from run to run: `changelist.xml` is their index from the first day, so that no URI ever changes its
 /// kind; `changelist-1.xml`, … are the lists, the last one open.
 ///
@@ -154,7 +122,7 @@ pub struct ChangeLists {
 }
 
 impl ChangeLists {
-    /// Lists that rotate as [`Rotation::default`] says.
+    /// Lists that rotate as [`Rotation::default`](super::Rotation::default) says.
     pub fn new(site: &Site) -> Self {
         Self { settings: Settings::new(site, "changelist"), course: Course::default() }
     }

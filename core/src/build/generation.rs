@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::io::BufReader;
 
-use super::archive::archived;
+use super::archived::archived;
 use super::rotation::WHOLLY;
 use super::settings::Settings;
 use super::{BuildError, Documents, Sink};

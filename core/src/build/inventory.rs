@@ -2,7 +2,7 @@
 
 use std::{io, iter, vec};
 
-use super::{BuildError, Event};
+use super::BuildError;
 use crate::datetime::DateTime;
 use crate::digest::{Agreement, Algorithm, Digest, Hashes};
 use crate::document::{Bitstream, Entry, Link, Metadata};
@@ -181,33 +181,6 @@ impl<R: io::Read, F: FnMut(&Item) -> io::Result<Option<R>>> Contents for F {
 
     fn open(&mut self, item: &Item) -> io::Result<Option<R>> {
         self(item)
-    }
-}
-
-/// Where the bytes of a resource as a change left it come from, for Change Dumps. A closure will do.
-pub trait Versions {
-    /// What the bytes are read from.
-    type Content: io::Read;
-
-    /// Opens the representation that a change led to; `None` when it is gone.
-    ///
-    /// The event's item tells which one that is. Who has nothing but the present bytes may open those: a dump compares them with the
-    /// item's length and digests, and takes them for gone where they differ.
-    fn open_version(&mut self, event: &Event) -> io::Result<Option<Self::Content>>;
-
-    /// Opens the patch that a link of a change leads to, to be packed with it (RS-146); `None` when it is not at hand, and then the dump does
-    /// not tell of it.
-    fn open_patch(&mut self, link: &Link) -> io::Result<Option<Self::Content>> {
-        let _ = link;
-        Ok(None)
-    }
-}
-
-impl<R: io::Read, F: FnMut(&Event) -> io::Result<Option<R>>> Versions for F {
-    type Content = R;
-
-    fn open_version(&mut self, event: &Event) -> io::Result<Option<R>> {
-        self(event)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::generation::{Generation, MANIFEST_COPY, PACKAGE};
 use super::names::extension;
+use super::package_limits::PackageLimits;
 use super::ready::Ready;
 use super::scratch::Scratch;
 use super::settings::Settings;
@@ -9,30 +10,6 @@ use super::zip::{Packed, Packer};
 use super::{BuildError, Sink};
 use crate::digest::Hashes;
 use crate::document::{Entry, Header};
-use crate::xml::MAX_ENTRIES;
-
-/// When one package ends and the next begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PackageLimits {
-    /// Most bitstreams of one package; 50,000 at most, since a manifest cannot be split (RS-109).
-    pub bitstreams: usize,
-    /// Most bytes of the bitstreams of one package, before compression; a longer bitstream has a package of its own. Only what grows
-    /// while it is packed can pass it.
-    pub bytes: u64,
-}
-
-impl Default for PackageLimits {
-    /// 50,000 bitstreams, 100 MiB.
-    fn default() -> Self {
-        Self { bitstreams: MAX_ENTRIES, bytes: 100 * 1024 * 1024 }
-    }
-}
-
-impl PackageLimits {
-    pub(super) fn entries(self) -> usize {
-        self.bitstreams.clamp(1, MAX_ENTRIES)
-    }
-}
 
 /// Gives a generator with a field `packages` its method.
 macro_rules! packing {

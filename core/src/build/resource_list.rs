@@ -5,32 +5,10 @@ use std::fmt;
 use super::inventory::Ordered;
 use super::parts::{Parts, Staged};
 use super::settings::{Published, Settings, Site, archived, settings};
-use super::snapshot::Snapshot;
+use super::snapshot::{Completed, Snapshot};
 use super::{BuildError, Inventory, Sink};
 use crate::datetime::DateTime;
 use crate::document::Capability;
-
-/// What a snapshot says of its end (RS-021).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Completed {
-    /// Nothing.
-    #[default]
-    Unstated,
-    /// This moment.
-    At(DateTime),
-    /// For each document the moment at which its last entry was there, for inventories that are taken while they are listed.
-    Now,
-}
-
-impl Completed {
-    pub(super) fn after(self, at: DateTime) -> Option<DateTime> {
-        match self {
-            Self::Unstated => None,
-            Self::At(moment) => Some(moment),
-            Self::Now => Some(DateTime::now().max(at)),
-        }
-    }
-}
 
 /// Makes one Resource List, or as many as the limits ask for and their index.
 ///

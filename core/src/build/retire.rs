@@ -5,7 +5,8 @@
 
 use std::collections::HashSet;
 
-use super::archive::{ArchiveKind, Archives, archived};
+use super::archive::{ArchiveKind, Archives};
+use super::archived::archived;
 use super::ready::Ready;
 use super::rotation::{Addition, Kind, Series};
 use super::settings::Published;

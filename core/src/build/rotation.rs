@@ -9,12 +9,13 @@
 use std::io::{BufReader, Read};
 use std::time::Duration;
 
+use super::course::{Position, Rotation};
 use super::ready::Ready;
 use super::scratch::Scratch;
 use super::settings::{Published, Settings};
 use super::sink::Sink;
 use super::spool::Spool;
-use super::{BuildError, Documents, Position, Rotation};
+use super::{BuildError, Documents};
 use crate::datetime::DateTime;
 use crate::document::{Capability, Document, Entry, Header, Metadata, RawDocument, Relation, Root};
 use crate::rules::Violations;
@@ -102,16 +103,6 @@ impl<S: Sink> Addition<S> {
     pub(super) fn new(from: DateTime, now: DateTime) -> Self {
         Self { from, position: None, targets: Ready::new(), now, until: None }
     }
-}
-
-/// How a series goes on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Course {
-    pub(super) rotation: Rotation,
-    /// Where a run that failed began.
-    pub(super) position: Option<Position>,
-    /// The series is closed for good.
-    pub(super) is_last: bool,
 }
 
 /// One kind of change documents in one place.

@@ -1,11 +1,32 @@
 //! What Resource Lists and Resource Dumps say of their snapshot, in every document and in the index (RS-090 to RS-108).
 
-use super::Completed;
 use super::parts::{Kind, Part};
 use super::settings::Settings;
 use crate::datetime::DateTime;
 use crate::document::{Capability, Document, Entry, Header, Metadata, RawDocument, Root};
 use crate::rules::Violations;
+
+/// What a snapshot says of its end (RS-021).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Completed {
+    /// Nothing.
+    #[default]
+    Unstated,
+    /// This moment.
+    At(DateTime),
+    /// For each document the moment at which its last entry was there, for inventories that are taken while they are listed.
+    Now,
+}
+
+impl Completed {
+    pub(super) fn after(self, at: DateTime) -> Option<DateTime> {
+        match self {
+            Self::Unstated => None,
+            Self::At(moment) => Some(moment),
+            Self::Now => Some(DateTime::now().max(at)),
+        }
+    }
+}
 
 /// One snapshot.
 #[derive(Clone, Debug)]

@@ -14,9 +14,10 @@ use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::output::{Careful, Measured};
+use super::package_limits::PackageLimits;
 use super::scratch::Scratch;
 use super::spool::Spool;
-use super::{BuildError, PackageLimits, Sink, ready};
+use super::{BuildError, Sink, ready};
 use crate::digest::{Agreement, Algorithm, Hasher, Hashes};
 use crate::document::{Entry, Header};
 use crate::package::MANIFEST;

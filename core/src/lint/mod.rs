@@ -51,6 +51,7 @@ mod reading;
 mod relations;
 mod report;
 mod site;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod topic;

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, Hash, Hasher as _, RandomState};
 
 use super::Kind;
-use super::uniform::{Gathering, Tally};
+use super::tally::{Gathering, Tally};
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
 use crate::document::{Capability, Entry, Header, Relation, Root, ZIP};

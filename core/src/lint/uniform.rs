@@ -1,51 +1,12 @@
 //! Whether a Resource List and a Resource Dump of one moment hold the same resources (RS-007).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::reading::{Role, Summary};
 use super::site::{Edge, Site};
-use crate::document::{Capability, Entry, Relation, Root};
+use super::tally::Tally;
+use crate::document::{Capability, Root};
 use crate::rules::{Place, Rule};
-
-/// Which resources a document names, as their number and the sum of their keyed hashes: equal for equal sets in whatever order they come,
-/// and of one size however many there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    count: usize,
-    sum: u64,
-}
-
-impl Tally {
-    fn and(self, other: Self) -> Self {
-        Self { count: self.count + other.count, sum: self.sum.wrapping_add(other.sum) }
-    }
-}
-
-/// Gathers the resources of one document.
-#[derive(Debug, Default)]
-pub(super) struct Gathering {
-    tally: Tally,
-    seen: HashSet<u64>,
-    is_ambiguous: bool,
-}
-
-impl Gathering {
-    pub(super) fn add(&mut self, entry: &Entry, key: &RandomState) {
-        // A list may name a resource by its generic URI, and a dump the same one by that of a representation (RS-172, RS-173).
-        let has_other_names =
-            entry.links.iter().any(|link| matches!(link.rel, Relation::Canonical | Relation::Alternate));
-        let hash = key.hash_one(&entry.loc);
-        // A dump may pack several bitstreams of one resource, and a list that repeats one breaks another rule.
-        self.is_ambiguous |= has_other_names || !self.seen.insert(hash);
-        self.tally = self.tally.and(Tally { count: 1, sum: hash });
-    }
-
-    /// `None` where another document could name the same resources in another way.
-    pub(super) fn tally(&self) -> Option<Tally> {
-        (!self.is_ambiguous).then_some(self.tally)
-    }
-}
 
 /// Compares what one Capability List lists with the same `at`. What was not read whole is not compared.
 pub(super) fn check(site: &mut Site, edges: &[Edge]) {
@@ -130,12 +91,6 @@ impl Parts {
         let components = self.components.get(&node)?;
         let is_whole = components.len() == *entries;
         components.iter().map(|&component| of(component)).sum::<Option<Tally>>().filter(|_| is_whole)
-    }
-}
-
-impl std::iter::Sum for Tally {
-    fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
-        tallies.fold(Self::default(), Self::and)
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use quick_xml::errors::{Error, IllFormedError, SyntaxError};
 
-use super::source::Refused;
 use super::{Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_EXPANSION, MAX_LINKS, MAX_TEXT, Position};
 use crate::rules::{Violation, Violations};
 
@@ -183,6 +182,25 @@ impl Fault {
         ReadError::NotWellFormed { position, reason }
     }
 }
+
+/// Why no more bytes are given, carried through the XML reader in an [`io::Error`].
+#[derive(Debug)]
+pub(super) enum Refused {
+    Limit(Limit),
+    /// Damaged gzip, and in what way.
+    Gzip(String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(limit) => write!(f, "too many {limit}"),
+            Self::Gzip(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// What [`Refused`] says comes through the XML reader as an [`io::Error`].
 impl From<io::Error> for Fault {

@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead};
 
-use super::source::{Refused, Source};
+use super::error::Refused;
+use super::source::Source;
 use super::{Limit, MAX_TEXT, Position};
 
 /// How much is taken at once, so that limits are noticed in time even when the whole input lies in memory.

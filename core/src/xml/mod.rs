@@ -5,6 +5,7 @@ mod attribute;
 mod characters;
 mod dialect;
 mod error;
+mod field;
 mod input;
 mod limits;
 mod md_ln;

@@ -1,35 +1,16 @@
 //! The bytes of a document whether they are compressed or not: gzip is known by its first byte (RS-051).
 
-use std::fmt;
 use std::io::{self, BufRead, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::error::Refused;
 use super::{FREE_EXPANSION, Limit, MAX_EXPANSION};
 
 /// The first byte of gzip, which no XML document begins with.
 const GZIP: u8 = 0x1f;
 /// How much is decompressed at once.
 const CHUNK: usize = 32 * 1024;
-
-/// Why no more bytes are given, carried through the XML reader in an [`io::Error`].
-#[derive(Debug)]
-pub(super) enum Refused {
-    Limit(Limit),
-    /// Damaged gzip, and in what way.
-    Gzip(String),
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Limit(limit) => write!(f, "too many {limit}"),
-            Self::Gzip(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl std::error::Error for Refused {}
 
 pub(super) enum Source<R: BufRead> {
     Plain(R),

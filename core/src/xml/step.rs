@@ -3,6 +3,7 @@
 use std::io::BufRead;
 
 use super::dialect::{Child, Translator};
+use super::field::Field;
 use super::namespaces::Namespace;
 use super::tokens::Tokens;
 use super::{ReadError, md_ln};
@@ -23,26 +24,6 @@ pub(super) enum Step {
     Close,
     Text,
     End,
-}
-
-/// The children of an entry that have text, in their order.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
-    Loc,
-    Lastmod,
-    ChangeFrequency,
-    Priority,
-}
-
-impl Field {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Loc => "loc",
-            Self::Lastmod => "lastmod",
-            Self::ChangeFrequency => "changefreq",
-            Self::Priority => "priority",
-        }
-    }
 }
 
 /// What a start tag means, with the content of an `rs:md` in `metadata`.

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::audit::{By, Entry};
 use super::export::Export;
-use super::queries::PageRequest;
+use super::page_request::PageRequest;
 use super::responses::{Denied, Done, NewPublisher, Page, Rotated};
 use super::text::counted;
 use super::{AdminService, Failed};

@@ -12,6 +12,7 @@ mod export;
 mod log_filter;
 mod lookup;
 mod notification;
+mod page_request;
 mod queries;
 mod responses;
 mod running;
@@ -32,7 +33,7 @@ pub use drain::{Drain, Taking};
 pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
 pub use log_filter::LogFilter;
 pub use notification::NotificationView;
-pub use queries::PageRequest;
+pub use page_request::PageRequest;
 pub use responses::{
     Break, Chain, Denied, Done, Draining, Host, Laggard, LogEntry, LogLevel, Lost, NewPublisher, Outcome,
     Overview, Page, Paused, Publisher, Remaining, Rotated, Skipped, Status, StatusPage, Subscription,

@@ -5,9 +5,8 @@ use std::collections::{HashMap, HashSet};
 use resync_common::space::Space;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{NotificationId, TopicUrl};
-use serde::Deserialize;
-use utoipa::IntoParams;
 
+use super::page_request::PageRequest;
 use super::responses::{
     Host, Laggard, LogEntry, Lost, Outcome, Overview, Page, Paused, Publisher, Skipped, Status, Subscription,
     SubscriptionDetail, Topic, TopicDetail, topic_id,
@@ -16,9 +15,6 @@ use super::{AdminService, Failed, PageId, text};
 use crate::store::{self, Missed, Offset, Shard, Skip, SubscriptionId, SubscriptionSummary, TopicId};
 use crate::topics::Tokens;
 
-/// The most entries of a page, and how many there are by default.
-const LONGEST_PAGE: usize = 1_000;
-const USUAL_PAGE: usize = 100;
 /// The newest notifications of a log that are shown.
 const LOG_SHOWN: u64 = 20;
 /// How many of the newest skips, and of the newest gaps, are searched for one subscription: anybody can request a page, and each takes
@@ -28,31 +24,6 @@ const SEARCHED: usize = 10_000;
 const MISSED_SHOWN: usize = 20;
 /// Hosts in trouble that are shown at a glance.
 const HOSTS_SHOWN: usize = 10;
-
-/// Which page of a list is wanted.
-#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct PageRequest {
-    /// What the page before said in `next`.
-    pub after: Option<String>,
-    /// The number of entries: 100 by default, at most 1,000.
-    #[param(minimum = 1, maximum = 1000)]
-    pub limit: Option<usize>,
-}
-
-impl PageRequest {
-    pub(super) fn limit(&self) -> usize {
-        self.limit.unwrap_or(USUAL_PAGE).clamp(1, LONGEST_PAGE)
-    }
-
-    pub(super) fn no_place() -> Failed {
-        Failed::asked("after is the value of next on the previous page")
-    }
-
-    pub(super) fn place<T>(&self, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Failed> {
-        self.after.as_deref().map(|after| parse(after).ok_or_else(Self::no_place)).transpose()
-    }
-}
 
 impl AdminService {
     /// The hub in a few numbers.

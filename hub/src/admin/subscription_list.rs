@@ -8,7 +8,8 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{NotificationId, TopicUrl};
 use serde::Deserialize;
 
-use super::queries::{PageRequest, parse_slot, parse_topic, place_of};
+use super::page_request::PageRequest;
+use super::queries::{parse_slot, parse_topic, place_of};
 use super::responses::topic_id;
 use super::{AdminService, Failed};
 use crate::delivery::{LaggardProgress, Progress};

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
-use super::queries::{PageRequest, parse_url};
+use super::page_request::PageRequest;
+use super::queries::parse_url;
 use super::responses::Topic;
 use super::{AdminService, Failed};
 use crate::store::{self, Offset, TopicId};

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod breaker;
+mod callback_clients;
 mod confirmed_hosts;
 mod denial;
 mod lease;
@@ -14,8 +15,9 @@ mod wait_queue;
 
 pub use bounds::{Bounds, Counted, Exceeded, Full};
 pub use breaker::VerificationBreaker;
+pub use callback_clients::CallbackClients;
 pub use denial::{DenialNotifier, Denials, NewlyDenied, NotOwned, PendingDenial, StopDeliveries};
 pub use lease::LeasePolicy;
 pub use meters::VerificationMeters;
 pub use requests::{NotAccepted, Requester, Requests, ToVerify};
-pub use verification::{CallbackClients, Verification};
+pub use verification::Verification;

@@ -15,9 +15,10 @@ mod retention;
 mod single_flight;
 mod ticket;
 mod token_uses;
+mod tokens;
 mod topic_client;
 
-pub use authority::{Authority, Denied, Grant, NewToken, TokenInfo, Tokens, TokensError};
+pub use authority::{Authority, Denied, Grant};
 pub use budget::{BodyBudget, BudgetExhausted, Budgets, Reservation};
 pub use catch_up::{CatchUp, CatchUpError, List, Page};
 pub use closed_hub::ClosedHub;
@@ -30,4 +31,5 @@ pub use policy::{EveryTopic, TopicPolicy, Verdict};
 pub use retention::keep_trimming;
 pub use ticket::Tickets;
 pub use token_uses::TokenUses;
+pub use tokens::{NewToken, TokenInfo, Tokens, TokensError};
 pub use topic_client::TopicClient;

@@ -1,7 +1,6 @@
 //! When publishers' tokens were used last, so that the operator sees which may be revoked. Saved at most once a minute.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::interval;
 use tracing::warn;
 
-use super::authority::{Tokens, replace};
+use super::tokens::{Tokens, last_uses, replace};
 use crate::config::uses_file;
 
 /// How often uses are saved, if there were any.
@@ -38,12 +37,6 @@ impl TokenUses {
         }
     }
 
-    /// What is saved beside this file of tokens. A file that cannot be read counts as empty.
-    pub(super) fn read(tokens: &Path) -> BTreeMap<String, String> {
-        let bytes = fs::read(uses_file(tokens)).unwrap_or_default();
-        serde_json::from_slice(&bytes).unwrap_or_default()
-    }
-
     /// Saves uses again and again until `stop` turns true, and then once more.
     pub async fn keep(self, mut stop: watch::Receiver<bool>) {
         let mut ticks = interval(EVERY);
@@ -65,7 +58,7 @@ impl TokenUses {
         if since.is_empty() {
             return;
         }
-        let (path, mut all) = (uses_file(&self.tokens), Self::read(&self.tokens));
+        let (path, mut all) = (uses_file(&self.tokens), last_uses(&self.tokens));
         all.extend(since.into_iter().map(|(name, at)| (name, at.to_string())));
         if let Ok(tokens) = Tokens::open(&self.tokens) {
             all.retain(|name, _| tokens.has(name));

@@ -10,7 +10,7 @@ use resync_core::{build, datetime::DateTime};
 
 use super::{
     BuildMode, Claim, Dump, Maintenance, MaintenanceFailure, MaintenanceReport, Options, Progress, Written,
-    dumps::DumpTask, plan::Plan, planning::elapsed,
+    dumps::DumpTask, plan::Plan,
 };
 use crate::{
     error::{Action, Error},
@@ -206,6 +206,10 @@ fn due_in(state: &State, what: Dump) -> Option<Duration> {
     };
     let rest = last.map_or(Duration::ZERO, |last| every.saturating_sub(elapsed(last, DateTime::now())));
     is_new.then_some(rest)
+}
+
+pub(super) fn elapsed(from: DateTime, now: DateTime) -> Duration {
+    now.to_system_time().duration_since(from.to_system_time()).unwrap_or_default()
 }
 
 #[cfg(test)]

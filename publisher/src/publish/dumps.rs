@@ -20,11 +20,10 @@ use resync_core::{
 };
 
 use super::{
-    Claim, Progress, Work, Written,
+    Claim, Dump, Progress, Work, Written, completing,
     dump_staging::DumpStaging,
     execution,
     listing::documents_of as documents_of_set,
-    planning,
     snapshots::{Archive, Snapshots},
     staging::Staging,
 };
@@ -35,25 +34,6 @@ use crate::{
     site::{DOCUMENT_FOLDER, Site},
     state::{DumpLock, FOLDER, Lock, Part, Series, State},
 };
-
-/// What is packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dump {
-    /// Every resource (RS-100).
-    Resources,
-    /// Every change since the last Change Dump, with the bytes that it led to (RS-140).
-    Changes,
-}
-
-impl Dump {
-    /// The capability of its documents.
-    pub fn capability(self) -> Capability {
-        match self {
-            Self::Resources => Capability::ResourceDump,
-            Self::Changes => Capability::ChangeDump,
-        }
-    }
-}
 
 /// What a dump holds.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +107,7 @@ impl DumpTask<'_> {
 fn settled(out: &Path, claim: Option<&Claim>) -> Result<Lock, Error> {
     let lock = Lock::acquire(out)?;
     claim.map_or(Ok(()), Claim::check)?;
-    planning::complete(&lock)?;
+    completing::complete(&lock)?;
     Ok(lock)
 }
 

@@ -3,6 +3,8 @@
 //! The inventory of the last run is what the documents list. A run takes the next one, decides, saves its plan, and carries it out. The next run completes
 //! an interrupted one before it looks at the collection.
 
+mod archives;
+mod completing;
 mod documents;
 mod dry_run;
 mod due_dumps;
@@ -33,11 +35,18 @@ use resync_core::{
     document::{Capability, Change},
 };
 
+use self::{
+    completing::complete,
+    listing::Listing,
+    new_folders::NewFolders,
+    plan::Plan,
+    planning::{Run, is_outdated},
+};
 pub use self::{
     dry_run::DryRun,
     due_dumps::DueDumps,
-    dumps::{Dump, Dumped, dump},
-    maintenance::{Maintenance, MaintenanceFailure, MaintenanceReport},
+    dumps::{Dumped, dump},
+    maintenance::{Dump, Maintenance, MaintenanceFailure, MaintenanceReport},
     owner::{Claim, claim, configuration_of},
     retire::{RetireFailure, clear},
 };
@@ -45,12 +54,6 @@ pub(crate) use self::{
     due_dumps::DumpBackoff,
     in_place::{is_in_place, restamp},
     retire::retired_sets,
-};
-use self::{
-    listing::Listing,
-    new_folders::NewFolders,
-    plan::Plan,
-    planning::{Run, complete, is_outdated},
 };
 use crate::{
     error::{Action, Error},

@@ -1,20 +1,21 @@
-//! Decides the plan: whether the lists continue those of the last run, and which are written anew. Also completes an interrupted run.
+//! Decides the plan: whether the lists continue those of the last run, and which are written anew.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use resync_core::{datetime::DateTime, document::Capability, durable};
 
 use super::{
-    BuildMode, Built, DueDumps, OWN_FOLDERS, Options, Written, dump_staging, execution, is_in_place,
+    BuildMode, Built, DueDumps, OWN_FOLDERS, Options, Written, archives,
+    completing::complete,
+    due_dumps::elapsed,
+    dump_staging, execution, is_in_place,
     listing::{Listing, expected_archive},
-    maintenance,
     new_folders::NewFolders,
     plan::Plan,
     restamp,
 };
 use crate::{
     error::{Action, Error},
-    helpers::files,
     inventory::{self, Before, Changes, Snapshot, StoredInventory},
     settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
@@ -95,7 +96,7 @@ impl Run {
         let listed = listing.map(Listing::finish).transpose()?;
         let done = execution::publish(&plan, false, listed, &lock, options.progress)?;
         let unchanged = done.records.len() - done.written.len();
-        let of_archives = maintenance::archives(&lock, plan.started);
+        let of_archives = archives::make(&lock, plan.started);
         let out = lock.out().to_owned();
         // Other builds go on while a dump is made.
         drop(lock);
@@ -153,34 +154,6 @@ impl Run {
     }
 }
 
-/// Completes an interrupted run.
-pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), Error> {
-    let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
-    tracing::info!(build = plan.build, "completing an interrupted run");
-    keep_what_is_done(lock.out())?;
-    let done = match execution::publish(&plan, true, None, lock, &|_| ()) {
-        Err(error) if plan.archive.is_some() => {
-            tracing::warn!(%error, "cannot archive; the documents stay in place for now");
-            return Ok((Changes::default(), maintenance::give_up(lock, plan)?));
-        }
-        done => done?,
-    };
-    for failure in &done.failures {
-        tracing::warn!("{failure}");
-    }
-    let changes = if done.records.is_empty() { Changes::default() } else { plan.changes };
-    Ok((changes, done.written))
-}
-
-/// A run that was killed between a rename and the sync of its folder leaves names that a power cut can take back. To complete it renames
-/// nothing again, so these are synced before its plan goes.
-fn keep_what_is_done(out: &Path) -> Result<(), Error> {
-    for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
-        files::if_there(durable::sync_folder(&folder)).map_err(Error::cannot(Action::Write, &folder))?;
-    }
-    Ok(())
-}
-
 /// The Change Lists, if they can be continued: they have the same base URL and are as they were written.
 fn continued<'a>(state: &'a State, settings: &Settings, out: &Path) -> Option<&'a Series> {
     let series = state.series.as_ref()?;
@@ -210,10 +183,6 @@ pub(super) fn is_outdated(series: &Series, rules: Rules, resources: u64, now: Da
         u128::from(series.since) * 100 >= u128::from(resources) * u128::from(rules.resource_list_percent);
     let is_old = rules.resource_list_age().is_some_and(|age| elapsed(series.listed, now) >= age);
     series.since > 0 && (resources <= rules.resource_list_small || is_many || is_old)
-}
-
-pub(super) fn elapsed(from: DateTime, now: DateTime) -> Duration {
-    now.to_system_time().duration_since(from.to_system_time()).unwrap_or_default()
 }
 
 fn sweep(out: &Path) -> Result<(), Error> {

@@ -1,6 +1,5 @@
 //! Which addresses may get requests. The documents of a Source, and DNS, may lead anywhere.
 
-use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -10,6 +9,7 @@ use resync_core::address::is_public;
 use url::{Host, Url};
 
 use super::FetchError;
+use super::refused::Refused;
 
 /// Which addresses may get requests, wherever lists, names and redirects lead. A name with both public and other addresses is
 /// refused, except by [`AddressPolicy::Everywhere`].
@@ -79,17 +79,6 @@ impl TrustedHost {
     fn is(&self, name: &str) -> bool {
         self.host.eq_ignore_ascii_case(name)
     }
-}
-
-/// Why a name is refused.
-#[derive(Debug, thiserror::Error)]
-enum Refused {
-    #[error("{name} has the address {address}, which is not a public address")]
-    NotPublic { name: String, address: IpAddr },
-    #[error("{name} has the addresses {public} and {private}, and the second is not a public address")]
-    Mixed { name: String, public: IpAddr, private: IpAddr },
-    #[error("{name} now has the address {address}, and was {before} before")]
-    Rebound { name: String, address: IpAddr, before: &'static str },
 }
 
 impl AddressGuard {
@@ -162,24 +151,6 @@ impl AddressGuard {
         let before = if networks.is_empty() { "public" } else { "in your own network" };
         other.map_or(Ok(()), |address| Err(Refused::Rebound { name: name.to_owned(), address, before }))
     }
-}
-
-/// The error for a request to this URL whose name was refused.
-pub(super) fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
-    let mut causes = std::iter::successors(error.source(), |cause| (**cause).source());
-    let refused = causes.find_map(|cause| cause.downcast_ref::<Refused>())?;
-    let url = url.clone();
-    Some(match refused {
-        Refused::NotPublic { address, .. } => FetchError::NotPublic { url, address: address.to_string() },
-        Refused::Mixed { public, private, .. } => FetchError::MixedAddresses {
-            url: url.into(),
-            public: public.to_string(),
-            private: private.to_string(),
-        },
-        Refused::Rebound { address, before, .. } => {
-            FetchError::DnsRebinding { url: url.into(), address: address.to_string(), before }
-        }
-    })
 }
 
 fn literal(url: &Url) -> Option<IpAddr> {

@@ -8,7 +8,7 @@ use resync_common::client::root_cause;
 use resync_common::words::Size;
 use url::{Host, Origin, Url};
 
-use super::address_policy::refused;
+use super::refused::Refused;
 
 /// The longest pause that a server can ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -368,6 +368,24 @@ fn origin_of(url: &Url) -> String {
         origin @ Origin::Tuple(..) => origin.ascii_serialization(),
         Origin::Opaque(_) => format!("{}:", url.scheme()),
     }
+}
+
+/// The error for a request to this URL whose name was refused.
+fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
+    let mut causes = std::iter::successors(error.source(), |cause| (**cause).source());
+    let refused = causes.find_map(|cause| cause.downcast_ref::<Refused>())?;
+    let url = url.clone();
+    Some(match refused {
+        Refused::NotPublic { address, .. } => FetchError::NotPublic { url, address: address.to_string() },
+        Refused::Mixed { public, private, .. } => FetchError::MixedAddresses {
+            url: url.into(),
+            public: public.to_string(),
+            private: private.to_string(),
+        },
+        Refused::Rebound { address, before, .. } => {
+            FetchError::DnsRebinding { url: url.into(), address: address.to_string(), before }
+        }
+    })
 }
 
 #[cfg(test)]

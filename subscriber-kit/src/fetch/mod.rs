@@ -6,6 +6,7 @@ mod credentials;
 mod deadline;
 mod error;
 mod host_limits;
+mod refused;
 mod retries;
 
 use std::collections::{HashMap, HashSet};

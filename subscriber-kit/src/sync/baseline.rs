@@ -10,13 +10,13 @@ use crate::sync::files::download::blocking;
 use crate::sync::files::dump::{Dumps, Filled, fill, is_empty};
 use crate::sync::files::executor::Executor;
 use crate::sync::files::run_outcome::RunOutcome;
-use crate::sync::reading::changes::Point;
+use crate::sync::reading::change_reader::Point;
 use crate::sync::reading::collector::Collected;
 use crate::sync::reading::file_map::FileMap;
 use crate::sync::reading::gaps::GapHistory;
-use crate::sync::reading::lists::{Consistency, Snapshot};
 use crate::sync::reading::path::{uri_or_path, url_of};
 use crate::sync::reading::plan::Line;
+use crate::sync::reading::snapshot::{Consistency, Snapshot};
 use crate::sync::saved::cache::{FileCache, HandledSnapshot};
 
 impl Run<'_> {

@@ -11,8 +11,9 @@ use super::{Offer, SyncError, SyncOptions, Target};
 use crate::fetch::Client;
 use crate::notification::DatedChange;
 use crate::sync::files::download::blocking;
-use crate::sync::reading::changes::{GapPolicy, Point};
-use crate::sync::reading::lists::LastSeen;
+use crate::sync::reading::change_reader::Point;
+use crate::sync::reading::gaps::GapPolicy;
+use crate::sync::reading::snapshot::LastSeen;
 use crate::sync::saved::cache::FileCache;
 use crate::sync::saved::copy_state::CopyState;
 

@@ -65,14 +65,14 @@ pub(crate) use choice::synchronise_with_notified;
 pub use choice::{Depth, synchronise};
 pub use error::SyncError;
 pub use failure::{Cause, FAILURES_KEPT, Failure, FailureKind};
-pub use files::download::ResourceError;
 pub(crate) use files::download::blocking;
-pub use progress::{Progress, ResourceEvent};
+pub use files::resource_error::ResourceError;
+pub use progress::{Outcome, Progress, ResourceEvent};
 pub use reading::filter::Filter;
 pub use reading::gaps::{Gap, GapHistory};
 pub(crate) use reading::notified::is_beyond_clock_skew;
 pub use reading::path::PathError;
-pub use report::{Method, Outcome, Report};
+pub use report::{Method, Report};
 pub(crate) use saved::copied_source::CopiedSource;
 pub(crate) use saved::earlier_files::{is_copy, refuse_foreign_folder};
 

@@ -5,7 +5,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::failure::Failure;
-use super::report::Outcome;
+
+/// What became of one resource that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its file was not there.
+    Created,
+    /// Its file was replaced.
+    Updated,
+    /// Its file was right already.
+    Unchanged,
+    /// Its file, or one of no resource, was removed.
+    Deleted,
+    /// It was deleted at the Source, and its file stays without `--delete`.
+    Kept,
+}
+
+impl Outcome {
+    /// In one word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Unchanged => "unchanged",
+            Self::Deleted => "deleted",
+            Self::Kept => "kept",
+        }
+    }
+}
 
 /// The outcome of one resource; for a dry run, the one to expect (RS-202).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::ResourceError;
 use super::failure::{Cause, FAILURES_KEPT, Failure, FailureKind, add, joined};
-use super::progress::Progress;
+use super::progress::{Outcome, Progress};
 use crate::sync::reading::gaps::GapHistory;
 use crate::sync::saved::copy_state::Retry;
 
@@ -84,35 +84,6 @@ pub struct Report {
     /// When an incremental run should request missing resources again.
     #[serde(skip)]
     pub(crate) retry_in: Option<Duration>,
-}
-
-/// What became of one resource that did not fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Its file was not there.
-    Created,
-    /// Its file was replaced.
-    Updated,
-    /// Its file was right already.
-    Unchanged,
-    /// Its file, or one of no resource, was removed.
-    Deleted,
-    /// It was deleted at the Source, and its file stays without `--delete`.
-    Kept,
-}
-
-impl Outcome {
-    /// In one word.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Unchanged => "unchanged",
-            Self::Deleted => "deleted",
-            Self::Kept => "kept",
-        }
-    }
 }
 
 impl Report {

@@ -24,9 +24,9 @@ use tokio::runtime::{self, Runtime};
 use tokio::task::{JoinSet, spawn_blocking};
 use url::Url;
 
+use super::audience::Audience;
 use super::check::{KIND, Signer};
 use super::receiver::{Receiver, secret};
-use super::stage::Audience;
 use super::{Failure, Rate};
 
 /// What the loop sends.

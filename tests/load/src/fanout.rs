@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::audience::Audience;
 use super::bare::{Bare, BareClient, Bounds};
 use super::check::{Copies, KIND};
 use super::receiver::Receiver;
-use super::stage::{Audience, usage};
+use super::stage::usage;
 use super::{Failure, Rate};
 use resync_harness::{HubProcess, post};
 

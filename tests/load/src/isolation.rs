@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::time::sleep;
 
+use super::audience::Audience;
 use super::check::Copies;
 use super::delays::until_due;
 use super::receiver::{Receiver, Temper};
-use super::stage::{Audience, Publisher};
+use super::stage::Publisher;
 use super::{Failure, Rate, median};
 use resync_harness::HubProcess;
 

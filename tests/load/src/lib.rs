@@ -15,6 +15,7 @@
 #![deny(missing_docs)]
 
 mod attack;
+mod audience;
 mod bare;
 mod check;
 mod copy;

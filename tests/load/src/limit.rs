@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::audience::Audience;
 use super::bare::{Bare, BareClient, Bounds};
 use super::measure::Spread;
-use super::stage::Audience;
 use super::{Failure, Rate};
 
 /// How long appends are measured.

@@ -17,12 +17,12 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinSet;
 
+use super::audience::Audience;
 use super::check::{Copies, KIND};
 use super::delays::until_due;
 use super::limit::{durable_appends, payload};
 use super::measure::Spread;
 use super::receiver::{Receiver, secret};
-use super::stage::Audience;
 use super::{Failure, Rate, median};
 use resync_harness::{HubProcess, binary};
 

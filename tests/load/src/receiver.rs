@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::Failure;
+use super::audience::Audience;
 use super::check::{Addressee, Copies, Copy, Known, Links, judge};
 use super::delays::{Delays, since_the_beginning};
 use super::request::Request;
-use super::stage::Audience;
 use super::stamp::Stamp;
 
 const DONE: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";

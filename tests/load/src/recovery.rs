@@ -7,9 +7,10 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::Failure;
+use super::audience::Audience;
 use super::check::Copies;
 use super::receiver::{Receiver, Temper};
-use super::stage::{Audience, Publisher};
+use super::stage::Publisher;
 use resync_harness::{HubProcess, eventually};
 
 /// What is measured.

@@ -17,10 +17,11 @@ use futures_util::future::try_join_all;
 use serde::Serialize;
 use walkdir::WalkDir;
 
+use super::audience::Audience;
 use super::check::Copies;
 use super::measure::bytes_below;
 use super::receiver::Receiver;
-use super::stage::{Audience, Publisher, usage};
+use super::stage::{Publisher, usage};
 use super::{Failure, Rate, median};
 use resync_harness::HubProcess;
 

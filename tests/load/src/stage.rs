@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use url::form_urlencoded::Serializer;
 
 use super::Failure;
+use super::audience::Audience;
 use super::check::KIND;
 use super::receiver::{Receiver, secret};
 use super::wire::{connect, exchange};
@@ -23,34 +24,7 @@ const AHEAD: u64 = 4_096;
 /// Bytes of a notification.
 const BYTES: u32 = 1_000;
 
-/// Topics with the same number of subscribers each.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Audience {
-    pub(super) topics: usize,
-    /// Of each.
-    pub(super) subscribers: usize,
-    /// On 127/8, where all of them are.
-    pub(super) hosts: usize,
-}
-
 impl Audience {
-    pub(super) fn subscriptions(&self) -> usize {
-        self.topics * self.subscribers
-    }
-
-    /// Subscriptions count through the topics, so that those of one topic are on as many hosts as there are.
-    pub(super) fn topic_of(&self, subscriber: usize) -> usize {
-        subscriber / self.subscribers
-    }
-
-    pub(super) fn host_of(&self, subscriber: usize) -> usize {
-        subscriber % self.hosts
-    }
-
-    pub(super) fn topic(number: usize) -> String {
-        format!("http://source.example/load/{number}/")
-    }
-
     /// Subscribes all of them over HTTP, each with a secret of its own and verified by the hub, which receivers expect from now on.
     pub(super) async fn subscribe(&self, hub: &HubProcess, receiver: &Receiver) -> Result<(), Failure> {
         receiver.link_to(&hub.url());

@@ -2,14 +2,18 @@
 //!
 //! A module is here a folder or file directly below `src/`, or one within such a folder that is listed with both names. What production code names by
 //! `crate::` or `super::` outside its module counts.
+//!
+//! Inside each folder the files and folders need no order, but none uses another that leads back to it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod siblings;
 mod source;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use siblings::Uses;
 use source::Use;
 
 /// A crate with its modules, and the imports that still point up.
@@ -140,6 +144,37 @@ const SUBSCRIBER_KIT: Layers = Layers {
     ],
     upward: &[],
 };
+
+/// The crates, and the uses that still close a circle inside one of their folders. Remove pairs, add none.
+const CIRCLES: [(&str, &[(&str, &str)]); 6] = [
+    // The document describes the route that serves it, and each query is checked by the document.
+    ("hub", &[("http/admin/openapi", "http/admin/api")]),
+    ("core", &[]),
+    ("common", &[]),
+    ("publisher", &[]),
+    ("subscriber-kit", KIT_CIRCLES),
+    ("tests/load", &[]),
+];
+
+/// Mostly what a run finds out: its errors and reports know its parts, which make them.
+const KIT_CIRCLES: &[(&str, &str)] = &[
+    ("sync/files", "sync/error"),
+    ("sync/files", "sync/progress"),
+    ("sync/files", "sync/reading"),
+    ("sync/files", "sync/report"),
+    ("sync/files", "sync/run"),
+    ("sync/files", "sync/saved"),
+    ("sync/reading", "sync/report"),
+    ("sync/report", "sync/saved"),
+];
+
+#[test]
+fn nothing_in_a_folder_uses_what_leads_back_to_it() {
+    let problems =
+        CIRCLES.iter().flat_map(|(folder, known)| Uses::read(&src(folder)).problems(folder, known));
+    let problems: Vec<_> = problems.collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
 
 #[test]
 fn the_rooms_of_the_hub_use_only_those_below_them() {

@@ -6,8 +6,8 @@ use super::{Dialect, alpha, dlib, v1_0};
 use crate::datetime::DateTime;
 use crate::document::{Entry, Header, Root};
 use crate::rules::Rule;
+use crate::xml::field::Field;
 use crate::xml::namespaces::Namespace;
-use crate::xml::step::Field;
 use crate::xml::tokens::{Attribute, Tokens};
 use crate::xml::{Limit, MAX_LINKS, MAX_TEXT, ReadError};
 

@@ -7,7 +7,8 @@ use super::Reader;
 use crate::document::{Entry, Link};
 use crate::rules::Rule;
 use crate::xml::dialect::Child;
-use crate::xml::step::{Field, Step};
+use crate::xml::field::Field;
+use crate::xml::step::Step;
 use crate::xml::tokens::Tokens;
 use crate::xml::{Limit, MAX_LINKS, MAX_TEXT, Position, ReadError};
 

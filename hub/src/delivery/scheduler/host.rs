@@ -7,8 +7,7 @@ use std::time::Instant;
 use super::lanes::Lane;
 use super::networks::Network;
 use super::slowness::ResponseTime;
-use super::wait_queue::{LastAttempt, WaitQueue};
-use crate::store::{SubscriptionId, TopicId};
+use super::wait_queue::{LastAttempt, WaitQueue, Waiter};
 
 /// An origin, as a small number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,9 +22,6 @@ impl HostId {
         self.0 as usize
     }
 }
-
-/// A subscription that waits for its host.
-pub(super) type Waiter = (TopicId, SubscriptionId);
 
 /// A concurrency permit, as it is taken and given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::Scheduler;
 use super::attempt::Attempt;
 use super::clock::Now;
-use super::host::{HostId, Waiter};
-use super::wait_queue::LastAttempt;
+use super::host::HostId;
+use super::wait_queue::{LastAttempt, Waiter};
 use crate::store::FailureClass;
 
 /// Those that wait for that, by host.

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::time::Instant;
 
-use super::host::Waiter;
 use crate::store::{SubscriptionId, TopicId};
+
+/// A subscription that waits for its host.
+pub(super) type Waiter = (TopicId, SubscriptionId);
 
 /// What the last attempt for a subscription says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

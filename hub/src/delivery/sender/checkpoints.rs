@@ -14,7 +14,8 @@ use tracing::{error, info, warn};
 
 use super::counters::Counters;
 use super::losses::Losses;
-use super::owned::{Owned, Ownership, Shards};
+use super::owned::{Owned, Ownership};
+use super::shards::Shards;
 use super::workers::Workers;
 use crate::delivery::scheduler::Now;
 use crate::store::{Checkpoint, Ended, Skip, Store, StoreError, SubscriptionId, TopicId};

@@ -21,6 +21,7 @@ mod prepared;
 mod running_request;
 mod send;
 mod settings;
+mod shards;
 mod spans;
 mod test_delivery;
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //!
 //! 1. It sends with [`Route::Reverify`](super::Route::Reverify). At an unconfirmed address that gives
 //!    [`EgressError::ReverifyFirst`](super::EgressError::ReverifyFirst).
-//! 2. It hands that [`Reverification`] to [`Reverifier::ask`].
+//! 2. It hands that [`Reverification`] to [`Reverifier::ask`](super::Reverifier::ask).
 //! 3. If the address confirmed, it sends again with [`Route::Pinned`](super::Route::Pinned) to this address. Otherwise it sends as
 //!    in 1, which now obeys the rate limit ([`Withheld`]).
 //! 4. It reports the address of each verified subscription with [`ConfirmedAddresses::remember`].
@@ -28,8 +28,6 @@
 
 mod addresses;
 mod recent;
-mod reverifier;
 
 pub(super) use addresses::{Blocked, CountedRequest, UnconfirmedAddress};
 pub use addresses::{ConfirmedAddresses, Reverification, Withheld};
-pub(crate) use reverifier::{Reverified, Reverifier};

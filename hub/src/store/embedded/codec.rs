@@ -13,7 +13,6 @@ use bytes::{Buf, Bytes};
 use resync_core::websub::{Secret, TopicUrl};
 
 use super::engine::Space;
-use super::fields::Fields;
 use crate::store::keyring::{KeyId, Keyring, Locked};
 use crate::store::{Result, StoreError};
 
@@ -25,6 +24,14 @@ const CHECKSUM_BYTES: usize = 4;
 const NO_SECRET: u8 = 0;
 const PLAIN_SECRET: u8 = 1;
 const LOCKED_SECRET: u8 = 2;
+
+/// What a record, or a part of one, is made of.
+pub(super) trait Fields: Sized {
+    fn encode(&self, out: &mut Encoder);
+
+    /// Reads what was written; nothing may be left over in the end.
+    fn decode(fields: &mut Decoder) -> Decoded<Self>;
+}
 
 /// Something that is stored in one space.
 pub(super) trait Record: Fields {

@@ -10,33 +10,25 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
-use super::codec::{Decoded, Decoder, Encoder};
+use super::codec::{Decoded, Decoder, Encoder, Fields};
 use crate::store::keyring::KeyId;
 use crate::store::{
     ContentKind, DenialId, Epoch, FailureClass, Offset, PingId, RequestId, Shard, SubscriptionId, TopicId,
 };
 use crate::trace_context::TraceContext;
 
-/// What a record, or a part of one, is made of.
-pub(super) trait Fields: Sized {
-    fn encode(&self, out: &mut Encoder);
-
-    /// Reads what was written; nothing may be left over in the end.
-    fn decode(fields: &mut Decoder) -> Decoded<Self>;
-}
-
 /// The fields of a struct, in the order in which they are written.
 macro_rules! fields {
     ($of:ty { $($field:tt),+ }) => {
-        impl $crate::store::embedded::fields::Fields for $of {
+        impl $crate::store::embedded::codec::Fields for $of {
             fn encode(&self, out: &mut $crate::store::embedded::codec::Encoder) {
-                $($crate::store::embedded::fields::Fields::encode(&self.$field, out);)+
+                $($crate::store::embedded::codec::Fields::encode(&self.$field, out);)+
             }
 
             fn decode(
                 fields: &mut $crate::store::embedded::codec::Decoder,
             ) -> $crate::store::embedded::codec::Decoded<Self> {
-                Ok(Self { $($field: $crate::store::embedded::fields::Fields::decode(fields)?),+ })
+                Ok(Self { $($field: $crate::store::embedded::codec::Fields::decode(fields)?),+ })
             }
         }
     };

@@ -11,9 +11,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::cache::{Notifications, Recipients};
 use super::capture::Capture;
-use super::codec::{self, Record};
+use super::codec::{self, Fields as _, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
-use super::fields::Fields as _;
 use super::key::{self, Pair};
 use super::layout::{Address, PausedTopic, TopicWatermark, recipient_of};
 use super::memory::{LogBytes, Topics};

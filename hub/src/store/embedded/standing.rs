@@ -2,9 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::codec;
+use super::codec::{self, Fields as _};
 use super::engine::{Keys, Space};
-use super::fields::Fields as _;
 use super::key;
 use super::layout::TopicWatermark;
 use super::shared::Shared;

@@ -19,9 +19,9 @@ use super::{NewlyDenied, PendingDenial};
 use crate::concurrency::{Client, ClientClass, Limiter, Peer, Permit};
 use crate::egress::{self, EgressError, ReadLimit};
 use crate::store::{Denial, DenialId, Shard, Store, StoreError, SubscriptionKey, WaitingDenial};
+use crate::subscriptions::callback_clients::CallbackClients;
 use crate::subscriptions::limits;
 use crate::subscriptions::store_retry::{self, until_readable, until_stored};
-use crate::subscriptions::verification::CallbackClients;
 use crate::subscriptions::wait_queue::{Event, WaitQueue};
 use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
 

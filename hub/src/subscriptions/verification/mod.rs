@@ -18,6 +18,7 @@ use tracing::debug;
 
 use super::bounds::Bounds;
 use super::breaker::VerificationBreaker;
+use super::callback_clients::CallbackClients;
 use super::denial::{DenialNotifier, Denials};
 use super::lease::LeasePolicy;
 use super::limits;
@@ -25,8 +26,7 @@ use super::meters::VerificationMeters;
 use super::requests::{Requester, ToVerify};
 use super::store_retry::{self, until_readable};
 use super::wait_queue::{Event, WaitQueue};
-use crate::concurrency::{ClientClass, Limiter, Permit};
-use crate::egress::EgressClient;
+use crate::concurrency::{Limiter, Permit};
 use crate::store::{Denial, PendingRequest, RequestId, Shard, Store, StoreError};
 use crate::topics::TopicPolicy;
 use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
@@ -43,25 +43,6 @@ const _: () = assert!(size_of::<(u64, Entry)>() <= ENTRY_BYTES);
 
 /// Who sent a request that waited in a shard that was taken over, until it is read.
 const UNKNOWN: Requester = Requester { client: None, in_force: false, confirmed: false };
-
-/// HTTP clients for requests to callbacks. Each counts its connections by network, so strangers use up nothing of what trusted
-/// clients have (B-33).
-#[derive(Clone, Debug)]
-pub struct CallbackClients {
-    /// For requests of trusted clients.
-    pub trusted: EgressClient,
-    /// For requests of strangers.
-    pub strangers: EgressClient,
-}
-
-impl CallbackClients {
-    pub(super) fn of(&self, class: ClientClass) -> &EgressClient {
-        match class {
-            ClientClass::Trusted => &self.trusted,
-            ClientClass::Stranger => &self.strangers,
-        }
-    }
-}
 
 /// Verifies pending requests, many at once.
 #[derive(Clone, Debug)]

@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 
 use super::callback::note_slowness;
 use super::*;
-use crate::concurrency::Client;
+use crate::concurrency::{Client, ClientClass};
 use crate::config::{self, LeaseConfig, LimitsConfig};
 use crate::delivery::Operator;
-use crate::egress::{EgressError, Guard, NetworkLimit};
+use crate::egress::{EgressClient, EgressError, Guard, NetworkLimit};
 use crate::store::{self, DenialScope, Engine, Intent, Keyring, NewDenial, NewRequest, WaitingDenial};
 use crate::subscriptions::PendingDenial;
 use crate::subscriptions::limits::{OF_ONE_CLIENT, WAITING, WAITING_AT_ONE_HOST};

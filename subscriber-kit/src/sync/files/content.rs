@@ -6,7 +6,7 @@ use std::io::Write as _;
 use tempfile::NamedTempFile;
 
 use super::folder::Staging;
-use crate::sync::ResourceError;
+use super::resource_error::ResourceError;
 
 /// How many bytes of a resource are kept in memory.
 pub(crate) const MAX_IN_MEMORY: usize = 128 * 1024;

@@ -7,11 +7,10 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::state_folder::{STATE_FOLDER, is_state_folder};
 use crate::sync::Target;
-use crate::sync::progress::Progress;
+use crate::sync::progress::{Outcome, Progress};
 use crate::sync::reading::file_map::FileMap;
 use crate::sync::reading::filter::Filter;
 use crate::sync::reading::path::{CheckedFolders, obstacle, uri_or_path, url_of};
-use crate::sync::report::Outcome;
 use crate::sync::saved::copy_state::MAX_RETRIES;
 use crate::sync::saved::earlier_files::EarlierFiles;
 

@@ -11,5 +11,6 @@ pub(crate) mod folder;
 pub(crate) mod local;
 pub(crate) mod patch;
 pub(crate) mod place;
+pub(crate) mod resource_error;
 pub(crate) mod run_outcome;
 pub(crate) mod unpack;

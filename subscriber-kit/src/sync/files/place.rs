@@ -14,13 +14,12 @@ use walkdir::WalkDir;
 use super::folder::{CopyFolder, unfinished_in};
 use crate::state_folder::is_state_folder;
 use crate::sync::ResourceError;
-use crate::sync::progress::Progress;
+use crate::sync::progress::{Outcome, Progress};
 use crate::sync::reading::file_map::FileMap;
 use crate::sync::reading::path::{
     CheckedFolders, Obstacle, ObstacleKind, obstacle, relative_path, uri_or_path,
 };
 use crate::sync::reading::plan::Planned;
-use crate::sync::report::Outcome;
 
 /// Puts finished files in place. Each task has it, and with it the lock of the copy.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use resync_core::datetime::DateTime;
 use resync_core::document::Change;
 
 use crate::sync::ResourceError;
-use crate::sync::reading::changes::Point;
+use crate::sync::reading::change_reader::Point;
 use crate::sync::reading::plan::Line;
 use crate::sync::saved::cache::Scope;
 use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};

@@ -15,10 +15,10 @@ use super::folder::Staging;
 use super::local::{self, Facts, FileState};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
 use super::place::Placer;
+use crate::sync::progress::Outcome;
 use crate::sync::reading::packages::{Bitstream, OpenPackage, Packages, bitstream, linked};
 use crate::sync::reading::path::relative_path;
 use crate::sync::reading::plan::{Line, Plan};
-use crate::sync::report::Outcome;
 use crate::sync::{ResourceError, SyncError, SyncOptions};
 
 impl Executor<'_> {

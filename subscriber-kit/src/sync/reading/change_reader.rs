@@ -9,16 +9,38 @@ use resync_core::xml::Reader;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::changes::{Point, Reached};
 use super::collector::{Collector, ManifestKind};
-use super::document::{Document, unreadable};
+use super::document::{Document, ListedPackage, unreadable};
 use super::gaps::Continuity;
 use super::lists::Lists;
-use super::packages::ListedPackage;
 use crate::fetch::{Fetched, Validators};
 use crate::sync::SyncError;
 use crate::sync::files::download::blocking;
 use crate::sync::files::local::Facts;
+use crate::text;
+
+/// Up to where the copy has the Source's changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Point {
+    /// The copy has every change before this time.
+    #[serde(with = "text")]
+    pub(crate) since: DateTime,
+    /// The open list that was read last; it is requested again at the same URL (RS-193).
+    pub(crate) open: Option<OpenList>,
+}
+
+impl Point {
+    /// The copy is as the Source was at this time, or newer (RS-196).
+    pub(crate) fn at(since: DateTime) -> Self {
+        Self { since, open: None }
+    }
+
+    /// Up to when the lists have all changes, by the Source's clock, which may be ahead of ours.
+    pub(crate) fn reached(&self) -> DateTime {
+        let last = self.open.as_ref().and_then(|open| open.last.as_ref()).and_then(Mark::moment);
+        last.map_or(self.since, |last| last.max(self.since))
+    }
+}
 
 /// An open Change List, and how far it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +93,20 @@ impl Mark {
             datetime: None,
             package: Some(PackageMark { facts: listed.facts.clone(), until }),
         }
+    }
+}
+
+/// The changes that were read.
+pub(crate) struct Reached {
+    pub(crate) collector: Collector,
+    pub(crate) point: Point,
+    pub(crate) continuity: Continuity,
+}
+
+impl Reached {
+    /// There is nothing new since `point`.
+    pub(crate) fn nothing(collector: Collector, point: &Point) -> Self {
+        Self { collector, point: point.clone(), continuity: Continuity::default() }
     }
 }
 

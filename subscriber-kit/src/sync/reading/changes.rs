@@ -4,50 +4,16 @@
 use std::io::Seek as _;
 
 use resync_core::datetime::DateTime;
-use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::change_reader::{ChangeReader, Mark, OpenList};
+use super::change_reader::{ChangeReader, Point, Reached};
 use super::collector::Collector;
 use super::document::{Document, Expected, Part};
-use super::gaps::{Continuity, Gap};
+use super::gaps::{Gap, GapPolicy};
 use super::lists::Lists;
 use crate::fetch::{FetchError, Fetched};
 use crate::sync::SyncError;
 use crate::sync::files::download::blocking;
-use crate::text;
-
-/// Up to where the copy has the Source's changes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Point {
-    /// The copy has every change before this time.
-    #[serde(with = "text")]
-    pub(crate) since: DateTime,
-    /// The open list that was read last; it is requested again at the same URL (RS-193).
-    pub(crate) open: Option<OpenList>,
-}
-
-impl Point {
-    /// The copy is as the Source was at this time, or newer (RS-196).
-    pub(crate) fn at(since: DateTime) -> Self {
-        Self { since, open: None }
-    }
-
-    /// Up to when the lists have all changes, by the Source's clock, which may be ahead of ours.
-    pub(crate) fn reached(&self) -> DateTime {
-        let last = self.open.as_ref().and_then(|open| open.last.as_ref()).and_then(Mark::moment);
-        last.map_or(self.since, |last| last.max(self.since))
-    }
-}
-
-/// What to do if changes are missing between the point and the oldest list (RS-197).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GapPolicy {
-    /// Fail.
-    Refused,
-    /// Continue, and record it in [`Continuity`].
-    Tolerated,
-}
 
 /// A Source's changes.
 pub(crate) struct Changes<'s> {
@@ -55,20 +21,6 @@ pub(crate) struct Changes<'s> {
     /// The Change List or Change Dump, or an index.
     pub(crate) root: &'s Url,
     pub(crate) policy: GapPolicy,
-}
-
-/// The changes that were read.
-pub(crate) struct Reached {
-    pub(crate) collector: Collector,
-    pub(crate) point: Point,
-    pub(crate) continuity: Continuity,
-}
-
-impl Reached {
-    /// There is nothing new since `point`.
-    pub(crate) fn nothing(collector: Collector, point: &Point) -> Self {
-        Self { collector, point: point.clone(), continuity: Continuity::default() }
-    }
 }
 
 impl Changes<'_> {

@@ -8,10 +8,21 @@ use resync_core::document::{Capability, Entry, Header, Relation, Root};
 use resync_core::xml::{ReadError, Reader};
 use url::Url;
 
-use super::packages::ListedPackage;
+use super::filter::matches_type;
 use crate::fetch::led_to;
 use crate::sync::SyncError;
 use crate::sync::failure::shortened;
+use crate::sync::files::local::Facts;
+
+/// Media types of ZIP files; the last is a generic one.
+const ZIP_TYPES: [&str; 6] = [
+    "application/zip",
+    "application/x-zip",
+    "application/x-zip-compressed",
+    "application/zip-compressed",
+    "multipart/x-zip",
+    "application/octet-stream",
+];
 
 /// Reads the entries of a document.
 pub(crate) type Entries<'f> = Reader<BufReader<&'f File>>;
@@ -75,6 +86,19 @@ pub(crate) struct Part {
     pub(crate) at: Option<DateTime>,
     pub(crate) from: Option<DateTime>,
     pub(crate) until: Option<DateTime>,
+}
+
+/// A package as a dump lists it.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedPackage {
+    pub(crate) url: Url,
+    pub(crate) facts: Facts,
+    pub(crate) at: Option<DateTime>,
+    pub(crate) until: Option<DateTime>,
+    /// The copy of its manifest beside it (RS-103).
+    pub(crate) contents: Option<Url>,
+    /// Its media type if it is not a ZIP file (RS-101).
+    pub(crate) other_format: Option<String>,
 }
 
 impl Document {
@@ -153,12 +177,50 @@ impl Part {
     }
 }
 
+impl ListedPackage {
+    fn of(entry: &Entry, dump: &Url) -> Result<Self, SyncError> {
+        let metadata = entry.metadata.clone().unwrap_or_default();
+        let contents = entry.link(&Relation::Contents);
+        Ok(Self {
+            url: named(entry, dump)?,
+            facts: Facts::of(entry),
+            at: metadata.at,
+            until: metadata.until,
+            contents: contents.and_then(|link| led_to(dump, &link.href)),
+            other_format: metadata.media_type.filter(|written| !may_be_zip(written)).map(|it| shortened(&it)),
+        })
+    }
+
+    /// The URLs that are kept in memory.
+    fn urls(&self) -> impl Iterator<Item = &Url> {
+        [&self.url].into_iter().chain(&self.contents)
+    }
+}
+
+fn may_be_zip(written: &str) -> bool {
+    ZIP_TYPES.iter().any(|pattern| matches_type(pattern, Some(written)))
+}
+
 /// The document or package that an entry names.
-pub(crate) fn named(entry: &Entry, document: &Url) -> Result<Url, SyncError> {
+fn named(entry: &Entry, document: &Url) -> Result<Url, SyncError> {
     led_to(document, &entry.loc)
         .ok_or_else(|| SyncError::Component { index: document.clone(), loc: shortened(&entry.loc) })
 }
 
 pub(crate) fn unreadable(url: &Url, source: ReadError) -> SyncError {
     SyncError::List { url: url.clone(), source: Box::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rs101_a_zip_file_is_known_by_any_name_that_servers_have_for_it() {
+        for written in ["application/zip", "Application/ZIP; charset=binary", "application/x-zip-compressed"]
+        {
+            assert!(may_be_zip(written), "{written}");
+        }
+        assert!(!may_be_zip("application/x-tar") && !may_be_zip("application/zip+xml"));
+    }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 
-use super::changes::GapPolicy;
 use crate::text;
 
 /// This many gaps count as recurrent.
@@ -41,6 +40,15 @@ pub(crate) struct Continuity {
     pub(crate) contiguous_at: Vec<DateTime>,
     /// Why changes may be missing, if so.
     pub(crate) unproven: Option<String>,
+}
+
+/// What to do if changes are missing between the point and the oldest list (RS-197).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GapPolicy {
+    /// Fail.
+    Refused,
+    /// Continue, and record it in [`Continuity`].
+    Tolerated,
 }
 
 /// The gaps of a Source's Change Lists so far.

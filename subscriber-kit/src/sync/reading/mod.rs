@@ -12,3 +12,4 @@ pub(crate) mod notified;
 pub(crate) mod packages;
 pub(crate) mod path;
 pub(crate) mod plan;
+pub(crate) mod snapshot;

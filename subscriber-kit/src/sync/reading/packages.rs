@@ -3,9 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufReader, Write};
 
-use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Hasher};
-use resync_core::document::{Capability, Entry, Link, Metadata, Relation};
+use resync_core::document::{Capability, Entry, Link, Metadata};
 use resync_core::package::{Package, PackageError, PackageReadLimits};
 use resync_core::rules::Violations;
 use resync_core::xml::Reader;
@@ -13,66 +12,16 @@ use serde::{Deserialize, Serialize};
 use tempfile::{NamedTempFile, TempPath};
 use url::Url;
 
-use super::document::{named, unreadable};
-use super::filter::matches_type;
+use super::document::{ListedPackage, unreadable};
 use super::lists::Lists;
-use crate::fetch::led_to;
-use crate::sync::failure::shortened;
 use crate::sync::files::content::{Content, Space};
 use crate::sync::files::download::{Received, blocking};
 use crate::sync::files::folder::{CopyFolder, Staging};
 use crate::sync::files::local::Facts;
 use crate::sync::{ResourceError, SyncError};
 
-/// Media types of ZIP files; the last is a generic one.
-const ZIP_TYPES: [&str; 6] = [
-    "application/zip",
-    "application/x-zip",
-    "application/x-zip-compressed",
-    "application/zip-compressed",
-    "multipart/x-zip",
-    "application/octet-stream",
-];
-
 /// An open package.
 pub(crate) type OpenPackage = Package<BufReader<File>>;
-
-/// A package as a dump lists it.
-#[derive(Clone, Debug)]
-pub(crate) struct ListedPackage {
-    pub(crate) url: Url,
-    pub(crate) facts: Facts,
-    pub(crate) at: Option<DateTime>,
-    pub(crate) until: Option<DateTime>,
-    /// The copy of its manifest beside it (RS-103).
-    contents: Option<Url>,
-    /// Its media type if it is not a ZIP file (RS-101).
-    pub(crate) other_format: Option<String>,
-}
-
-impl ListedPackage {
-    pub(crate) fn of(entry: &Entry, dump: &Url) -> Result<Self, SyncError> {
-        let metadata = entry.metadata.clone().unwrap_or_default();
-        let contents = entry.link(&Relation::Contents);
-        Ok(Self {
-            url: named(entry, dump)?,
-            facts: Facts::of(entry),
-            at: metadata.at,
-            until: metadata.until,
-            contents: contents.and_then(|link| led_to(dump, &link.href)),
-            other_format: metadata.media_type.filter(|written| !may_be_zip(written)).map(|it| shortened(&it)),
-        })
-    }
-
-    /// The URLs that are kept in memory.
-    pub(crate) fn urls(&self) -> impl Iterator<Item = &Url> {
-        [&self.url].into_iter().chain(&self.contents)
-    }
-}
-
-fn may_be_zip(written: &str) -> bool {
-    ZIP_TYPES.iter().any(|pattern| matches_type(pattern, Some(written)))
-}
 
 /// Where a bitstream is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -428,15 +377,6 @@ mod tests {
             contents: None,
             other_format: None,
         }
-    }
-
-    #[test]
-    fn rs101_a_zip_file_is_known_by_any_name_that_servers_have_for_it() {
-        for written in ["application/zip", "Application/ZIP; charset=binary", "application/x-zip-compressed"]
-        {
-            assert!(may_be_zip(written), "{written}");
-        }
-        assert!(!may_be_zip("application/x-tar") && !may_be_zip("application/zip+xml"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::cache::Scope;
 use crate::sync::ResourceError;
 use crate::sync::failure::{Failure, FailureKind};
 use crate::sync::files::folder::CopyFolder;
-use crate::sync::reading::changes::Point;
+use crate::sync::reading::change_reader::Point;
 use crate::sync::reading::gaps::GapHistory;
 use crate::sync::reading::notified::NotifiedChanges;
 use crate::sync::reading::plan::Line;

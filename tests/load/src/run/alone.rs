@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 use super::sink::Sink;
+use super::world::address;
 use crate::Failure;
 use crate::scenario::{Pattern, Plan, Scenario};
 use crate::stamp::Stamp;
@@ -45,7 +46,7 @@ pub fn receiver_alone(bytes: u32) -> Result<Alone, Failure> {
     let sink = Sink::start(RUN, 1, Duration::ZERO, &plan, 1, false)?;
     sink.world.link_to("http://hub/", sink.port, false, std::iter::once("http://topic/".to_owned()));
     sink.world.begin();
-    let url = format!("http://{}:{}/0", Sink::address(sink.world.host_of(0)), sink.port);
+    let url = format!("http://{}:{}/0", address(sink.world.host_of(0)), sink.port);
     Ok(Alone { url, body: body(bytes), _sink: Some(sink) })
 }
 

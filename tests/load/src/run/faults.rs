@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use tokio::time::{sleep, sleep_until};
 
 use super::hub::Body;
-use super::sink::{DOMAIN, Sink, World};
 use super::subscribing::Subscribers;
+use super::world::{DOMAIN, World, address};
 use crate::Failure;
 use crate::measure::{Excuse, FaultReport, Outcome, Posted};
 use crate::scenario::{Act, FaultKind, Plan, Scenario};
@@ -51,7 +51,7 @@ impl OurHub {
         keys.extend(servers.as_deref().map(|servers| ("EGRESS_NAMESERVERS", servers)));
         if let Some(names) = &names {
             for host in 0..scenario.audience.hosts {
-                names.set(&format!("h{host}.{DOMAIN}"), &[&Sink::address(host).to_string()]);
+                names.set(&format!("h{host}.{DOMAIN}"), &[&address(host).to_string()]);
             }
         }
         let mut process = HubProcess::prepare(&data, &keys);

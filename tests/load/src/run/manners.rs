@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::serving::{DONE, Delivery, Reply};
+use super::reply::{DONE, Delivery, Reply};
 use crate::scenario::{Behaviour, Spell};
 
 /// What a host answers to a delivery.

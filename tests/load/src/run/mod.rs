@@ -6,11 +6,13 @@ mod faults;
 mod hub;
 mod manners;
 mod publishing;
+mod reply;
 mod sampler;
 mod serving;
 mod share;
 mod sink;
 mod subscribing;
+mod world;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,8 +26,9 @@ use self::hub::{Body, Endpoint};
 use self::publishing::Publishers;
 use self::sampler::{Sampler, Taken};
 use self::share::{Paced, paced};
-use self::sink::{Sink, World};
+use self::sink::Sink;
 use self::subscribing::Subscribers;
+use self::world::World;
 use super::limit::{Limit, limit};
 use super::measure::{
     Bound, Delivered, Excuse, Ledger, Live, Machine, Meter, Overhead, Published, Quantiles, Resources, Rule,

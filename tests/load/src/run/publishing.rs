@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::hub::Endpoint;
-use super::sink::{Sink, World, topic_url};
+use super::sink::Sink;
+use super::world::{World, topic_url};
 use crate::check::KIND;
 use crate::measure::{Outcome, Posted, Published, Recorder};
 use crate::scenario::{By, Post};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::hub::Body;
 use super::publishing::Publishers;
-use super::sink::World;
+use super::world::World;
 use crate::measure::{Live, Meter, Second, Usage, files_below, pid_of_self};
 
 /// Looks at both processes, and shows what it sees.

@@ -9,7 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::sink::World;
+use super::reply::{DONE, Here, Reply};
+use super::world::World;
 use crate::request::Request;
 
 /// A connection begins with so much room for what it brings.
@@ -18,43 +19,6 @@ const ROOM: usize = 8 * 1024;
 const MOST: usize = 2 << 20;
 /// How often it is looked whether a peer has gone.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// The answer of a receiver that has what it wants.
-pub(super) const DONE: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
-
-/// A delivery that was understood.
-#[derive(Clone, Copy)]
-pub(super) struct Delivery {
-    pub(super) subscriber: usize,
-    pub(super) post: u32,
-    /// Since the beginning of the run.
-    pub(super) at: Duration,
-}
-
-/// What a connection leads to.
-pub(super) struct Here {
-    pub(super) host: usize,
-    /// As callbacks name it.
-    pub(super) authority: String,
-    /// Its number.
-    pub(super) connection: u64,
-}
-
-/// What a request gets.
-pub(super) enum Reply {
-    /// These bytes.
-    Bytes(Vec<u8>),
-    /// A 2xx.
-    Accept(Delivery),
-    /// A 2xx after so long.
-    Later(Duration, Delivery),
-    /// A 2xx, byte by byte, over so long.
-    Drip(Duration, Delivery),
-    /// Nothing, ever.
-    Hang,
-    /// The end of its connection.
-    Reset,
-}
 
 /// Reads requests and answers them until either side has had enough.
 pub(super) async fn serve(mut stream: TcpStream, world: &World, connection: u64) -> io::Result<()> {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::checker::secret;
 use super::hub::Endpoint;
 use super::publishing::Publishers;
-use super::sink::World;
+use super::world::World;
 use crate::Failure;
 use crate::scenario::{By, Motion};
 

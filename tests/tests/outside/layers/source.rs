@@ -49,14 +49,15 @@ pub(super) fn named(folder: &Path, names: &[&str]) -> Vec<String> {
 }
 
 /// Those that are not compiled for tests only.
-fn in_production(files: &[File]) -> impl Iterator<Item = &File> {
+pub(super) fn in_production(files: &[File]) -> impl Iterator<Item = &File> {
     let of_tests: BTreeSet<_> = files.iter().flat_map(|file| file.of_tests.iter().cloned()).collect();
     let is_of_tests =
         move |file: &File| (1..=file.path.len()).any(|end| of_tests.contains(&file.path[..end]));
     files.iter().filter(move |file| !is_of_tests(file))
 }
 
-fn files(folder: &Path) -> Vec<File> {
+/// The source files below this folder.
+pub(super) fn files(folder: &Path) -> Vec<File> {
     let path_of = |path: &Path| {
         let path = path.strip_prefix(folder).unwrap().with_extension("");
         path.iter().map(|part| part.to_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -82,13 +83,22 @@ impl Rooms {
 }
 
 /// A source file.
-struct File {
+pub(super) struct File {
     /// Its folders and its name.
     path: Vec<String>,
     /// Its production code.
     tokens: Vec<Token>,
     /// The modules that it declares for tests.
     of_tests: Vec<Vec<String>>,
+}
+
+/// A path as it is written somewhere.
+pub(super) struct Named {
+    pub(super) line: usize,
+    /// From the crate's root on.
+    pub(super) path: Vec<String>,
+    /// What it is called there from then on, if that is a `use`.
+    name: String,
 }
 
 /// A word, or another character.
@@ -99,7 +109,7 @@ struct Token {
 }
 
 impl File {
-    fn read(path: Vec<String>, text: &str) -> Self {
+    pub(super) fn read(path: Vec<String>, text: &str) -> Self {
         let (tokens, tests) = production(&tokens(text));
         let of_tests = tests.into_iter().map(|name| [module(&path), &[name]].concat()).collect();
         Self { path, tokens, of_tests }
@@ -110,6 +120,21 @@ impl File {
         let text = |token: &Token| token.text.clone();
         let sought: Vec<_> = tokens(name).iter().map(text).collect();
         self.tokens[at..].iter().map(text).take(sought.len()).eq(sought)
+    }
+
+    /// Below the crate's folder.
+    pub(super) fn place(&self) -> String {
+        format!("src/{}.rs", self.path.join("/"))
+    }
+
+    /// The module that it is.
+    pub(super) fn module(&self) -> &[String] {
+        module(&self.path)
+    }
+
+    /// Whether it is the root of a program, whose modules are another crate's.
+    pub(super) fn is_program(&self) -> bool {
+        self.path == ["main"]
     }
 
     /// Whether it is in no room.
@@ -123,15 +148,13 @@ impl File {
             return Vec::new();
         }
         let room = rooms.of(&self.path);
-        let begins = (0..self.tokens.len()).filter_map(|at| self.behind_crate_or_super(at));
-        let named = begins.flat_map(|(module, at)| self.paths(&module, at));
-        let named = named.filter_map(|(line, path)| {
+        let named = self.named().into_iter().filter_map(|Named { line, path, .. }| {
             let names = rooms.of(&path);
             let names = if rooms.0.contains(&names) { names } else { re_exports.get(&names)?.clone() };
             Some((line, names))
         });
         let used = named.filter(|(_, names)| *names != room).map(|(line, names)| Use {
-            file: format!("src/{}.rs", self.path.join("/")),
+            file: self.place(),
             line,
             room: room.clone(),
             names,
@@ -139,6 +162,23 @@ impl File {
         let mut used: Vec<_> = used.collect();
         used.dedup();
         used
+    }
+
+    /// Every path that begins with `crate` or `super`.
+    pub(super) fn named(&self) -> Vec<Named> {
+        let begins = (0..self.tokens.len()).filter_map(|at| self.behind_crate_or_super(at));
+        begins.flat_map(|(module, at)| self.paths(&module, at)).collect()
+    }
+
+    /// The names that its `use` lines give, with the paths that these stand for.
+    pub(super) fn bound(&self) -> BTreeMap<String, Vec<String>> {
+        let uses = (0..self.tokens.len()).filter(|at| self.is(*at, "use") && !self.is(*at + 1, "<"));
+        let begins = uses.map(|at| {
+            let own = if self.is(at + 1, "self") && self.is(at + 2, ":") { at + 4 } else { at + 1 };
+            self.behind_crate_or_super(at + 1).unwrap_or_else(|| (self.module().to_vec(), own))
+        });
+        let named = begins.flat_map(|(module, at)| self.paths(&module, at));
+        named.map(|Named { path, name, .. }| (name, path)).collect()
     }
 
     /// In which module a path goes on behind `crate::` or `super::` that begins here, and where.
@@ -166,15 +206,24 @@ impl File {
         self.tokens.get(at).is_some_and(|token| token.text == text)
     }
 
-    /// The paths that go on here, each with its line: one, or one for each in braces. Two words say which room is meant.
-    fn paths(&self, module: &[String], at: usize) -> Vec<(usize, Vec<String>)> {
+    /// The paths that go on here: one, or one for each in braces.
+    fn paths(&self, begin: &[String], at: usize) -> Vec<Named> {
         let Token { line, text } = &self.tokens[at];
         if text == "{" {
-            return self.in_braces(at).into_iter().flat_map(|at| self.paths(module, at)).collect();
+            return self.in_braces(at).into_iter().flat_map(|at| self.paths(begin, at)).collect();
         }
-        let path = [module, std::slice::from_ref(text)].concat();
-        let goes_on = path.len() < 2 && self.is(at + 1, ":") && self.is(at + 2, ":");
-        if goes_on { self.paths(&path, at + 3) } else { vec![(*line, path)] }
+        let path = if text == "self" && !begin.is_empty() {
+            begin.to_vec()
+        } else {
+            [begin, std::slice::from_ref(text)].concat()
+        };
+        let goes_on = |next: &Token| is_word(&next.text) || ["{", "*"].contains(&next.text.as_str());
+        if self.is(at + 1, ":") && self.is(at + 2, ":") && self.tokens.get(at + 3).is_some_and(goes_on) {
+            return self.paths(&path, at + 3);
+        }
+        let other = self.tokens.get(at + 2).filter(|_| self.is(at + 1, "as"));
+        let name = other.map(|other| other.text.clone()).or_else(|| path.last().cloned()).unwrap_or_default();
+        vec![Named { line: *line, path, name }]
     }
 
     /// Where the parts of a path in braces begin.

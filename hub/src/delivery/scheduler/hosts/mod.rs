@@ -18,13 +18,13 @@ use std::time::Instant;
 pub use self::circuit_breaking::OpenHost;
 use super::breaker::BreakerPolicy;
 use super::breakers::Breakers;
-use super::host::{Host, HostId, Waiter};
+use super::host::{Host, HostId};
 use super::in_flight::InFlight;
 use super::lanes::{Lane, OpenLanes};
 use super::networks::Networks;
 use super::ready::ReadyHosts;
 use super::slowness::Peers;
-use super::wait_queue::LastAttempt;
+use super::wait_queue::{LastAttempt, Waiter};
 use crate::egress::network;
 
 /// What the shards of a worker have in common, since they share its permits. Clones share it.

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use super::Hosts;
 use crate::delivery::scheduler::breaker::InFlightCounts;
-use crate::delivery::scheduler::host::{Candidates, Host, HostId, Permit, Waiter};
+use crate::delivery::scheduler::host::{Candidates, Host, HostId, Permit};
 use crate::delivery::scheduler::in_flight::lessen;
 use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
-use crate::delivery::scheduler::wait_queue::LastAttempt;
+use crate::delivery::scheduler::wait_queue::{LastAttempt, Waiter};
 
 impl Hosts {
     /// The next subscription whose host and lane have a permit left, which it takes. Lanes take turns, and so do hosts.

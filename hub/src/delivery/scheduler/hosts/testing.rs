@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::{Hosts, WorkerState};
 use crate::delivery::scheduler::breaker::{BreakerPolicy, Sign};
-use crate::delivery::scheduler::host::{HostId, Permit, Waiter};
+use crate::delivery::scheduler::host::{HostId, Permit};
 use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
+use crate::delivery::scheduler::wait_queue::Waiter;
 use crate::store::{SubscriptionId, TopicId};
 
 pub(super) fn hosts(limit: usize) -> Hosts {

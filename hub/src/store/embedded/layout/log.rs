@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
 
-use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
+use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Fields, Record};
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::fields::{Fields, fields, record};
+use crate::store::embedded::fields::{fields, record};
 use crate::store::records::weigh;
 use crate::store::{
     Chain, ChainBreak, ContentKind, NotificationLinks, Offset, Payer, Ping, Topic, Validators,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
+use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Fields, Record};
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::fields::{Fields, fields, record};
+use crate::store::embedded::fields::{fields, record};
 use crate::store::keyring::{KeyId, Keyring};
 use crate::store::{ClockJump, Epoch, Offset, SubscriptionId, TopicId, Uptime};
 

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{TopicUrl, VerifyToken};
 
-use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Record};
+use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Fields, Record};
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::fields::{Fields, fields, record};
+use crate::store::embedded::fields::{fields, record};
 use crate::store::{
     Denial, Failing, Gap, Intent, Laggard, PendingRequest, Recipient, Shard, Skip, Subscription,
     SubscriptionId, SubscriptionSummary, Sweep, TopicId, Watermark,

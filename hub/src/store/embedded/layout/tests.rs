@@ -9,9 +9,8 @@ use proptest::prelude::*;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl, VerifyToken};
 
-use super::super::codec::{Decoder, Record, open, open_beginning, seal};
+use super::super::codec::{Decoder, Fields, Record, open, open_beginning, seal};
 use super::super::engine::Space;
-use super::super::fields::Fields;
 use super::*;
 use crate::store::{
     Chain, ChainBreak, ClockJump, ContentKind, Denial, DenialId, Epoch, Failing, FailureClass, Gap, Intent,

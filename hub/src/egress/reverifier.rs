@@ -13,10 +13,10 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{Challenge, SigningKey, X_HUB_QUERY_SIGNATURE, sign_query};
 use tracing::debug;
 
-use super::Reverification;
+use super::client::{EgressClient, EgressError};
+use super::rebinding::Reverification;
+use super::verification::{NotSent, REPLY_READ, Reply, verification, verification_reply};
 use crate::config::SignatureConfig;
-use crate::egress::client::{EgressClient, EgressError};
-use crate::egress::verification::{NotSent, REPLY_READ, Reply, verification, verification_reply};
 use crate::store::Subscription;
 
 const SIGNATURE: HeaderName = HeaderName::from_static(X_HUB_QUERY_SIGNATURE);
