@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(log.fits(false, stranger, 100), Ok(()));
         let told = log.fits(false, stranger, 101).unwrap_err().to_string();
         assert!(
-            told.contains("101 bytes") && told.contains("share 100") && told.contains("token add"),
+            told.contains("takes 101 B") && told.contains("share 100 B") && told.contains("token add"),
             "{told}"
         );
         assert_eq!(log.fits(false, Payer::Publishers, 101), Ok(()));

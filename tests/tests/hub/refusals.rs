@@ -195,7 +195,7 @@ async fn limits_of_method_size_and_path_have_their_own_status() {
     }
     let link = format!("<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\"", hub.url());
     let headers = [("Content-Type", "text/plain"), ("Link", link.as_str())];
-    assert_refused(&post(hub.address, &headers, &vec![b'x'; 65_537]).await.unwrap(), 413, &["65536"]);
+    assert_refused(&post(hub.address, &headers, &vec![b'x'; 65_537]).await.unwrap(), 413, &["64.0 KiB"]);
     assert_eq!(post(hub.address, &headers, &vec![b'x'; 65_536]).await.unwrap().status, 202);
 
     let chunked = format!(
@@ -203,9 +203,9 @@ async fn limits_of_method_size_and_path_have_their_own_status() {
          Transfer-Encoding: chunked\r\n\r\n10001\r\n{}\r\n0\r\n\r\n",
         "x".repeat(65_537)
     );
-    assert_refused(&send(chunked).await, 413, &["65536"]);
+    assert_refused(&send(chunked).await, 413, &["64.0 KiB"]);
     let form = [("Content-Type", "application/x-www-form-urlencoded")];
-    assert_refused(&post(hub.address, &form, &vec![b'x'; 70_000]).await.unwrap(), 413, &["65536"]);
+    assert_refused(&post(hub.address, &form, &vec![b'x'; 70_000]).await.unwrap(), 413, &["64.0 KiB"]);
     assert_refused(
         &send("GET /nowhere HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_owned()).await,
         404,

@@ -83,6 +83,12 @@ impl Leaving {
         }
     }
 
+    /// How it is given up where this is the end of its worker, which has saved all that it could.
+    pub(super) fn ends(&self, is_being_saved: bool) -> LetGo {
+        let is_saved = !(is_being_saved || self.owned.has_requests() || self.owned.scheduler.has_progress());
+        if is_saved { LetGo::Saved } else { LetGo::Unsaved }
+    }
+
     /// The shard, and where to say that it is given up.
     pub(super) fn into_parts(self) -> (Owned, Reply) {
         (self.owned, self.reply)

@@ -113,6 +113,12 @@ impl Shards {
         leaving.map_or(Step::Wait, |leaving| leaving.step(now, is_being_saved))
     }
 
+    /// How a shard that is let go is given up at the end of its worker; see [`Leaving::ends`].
+    pub(super) fn ends(&self, of: Ownership, is_being_saved: bool) -> LetGo {
+        let leaving = self.leaving.iter().find(|leaving| leaving.owned.ownership == of);
+        leaving.map_or(LetGo::Unsaved, |leaving| leaving.ends(is_being_saved))
+    }
+
     /// A request has ended that was made under this ownership; `finish` tells the scheduler.
     pub(super) fn end(&mut self, of: Ownership, finish: impl FnOnce(&mut Scheduler)) {
         let leaving = self.leaving.iter_mut().map(|leaving| &mut leaving.owned);

@@ -150,8 +150,7 @@ impl Worker {
         }
         self.checkpoints.save_all(&mut self.shards, &self.counters).await;
         for of in self.shards.leaving() {
-            let step = self.shards.step(of, std::time::Instant::now(), self.checkpoints.have(of));
-            self.give_up(of, if step == Step::GiveUp(LetGo::Saved) { LetGo::Saved } else { LetGo::Unsaved });
+            self.give_up(of, self.shards.ends(of, self.checkpoints.have(of)));
         }
         self.checkpoints.log_losses();
     }
