@@ -164,13 +164,13 @@ impl Archive {
             let entries = self.stay.iter().map(|one| (site.url(&one.name), one.at, one.completed));
             Archives::new(site, self.what.kind(), at).write(entries, sink)?;
         }
-        let names = sink.list(self.what.stem())?;
+        let names = names_of(sink, self.what)?;
         for top in names.iter().filter(|name| self.what.is_top(name) && !self.stays(name)) {
             remove(sink, site, self.what, top)?;
         }
         // A run that was killed may have left packages that nothing links to.
         let is_lost = |name: &&String| self.what.top_of(name).is_some_and(|top| !self.stays(&top));
-        for name in sink.list(self.what.stem())?.iter().filter(is_lost) {
+        for name in names_of(sink, self.what)?.iter().filter(is_lost) {
             sink.remove(name).map_err(|source| BuildError::Remove { name: name.clone(), source })?;
         }
         Ok(())
@@ -195,6 +195,11 @@ fn copy(sink: &mut Staging, current: &str, name: &str) -> Result<(), BuildError>
         sink.publish(staged).map_err(failed)?;
     }
     Ok(())
+}
+
+/// The names of the documents of all snapshots that are there.
+fn names_of(sink: &impl Documents, what: Snapshots) -> Result<Vec<String>, BuildError> {
+    sink.list(what.stem()).map_err(|source| BuildError::Names { prefix: what.stem().to_owned(), source })
 }
 
 /// The names of the snapshots in the archive, oldest first; there are at most a thousand, in one document.
