@@ -68,7 +68,7 @@ impl Scheduler {
                 }
             }
             Finished::Passed { next } => active.passed(before(next)),
-            Finished::Superseded => active.passed(attempt.latest),
+            Finished::Superseded => active.passed(attempt.newest_fetched),
             Finished::Postponed => return self.back_off(topic, id, POSTPONED, now),
             Finished::Unreadable => return self.back_off(topic, id, UNREADABLE, now),
             Finished::RateLimited(wait) => {

@@ -21,7 +21,7 @@ pub(crate) struct Attempt {
     /// The notification.
     pub(crate) offset: Offset,
     /// The newest fetched version: older ones that are fetched too need not be sent.
-    pub(crate) latest: Offset,
+    pub(crate) newest_fetched: Offset,
     /// Nothing but fetched versions is owed.
     pub(crate) newest_only: bool,
     /// How many times this has been tried, this one included.
@@ -60,7 +60,7 @@ pub(crate) enum Find {
 impl Attempt {
     /// Where to look first: at the next notification, or at the newest version where only that counts.
     pub(crate) fn sought(&self) -> Offset {
-        if self.newest_only { self.latest } else { self.offset }
+        if self.newest_only { self.newest_fetched } else { self.offset }
     }
 
     /// What the first notification at or after `sought` is to this attempt. Only where posted and fetched content are mixed are
@@ -70,7 +70,7 @@ impl Attempt {
             if found == sought { Find::Send } else { Find::Later }
         } else if found > sought {
             Find::Gap
-        } else if kind == ContentKind::Posted || found >= self.latest {
+        } else if kind == ContentKind::Posted || found >= self.newest_fetched {
             Find::Send
         } else {
             Find::Pass
@@ -142,7 +142,7 @@ impl Attempt {
             topic,
             subscription: SubscriptionId(7),
             offset,
-            latest: Offset(0),
+            newest_fetched: Offset(0),
             newest_only: false,
             number: 1,
             permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun },

@@ -192,7 +192,8 @@ impl Scheduler {
             }
             return None;
         }
-        let (target, latest, posted) = (state.target(), state.latest(), state.posted);
+        let (target, newest_fetched, posted) =
+            (state.target(), state.newest_fetched_in_sweep(), state.posted);
         let active = state.active_mut(id).filter(|active| active.phase == Phase::Waiting)?;
         if active.cursor >= target {
             self.go_on(topic, id, now);
@@ -209,8 +210,8 @@ impl Scheduler {
         } else {
             (active.cursor.next(), active.notification_failures.saturating_add(1))
         };
-        let newest_only = posted < offset && offset <= latest;
-        let number = if newest_only && offset < latest { 1 } else { number };
+        let newest_only = posted < offset && offset <= newest_fetched;
+        let number = if newest_only && offset < newest_fetched { 1 } else { number };
         let many_topics = self.round_robin.has_many();
         // So many are served before this one is again, if it gets all that it is owed now.
         let between = if many_topics { self.subscriptions } else { state.table.len() };
@@ -225,7 +226,7 @@ impl Scheduler {
             topic,
             subscription: id,
             offset,
-            latest,
+            newest_fetched,
             newest_only,
             number,
             permit,

@@ -165,7 +165,7 @@ mod tests {
             let gap = Finished::Gap { from: Offset(sought), next: Offset(next) };
             assert_eq!(lookup.owed(&url, &attempt(topic, sought)).await.unwrap().unwrap_err(), gap);
         }
-        let newest = Attempt { newest_only: true, latest: Offset(4), ..attempt(topic, 1) };
+        let newest = Attempt { newest_only: true, newest_fetched: Offset(4), ..attempt(topic, 1) };
         assert_eq!(lookup.owed(&url, &newest).await.unwrap().unwrap_err(), Finished::Superseded);
     }
 

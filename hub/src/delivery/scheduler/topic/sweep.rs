@@ -66,7 +66,7 @@ impl TopicState {
             self.posted = self.posted.max(offset);
             return Vec::new();
         }
-        self.latest = self.latest.max(offset);
+        self.newest_fetched = self.newest_fetched.max(offset);
         self.begin_anew()
     }
 
@@ -74,9 +74,11 @@ impl TopicState {
     /// changes faster than a sweep takes must not keep the last in line waiting for ever.
     pub(crate) fn begin_anew(&mut self) -> Vec<(HostId, SubscriptionId)> {
         match &mut self.sweep {
-            Some(sweep) if !sweep.renewed && self.done >= self.posted && sweep.target < self.latest => {
+            Some(sweep)
+                if !sweep.renewed && self.done >= self.posted && sweep.target < self.newest_fetched =>
+            {
                 let seen = sweep.seen;
-                *sweep = Sweep { renewed: true, seen, ..Sweep::new(self.latest, SubscriptionId(0)) };
+                *sweep = Sweep { renewed: true, seen, ..Sweep::new(self.newest_fetched, SubscriptionId(0)) };
                 self.wake_parked()
             }
             Some(_) | None => Vec::new(),
