@@ -89,7 +89,7 @@ impl Scheduler {
         if is_proven {
             self.hosts.delivered(attempt.host, (attempt.topic, attempt.subscription));
         }
-        if is_proven != attempt.is_proven
+        if is_proven != attempt.was_proven
             && let Some(topic) = self.topics.get_mut(&attempt.topic)
         {
             topic.set_proven(attempt.subscription, is_proven);

@@ -30,8 +30,8 @@ pub(crate) struct Attempt {
     pub(crate) permit: Permit,
     /// The notification before it is suspected to be the cause of failures: does the subscriber refuse everything, or that one only?
     pub(crate) past_suspect: bool,
-    /// The attempt before this one was delivered.
-    pub(crate) is_proven: bool,
+    /// The subscription was proven when this began. Its permit may count as another's (see [`Permit`]).
+    pub(crate) was_proven: bool,
     /// Which recipients are read next.
     pub(crate) ahead: ReadAhead,
     /// Whether the subscription is needed again soon.
@@ -145,9 +145,15 @@ impl Attempt {
             newest_fetched: Offset(0),
             newest_only: false,
             number: 1,
-            permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun },
+            permit: Permit {
+                lane: Lane::First,
+                counted_as_proven: false,
+                takes_long: false,
+                is_probe: false,
+                begun,
+            },
             past_suspect: false,
-            is_proven: false,
+            was_proven: false,
             ahead: ReadAhead::Topic,
             keep: CachePolicy::Keep,
             host: HostId::new(0),

@@ -28,8 +28,9 @@ impl HostId {
 pub(crate) struct Permit {
     /// Whose share of the requests under way it is of.
     pub(crate) lane: Lane,
-    /// Whether it is for a proven subscription.
-    pub(super) is_proven: bool,
+    /// Whether it counts as one of a proven subscription: whether this was proven when it began to wait, and for no retry. A replay waits as
+    /// a retry even for a proven one, so that this may differ from [`Attempt::was_proven`](super::Attempt::was_proven).
+    pub(super) counted_as_proven: bool,
     /// Whether the host is known to take long for an answer.
     pub(super) takes_long: bool,
     /// Whether it is for the probe of the host's breaker.

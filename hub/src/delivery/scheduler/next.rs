@@ -183,7 +183,7 @@ impl Scheduler {
             state.hold(id);
             return None;
         }
-        let SubscriptionEntry { lease_end, is_proven, .. } = *state.table.get(id)?;
+        let SubscriptionEntry { lease_end, is_proven: was_proven, .. } = *state.table.get(id)?;
         if lease_end <= now.wall {
             if self.clock.look(now) {
                 self.withhold(topic, id, WITHHELD, now);
@@ -231,7 +231,7 @@ impl Scheduler {
             number,
             permit,
             past_suspect,
-            is_proven,
+            was_proven,
             ahead,
             keep,
             host,

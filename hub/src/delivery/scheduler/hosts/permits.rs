@@ -48,9 +48,9 @@ impl Hosts {
 
     /// Gives a permit back that was taken for nothing.
     pub(in crate::delivery::scheduler) fn release(&mut self, id: HostId, permit: Permit) {
-        let Permit { lane, is_proven, begun, .. } = permit;
-        let unproven = u32::from(!is_proven);
-        let has_hung = self.in_flight.end(id, is_proven, begun);
+        let Permit { lane, counted_as_proven, begun, .. } = permit;
+        let unproven = u32::from(!counted_as_proven);
+        let has_hung = self.in_flight.end(id, counted_as_proven, begun);
         let host = self.host(id);
         lessen(&mut host.in_flight, 1);
         lessen(&mut host.unproven, unproven);
@@ -95,13 +95,13 @@ impl Hosts {
 
     /// A request to this host begins.
     fn begin(&mut self, id: HostId, permit: Permit) {
-        let Permit { lane, is_proven, begun, .. } = permit;
+        let Permit { lane, counted_as_proven, begun, .. } = permit;
         let host = self.host(id);
         host.in_flight += 1;
-        host.unproven += u32::from(!is_proven);
+        host.unproven += u32::from(!counted_as_proven);
         host.in_lanes[lane as usize] += 1;
         self.worker.networks.begin(lane, &self.states[id.index()].network, begun);
-        self.in_flight.begin(id, is_proven, begun);
+        self.in_flight.begin(id, counted_as_proven, begun);
         self.mark_ready(id);
         let host = &self.states[id.index()];
         if lane != Lane::First && host.in_ready[lane as usize] {
@@ -131,7 +131,7 @@ impl Hosts {
         let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
         let permit = Permit {
             lane,
-            is_proven: last == LastAttempt::Proven,
+            counted_as_proven: last == LastAttempt::Proven,
             takes_long: host.response_time.takes_long(),
             is_probe: host.in_trouble && self.breakers.sent(id, chosen, self.now),
             begun: self.now,
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(next(&mut hosts), None, "nor more when these hang too");
         hosts.release(host, permit(begun));
         assert_eq!(next(&mut hosts), None, "they have all that is theirs");
-        let proven = Permit { is_proven: true, ..permit(begun + SLOW + Duration::from_millis(1)) };
+        let proven = Permit { counted_as_proven: true, ..permit(begun + SLOW + Duration::from_millis(1)) };
         hosts.answered(host, proven, Sign::Alive, hosts.now);
         assert_eq!(next(&mut hosts), Some((host, waiter(15))));
     }

@@ -27,7 +27,7 @@ pub(super) fn waiter(id: u64) -> Waiter {
 
 /// One of a first attempt.
 pub(super) fn permit(begun: Instant) -> Permit {
-    Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun }
+    Permit { lane: Lane::First, counted_as_proven: false, takes_long: false, is_probe: false, begun }
 }
 
 /// What began when the hosts were woken last ends so, after so many seconds.
@@ -35,7 +35,7 @@ pub(super) fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) 
     let begun = hosts.now;
     let state = &hosts.states[host.index()];
     let lane = Lane::ALL.into_iter().find(|lane| state.in_lanes[*lane as usize] > 0).unwrap();
-    let is_proven = state.unproven == 0;
-    let permit = Permit { lane, is_proven, is_probe: true, ..permit(begun) };
+    let counted_as_proven = state.unproven == 0;
+    let permit = Permit { lane, counted_as_proven, is_probe: true, ..permit(begun) };
     hosts.answered(host, permit, sign, begun + Duration::from_secs(seconds));
 }
