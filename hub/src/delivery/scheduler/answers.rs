@@ -146,7 +146,7 @@ impl Scheduler {
             active.suspect = Some(suspect);
             active.phase = Phase::Waiting;
             state.detach(id);
-            self.hosts.wait(host, (topic, id), LastAttempt::Failed);
+            self.hosts.enqueue(host, (topic, id), LastAttempt::Failed);
         }
         self.settle(topic);
     }

@@ -190,7 +190,7 @@ impl Host {
     }
 
     /// Puts a subscription behind those of its topic: for a retry, if its last attempt failed.
-    pub(super) fn wait(&mut self, waiter: Waiter, last: LastAttempt, now: Instant) {
+    pub(super) fn enqueue(&mut self, waiter: Waiter, last: LastAttempt, now: Instant) {
         let is_retry = last == LastAttempt::Failed;
         self.queue(is_retry).push(waiter, last, now);
         self.set_waits(waiter, Some(is_retry));

@@ -198,7 +198,7 @@ impl Scheduler {
             StoreEvent::Appended { topic, offset, kind, bytes } => {
                 if let Some(state) = self.topics.get_mut(topic) {
                     for (host, id) in state.appended(*offset, *kind == ContentKind::Fetched, *bytes) {
-                        self.hosts.wait(host, (*topic, id), state.last_attempt(id));
+                        self.hosts.enqueue(host, (*topic, id), state.last_attempt(id));
                     }
                     self.settle(*topic);
                 }
@@ -297,7 +297,7 @@ impl Scheduler {
         self.paused.remove(&topic);
         let Some(state) = self.topics.get_mut(&topic) else { return };
         for (host, id) in state.take_held() {
-            self.hosts.wait(host, (topic, id), state.last_attempt(id));
+            self.hosts.enqueue(host, (topic, id), state.last_attempt(id));
         }
         self.settle(topic);
     }
@@ -324,7 +324,7 @@ impl Scheduler {
         if state.advanced(id, now.monotonic)
             && let Some(entry) = state.table.get(id)
         {
-            self.hosts.wait(entry.host, (topic, id), state.last_attempt(id));
+            self.hosts.enqueue(entry.host, (topic, id), state.last_attempt(id));
         }
         self.settle(topic);
     }

@@ -105,7 +105,7 @@ impl Scheduler {
                 continue;
             };
             active.phase = Phase::Waiting;
-            self.hosts.wait(host, (topic, id), state.last_attempt(id));
+            self.hosts.enqueue(host, (topic, id), state.last_attempt(id));
         }
         self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now.monotonic)
     }
@@ -130,11 +130,11 @@ impl Scheduler {
                     if spare.is_some() {
                         self.hosts.note_no_permit(host);
                     }
-                    self.hosts.wait(host, (id, subscription), last);
+                    self.hosts.enqueue(host, (id, subscription), last);
                     return true;
                 }
                 Some(Step::Retry(host, subscription)) => {
-                    self.hosts.wait(host, (id, subscription), LastAttempt::Failed);
+                    self.hosts.enqueue(host, (id, subscription), LastAttempt::Failed);
                     return true;
                 }
                 Some(Step::Later(due, subscription)) => {

@@ -63,7 +63,7 @@ impl Scheduler {
         for (topic, id) in waiters {
             let Some(state) = self.topics.get_mut(&topic) else { continue };
             if state.end_pause(id) {
-                self.hosts.wait(host, (topic, id), LastAttempt::Failed);
+                self.hosts.enqueue(host, (topic, id), LastAttempt::Failed);
                 self.touched.insert(topic);
             }
         }

@@ -76,7 +76,7 @@ mod tests {
     /// A host whose breaker is open after two failures; four more that have failed wait there.
     fn in_trouble(hosts: &mut Hosts) -> HostId {
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        (1..=6).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Failed));
         for _ in 0..2 {
             assert!(next(hosts).is_some());
         }
@@ -128,13 +128,13 @@ mod tests {
         end_pause(&mut hosts);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
         answer(&mut hosts, host, Sign::Alive, 0);
-        hosts.wait(host, waiter(11), LastAttempt::Untried);
+        hosts.enqueue(host, waiter(11), LastAttempt::Untried);
         let (_, unproven) = next(&mut hosts).unwrap();
         assert!([waiter(4), waiter(11)].contains(&unproven), "{unproven:?}");
         assert_eq!(next(&mut hosts), None, "one request, which may yet hang");
-        hosts.wait(host, waiter(12), LastAttempt::Proven);
+        hosts.enqueue(host, waiter(12), LastAttempt::Proven);
         assert_eq!(next(&mut hosts), Some((host, waiter(12))));
-        hosts.wait(host, waiter(13), LastAttempt::Proven);
+        hosts.enqueue(host, waiter(13), LastAttempt::Proven);
         assert_eq!(next(&mut hosts), None, "it begins slowly");
     }
 
@@ -144,7 +144,7 @@ mod tests {
         let host = hosts.join(&"https://a.example".into(), None);
         let of_topic = |topic, id| (TopicId(topic), SubscriptionId(id));
         (1..=4).for_each(|topic| hosts.delivered(host, of_topic(topic, topic)));
-        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), LastAttempt::Untried));
+        (11..=16).for_each(|id| hosts.enqueue(host, of_topic(id, id), LastAttempt::Untried));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
             answer(&mut hosts, host, Sign::Silent, 0);
@@ -154,7 +154,7 @@ mod tests {
             assert_eq!(next(&mut hosts), Some((host, of_topic(id, id))));
         }
         assert_eq!(next(&mut hosts), None, "half of its permits are for trials");
-        hosts.wait(host, of_topic(1, 1), LastAttempt::Untried);
+        hosts.enqueue(host, of_topic(1, 1), LastAttempt::Untried);
         assert_eq!(next(&mut hosts), Some((host, of_topic(1, 1))), "the one that was delivered to first");
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
         hosts.delivered(host, waiter(9));
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        (1..=6).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Failed));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
             answer(&mut hosts, host, Sign::Trouble, 0);
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
         let later = until + Duration::from_millis(1);
         hosts.wake(later);
-        hosts.wait(host, waiter(9), LastAttempt::Untried);
+        hosts.enqueue(host, waiter(9), LastAttempt::Untried);
         assert_eq!(next(&mut hosts), Some((host, waiter(9))), "one that was delivered to last");
         hosts.answered(host, permit(later), Sign::Trouble, later);
         assert!(!hosts.is_open(host), "the probe is under way still");

@@ -105,7 +105,7 @@ impl Hosts {
         self.mark_ready(id);
         let host = &self.states[id.index()];
         if lane != Lane::First && host.in_ready[lane as usize] {
-            self.worker.networks.wait_on(lane, &host.network, begun);
+            self.worker.networks.prolong_starving(lane, &host.network, begun);
         }
     }
 
@@ -177,7 +177,7 @@ impl Hosts {
                 *is_in_ready = true;
                 self.ready[lane as usize].push(id);
                 if lane != Lane::First && !self.lanes.has(lane) {
-                    self.worker.networks.wait(lane, &host.network, self.now);
+                    self.worker.networks.note_starving(lane, &host.network, self.now);
                 }
             }
         }
@@ -198,7 +198,7 @@ mod tests {
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
         let mut hosts = hosts(2);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=4).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
         assert_eq!(next(&mut hosts), None);
@@ -214,9 +214,9 @@ mod tests {
             hosts.join(&"https://slow.example".into(), None),
             hosts.join(&"https://quick.example".into(), None),
         );
-        hosts.wait(slow, waiter(1), LastAttempt::Untried);
-        hosts.wait(slow, waiter(2), LastAttempt::Untried);
-        hosts.wait(quick, waiter(3), LastAttempt::Untried);
+        hosts.enqueue(slow, waiter(1), LastAttempt::Untried);
+        hosts.enqueue(slow, waiter(2), LastAttempt::Untried);
+        hosts.enqueue(quick, waiter(3), LastAttempt::Untried);
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(1)));
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(3)));
         assert_eq!(next(&mut hosts), None);
@@ -226,9 +226,9 @@ mod tests {
     fn who_never_succeeded_and_hangs_keeps_nobody_out_who_did_and_no_host_gets_more_than_twice_its_limit() {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
-        (1..=9).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=9).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         (0..4).for_each(|_| assert!(next(&mut hosts).is_some()));
-        (11..=19).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Proven));
+        (11..=19).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Proven));
         assert_eq!(next(&mut hosts), None, "they may answer at any moment");
         hosts.wake(begun + SLOW + Duration::from_millis(1));
         for id in 11..=14 {
@@ -255,7 +255,7 @@ mod tests {
             _ => LastAttempt::Untried,
         };
         for topic in 1..=6 {
-            hosts.wait(host, of_topic(topic), last(topic));
+            hosts.enqueue(host, of_topic(topic), last(topic));
         }
         let mut served = [0; 7];
         for _ in 0..60 {
@@ -263,7 +263,7 @@ mod tests {
             served[usize::try_from(waiter.0.0).unwrap()] += 1;
             hosts.delivered(host, waiter);
             hosts.answered(host, permit, Sign::Alive, permit.begun + Duration::from_secs(4));
-            hosts.wait(host, waiter, last(waiter.0.0));
+            hosts.enqueue(host, waiter, last(waiter.0.0));
         }
         assert!(served[1..].iter().all(|times| *times >= 4), "{served:?}");
     }
@@ -272,8 +272,8 @@ mod tests {
     fn lanes_take_turns_and_a_full_one_holds_up_no_other() {
         let mut hosts = hosts(8);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
-        (4..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        (1..=3).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
+        (4..=6).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Failed));
         let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
         assert_eq!(order, [1, 4, 2, 5]);
         let only_first = OpenLanes::new(|lane| lane == Lane::First);

@@ -80,7 +80,7 @@ mod tests {
     fn a_refused_connection_makes_nobody_slow() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(host, waiter(1), LastAttempt::Untried);
+        hosts.enqueue(host, waiter(1), LastAttempt::Untried);
         assert!(next(&mut hosts).is_some());
         let bound = hosts.worker.peers.bound();
         answer(&mut hosts, host, Sign::Silent, 0);
@@ -91,7 +91,7 @@ mod tests {
     fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=3).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         answer(&mut hosts, host, Sign::Alive, 4);
@@ -106,7 +106,7 @@ mod tests {
     fn a_host_that_answers_quickly_now_and_then_stays_a_slow_one() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=20).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=20).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         for _ in 0..4 {
             assert!(hosts.take(quick).is_some());
@@ -124,7 +124,7 @@ mod tests {
     fn a_host_that_lets_a_request_hang_is_a_slow_one_until_that_ends() {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=4).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         hosts.wake(begun + SLOW);
