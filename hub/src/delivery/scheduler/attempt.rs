@@ -5,7 +5,7 @@ use std::time::Duration;
 use resync_core::datetime::DateTime;
 
 use super::breaker::Sign;
-use super::host::{HostId, Permit};
+use super::host::{Charge, HostId};
 #[cfg(test)]
 use super::lanes::Lane;
 use super::retry_policy::Outcome;
@@ -26,11 +26,11 @@ pub(crate) struct Attempt {
     pub(crate) newest_only: bool,
     /// How many times this has been tried, this one included.
     pub(crate) number: u16,
-    /// Its concurrency permit.
-    pub(crate) permit: Permit,
+    /// What it takes of its host's and its lane's permits.
+    pub(crate) charge: Charge,
     /// The notification before it is suspected to be the cause of failures: does the subscriber refuse everything, or that one only?
     pub(crate) past_suspect: bool,
-    /// The subscription was proven when this began. Its permit may count as another's (see [`Permit`]).
+    /// The subscription was proven when this began. Its charge may count otherwise (see [`Charge`]).
     pub(crate) was_proven: bool,
     /// Which recipients are read next.
     pub(crate) ahead: ReadAhead,
@@ -145,7 +145,7 @@ impl Attempt {
             newest_fetched: Offset(0),
             newest_only: false,
             number: 1,
-            permit: Permit {
+            charge: Charge {
                 lane: Lane::First,
                 counted_as_proven: false,
                 takes_long: false,

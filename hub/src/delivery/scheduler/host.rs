@@ -23,10 +23,13 @@ impl HostId {
     }
 }
 
-/// A concurrency permit, as it is taken and given back.
+/// What one request takes of the permits: one of its host and network, and one of its lane. It must be given back to both: to the lanes by
+/// [`LaneLimiter::give_back`](super::LaneLimiter::give_back), and to the host by what the scheduler is told of the attempt's end. It does not
+/// give itself back, since an attempt is a value that may be compared and copied.
+#[must_use = "it is to be given back to the host and to the lanes"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Permit {
-    /// Whose share of the requests under way it is of.
+pub(crate) struct Charge {
+    /// Of whose share of the requests under way it is.
     pub(crate) lane: Lane,
     /// Whether it counts as one of a proven subscription: whether this was proven when it began to wait, and for no retry. A replay waits as
     /// a retry even for a proven one, so that this may differ from [`Attempt::was_proven`](super::Attempt::was_proven).
@@ -39,7 +42,7 @@ pub(crate) struct Permit {
     pub(super) begun: Instant,
 }
 
-impl Permit {
+impl Charge {
     /// When it was taken, if that may keep the worker busy: while an answer is known to take long, the worker does something else.
     pub(crate) fn busy_from(self) -> Option<Instant> {
         (!self.takes_long).then_some(self.begun)

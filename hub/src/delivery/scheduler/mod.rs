@@ -49,7 +49,7 @@ use self::hosts::Hosts;
 pub use self::hosts::OpenHost;
 pub(crate) use self::hosts::WorkerState;
 pub(crate) use self::lanes::Lane;
-pub(crate) use self::limiter::Limiter;
+pub(crate) use self::limiter::LaneLimiter;
 pub(crate) use self::pressure::Load;
 pub use self::queries::{LaggardProgress, Owed, Progress, TopicCounts, WaitsFor};
 pub use self::retry_policy::RetryPolicy;
@@ -215,7 +215,7 @@ impl Scheduler {
                     self.put_subscription(slot);
                 }
                 if slot.address.is_some() {
-                    self.release(&slot.origin);
+                    self.origin_confirmed(&slot.origin);
                 }
             }
             StoreEvent::Unsubscribed { shard, topic, id } if *shard == self.shard => self.remove(*topic, *id),

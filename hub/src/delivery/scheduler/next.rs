@@ -7,7 +7,7 @@ use super::Scheduler;
 use super::active::Phase;
 use super::attempt::Attempt;
 use super::clock::Now;
-use super::host::{HostId, Permit};
+use super::host::{Charge, HostId};
 use super::lanes::{Lane, OpenLanes};
 use super::subscription_table::SubscriptionEntry;
 use super::topic::Step;
@@ -59,7 +59,7 @@ impl Scheduler {
         // Nor where the last permits are reserved: only what gets one of them at once is taken up.
         let mut spares = if open.spare() > 0 { SPARES } else { 0 };
         for _ in 0..self.limits.steps {
-            let Some((host, permit, (topic, id))) = self.hosts.take(open) else {
+            let Some((host, charge, (topic, id))) = self.hosts.take(open) else {
                 if sweeps && self.sweep_one(now, &mut steps, None) {
                     continue;
                 }
@@ -69,9 +69,9 @@ impl Scheduler {
                 self.interrupted |= steps == 0;
                 return None;
             };
-            match self.start(host, permit, topic, id, now) {
+            match self.start(host, charge, topic, id, now) {
                 Some(attempt) => return Some(attempt),
-                None => self.hosts.release(host, permit),
+                None => self.hosts.give_back(host, charge),
             }
         }
         self.interrupted = true;
@@ -173,7 +173,7 @@ impl Scheduler {
     fn start(
         &mut self,
         host: HostId,
-        permit: Permit,
+        charge: Charge,
         topic: TopicId,
         id: SubscriptionId,
         now: Now,
@@ -229,7 +229,7 @@ impl Scheduler {
             newest_fetched,
             newest_only,
             number,
-            permit,
+            charge,
             past_suspect,
             was_proven,
             ahead,

@@ -104,8 +104,8 @@ impl Sender {
             Err(error) => return Err(error),
         };
         // First attempts find theirs in memory mostly. What found no room is read again only when there is some.
-        if attempt.permit.lane != Lane::First
-            && self.large.refuses(topic, attempt.sought(), attempt.permit.lane)
+        if attempt.charge.lane != Lane::First
+            && self.large.refuses(topic, attempt.sought(), attempt.charge.lane)
         {
             return Ok(Finished::Postponed);
         }
@@ -114,7 +114,7 @@ impl Sender {
             Err(without) => return Ok(without),
         };
         // Until it is answered.
-        let Some(_reservation) = self.large.reserve(&notification, attempt.permit.lane) else {
+        let Some(_reservation) = self.large.reserve(&notification, attempt.charge.lane) else {
             debug!(id = %notification.id(), subscription = subscription.0, "delivery postponed: other large notifications are under way");
             return Ok(Finished::Postponed);
         };

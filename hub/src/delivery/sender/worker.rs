@@ -23,7 +23,7 @@ use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
 use super::shards::Shards;
 use super::workers::{WorkerMessage, Workers};
-use crate::delivery::scheduler::{Lane, Limiter, Now};
+use crate::delivery::scheduler::{Lane, LaneLimiter, Now};
 use crate::egress::ConfirmedAddresses;
 use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary, WallClock};
 use crate::subscriptions::NotOwned;
@@ -53,7 +53,7 @@ pub(super) struct Worker {
     confirmed: ConfirmedAddresses,
     counters: Arc<Counters>,
     workers: Workers,
-    limiter: Limiter,
+    limiter: LaneLimiter,
     load: LoadMeter,
     /// The requests under way as last reported.
     reported: [usize; 3],
@@ -81,7 +81,7 @@ impl Worker {
             clock: store.clock().clone(),
             confirmed,
             counters,
-            limiter: Limiter::new(max_in_flight, now),
+            limiter: LaneLimiter::new(max_in_flight, now),
             load: LoadMeter::default(),
             reported: [0; 3],
             shards: Shards::default(),
@@ -266,7 +266,7 @@ impl Worker {
                 let _ = reply.send(self.cancel(shard, subscription, events));
             }
             WorkerMessage::Confirmed(origin) => {
-                self.shards.schedulers().for_each(|scheduler| scheduler.release(&origin));
+                self.shards.schedulers().for_each(|scheduler| scheduler.origin_confirmed(&origin));
             }
             WorkerMessage::Expect(shard, reply) => {
                 self.expected.begin(shard);
@@ -287,7 +287,7 @@ impl Worker {
         let mut next = Some(first);
         while let Some(Completed { of, attempt, finished, reached }) = next {
             self.checkpoints.note_answer();
-            self.limiter.release(attempt.permit.lane, attempt.permit.busy_from());
+            self.limiter.give_back(attempt.charge.lane, attempt.charge.busy_from());
             self.shards.end(of, |scheduler| {
                 scheduler.reached(attempt.host, reached);
                 scheduler.finished(&attempt, finished, now);
@@ -321,7 +321,7 @@ impl Worker {
                 None => idle += 1,
                 Some(attempt) => {
                     idle = 0;
-                    self.limiter.take(attempt.permit.lane, attempt.permit.busy_from());
+                    self.limiter.take(attempt.charge.lane, attempt.charge.busy_from());
                     owned.begin();
                     let (sender, of) = (Rc::clone(&self.sender), owned.ownership);
                     let sending = async move { sender.send(of.shard, &attempt).await };

@@ -67,8 +67,8 @@ impl Hosts {
 mod tests {
     use super::*;
     use crate::delivery::scheduler::breaker::Sign;
-    use crate::delivery::scheduler::host::Permit;
-    use crate::delivery::scheduler::hosts::testing::{answer, hosts, next, permit, waiter};
+    use crate::delivery::scheduler::host::Charge;
+    use crate::delivery::scheduler::hosts::testing::{answer, charge, hosts, next, waiter};
     use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
     use crate::delivery::scheduler::wait_queue::LastAttempt;
     use crate::store::{SubscriptionId, TopicId};
@@ -117,7 +117,7 @@ mod tests {
             let (_, probe, probing) = hosts.take(OpenLanes::ALL).unwrap();
             assert_eq!(probing, waiter(id));
             assert_eq!(next(&mut hosts), None, "one probe");
-            hosts.release(host, probe);
+            hosts.give_back(host, probe);
         }
     }
 
@@ -174,12 +174,12 @@ mod tests {
         hosts.wake(later);
         hosts.enqueue(host, waiter(9), LastAttempt::Untried);
         assert_eq!(next(&mut hosts), Some((host, waiter(9))), "one that was delivered to last");
-        hosts.answered(host, permit(later), Sign::Trouble, later);
+        hosts.answered(host, charge(later), Sign::Trouble, later);
         assert!(!hosts.is_open(host), "the probe is under way still");
         assert_eq!(next(&mut hosts), None, "and there is no second one");
         hosts.answered(
             host,
-            Permit { lane: Lane::Retry, is_probe: true, ..permit(until) },
+            Charge { lane: Lane::Retry, is_probe: true, ..charge(until) },
             Sign::Trouble,
             later,
         );

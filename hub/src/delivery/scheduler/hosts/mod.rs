@@ -196,7 +196,7 @@ fn literal(origin: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{hosts, next, permit, waiter};
+    use super::testing::{charge, hosts, next, waiter};
     use super::*;
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         next(&mut hosts);
         hosts.leave(first);
         assert_ne!(hosts.join(&"https://b.example".into(), None), first, "a request is still under way");
-        hosts.release(first, permit(hosts.now));
+        hosts.give_back(first, charge(hosts.now));
         assert_eq!(hosts.join(&"https://c.example".into(), None), first, "the number is free again");
         assert_eq!(hosts.count(), 2);
     }
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(in_flight(&hosts), [1, 0], "where it has confirmed");
         hosts.reached(host, [198, 51, 100, 1].into());
         assert_eq!(in_flight(&hosts), [0, 1]);
-        hosts.release(host, permit(hosts.now));
+        hosts.give_back(host, charge(hosts.now));
         assert_eq!(in_flight(&hosts), [0, 0]);
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Hosts;
 use crate::delivery::scheduler::breaker::InFlightCounts;
-use crate::delivery::scheduler::host::{Candidates, Host, HostId, Permit};
+use crate::delivery::scheduler::host::{Candidates, Charge, Host, HostId};
 use crate::delivery::scheduler::in_flight::lessen;
 use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
 use crate::delivery::scheduler::wait_queue::{LastAttempt, Waiter};
@@ -14,7 +14,7 @@ impl Hosts {
     pub(in crate::delivery::scheduler) fn take(
         &mut self,
         lanes: OpenLanes,
-    ) -> Option<(HostId, Permit, Waiter)> {
+    ) -> Option<(HostId, Charge, Waiter)> {
         self.lanes = lanes;
         if lanes.is_scarce() {
             self.note_first_without_permit();
@@ -33,10 +33,10 @@ impl Hosts {
             }
             while let Some(id) = self.next_ready(lane, spare) {
                 self.host(id).in_ready[index] = false;
-                if let Some((waiter, permit)) = self.pop(id, lane) {
+                if let Some((waiter, charge)) = self.pop(id, lane) {
                     self.turn = (index + 1) % Lane::ALL.len();
-                    self.begin(id, permit);
-                    return Some((id, permit, waiter));
+                    self.begin(id, charge);
+                    return Some((id, charge, waiter));
                 }
                 // It may have become slow, or quick again, since it came here.
                 self.mark_ready(id);
@@ -46,9 +46,9 @@ impl Hosts {
         None
     }
 
-    /// Gives a permit back that was taken for nothing.
-    pub(in crate::delivery::scheduler) fn release(&mut self, id: HostId, permit: Permit) {
-        let Permit { lane, counted_as_proven, begun, .. } = permit;
+    /// Gives back what was taken for nothing.
+    pub(in crate::delivery::scheduler) fn give_back(&mut self, id: HostId, charge: Charge) {
+        let Charge { lane, counted_as_proven, begun, .. } = charge;
         let unproven = u32::from(!counted_as_proven);
         let has_hung = self.in_flight.end(id, counted_as_proven, begun);
         let host = self.host(id);
@@ -61,7 +61,7 @@ impl Hosts {
             lessen(&mut host.unproven_hanging, unproven);
         }
         if host.in_trouble {
-            self.breakers.returned(id, permit.probe());
+            self.breakers.returned(id, charge.probe());
         }
         self.mark_ready(id);
         self.forget_if_unused(id);
@@ -94,8 +94,8 @@ impl Hosts {
     }
 
     /// A request to this host begins.
-    fn begin(&mut self, id: HostId, permit: Permit) {
-        let Permit { lane, counted_as_proven, begun, .. } = permit;
+    fn begin(&mut self, id: HostId, charge: Charge) {
+        let Charge { lane, counted_as_proven, begun, .. } = charge;
         let host = self.host(id);
         host.in_flight += 1;
         host.unproven += u32::from(!counted_as_proven);
@@ -124,19 +124,19 @@ impl Hosts {
     }
 
     /// The next one in this lane, and what its request takes.
-    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, Permit)> {
+    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, Charge)> {
         let candidates = self.candidates(id)?;
         let host = &mut self.states[id.index()];
         let is_slow = host.is_slow(self.bound);
         let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
-        let permit = Permit {
+        let charge = Charge {
             lane,
             counted_as_proven: last == LastAttempt::Proven,
             takes_long: host.response_time.takes_long(),
             is_probe: host.in_trouble && self.breakers.sent(id, chosen, self.now),
             begun: self.now,
         };
-        Some((waiter, permit))
+        Some((waiter, charge))
     }
 
     /// Which subscriptions may be sent something at this host now, if any.
@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::delivery::scheduler::breaker::Sign;
-    use crate::delivery::scheduler::hosts::testing::{hosts, next, permit, waiter};
+    use crate::delivery::scheduler::hosts::testing::{charge, hosts, next, waiter};
     use crate::delivery::scheduler::slowness::SLOW;
     use crate::store::{SubscriptionId, TopicId};
 
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
         assert_eq!(next(&mut hosts), None);
-        hosts.release(host, permit(hosts.now));
+        hosts.give_back(host, charge(hosts.now));
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None);
     }
@@ -237,9 +237,9 @@ mod tests {
         assert_eq!(next(&mut hosts), None, "four for those who answered lately, and four that hang");
         hosts.wake(hosts.now + SLOW + Duration::from_millis(1));
         assert_eq!(next(&mut hosts), None, "nor more when these hang too");
-        hosts.release(host, permit(begun));
+        hosts.give_back(host, charge(begun));
         assert_eq!(next(&mut hosts), None, "they have all that is theirs");
-        let proven = Permit { counted_as_proven: true, ..permit(begun + SLOW + Duration::from_millis(1)) };
+        let proven = Charge { counted_as_proven: true, ..charge(begun + SLOW + Duration::from_millis(1)) };
         hosts.answered(host, proven, Sign::Alive, hosts.now);
         assert_eq!(next(&mut hosts), Some((host, waiter(15))));
     }
@@ -259,10 +259,10 @@ mod tests {
         }
         let mut served = [0; 7];
         for _ in 0..60 {
-            let (_, permit, waiter) = hosts.take(OpenLanes::ALL).unwrap();
+            let (_, charge, waiter) = hosts.take(OpenLanes::ALL).unwrap();
             served[usize::try_from(waiter.0.0).unwrap()] += 1;
             hosts.delivered(host, waiter);
-            hosts.answered(host, permit, Sign::Alive, permit.begun + Duration::from_secs(4));
+            hosts.answered(host, charge, Sign::Alive, charge.begun + Duration::from_secs(4));
             hosts.enqueue(host, waiter, last(waiter.0.0));
         }
         assert!(served[1..].iter().all(|times| *times >= 4), "{served:?}");

@@ -4,23 +4,23 @@ use std::time::{Duration, Instant};
 
 use super::Hosts;
 use crate::delivery::scheduler::breaker::Sign;
-use crate::delivery::scheduler::host::{HostId, Permit};
+use crate::delivery::scheduler::host::{Charge, HostId};
 use crate::delivery::scheduler::in_flight::Begun;
 use crate::delivery::scheduler::slowness::SLOW;
 
 impl Hosts {
-    /// Gives a permit back after a request that ended so.
+    /// Gives back what a request took that ended so.
     pub(in crate::delivery::scheduler) fn answered(
         &mut self,
         id: HostId,
-        permit: Permit,
+        charge: Charge,
         sign: Sign,
         now: Instant,
     ) {
         if sign != Sign::None {
             // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
             let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
-            let took = now.saturating_duration_since(permit.begun);
+            let took = now.saturating_duration_since(charge.begun);
             // Nobody can be as quick as a refused connection.
             if sign == Sign::Alive {
                 self.worker.peers.answered(took);
@@ -30,9 +30,9 @@ impl Hosts {
             let host = self.host(id);
             host.response_time.answered(took, bound);
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
-            self.record(id, sign, permit.probe(), now);
+            self.record(id, sign, charge.probe(), now);
         }
-        self.release(id, permit);
+        self.give_back(id, charge);
     }
 
     /// Lets breakers whose pause is over have a probe, and finds hosts that let requests hang.
@@ -72,7 +72,7 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::scheduler::hosts::testing::{answer, hosts, next, permit, waiter};
+    use crate::delivery::scheduler::hosts::testing::{answer, charge, hosts, next, waiter};
     use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
     use crate::delivery::scheduler::wait_queue::LastAttempt;
 
@@ -132,11 +132,11 @@ mod tests {
         let later = begun + SLOW + Duration::from_millis(1);
         hosts.wake(later);
         assert_eq!(hosts.take(quick), None);
-        hosts.answered(host, permit(begun + SLOW), Sign::Alive, later);
+        hosts.answered(host, charge(begun + SLOW), Sign::Alive, later);
         assert_eq!(hosts.take(quick), None, "the first one hangs still");
         assert!(hosts.take(OpenLanes::ALL).is_some());
         // It ends for want of something on this side, which says nothing about the host.
-        hosts.answered(host, permit(begun), Sign::None, later);
+        hosts.answered(host, charge(begun), Sign::None, later);
         assert!(hosts.take(quick).is_some());
     }
 }

@@ -13,7 +13,7 @@ use resync_core::datetime::DateTime;
 use super::{Told, seeds};
 use crate::delivery::scheduler::slowness::SLOW;
 use crate::delivery::scheduler::{
-    Attempt, BreakerPolicy, Clock, Finished, Lane, Limiter, Limits, Now, Outcome, RetryPolicy, Scheduler,
+    Attempt, BreakerPolicy, Clock, Finished, Lane, LaneLimiter, Limits, Now, Outcome, RetryPolicy, Scheduler,
     WorkerState,
 };
 use crate::store::{
@@ -47,7 +47,7 @@ struct Host {
 /// A worker, and the world around it.
 struct World {
     now: Now,
-    limiter: Limiter,
+    limiter: LaneLimiter,
     schedulers: Vec<Scheduler>,
     turn: usize,
     hosts: Vec<Host>,
@@ -85,7 +85,7 @@ impl World {
         };
         Self {
             now,
-            limiter: Limiter::of_an_idle_worker(PERMITS),
+            limiter: LaneLimiter::of_an_idle_worker(PERMITS),
             schedulers: (0..SHARDS).map(scheduler).collect(),
             turn: 0,
             hosts: Vec::new(),
@@ -153,8 +153,8 @@ impl World {
                 continue;
             };
             idle = 0;
-            self.limiter.take(attempt.permit.lane, attempt.permit.busy_from());
-            self.in_slow_lane += usize::from(attempt.permit.lane == Lane::Slow);
+            self.limiter.take(attempt.charge.lane, attempt.charge.busy_from());
+            self.in_slow_lane += usize::from(attempt.charge.lane == Lane::Slow);
             let host = &mut self.hosts[self.host_of[&attempt.subscription]];
             host.answered += 1;
             let due = self.now.monotonic + (host.answers)(host.answered);
@@ -179,7 +179,7 @@ impl World {
                 && next.key().0 <= self.now.monotonic
             {
                 let (at, attempt) = next.remove();
-                self.limiter.release(attempt.permit.lane, attempt.permit.busy_from());
+                self.limiter.give_back(attempt.charge.lane, attempt.charge.busy_from());
                 let host = &self.hosts[self.host_of[&attempt.subscription]];
                 let outcome = host.outcome.clone();
                 let is_delivered = host.is_honest && outcome == Outcome::Delivered;

@@ -26,7 +26,7 @@ impl World {
                             "W-123: {attempt:?} after the end of its lease"
                         );
                         // A proven subscription may have more where others hang.
-                        let most = limits().per_host * if attempt.permit.counted_as_proven { 2 } else { 1 };
+                        let most = limits().per_host * if attempt.charge.counted_as_proven { 2 } else { 1 };
                         assert!(
                             self.under_way(&slot.origin) < most,
                             "{attempt:?} although its host has all that it may have"

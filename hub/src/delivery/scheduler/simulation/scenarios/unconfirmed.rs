@@ -72,7 +72,7 @@ fn what_waits_for_re_verification_goes_out_with_a_yes_and_otherwise_comes_again_
         assert_eq!(deliver_all(&mut world), []);
         if answered {
             let origin = world.scheduler.hosts.origin(attempt.host).to_owned();
-            world.scheduler.release(&origin);
+            world.scheduler.origin_confirmed(&origin);
         } else {
             world.wait(6);
         }
@@ -91,7 +91,7 @@ fn what_is_refused_a_moment_before_its_host_confirms_does_not_wait_although_that
         world.publish_to(TopicId(1));
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
         if asked {
-            world.scheduler.release(&slot.origin);
+            world.scheduler.origin_confirmed(&slot.origin);
         } else {
             let topic = Box::new(world.topic(slot.topic));
             world.scheduler.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
