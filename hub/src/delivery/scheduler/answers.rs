@@ -33,7 +33,7 @@ impl Scheduler {
         if let Finished::Answered { outcome, .. } = &finished {
             self.record_proven(attempt, *outcome == Outcome::Delivered);
         }
-        self.hosts.answered(attempt.host, attempt.charge, finished.sign(), now.monotonic);
+        self.hosts.answered(attempt.host, attempt.charge, finished.host_signal(), now.monotonic);
         if !matches!(finished, Finished::RateLimited(_) | Finished::Reverifying) {
             self.unconfirmed.remove(attempt.host, (attempt.topic, attempt.subscription));
         }

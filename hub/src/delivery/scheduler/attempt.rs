@@ -1,10 +1,22 @@
 //! A request that the scheduler wants to be made, and what became of it.
+//!
+//! What follows from how a request ends, by the schedules of [`RetryPolicy`](super::RetryPolicy); `outcome` is the label of the metric:
+//!
+//! | end | [`FailureClass`] | [`HostSignal`] | then | `outcome` |
+//! |---|---|---|---|---|
+//! | 2xx | | `Alive` | the next notification | `2xx` |
+//! | 410 | `Gone` | `Alive` | once more after `gone_confirm_after`; the second in a row ends the subscription | `410` |
+//! | 408, 425, 429, 5xx | `Trouble` | `Trouble` | `trouble`, then the next notification | `4xx`, `429`, `5xx` |
+//! | any other status | `Refused` | `Alive` | `refused`, then the next notification | `3xx`, `4xx` |
+//! | no answer | `Trouble` | `Silent` | `trouble`, then the next notification | `timeout`, `dns`, `connection`, `blocked_ip` |
+//! | not sent: unconfirmed address | `Unsent` | `None` | as often as it takes, after pauses that grow | `unconfirmed_address` |
+//! | not sent: no file descriptor | | `None` | a second later | `not_sent` |
 
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 
-use super::breaker::Sign;
+use super::breaker::HostSignal;
 use super::host::{Charge, HostId};
 #[cfg(test)]
 use super::lanes::Lane;
@@ -116,19 +128,19 @@ pub(crate) enum Finished {
 
 impl Finished {
     /// What it says about the host.
-    pub(super) fn sign(&self) -> Sign {
+    pub(super) fn host_signal(&self) -> HostSignal {
         match self {
             Self::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
-                FailureClass::Trouble if failure.status.is_none() => Sign::Silent,
-                FailureClass::Trouble => Sign::Trouble,
+                FailureClass::Trouble if failure.status.is_none() => HostSignal::Silent,
+                FailureClass::Trouble => HostSignal::Trouble,
                 FailureClass::NotFailed
                 | FailureClass::Refused
                 | FailureClass::Gone
-                | FailureClass::Unsent => Sign::Alive,
+                | FailureClass::Unsent => HostSignal::Alive,
             },
-            Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
+            Self::Answered { outcome: Outcome::Delivered, .. } => HostSignal::Alive,
             // Nothing was sent.
-            _ => Sign::None,
+            _ => HostSignal::None,
         }
     }
 }

@@ -66,7 +66,7 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::scheduler::breaker::Sign;
+    use crate::delivery::scheduler::breaker::HostSignal;
     use crate::delivery::scheduler::host::Charge;
     use crate::delivery::scheduler::hosts::testing::{answer, charge, hosts, next, waiter};
     use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
@@ -81,7 +81,7 @@ mod tests {
             assert!(next(hosts).is_some());
         }
         for _ in 0..2 {
-            answer(hosts, host, Sign::Trouble, 0);
+            answer(hosts, host, HostSignal::Trouble, 0);
         }
         host
     }
@@ -103,7 +103,7 @@ mod tests {
         end_pause(&mut hosts);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None, "one probe");
-        answer(&mut hosts, host, Sign::Alive, 0);
+        answer(&mut hosts, host, HostSignal::Alive, 0);
         assert_eq!(next(&mut hosts), Some((host, waiter(4))));
         assert_eq!(next(&mut hosts), None, "it begins slowly");
     }
@@ -127,7 +127,7 @@ mod tests {
         let host = in_trouble(&mut hosts);
         end_pause(&mut hosts);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
-        answer(&mut hosts, host, Sign::Alive, 0);
+        answer(&mut hosts, host, HostSignal::Alive, 0);
         hosts.enqueue(host, waiter(11), LastAttempt::Untried);
         let (_, unproven) = next(&mut hosts).unwrap();
         assert!([waiter(4), waiter(11)].contains(&unproven), "{unproven:?}");
@@ -147,7 +147,7 @@ mod tests {
         (11..=16).for_each(|id| hosts.enqueue(host, of_topic(id, id), LastAttempt::Untried));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
-            answer(&mut hosts, host, Sign::Silent, 0);
+            answer(&mut hosts, host, HostSignal::Silent, 0);
         }
         assert!(hosts.is_open(host));
         for id in [13, 14] {
@@ -166,7 +166,7 @@ mod tests {
         (1..=6).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Failed));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
-            answer(&mut hosts, host, Sign::Trouble, 0);
+            answer(&mut hosts, host, HostSignal::Trouble, 0);
         }
         let until = end_pause(&mut hosts);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
@@ -174,13 +174,13 @@ mod tests {
         hosts.wake(later);
         hosts.enqueue(host, waiter(9), LastAttempt::Untried);
         assert_eq!(next(&mut hosts), Some((host, waiter(9))), "one that was delivered to last");
-        hosts.answered(host, charge(later), Sign::Trouble, later);
+        hosts.answered(host, charge(later), HostSignal::Trouble, later);
         assert!(!hosts.is_open(host), "the probe is under way still");
         assert_eq!(next(&mut hosts), None, "and there is no second one");
         hosts.answered(
             host,
             Charge { lane: Lane::Retry, is_probe: true, ..charge(until) },
-            Sign::Trouble,
+            HostSignal::Trouble,
             later,
         );
         assert!(hosts.is_open(host) && begun < later);

@@ -189,7 +189,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::delivery::scheduler::breaker::Sign;
+    use crate::delivery::scheduler::breaker::HostSignal;
     use crate::delivery::scheduler::hosts::testing::{charge, hosts, next, waiter};
     use crate::delivery::scheduler::slowness::SLOW;
     use crate::store::{SubscriptionId, TopicId};
@@ -240,7 +240,7 @@ mod tests {
         hosts.give_back(host, charge(begun));
         assert_eq!(next(&mut hosts), None, "they have all that is theirs");
         let proven = Charge { counted_as_proven: true, ..charge(begun + SLOW + Duration::from_millis(1)) };
-        hosts.answered(host, proven, Sign::Alive, hosts.now);
+        hosts.answered(host, proven, HostSignal::Alive, hosts.now);
         assert_eq!(next(&mut hosts), Some((host, waiter(15))));
     }
 
@@ -262,7 +262,7 @@ mod tests {
             let (_, charge, waiter) = hosts.take(OpenLanes::ALL).unwrap();
             served[usize::try_from(waiter.0.0).unwrap()] += 1;
             hosts.delivered(host, waiter);
-            hosts.answered(host, charge, Sign::Alive, charge.begun + Duration::from_secs(4));
+            hosts.answered(host, charge, HostSignal::Alive, charge.begun + Duration::from_secs(4));
             hosts.enqueue(host, waiter, last(waiter.0.0));
         }
         assert!(served[1..].iter().all(|times| *times >= 4), "{served:?}");

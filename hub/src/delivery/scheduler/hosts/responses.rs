@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Hosts;
-use crate::delivery::scheduler::breaker::Sign;
+use crate::delivery::scheduler::breaker::HostSignal;
 use crate::delivery::scheduler::host::{Charge, HostId};
 use crate::delivery::scheduler::in_flight::Begun;
 use crate::delivery::scheduler::slowness::SLOW;
@@ -14,15 +14,15 @@ impl Hosts {
         &mut self,
         id: HostId,
         charge: Charge,
-        sign: Sign,
+        signal: HostSignal,
         now: Instant,
     ) {
-        if sign != Sign::None {
+        if signal != HostSignal::None {
             // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
             let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
             let took = now.saturating_duration_since(charge.begun);
             // Nobody can be as quick as a refused connection.
-            if sign == Sign::Alive {
+            if signal == HostSignal::Alive {
                 self.worker.peers.answered(took);
             }
             let bound = self.worker.peers.bound();
@@ -30,7 +30,7 @@ impl Hosts {
             let host = self.host(id);
             host.response_time.answered(took, bound);
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
-            self.record(id, sign, charge.probe(), now);
+            self.record(id, signal, charge.probe(), now);
         }
         self.give_back(id, charge);
     }
@@ -45,15 +45,15 @@ impl Hosts {
         }
     }
 
-    fn record(&mut self, id: HostId, sign: Sign, probe: Option<Instant>, now: Instant) {
+    fn record(&mut self, id: HostId, signal: HostSignal, probe: Option<Instant>, now: Instant) {
         let host = &mut self.states[id.index()];
-        if sign == Sign::Alive {
+        if signal == HostSignal::Alive {
             host.answers = host.answers.wrapping_add(1);
             if !host.in_trouble {
                 return;
             }
         }
-        host.in_trouble = self.breakers.record(id, &host.origin, sign, probe, now);
+        host.in_trouble = self.breakers.record(id, &host.origin, signal, probe, now);
     }
 
     /// A host that lets requests hang is a slow one long before they end: until then it would take permits from the others.
@@ -83,7 +83,7 @@ mod tests {
         hosts.enqueue(host, waiter(1), LastAttempt::Untried);
         assert!(next(&mut hosts).is_some());
         let bound = hosts.worker.peers.bound();
-        answer(&mut hosts, host, Sign::Silent, 0);
+        answer(&mut hosts, host, HostSignal::Silent, 0);
         assert_eq!(hosts.worker.peers.bound(), bound);
     }
 
@@ -94,10 +94,10 @@ mod tests {
         (1..=3).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
-        answer(&mut hosts, host, Sign::Alive, 4);
+        answer(&mut hosts, host, HostSignal::Alive, 4);
         assert_eq!(hosts.take(quick), None);
         assert!(hosts.take(OpenLanes::ALL).is_some());
-        answer(&mut hosts, host, Sign::Alive, 1);
+        answer(&mut hosts, host, HostSignal::Alive, 1);
         assert!(hosts.take(quick).is_some());
     }
 
@@ -112,7 +112,7 @@ mod tests {
             assert!(hosts.take(quick).is_some());
         }
         let mut answered = |seconds| {
-            answer(&mut hosts, host, Sign::Alive, seconds);
+            answer(&mut hosts, host, HostSignal::Alive, seconds);
             let is_quick = hosts.take(quick).is_some();
             is_quick || hosts.take(OpenLanes::ALL).is_none()
         };
@@ -132,11 +132,11 @@ mod tests {
         let later = begun + SLOW + Duration::from_millis(1);
         hosts.wake(later);
         assert_eq!(hosts.take(quick), None);
-        hosts.answered(host, charge(begun + SLOW), Sign::Alive, later);
+        hosts.answered(host, charge(begun + SLOW), HostSignal::Alive, later);
         assert_eq!(hosts.take(quick), None, "the first one hangs still");
         assert!(hosts.take(OpenLanes::ALL).is_some());
         // It ends for want of something on this side, which says nothing about the host.
-        hosts.answered(host, charge(begun), Sign::None, later);
+        hosts.answered(host, charge(begun), HostSignal::None, later);
         assert!(hosts.take(quick).is_some());
     }
 }

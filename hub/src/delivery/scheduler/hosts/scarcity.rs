@@ -72,7 +72,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::delivery::scheduler::breaker::Sign;
+    use crate::delivery::scheduler::breaker::HostSignal;
     use crate::delivery::scheduler::hosts::testing::{charge, hosts, next, waiter};
     use crate::delivery::scheduler::lanes::OpenLanes;
     use crate::delivery::scheduler::wait_queue::LastAttempt;
@@ -86,7 +86,7 @@ mod tests {
         hosts.worker.peers.note_scarcity(begun);
         hosts.wake(begun);
         assert!(next(&mut hosts).is_some());
-        hosts.answered(host, charge(begun), Sign::Alive, begun + Duration::from_millis(2_900));
+        hosts.answered(host, charge(begun), HostSignal::Alive, begun + Duration::from_millis(2_900));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert_eq!(hosts.take(quick), None, "it is slow while others find no permit");
         hosts.wake(begun + Duration::from_secs(60));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Hosts, WorkerState};
-use crate::delivery::scheduler::breaker::{BreakerPolicy, Sign};
+use crate::delivery::scheduler::breaker::{BreakerPolicy, HostSignal};
 use crate::delivery::scheduler::host::{Charge, HostId};
 use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
 use crate::delivery::scheduler::wait_queue::Waiter;
@@ -31,11 +31,11 @@ pub(super) fn charge(begun: Instant) -> Charge {
 }
 
 /// What began when the hosts were woken last ends so, after so many seconds.
-pub(super) fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) {
+pub(super) fn answer(hosts: &mut Hosts, host: HostId, signal: HostSignal, seconds: u64) {
     let begun = hosts.now;
     let state = &hosts.states[host.index()];
     let lane = Lane::ALL.into_iter().find(|lane| state.in_lanes[*lane as usize] > 0).unwrap();
     let counted_as_proven = state.unproven == 0;
     let charge = Charge { lane, counted_as_proven, is_probe: true, ..charge(begun) };
-    hosts.answered(host, charge, sign, begun + Duration::from_secs(seconds));
+    hosts.answered(host, charge, signal, begun + Duration::from_secs(seconds));
 }
