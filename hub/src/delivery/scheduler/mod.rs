@@ -121,8 +121,6 @@ pub(crate) struct Scheduler {
     interrupted: bool,
     /// Until then permits count as scarce.
     scarce_until: Instant,
-    /// While permits are scarce: the subscription that was taken up last waits for others of its own host or network.
-    took_own: bool,
     retired: bool,
 }
 
@@ -149,7 +147,6 @@ impl Scheduler {
             unconfirmed: Unconfirmed::default(),
             interrupted: false,
             scarce_until: now.monotonic,
-            took_own: false,
             retired: false,
         };
         scheduler.load(state, now);

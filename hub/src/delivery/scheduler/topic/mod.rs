@@ -12,7 +12,7 @@ mod sweep;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-pub(super) use sweep::Step;
+pub(super) use sweep::SweepStep;
 
 use self::sweep::Sweep;
 use super::active::{ActiveSubscription, FailingSince, Phase};
